@@ -1,0 +1,36 @@
+# make demo: set up, run the in-context experiment, write and name the report.
+# make test: set up, run every check and test.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: demo test lint setup docs clean
+
+demo: $(READY)
+	$(BIN)/headway run icl-heads --seeds 2
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+setup: $(READY)
+
+# The generated reference of every experiment key, and the schema that editors complete from.
+docs: $(READY)
+	$(BIN)/python -m headway.declare.reference docs
+
+$(READY): pyproject.toml setup.py constraints.txt $(wildcard src/headway/*/*.cpp src/headway/*/*.hpp)
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headway needs Python 3.11 or later; try: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) build results src/*.egg-info src/headway/*.so

@@ -1,0 +1,39 @@
+"""Headway: a laboratory for attention heads.
+
+    import headway
+
+    experiment = headway.load("icl-heads")
+    results = headway.run(experiment, "results/mine", seeds=2)
+    model = headway.open("results/mine").run("h2", seed=0).model()
+
+`headway.icl` holds the in-context laboratory's models, estimators and theory. Names are imported when they
+are first used, so that `import headway` costs nothing.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway import icl as icl
+    from headway.api import open as open
+    from headway.api import run as run
+    from headway.declare.experiment import load as load
+
+__all__ = ["__version__", "icl", "load", "open", "run"]
+
+_HOMES = {"load": "headway.declare.experiment", "run": "headway.api", "open": "headway.api"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("headway")
+    if name == "icl":
+        return import_module("headway.icl")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'headway' has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return __all__

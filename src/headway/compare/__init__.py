@@ -1,0 +1,1 @@
+"""Compare: seeds, pairs, intervals and verdicts."""

@@ -1,0 +1,1 @@
+"""Data: examples as a pure function of task, seed and step."""

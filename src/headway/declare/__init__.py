@@ -1,0 +1,1 @@
+"""Declare: what is to be run, as frozen values."""

@@ -1,0 +1,334 @@
+"""Declare: from an experiment's file to the runs that answer it.
+
+Resolved in this order: the file; the scale, merged deeply; the settings of the command line; each arm over
+that; each control over its arm. What results is frozen, and every run of it is known before one starts.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from headway.declare.document import at_path, leaves, merge, read_file, read_plain, write_yaml
+from headway.declare.run import RunSpec, parse_run
+from headway.declare.spec import Locate, Spec, parse
+from headway.errors import DeclarationError, near
+
+PARTS = ("task", "model", "training", "evaluation", "probes")
+"""The keys of a document that make up a run; arms and controls override them."""
+
+NOT_COMPARED = ("question", "seeds", "logging")
+"""Keys of a document that may change between two calls on one results directory."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Logging(Spec):
+    """How often a run writes a line; it changes no result."""
+
+    every: PositiveInt = Field(1_000, description="steps between logged training losses")
+
+
+class Group(Spec):
+    """Arms that are compared among themselves."""
+
+    arms: tuple[str, ...] = Field(description="names of its arms")
+    baseline: str = Field(description="the arm of the group that the others are compared with")
+
+
+class Document(Spec):
+    """The top level of an experiment's file."""
+
+    name: str = Field(description="names the results directory")
+    question: str = Field("", description="what the experiment is to answer, in a sentence")
+    task: dict[str, Any] = Field(description="what the model is asked to do")
+    model: dict[str, Any] = Field({}, description="the model, as far as all arms share it")
+    training: dict[str, Any] = Field({}, description="how it is trained")
+    evaluation: dict[str, Any] = Field({}, description="on what it is judged")
+    probes: dict[str, Any] = Field({}, description="what is measured in the heads")
+    logging: Logging = Field(Logging(), description="how often a run writes a line")
+    arms: dict[str, dict[str, Any] | None] = Field(description="what differs, by name; `label` names an arm in figures")
+    controls: dict[str, dict[str, Any]] = Field({}, description="variations that cross the arms when asked for")
+    groups: dict[str, Group] = Field({}, description="arms that are compared among themselves")
+    baseline: str | None = Field(None, description="the arm that the others are compared with")
+    seeds: PositiveInt | tuple[NonNegativeInt, ...] = Field(3, description="how many seeds (0 to N - 1), or which")
+    scale: str | None = Field(None, description="the scale this document was resolved for (written by Headway)")
+    scales: dict[str, dict[str, Any]] = Field({}, description="overrides by scale, chosen with --scale")
+
+    @model_validator(mode="after")
+    def _names(self) -> "Document":
+        for name in [self.name, *self.arms, *self.controls, *self.scales]:
+            if not _NAME.fullmatch(name):
+                raise ValueError(
+                    f"name {name!r} becomes part of a path; use letters, digits, dots, dashes and underscores"
+                )
+        if not self.arms:
+            raise ValueError("arms: an experiment needs at least one arm, such as `plain: {}`")
+        for where, arm in [
+            ("baseline", self.baseline),
+            *((f"groups.{g}.baseline", group.baseline) for g, group in self.groups.items()),
+            *((f"groups.{g}.arms", arm) for g, group in self.groups.items() for arm in group.arms),
+        ]:
+            if arm is not None and arm not in self.arms:
+                raise ValueError(f"{where}: there is no arm {arm!r}; {near(arm, self.arms)}")
+        named = [
+            (f"{where}.{name}", value) for where in ("arms", "controls") for name, value in getattr(self, where).items()
+        ]
+        for where, value in named:
+            for key in value or {}:
+                if key not in (*PARTS, "label"):
+                    raise ValueError(f"{where}.{key}: there is no such key; {near(key, (*PARTS, 'label'))}")
+        if isinstance(self.seeds, tuple) and (not self.seeds or len(set(self.seeds)) < len(self.seeds)):
+            raise ValueError(f"seeds {list(self.seeds)} must be one or more different numbers")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One thing that is compared: an arm of the document, or one under a control."""
+
+    name: str
+    control: str | None
+    group: str | None
+    label: str
+    template: RunSpec
+
+    @property
+    def full_name(self) -> str:
+        """`ARM` or `ARM+CONTROL`: the name of its folder."""
+        return f"{self.name}+{self.control}" if self.control else self.name
+
+    def spec(self, seed: int) -> RunSpec:
+        """The run of this arm with a seed."""
+        return self.template.model_copy(update={"seed": seed})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A resolved experiment: every arm, crossed with every control, and the seeds that are asked for.
+
+    `arms` are all that the document declares; `selected` are those to be run.
+    """
+
+    document: Document
+    arms: tuple[Arm, ...]
+    selected: tuple[Arm, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.document.name
+
+    @property
+    def question(self) -> str:
+        """What it is to answer."""
+        return self.document.question
+
+    @property
+    def scale(self) -> str | None:
+        """The scale it was resolved for."""
+        return self.document.scale
+
+    @property
+    def baseline(self) -> str | None:
+        """The arm that the others are compared with."""
+        return self.document.baseline
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """Arms that are compared among themselves."""
+        return self.document.groups
+
+    @property
+    def logging(self) -> Logging:
+        """How often runs write a line."""
+        return self.document.logging
+
+    @property
+    def directory(self) -> Path:
+        """The default place of its results: `results/NAME-SCALE`."""
+        return Path("results") / (f"{self.name}-{self.scale}" if self.scale else self.name)
+
+    @cached_property
+    def runs(self) -> tuple[tuple[Arm, int], ...]:
+        """The (arm, seed) pairs to be run, seed by seed, so that early results are pairs."""
+        return tuple((arm, seed) for seed in self.seeds for arm in self.selected)
+
+    def arm(self, full_name: str) -> Arm:
+        """The arm of a name, `ARM` or `ARM+CONTROL`.
+
+        Raises:
+            DeclarationError: when there is none, with near names.
+        """
+        for arm in self.arms:
+            if arm.full_name == full_name:
+                return arm
+        raise DeclarationError(f"there is no arm {full_name!r}; {near(full_name, [a.full_name for a in self.arms])}")
+
+    def select(
+        self,
+        *,
+        arms: Sequence[str] | None = None,
+        controls: Sequence[str] = (),
+        seeds: int | Sequence[int] | None = None,
+    ) -> "Experiment":
+        """The same experiment with other arms, controls and seeds to be run.
+
+        Args:
+            arms: names of arms; all of the document if None.
+            controls: controls that cross the arms, beside the arms without a control.
+            seeds: how many (0 to N - 1), or which; the document's own if None.
+
+        Raises:
+            DeclarationError: for an unknown arm or control, with near names, or no seed.
+        """
+        names = tuple(self.document.arms) if arms is None else tuple(arms)
+        for name in names:
+            if name not in self.document.arms:
+                raise DeclarationError(f"--arms: there is no arm {name!r}; {near(name, self.document.arms)}")
+        for control in controls:
+            if control not in self.document.controls:
+                raise DeclarationError(
+                    f"--control: there is no control {control!r}; {near(control, self.document.controls)}"
+                )
+        chosen = tuple(a for a in self.arms if a.name in names and (a.control is None or a.control in controls))
+        return replace(self, selected=chosen, seeds=self.seeds if seeds is None else _seeds(seeds))
+
+    def dump(self) -> str:
+        """The resolved document as YAML; `read_resolved` reads it back."""
+        return write_yaml(self.plain())
+
+    def plain(self) -> dict[str, Any]:
+        """The resolved document as plain mappings."""
+        return self.document.model_dump(mode="json", exclude_unset=True)
+
+    def differences(self, other: "Experiment") -> list[str]:
+        """The dotted keys in which two documents differ, as far as results depend on them."""
+        mine, theirs = (leaves({k: v for k, v in e.plain().items() if k not in NOT_COMPARED}) for e in (self, other))
+        return sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
+
+
+def shipped() -> dict[str, Path]:
+    """The experiments that come with Headway: name to file."""
+    folder = Path(str(resources.files("headway") / "experiments"))
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def load(name_or_path: str | Path, *, scale: str | None = None, settings: Iterable[str] = ()) -> Experiment:
+    """Read and resolve an experiment.
+
+    Args:
+        name_or_path: the name of one that comes with Headway, or a YAML file.
+        scale: which of its scales; `laptop` by default, if it has one.
+        settings: `PATH=VALUE` texts, merged after the scale and before the arms.
+
+    Raises:
+        DeclarationError: for anything that is wrong with it, a line for each finding.
+
+    Examples:
+        >>> load("icl-heads").baseline
+        'h2'
+    """
+    path = shipped().get(str(name_or_path), Path(name_or_path))
+    if not path.is_file():
+        if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+            raise DeclarationError(f"{path}: there is no such file")
+        raise DeclarationError(
+            f"there is no experiment {str(name_or_path)!r}; {near(str(name_or_path), shipped())} "
+            "`headway list` shows them; a file of your own is given by its path, such as ./mine.yaml"
+        )
+    return resolve(read_file(path), scale=scale, settings=settings, source=path.name)
+
+
+def read_resolved(path: Path) -> Experiment:
+    """Read an `experiment.yaml` that Headway wrote into a results directory.
+
+    Raises:
+        DeclarationError: when it is not one.
+    """
+    content = read_file(path)
+    content.pop("headway", None)
+    return _assemble(parse(Document, content, _in_file(path.name)))
+
+
+def resolve(
+    content: Mapping[str, Any], *, scale: str | None = None, settings: Iterable[str] = (), source: str = ""
+) -> Experiment:
+    """Resolve the content of an experiment's file; see `load`.
+
+    Raises:
+        DeclarationError: for anything that is wrong with it.
+    """
+    document = parse(Document, content, _in_file(source))
+    if scale is not None and scale not in document.scales:
+        raise DeclarationError(f"--scale: {document.name} has no scale {scale!r}; {near(scale, document.scales)}")
+    chosen = scale or ("laptop" if "laptop" in document.scales else None)
+    plain = {key: value for key, value in content.items() if key != "scales"}
+    if chosen:
+        plain = merge(plain, {**document.scales[chosen], "scale": chosen})
+    for setting in settings:
+        plain = _set(plain, setting)
+    return _assemble(parse(Document, plain, _in_file(source)))
+
+
+def _in_file(source: str) -> Locate:
+    return lambda path: ": ".join(part for part in (source, path) if part)
+
+
+def _set(plain: dict[str, Any], setting: str) -> dict[str, Any]:
+    path, equals, text = setting.partition("=")
+    if not equals or not all(path.split(".")):
+        raise DeclarationError(f"--set {setting}: write it as PATH=VALUE, such as training.steps=2000")
+    if path in ("name", "scale", "scales") or path.startswith("scales."):
+        raise DeclarationError(f"--set {path}: cannot be set; copy the file with `headway show` and change it there")
+    for arm, override in (plain.get("arms") or {}).items():
+        clash = next((p for p in leaves(override or {}) if p == path or p.startswith(path + ".")), None)
+        if clash:
+            raise DeclarationError(
+                f"--set {path}: arm {arm} sets it itself, so this would change nothing there; "
+                f"use --set arms.{arm}.{clash}=..."
+            )
+    return merge(plain, at_path(path, read_plain(text)))
+
+
+def _assemble(document: Document) -> Experiment:
+    shared = {part: getattr(document, part) for part in PARTS if getattr(document, part)}
+    arms = []
+    for name, override in document.arms.items():
+        override = dict(override or {})
+        label = str(override.pop("label", name))
+        group = next((g for g, members in document.groups.items() if name in members.arms), None)
+        content = merge(shared, override)
+        for control in (None, *document.controls):
+            over = {k: v for k, v in document.controls[control].items() if k != "label"} if control else {}
+            locate = _locator(name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
+            template = parse_run({**merge(content, over), "seed": 0}, locate)
+            full = f"{label}, {document.controls[control].get('label', control)}" if control else label
+            arms.append(Arm(name=name, control=control, group=group, label=full, template=template))
+    plain = tuple(arm for arm in arms if arm.control is None)
+    return Experiment(document=document, arms=tuple(arms), selected=plain, seeds=_seeds(document.seeds))
+
+
+def _locator(arm: str, *places: tuple[str, Mapping[str, Any]]) -> Locate:
+    """Name a path by the place in the document that set it: the control, the arm, or what all arms share."""
+
+    def locate(path: str) -> str:
+        for where, content in places:
+            if path and any(leaf == path or leaf.startswith(f"{path}.") for leaf in leaves(content)):
+                return f"{where}{path}"
+        return f"arm {arm}: {path}" if path else f"arm {arm}"
+
+    return locate
+
+
+def _seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not chosen or min(chosen) < 0 or len(set(chosen)) < len(chosen):
+        raise DeclarationError(f"seeds {seeds!r}: give how many (at least 1), or different numbers from 0 up")
+    return chosen

@@ -1,0 +1,80 @@
+"""Declare: every metric's name, sentence, unit and null, in one place.
+
+The null is the value when nothing is going on; None where it depends on the setting.
+"""
+
+from typing import Literal
+
+from headway.declare.spec import Spec
+
+
+class Metric(Spec):
+    """What a number in `results.json` means."""
+
+    name: str
+    sentence: str
+    unit: str
+    better: Literal["lower", "higher"] | None = None
+    null: float | None = None
+
+
+_ALL = (
+    Metric(
+        name="eval_mse",
+        sentence="mean squared error on the fixed evaluation prompts at the training length",
+        unit="y squared",
+        better="lower",
+    ),
+    Metric(name="eval_mse_se", sentence="standard error of eval_mse over the prompts", unit="y squared"),
+    Metric(
+        name="eval_mse_adjusted",
+        sentence="eval_mse with debiased gradient descent on the same prompts as control variate",
+        unit="y squared",
+        better="lower",
+    ),
+    Metric(name="eval_mse_adjusted_se", sentence="standard error of eval_mse_adjusted", unit="y squared"),
+    Metric(
+        name="ratio_to_debiased_gd",
+        sentence="eval_mse divided by that of the best debiased gradient descent on the same prompts",
+        unit="ratio",
+        better="lower",
+        null=1.0,
+    ),
+    Metric(
+        name="kernel_mse",
+        sentence="mean squared error of the kernel estimator with the model's w and mu",
+        unit="y squared",
+        better="lower",
+    ),
+    Metric(
+        name="reduction_error",
+        sentence="mean squared difference between the model and its kernel estimator",
+        unit="y squared",
+        better="lower",
+        null=0.0,
+    ),
+    Metric(
+        name="train_mse", sentence="mean training loss since the last logged step", unit="y squared", better="lower"
+    ),
+    Metric(name="w", sentence="of each head, the mean diagonal of the x block of its QK circuit", unit="1", null=0.0),
+    Metric(name="mu", sentence="of each head, the y entry of its OV circuit", unit="1", null=0.0),
+    Metric(
+        name="mu_dot_w", sentence="sum over heads of mu w: the step size of the learned estimator", unit="1", null=0.0
+    ),
+    Metric(name="sum_mu", sentence="sum over heads of mu; zero makes the estimator debiased", unit="1", null=0.0),
+    Metric(name="n_heads", sentence="heads in each layer", unit="heads"),
+    Metric(name="n_layers", sentence="layers", unit="layers"),
+    Metric(name="n_parameters", sentence="trained numbers", unit="numbers"),
+    Metric(
+        name="steps_per_s", sentence="training steps per second, evaluation not counted", unit="1/s", better="higher"
+    ),
+    Metric(name="wall_s", sentence="seconds from start to end, interruptions not counted", unit="s", better="lower"),
+    Metric(
+        name="peak_memory_bytes", sentence="largest resident memory of the run's process", unit="bytes", better="lower"
+    ),
+)
+
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+
+PRIMARY = {"regression": "eval_mse"}
+"""The metric that arms are judged by, for each `task.kind`."""

@@ -1,0 +1,62 @@
+"""Declare: one training run, whole: everything that can change its result, and nothing else.
+
+A run is known by its content. Names, scales, workers and logging are not part of it; where and how it was
+executed is recorded beside it, not in it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, NonNegativeInt, model_validator
+
+from headway.declare.model import OneLayer, RegressionModel
+from headway.declare.spec import Locate, Spec, parse
+from headway.declare.task import CircuitProbes, PromptEvaluation, RegressionTask
+from headway.declare.training import TrainingSpec
+from headway.errors import DeclarationError, near
+from headway.identity import digest
+
+
+class RunSpec(Spec):
+    """What every kind of run has: a seed, and an id by content."""
+
+    seed: NonNegativeInt = Field(description="seeds the initial weights and the training data")
+
+    @property
+    def id(self) -> str:
+        """`run1-` and a hash of everything that can change the result, defaults left out."""
+        return "run1-" + digest(self.content())
+
+
+class RegressionRun(RunSpec):
+    """A run of the in-context laboratory."""
+
+    task: RegressionTask
+    model: RegressionModel
+    training: TrainingSpec
+    evaluation: PromptEvaluation = Field(PromptEvaluation(), description="on what the run is judged")
+    probes: CircuitProbes = Field(CircuitProbes(), description="what is measured in the heads")
+
+    @model_validator(mode="after")
+    def _outputs(self) -> "RegressionRun":
+        n_out = self.model.n_out if isinstance(self.model, OneLayer) else None
+        if n_out not in (None, self.task.d_y):
+            raise ValueError(f"model.n_out is {n_out} but task.d_y is {self.task.d_y}; make them equal, or n_out null")
+        return self
+
+
+RUN_KINDS: dict[str, type[RunSpec]] = {"regression": RegressionRun}
+"""The type of a run for each `task.kind`."""
+
+
+def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
+    """Validate the whole content of a run; its type is that of its `task.kind`.
+
+    Raises:
+        DeclarationError: with one line per wrong key or value.
+    """
+    task = content.get("task")
+    kind = task.get("kind") if isinstance(task, Mapping) else None
+    if kind not in RUN_KINDS:
+        raise DeclarationError(f"{locate('task.kind')}: {kind!r} is not known; {near(str(kind), RUN_KINDS)}")
+    return parse(RUN_KINDS[kind], content, locate)

@@ -1,0 +1,118 @@
+"""Declare: the base of every declared value, and errors that teach.
+
+A declared value is frozen, knows its keys and refuses others. `parse` turns pydantic's findings into one
+`DeclarationError` with a line per finding: where, what was given, what is wrong, what to do.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from headway.errors import DeclarationError, near
+
+
+class Spec(BaseModel):
+    """A frozen declared value: keyword-only, strict about types, unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists_are_tuples(cls, value: Any) -> Any:
+        # YAML and JSON have lists only; frozen values hold tuples.
+        return {k: _frozen(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+
+    def content(self) -> dict[str, Any]:
+        """The value as plain JSON types, fields at their default left out."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+S = TypeVar("S", bound=Spec)
+Locate = Callable[[str], str]
+"""From a dotted path inside a value to the path that the user knows it by."""
+
+
+def parse(kind: type[S], value: Any, locate: Locate = str) -> S:
+    """Validate a mapping as a declared value of type `kind`.
+
+    Raises:
+        DeclarationError: with one line per wrong key or value.
+
+    Examples:
+        >>> from headway.declare.training import Sgd
+        >>> parse(Sgd, {"optimizer": "sgd", "steps": 0, "batch_size": 8, "learning_rat": 0.1})
+        Traceback (most recent call last):
+        headway.errors.DeclarationError: steps: 0 was given; input should be greater than 0
+        learning_rate: missing; give it a value
+        learning_rat: there is no such key; did you mean learning_rate?
+    """
+    if not isinstance(value, Mapping):
+        raise DeclarationError(f"{locate(kind.__name__)}: {value!r} was given; it must be a mapping, keys with values")
+    try:
+        return kind.model_validate(dict(value))
+    except ValidationError as error:
+        raise DeclarationError("\n".join(_line(kind, finding, locate) for finding in error.errors())) from None
+
+
+def _line(kind: type[Spec], finding: Any, locate: Locate) -> str:
+    path, kinds = _walk(kind, [str(part) for part in finding["loc"]])
+    context, given = finding.get("ctx", {}), finding["input"]
+
+    def at(*more: str) -> str:
+        return locate(".".join([*path, *more])) or "declaration"
+
+    match finding["type"]:
+        case "extra_forbidden":
+            return f"{at()}: there is no such key; {near(path[-1], {name for k in kinds for name in k.model_fields})}"
+        case "missing":
+            return f"{at()}: missing; give it a value"
+        case "value_error":
+            return ": ".join(part for part in (locate(".".join(path)), str(context["error"])) if part)
+        case "union_tag_invalid":
+            chooser = context["discriminator"].strip("'")
+            known = _words(context["expected_tags"])
+            return f"{at(chooser)}: {context['tag']!r} is not known; {near(context['tag'], known)}"
+        case "union_tag_not_found":
+            return f"{at(context['discriminator'].strip(chr(39)))}: missing; it says which kind this is"
+        case "literal_error":
+            return f"{at()}: {given!r} is not known; {near(str(given), _words(context['expected']))}"
+        case _:
+            return f"{at()}: {given!r} was given; {finding['msg'][0].lower()}{finding['msg'][1:]}"
+
+
+def _words(expected: str) -> list[str]:
+    return [word.strip(" '") for word in expected.replace(" or ", ", ").split(",")]
+
+
+def _walk(kind: type[Spec], location: Iterable[str]) -> tuple[list[str], list[type[Spec]]]:
+    """The path of a finding without union tags, and the types that its last key may belong to."""
+    path: list[str] = []
+    owners: list[type[Spec]] = [kind]
+    inside: list[type[Spec]] = [kind]
+    for part in location:
+        tagged = [k for k in inside if part in _tags(k)]
+        if tagged and not any(part in k.model_fields for k in inside):
+            inside = tagged
+            continue
+        owners = inside
+        inside = [m for k in owners if part in k.model_fields for m in specs_in(k.model_fields[part].annotation)]
+        path.append(part)
+    return path, owners
+
+
+def specs_in(annotation: Any) -> list[type[Spec]]:
+    """The declared types that an annotation mentions."""
+    if isinstance(annotation, type) and issubclass(annotation, Spec):
+        return [annotation]
+    return [spec for inner in getattr(annotation, "__args__", ()) for spec in specs_in(inner)]
+
+
+def _tags(kind: type[Spec]) -> set[str]:
+    """The values by which a union chooses this type: those of its required one-word literals."""
+    required = (field.annotation for field in kind.model_fields.values() if field.is_required())
+    return {arg for annotation in required for arg in getattr(annotation, "__args__", ()) if isinstance(arg, str)}

@@ -1,0 +1,83 @@
+"""What the heads of an in-context model compute: their QK and OV circuits, and the two numbers read off them.
+
+A full-width head enters the model only through QK_h = W_K^T W_Q / sqrt(D), which scores pair i for the query as
+z_i . QK_h z_q, and through OV_h = W_O W_V, which turns an attended token into outputs. Trained heads show
+QK_h = w_h I on the x block and OV_h = mu_h in the y entry, so a head is the pair (w_h, mu_h). Biases are no part of
+a circuit.
+
+Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734.
+"""
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+from headway.declare.model import OneLayer, RegressionModel
+from headway.declare.task import RegressionTask
+from headway.icl.weights import Weights
+
+
+def circuits(weights: Weights, model: RegressionModel, task: RegressionTask) -> dict[str, np.ndarray]:
+    """The circuits of every layer and head, float64.
+
+    Returns:
+        `qk` (layers, H, D, D): row = the token that is seen, column = the token that looks.
+        `ov` (layers, H, d_y, D): from a seen token to the outputs. In a stack every layer's is multiplied by the
+        final map, as if that layer wrote to the outputs directly.
+
+    Examples:
+        >>> from headway.icl.weights import initial_weights
+        >>> task = RegressionTask(kind="regression", d_x=2, n_pairs=8)
+        >>> model = OneLayer(family="icl", n_heads=2, n_out=1, init="oppo_small_id")
+        >>> qk = circuits(initial_weights(model, task, seed=0), model, task)["qk"]
+        >>> [float(head[0, 0]) > 0 for head in qk[0]]
+        [True, False]
+    """
+    W_Q, W_K, W_V, W_O = (weights[f"W_{name}"].astype(np.float64) for name in "QKVO")
+    qk = np.einsum("lhnk,lhnq->lhkq", W_K, W_Q) / math.sqrt(task.d_token)
+    ov = W_O @ W_V
+    if not isinstance(model, OneLayer):
+        ov = weights["W_F"].astype(np.float64) @ ov
+    return {"qk": qk, "ov": ov[:, :, -task.d_y :]}
+
+
+def head_scalars(
+    qk: Float[np.ndarray, "head D D"], ov: Float[np.ndarray, "head d_y D"], task: RegressionTask
+) -> tuple[np.ndarray, np.ndarray]:
+    """The w and mu of each head of one layer: (H,), or (H, d_y) when there are several outputs.
+
+    w is the mean of QK's diagonal over the coordinates of x that an output reads; mu is OV's entry from the y of an
+    output to that output.
+    """
+    table = head_table(qk, ov, task)
+    return table["w"], table["mu"]
+
+
+def head_table(
+    qk: Float[np.ndarray, "head D D"], ov: Float[np.ndarray, "head d_y D"], task: RegressionTask
+) -> dict[str, np.ndarray]:
+    """How well each head of one layer fits the pattern, in columns of shape (H,), or (H, d_y) for several outputs.
+
+    `w` and `mu` as in `head_scalars`; `diagonal_variance`: the population variance of the diagonal that w averages;
+    `largest_off_diagonal`: of the d_x by d_x block of QK; `largest_y_row`: of the entries of QK by which a pair's y
+    moves its score (those in the query's y column multiply 0); `largest_other_ov`: of an output's row of OV, mu left
+    out. The largest are absolute values, and 0 in the pattern.
+    """
+    d = task.d_x
+    reads = task.read_mask()
+    block = np.abs(qk[:, :d, :d])
+    off_diagonal = np.where(np.eye(d, dtype=bool), 0.0, block).max(axis=(1, 2))
+    y_row = np.abs(qk[:, d:, :d]).max(axis=(1, 2))
+    diagonal = np.diagonal(qk[:, :d, :d], axis1=1, axis2=2)
+    read = [diagonal[:, mask] for mask in reads]
+    is_mu = np.eye(task.d_y, task.d_token, k=d, dtype=bool)
+    table = {
+        "w": np.stack([entries.mean(axis=1) for entries in read], axis=1),
+        "diagonal_variance": np.stack([entries.var(axis=1) for entries in read], axis=1),
+        "largest_off_diagonal": np.repeat(off_diagonal[:, None], task.d_y, axis=1),
+        "largest_y_row": np.repeat(y_row[:, None], task.d_y, axis=1),
+        "mu": ov[:, is_mu],
+        "largest_other_ov": np.where(is_mu, 0.0, np.abs(ov)).max(axis=2),
+    }
+    return {name: column[:, 0] if task.d_y == 1 else column for name, column in table.items()}

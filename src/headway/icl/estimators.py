@@ -1,0 +1,299 @@
+"""Predictions of a query from its prompt, at many prompt lengths in one pass.
+
+Every estimator here is a function of sums over the pairs seen so far, so the prediction at each length comes from
+the sums up to it, never from a pass of its own. Softmax attention is such a sum too, once its running maximum is
+carried along; one step of gradient descent, ridge and least squares are functions of the second moments of
+(1, x, y), which `PrefixSums` holds.
+
+A prediction has the shape (prompts, lengths, outputs). `lengths` are ascending numbers of pairs; None means all
+pairs. `reads` are booleans (d_y, d_x), the coordinates of x that each output depends on (`task.read_mask()`); None
+means all of them.
+
+Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734; its softmax is computed here with a running maximum, since
+trained heads give logits of 90 and more below the largest.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from headway.data.regression import Prompts
+from headway.declare.model import Attention
+from headway.errors import UserError
+
+Predictions: TypeAlias = Float[np.ndarray, "prompt length d_y"]
+Reads: TypeAlias = Bool[np.ndarray, "d_y d_x"]
+Eta: TypeAlias = float | Float[np.ndarray, " d_y"] | Float[np.ndarray, "length d_y"]
+
+_CHUNK_BYTES = 24_000_000
+"""What the arrays of a chunk of prompts may take: small enough for the cache to help, and for any machine."""
+
+
+def attention(
+    prompts: Prompts,
+    qk: Float[np.ndarray, "head D D"],
+    ov: Float[np.ndarray, "head d_y D"],
+    attention: Attention = "softmax",
+    lengths: Sequence[int] | None = None,
+) -> Predictions:
+    """The one-layer model without bias, from its circuits, float32.
+
+    The score of pair i in head h is z_i . QK_h z_q with z_q = (x_q, 0), and QK_h is already divided by
+    sqrt(d_x + d_y). Heads add up.
+
+    Raises:
+        UserError: when a length is not among 1 to the prompts' number of pairs, or they do not ascend.
+    """
+    ends = _ends(prompts, lengths)
+    n_heads, d_y, _ = ov.shape
+    seen_by_query = qk[:, :, : prompts.x.shape[2]].astype(np.float32)
+    values_of = np.moveaxis(ov, 2, 0).reshape(-1, n_heads * d_y).astype(np.float32)
+    predictions = np.empty((len(prompts.x), len(ends), d_y), dtype=np.float32)
+    for chunk in _chunks(prompts, 4 * ends[-1] * n_heads * (2 + 2 * d_y)):
+        z = np.concatenate([prompts.x[chunk, : ends[-1]], prompts.y[chunk, : ends[-1]]], axis=2)
+        scores = z @ np.einsum("hkq,nq->nkh", seen_by_query, prompts.x_query[chunk])
+        values = (z @ values_of).reshape(*scores.shape, d_y)
+        if attention == "softmax":
+            predictions[chunk] = _softmax_means(scores, values, ends).sum(axis=2)
+        else:
+            sums = _prefix_sums(np.einsum("nlh,nlhk->nlk", scores, values), ends)
+            predictions[chunk] = sums / ends[:, None] if attention == "linear-mean" else sums
+    return predictions
+
+
+_attend = attention  # the function, which the parameter of `kernel` of the same name hides
+
+
+def _softmax_means(
+    scores: Float[np.ndarray, "prompt pair head"], values: Float[np.ndarray, "prompt pair head d_y"], ends: np.ndarray
+) -> Float[np.ndarray, "prompt length head d_y"]:
+    """Means of the values under the softmax of the scores seen so far.
+
+    Each segment between two lengths is taken relative to the largest score up to its end, never to a later one: a
+    global maximum would let all weights of a short prompt underflow. Sums are then rescaled from end to end.
+    """
+    starts = np.concatenate([[0], ends[:-1]])
+    largest = np.maximum.accumulate(np.maximum.reduceat(scores, starts, axis=1), axis=1)
+    weights = np.exp(scores - np.repeat(largest, ends - starts, axis=1))
+    mass = np.add.reduceat(weights, starts, axis=1)
+    total = np.add.reduceat(weights[..., None] * values, starts, axis=1)
+    for k in range(1, len(ends)):
+        shrink = np.exp(largest[:, k - 1] - largest[:, k])
+        mass[:, k] += shrink * mass[:, k - 1]
+        total[:, k] += shrink[..., None] * total[:, k - 1]
+    total /= mass[..., None]
+    return total
+
+
+def kernel(
+    prompts: Prompts,
+    w: Float[np.ndarray, " head"] | Float[np.ndarray, "head d_y"],
+    mu: Float[np.ndarray, " head"] | Float[np.ndarray, "head d_y"],
+    attention: Attention = "softmax",
+    lengths: Sequence[int] | None = None,
+    *,
+    reads: Reads | None = None,
+) -> Predictions:
+    """The kernel estimator sum_h mu_h sum_i y_i softmax_i(w_h x_q . x_i), float32.
+
+    With several outputs each has its own w and mu, and a kernel over the coordinates that it reads.
+    """
+    qk, ov = kernel_circuits(w, mu, _reads(prompts, reads))
+    return _attend(prompts, qk, ov, attention, lengths)
+
+
+def kernel_circuits(
+    w: Float[np.ndarray, " head"] | Float[np.ndarray, "head d_y"],
+    mu: Float[np.ndarray, " head"] | Float[np.ndarray, "head d_y"],
+    reads: Reads,
+) -> tuple[Float[np.ndarray, "kernel D D"], Float[np.ndarray, "kernel d_y D"]]:
+    """The QK and OV circuits with which attention is the kernel estimator: a head for each w and output."""
+    d_y, d_x = reads.shape
+    w, mu = np.reshape(w, (-1, d_y)), np.reshape(mu, (-1, d_y))
+    qk = np.zeros((len(w), d_y, d_x + d_y, d_x + d_y))
+    ov = np.zeros((len(w), d_y, d_y, d_x + d_y))
+    for k in range(d_y):
+        qk[:, k, :d_x, :d_x] = w[:, k, None, None] * np.diag(reads[k])
+        ov[:, k, k, d_x + k] = mu[:, k]
+    return qk.reshape(-1, *qk.shape[2:]), ov.reshape(-1, *ov.shape[2:])
+
+
+def gd(
+    prompts: Prompts, eta: Eta = 1.0, lengths: Sequence[int] | None = None, *, reads: Reads | None = None
+) -> Predictions:
+    """One step of gradient descent from 0: eta/L sum_i y_i x_i . x_q, float64.
+
+    `eta` is a number, one for each output (d_y,), or one for each length and output.
+    """
+    matrices = step_matrices(eta, _reads(prompts, reads))
+    return _from_sums(prompts, lengths, lambda sums: sums.step(matrices, debiased=False))
+
+
+def debiased_gd(
+    prompts: Prompts, eta: Eta = 1.0, lengths: Sequence[int] | None = None, *, reads: Reads | None = None
+) -> Predictions:
+    """Debiased gradient descent: eta/L sum_i y_i (x_i - mean of x so far) . x_q, float64; `eta` as in `gd`."""
+    matrices = step_matrices(eta, _reads(prompts, reads))
+    return _from_sums(prompts, lengths, lambda sums: sums.step(matrices, debiased=True))
+
+
+def preconditioned_gd(
+    prompts: Prompts,
+    matrices: Float[np.ndarray, "#length d_y d_x d_x"],
+    lengths: Sequence[int] | None = None,
+    *,
+    debiased: bool,
+) -> Predictions:
+    """One preconditioned step: 1/L sum_i y_i (x_i - [mean of x so far]) . P x_q, float64.
+
+    `matrices` holds P for each length (or one for all) and output: eta Sigma^-1 for x ~ N(0, Sigma), or the best
+    one (`theory.best_preconditioner`).
+    """
+    return _from_sums(prompts, lengths, lambda sums: sums.step(matrices, debiased=debiased))
+
+
+def ridge(
+    prompts: Prompts, penalty: float, lengths: Sequence[int] | None = None, *, reads: Reads | None = None
+) -> Predictions:
+    """x_q^T (X^T X + penalty I)^-1 X^T y, float64.
+
+    It is the Bayes estimator at penalty = noise variance / variance of beta: v for beta ~ N(0, I), s2 d for
+    beta ~ N(0, I/d). Penalty 0 means least squares of minimum norm, its limit.
+
+    Raises:
+        UserError: when the penalty is negative.
+    """
+    if penalty < 0:
+        raise UserError(
+            f"ridge with penalty {penalty} has no minimum; give 0 or more (noise over beta variance: Bayes)"
+        )
+    return _from_sums(prompts, lengths, lambda sums: sums.ridge(penalty, _reads(prompts, reads)))
+
+
+def least_squares(prompts: Prompts, lengths: Sequence[int] | None = None, *, reads: Reads | None = None) -> Predictions:
+    """Least squares, of minimum norm when there are fewer pairs than coordinates, float64.
+
+    Its mean squared error does not exist when the pairs are as many as the coordinates or one more: report medians.
+    """
+    return ridge(prompts, 0.0, lengths, reads=reads)
+
+
+def tuned_eta(
+    prompts: Prompts, lengths: Sequence[int] | None = None, *, debiased: bool, reads: Reads | None = None
+) -> Float[np.ndarray, "length d_y"]:
+    """The step that is best on these prompts: E[y p] / E[p^2], with p the prediction of step 1.
+
+    Tune it on other prompts than those it is judged on (`headway.data.regression.tuning_prompts`).
+    """
+    p = (debiased_gd if debiased else gd)(prompts, 1.0, lengths, reads=reads)
+    return np.einsum("nk,nlk->lk", prompts.y_query.astype(np.float64), p) / np.einsum("nlk,nlk->lk", p, p)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixSums:
+    """Second moments of (1, x, y) over the first pairs of each prompt: what the linear estimators need."""
+
+    lengths: np.ndarray
+    moments: Float[np.ndarray, "prompt length 1+d_x+d_y 1+d_x+d_y"]
+    x_query: Float[np.ndarray, "prompt d_x"]
+
+    @classmethod
+    def of(cls, prompts: Prompts, lengths: Sequence[int] | None = None) -> "PrefixSums":
+        """Sum up prompts, all at once; `prompt_chunks` gives prompts in numbers that fit in memory."""
+        ends = _ends(prompts, lengths)
+        n, _, d_x = prompts.x.shape
+        rows = np.empty((n, ends[-1], 1 + d_x + prompts.y.shape[2]))
+        rows[..., 0] = 1.0
+        rows[..., 1 : 1 + d_x] = prompts.x[:, : ends[-1]]
+        rows[..., 1 + d_x :] = prompts.y[:, : ends[-1]]
+        moments = np.empty((n, len(ends), rows.shape[2], rows.shape[2]))
+        for k, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+            segment = rows[:, start:end]
+            np.matmul(segment.swapaxes(1, 2), segment, out=moments[:, k])
+        np.cumsum(moments, axis=1, out=moments)
+        return cls(lengths=ends, moments=moments, x_query=prompts.x_query.astype(np.float64))
+
+    def step(self, matrices: Float[np.ndarray, "#length d_y d_x d_x"], *, debiased: bool) -> Predictions:
+        """1/L sum_i y_i (x_i - [mean of x]) . P x_q for P of each length and output."""
+        d_x = self.x_query.shape[1]
+        xy = self.moments[:, :, 1 + d_x :, 1 : 1 + d_x]
+        if debiased:
+            mean_x = self.moments[:, :, None, 0, 1 : 1 + d_x] / self.lengths[:, None, None]
+            xy = xy - self.moments[:, :, 1 + d_x :, :1] * mean_x
+        looks = np.einsum("lkij,nj->nlki", matrices, self.x_query, optimize=True)
+        return np.einsum("nlki,nlki->nlk", xy, looks) / self.lengths[:, None]
+
+    def ridge(self, penalty: float, reads: Reads) -> Predictions:
+        """x_q^T (X^T X + penalty I)^-1 X^T y; with penalty 0 the pseudo-inverse wherever X^T X is singular."""
+        d_x = self.x_query.shape[1]
+        predictions = np.empty((*self.moments.shape[:2], len(reads)))
+        for k, mask in enumerate(reads):
+            at = 1 + np.flatnonzero(mask)
+            xx = self.moments[:, :, at[:, None], at] + penalty * np.eye(len(at))
+            xy = self.moments[:, :, at, 1 + d_x + k]
+            solved = np.ones(len(self.lengths), dtype=bool) if penalty > 0 else self.lengths > len(at)
+            beta = np.empty_like(xy)
+            beta[:, solved] = np.linalg.solve(xx[:, solved], xy[:, solved, :, None])[..., 0]
+            # Rounding leaves the zero eigenvalues of X^T X near 1e-16 of the largest; true ones hardly go below 1e-12.
+            inverse = np.linalg.pinv(xx[:, ~solved], rcond=1e-13, hermitian=True)
+            beta[:, ~solved] = np.einsum("nlij,nlj->nli", inverse, xy[:, ~solved])
+            predictions[..., k] = np.einsum("nli,ni->nl", beta, self.x_query[:, mask])
+        return predictions
+
+
+def step_matrices(eta: Eta, reads: Reads) -> Float[np.ndarray, "#length d_y d_x d_x"]:
+    """Plain steps as preconditioners: eta times the identity on the coordinates that an output reads."""
+    steps = np.atleast_2d(np.broadcast_to(eta, np.broadcast_shapes(np.shape(eta), (len(reads),))))
+    return steps[:, :, None, None] * np.stack([np.diag(mask).astype(np.float64) for mask in reads])
+
+
+def prompt_chunks(prompts: Prompts, lengths: Sequence[int] | None = None) -> Iterator[tuple[slice, Prompts]]:
+    """The prompts in numbers whose `PrefixSums` fit in memory, each with where it stands."""
+    ends = _ends(prompts, lengths)
+    width = 1 + prompts.x.shape[2] + prompts.y.shape[2]
+    for chunk in _chunks(prompts, 8 * (ends[-1] * width + 3 * len(ends) * width**2)):
+        yield (
+            chunk,
+            Prompts(
+                x=prompts.x[chunk],
+                y=prompts.y[chunk],
+                x_query=prompts.x_query[chunk],
+                y_query=prompts.y_query[chunk],
+                beta=prompts.beta[chunk],
+            ),
+        )
+
+
+def _from_sums(
+    prompts: Prompts, lengths: Sequence[int] | None, predict: Callable[[PrefixSums], np.ndarray]
+) -> np.ndarray:
+    predicted = [predict(PrefixSums.of(part, lengths)) for _, part in prompt_chunks(prompts, lengths)]
+    return np.concatenate(predicted)
+
+
+def _chunks(prompts: Prompts, bytes_per_prompt: int) -> Iterator[slice]:
+    size = max(1, _CHUNK_BYTES // bytes_per_prompt)
+    for start in range(0, len(prompts.x), size):
+        yield slice(start, min(start + size, len(prompts.x)))
+
+
+def _prefix_sums(terms: Float[np.ndarray, "prompt pair d_y"], ends: np.ndarray) -> Predictions:
+    return np.cumsum(np.add.reduceat(terms, np.concatenate([[0], ends[:-1]]), axis=1, dtype=np.float64), axis=1)
+
+
+def _ends(prompts: Prompts, lengths: Sequence[int] | None) -> np.ndarray:
+    n_pairs = prompts.x.shape[1]
+    ends = np.array([n_pairs] if lengths is None else lengths, dtype=np.int64)
+    if len(ends) == 0 or ends[0] < 1 or ends[-1] > n_pairs or (np.diff(ends) <= 0).any():
+        raise UserError(
+            f"prompt lengths {ends.tolist()} were asked of prompts with {n_pairs} pairs; "
+            f"give different lengths from 1 to {n_pairs}, ascending"
+        )
+    return ends
+
+
+def _reads(prompts: Prompts, reads: Reads | None) -> Reads:
+    return np.ones((prompts.y.shape[2], prompts.x.shape[2]), dtype=bool) if reads is None else reads

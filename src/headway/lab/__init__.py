@@ -1,0 +1,1 @@
+"""Lab: run folders, and running many of them."""

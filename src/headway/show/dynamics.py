@@ -1,0 +1,120 @@
+"""Show: what every head becomes during training: its w and mu, a line per head."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from headway.declare.task import Identity
+from headway.icl.theory import mu_star
+from headway.show.figure import WIDTH, Figure, inline, join, thinned
+from headway.show.material import ArmResults, Finished, Material
+from headway.show.theme import head_domain, head_range
+
+POINTS = 120
+OTHERS = 4
+"""Further seeds that are drawn faintly, at most."""
+
+COLUMNS = 4
+THEORY_HEADS = 2
+"""Heads up to which mu*(w) is drawn: with more, heads that share a w share its mu in any proportion."""
+
+
+def dynamics(material: Material) -> Figure | None:
+    """w and mu of each head over the steps, a column per arm; None when no arm has them."""
+    import altair as alt
+
+    arms = [arm for arm in material.arms if arm.one_layer and len(arm.shown.series("w")[0])]
+    if not arms:
+        return None
+    columns = min(COLUMNS, len(arms))
+    width = min(420, WIDTH // columns - 62)
+    n_heads = max(arm.shown.spec.model.n_heads for arm in arms)
+    bands = [
+        alt.hconcat(*(_panel(arm, quantity, output, n_heads, width) for arm in arms[start : start + columns]))
+        for start in range(0, len(arms), columns)
+        for quantity in ("w", "mu")
+        for output in range(max(arm.shown.spec.task.d_y for arm in arms))
+    ]
+    return Figure(
+        name="dynamics",
+        part="Heads",
+        title="What each head becomes during training",
+        caption=_caption(arms),
+        chart=alt.vconcat(*bands),
+    )
+
+
+def _panel(arm: ArmResults, quantity: str, output: int, n_heads: int, width: int) -> Any:
+    import altair as alt
+
+    heads = head_domain(arm.shown.spec.model.n_heads)
+    colour = alt.Color(
+        "head:N",
+        title="head",
+        sort=head_domain(n_heads),
+        scale=alt.Scale(domain=head_domain(n_heads), range=head_range(n_heads)),
+    )
+    name = quantity if arm.shown.spec.task.d_y == 1 else f"{quantity}, output {output + 1}"
+    x = alt.X("step:Q", title="training step", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=4))
+    y = alt.Y("value:Q", title=name)
+
+    def lines(rows: list[dict[str, Any]], **mark: Any) -> Any:
+        chart = alt.Chart(inline(rows)).transform_fold(heads, as_=["head", "value"])
+        tooltip = ["head:N", "step:Q", alt.Tooltip("value:Q", title=name), "seed:N"]
+        return chart.mark_line(**mark).encode(x=x, y=y, color=colour, detail="seed:N", tooltip=tooltip)
+
+    layers = [lines([row for run in arm.runs[1 : 1 + OTHERS] for row in _rows(run, quantity, output)], opacity=0.22, strokeWidth=1)]
+    layers.append(lines(list(_rows(arm.shown, quantity, output))))
+    if quantity == "mu" and _has_theory(arm):
+        layers.append(lines(list(_theory(arm.shown)), strokeDash=[5, 3], strokeWidth=1.2))
+    zero = alt.Chart(inline([{}])).mark_rule(color="#c3c7cd").encode(y=alt.datum(0))
+    title = arm.label if quantity == "w" and output == 0 else ""
+    return alt.layer(zero, *layers[len(arm.runs) == 1 :]).properties(width=width, height=150, title=title)
+
+
+def _rows(run: Finished, quantity: str, output: int) -> Iterator[dict[str, Any]]:
+    steps, values = run.series(quantity)
+    values = values[..., output] if values.ndim == 3 else values
+    kept = steps > 0
+    steps, values = steps[kept], values[kept]
+    for at in thinned(steps.tolist(), POINTS):
+        yield {"step": steps[at], "seed": str(run.seed), **_by_head(values[at])}
+
+
+def _by_head(values: np.ndarray) -> dict[str, float]:
+    return dict(zip(head_domain(len(values)), values, strict=True))
+
+
+def _has_theory(arm: ArmResults) -> bool:
+    model, task = arm.shown.spec.model, arm.shown.spec.task
+    known = isinstance(task.covariance, Identity) and task.d_y == 1 and task.reads is None
+    return known and model.attention == "softmax" and model.n_heads <= THEORY_HEADS
+
+
+def _theory(run: Finished) -> Iterator[dict[str, Any]]:
+    task = run.spec.task
+    noise = task.noise_variance / (task.d_x * task.variance_of_beta)
+    for row in _rows(run, "w", 0):
+        w = np.array([row[head] for head in head_domain(run.spec.model.n_heads)])
+        yield {**row, **_by_head(mu_star(w, task.d_x, task.n_pairs, noise))}
+
+
+def _caption(arms: list[ArmResults]) -> str:
+    seeds = sorted({arm.shown.seed for arm in arms})
+    others = max(len(arm.runs) for arm in arms) - 1
+    theory = [arm.label for arm in arms if _has_theory(arm)]
+    longest = max(len(arm.shown.series("w")[0]) for arm in arms)
+    return join(
+        "A line per head, heads coloured alike in every figure: w, the mean diagonal of the x block of its QK circuit, "
+        "and mu, the y entry of its OV circuit.",
+        f"Strong lines: seed {' or '.join(map(str, seeds))}"
+        + (f"; faint lines: {min(others, OTHERS)} further seed{'s' * (min(others, OTHERS) > 1)}" if others else "")
+        + (f" of {others}." if others > OTHERS else "."),
+        "The order of heads and their signs are free, so seeds are not averaged." if others else "",
+        f"Dashed ({', '.join(theory)}): mu*(w), the best mu for the w of that step in the theory's effective loss."
+        if theory
+        else "",
+        "The steps are on a log axis; step 0 is left out.",
+        f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
+    )

@@ -1,0 +1,84 @@
+"""Show: a figure is a chart and its words; here are also the numbers that go into one."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headway.show.theme import config
+
+if TYPE_CHECKING:
+    import altair as alt
+
+WIDTH = 1000
+"""Width of a figure in pixels, axes and legends aside."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A chart, the name of its files, its title, and a caption that says in plain words what is drawn."""
+
+    name: str
+    part: str
+    title: str
+    caption: str
+    chart: "alt.TopLevelMixin"
+
+    def spec(self) -> dict[str, Any]:
+        """The chart as a Vega-Lite specification, validated, with its data inside and no address in it.
+
+        Raises:
+            altair.utils.schemapi.SchemaValidationError: when the chart is not valid.
+        """
+        spec = self.chart.to_dict()
+        spec.pop("$schema", None)
+        spec["config"] = config()
+        return spec
+
+
+def inline(rows: Iterable[dict[str, Any]]) -> "alt.InlineData":
+    """Rows as the data of a chart, numbers cut to five significant digits; a non-finite number is null."""
+    import altair as alt
+
+    return alt.InlineData(values=[{key: _short(value) for key, value in row.items()} for row in rows])
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, bool | str) or value is None:
+        return value
+    if isinstance(value, int | np.integer):
+        return int(value)
+    number = float(value)
+    return float(f"{number:.5g}") if np.isfinite(number) else None
+
+
+def thinned(steps: Sequence[int], limit: int) -> list[int]:
+    """Positions of at most `limit` of the steps, evenly on a log scale, the first and the last among them.
+
+    Examples:
+        >>> thinned([0, 10, 20], limit=5)
+        [0, 1, 2]
+        >>> [p + 1 for p in thinned(range(1, 1001), limit=4)]
+        [1, 10, 100, 1000]
+    """
+    if len(steps) <= limit:
+        return list(range(len(steps)))
+    at = np.log(np.maximum(np.asarray(steps, dtype=float), 1.0))
+    wanted = np.linspace(at[0], at[-1], limit)
+    return sorted({int(np.abs(at - value).argmin()) for value in wanted})
+
+
+def join(*sentences: str) -> str:
+    """Sentences that are not empty, as one caption."""
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def counted(n: int, noun: str) -> str:
+    """A number and its noun.
+
+    Examples:
+        >>> counted(1, "seed"), counted(2, "seed")
+        ('1 seed', '2 seeds')
+    """
+    return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"

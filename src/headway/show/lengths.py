@@ -1,0 +1,131 @@
+"""Show: the error against the length of the prompt, shorter and longer than in training."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.show.figure import WIDTH, Figure, counted, inline, join
+from headway.show.material import ArmResults, Material
+from headway.show.theme import ESTIMATORS
+
+COLUMNS = 2
+COMPARED = ("gd_best", "debiased_gd_best", "ridge")
+"""Estimators in the figure of all arms; the figure per arm has all there are."""
+
+
+def lengths_by_arm(material: Material) -> Figure | None:
+    """The model, its kernel estimator and the other estimators, a panel per arm."""
+    import altair as alt
+
+    arms = [arm for arm in material.arms if _curve(arm)]
+    if not arms:
+        return None
+    panels = []
+    for arm in arms:
+        own = {"model": ("model", arm.colour, (1, 0)), "kernel": ("its kernel estimator", arm.colour, (5, 3))}
+        curve = _curve(arm)
+        rows = [row for name in own if name in curve for row in _rows(own[name][0], curve["n_pairs"], curve[name])]
+        rows += _estimators(material, arm, tuple(ESTIMATORS))
+        looks = {name: look for name, look in own.items() if name in curve} | _looks(rows)
+        panels.append(_panel(arm, rows, list(looks.values()), WIDTH // COLUMNS - 170).properties(title=arm.label))
+    grid = [alt.hconcat(*panels[at : at + COLUMNS], spacing=30) for at in range(0, len(panels), COLUMNS)]
+    return Figure(
+        name="lengths-by-arm",
+        part="Prompt length",
+        title="Error against prompt length, with the estimators a model can be compared with",
+        caption=join(
+            f"Seed {' or '.join(str(s) for s in sorted({arm.shown.seed for arm in arms}))}; all curves on the same prompts.",
+            "The kernel estimator has the model's w and mu and nothing else." if any("kernel" in _curve(a) for a in arms) else "",
+            _steps_of_estimators(material),
+            "Bands: 95 % bootstrap intervals over the prompts. The vertical line marks the prompt length of training.",
+            "Both axes are logarithmic; curves far below the models leave the panel.",
+        ),
+        chart=alt.vconcat(*grid).resolve_scale(color="independent", strokeDash="independent"),
+    )
+
+
+def lengths(material: Material) -> Figure | None:
+    """All arms in one panel, with the estimators of their task if they share one."""
+    arms = [arm for arm in material.arms if _curve(arm)]
+    if not arms:
+        return None
+    rows = [row for arm in arms for row in _mean_rows(arm)]
+    looks = [(arm.label, arm.colour, (1, 0)) for arm in arms]
+    if material.one_task:
+        rows += _estimators(material, arms[0], COMPARED)
+        looks += _looks(rows).values()
+    several = material.n_seeds > 1
+    return Figure(
+        name="lengths",
+        part="Prompt length",
+        title="Error against prompt length",
+        caption=join(
+            f"A line per arm: the mean over {counted(material.n_seeds, 'seed')}; its band reaches from the smallest to the "
+            "largest seed." if several else "A line per arm, one seed; bands are 95 % bootstrap intervals over the prompts.",
+            _steps_of_estimators(material) if material.one_task else "",
+            "The vertical line marks the prompt length of training.",
+            "Both axes are logarithmic; curves far below the models leave the panel.",
+        ),
+        chart=_panel(arms[0], rows, looks, WIDTH - 320, height=360),
+    )
+
+
+def _panel(arm: ArmResults, rows: list[dict[str, Any]], looks: Sequence[Any], width: int, height: int = 260) -> Any:
+    import altair as alt
+
+    names = [look[0] for look in looks]
+    shape = [row for row in rows if row["what"] not in (ESTIMATORS["ridge"][0], ESTIMATORS["least_squares"][0])]
+    low, high = min(r["low"] for r in shape), max(r["high"] for r in shape)
+    y_scale = alt.Scale(type="log", domain=[low / 1.6, high * 1.2], nice=False, clamp=False)
+    x = alt.X("n_pairs:Q", title="pairs in the prompt", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="d", tickCount=8))
+    colour = alt.Color("what:N", title=None, scale=alt.Scale(domain=names, range=[look[1] for look in looks]))
+    dash = alt.StrokeDash("what:N", title=None, scale=alt.Scale(domain=names, range=[list(look[2]) for look in looks]))
+    base = alt.Chart(inline(rows)).encode(x=x, color=colour)
+    band = base.mark_area(opacity=0.18, clip=True).encode(y=alt.Y("low:Q", scale=y_scale), y2="high:Q")
+    line = base.mark_line(clip=True).encode(
+        y=alt.Y("mse:Q", title="mean squared error", scale=y_scale),
+        strokeDash=dash,
+        tooltip=["what:N", "n_pairs:Q", "mse:Q", "low:Q", "high:Q"],
+    )
+    trained = alt.Chart(inline([{"n_pairs": arm.shown.spec.task.n_pairs}])).mark_rule(color="#b8bdc6").encode(x="n_pairs:Q")
+    return alt.layer(trained, band, line).properties(width=width, height=height)
+
+
+def _curve(arm: ArmResults) -> Mapping[str, Any]:
+    return arm.shown.curves.get("error_by_length") or {}
+
+
+def _rows(what: str, n_pairs: Sequence[int], curve: Mapping[str, Sequence[float]]) -> Iterator[dict[str, Any]]:
+    for length, mse, low, high in zip(n_pairs, curve["mse"], curve["low"], curve["high"], strict=True):
+        if mse is not None and mse > 0:
+            yield {"what": what, "n_pairs": length, "mse": mse, "low": low or mse, "high": high or mse}
+
+
+def _mean_rows(arm: ArmResults) -> Iterator[dict[str, Any]]:
+    curves = [run.curves["error_by_length"] for run in arm.runs if run.curves.get("error_by_length")]
+    if len(curves) == 1:
+        yield from _rows(arm.label, curves[0]["n_pairs"], curves[0]["model"])
+        return
+    errors = np.array([curve["model"]["mse"] for curve in curves], dtype=float)
+    summary = {"mse": errors.mean(axis=0), "low": errors.min(axis=0), "high": errors.max(axis=0)}
+    yield from _rows(arm.label, curves[0]["n_pairs"], summary)
+
+
+def _estimators(material: Material, arm: ArmResults, names: Sequence[str]) -> list[dict[str, Any]]:
+    curves = material.estimator_curves(arm)
+    return [row for name in names if name in curves for row in _rows(ESTIMATORS[name][0], curves["n_pairs"], curves[name])]
+
+
+def _looks(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    drawn = {row["what"] for row in rows}
+    return {name: look for name, look in ESTIMATORS.items() if look[0] in drawn}
+
+
+def _steps_of_estimators(material: Material) -> str:
+    names = set(material.estimator_curves(material.arms[0]))
+    return join(
+        "Of least squares the median is drawn, since its mean does not exist at some lengths."
+        if "least_squares" in names
+        else ""
+    )

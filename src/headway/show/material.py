@@ -1,0 +1,161 @@
+"""Show: what the figures and tables are made of, read once from a results directory.
+
+Only finished runs are drawn. Arms keep the order of their document, and with it their colours, whatever has
+finished.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headway.declare.model import OneLayer
+from headway.declare.run import RegressionRun
+from headway.errors import ResultsError
+from headway.icl.circuits import circuits
+from headway.show.theme import arm_colour
+
+if TYPE_CHECKING:
+    from headway.declare.experiment import Experiment
+    from headway.lab.store import Run, Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A finished run: its final metrics, its log, its curves and its circuits at the end."""
+
+    run: "Run"
+    records: tuple[dict[str, Any], ...]
+    curves: Mapping[str, Any]
+    task: str
+
+    @property
+    def seed(self) -> int:
+        """Its seed."""
+        return self.run.seed
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Its final metrics."""
+        return self.run.metrics
+
+    @property
+    def spec(self) -> RegressionRun:
+        """What was run."""
+        assert isinstance(self.run.spec, RegressionRun)
+        return self.run.spec
+
+    def series(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        """A metric over the steps at which it was measured: (steps,) and (steps, ...), null as NaN."""
+        measured = [(record["step"], record[metric]) for record in self.records if record.get(metric) is not None]
+        steps = np.array([step for step, _ in measured], dtype=int)
+        return steps, np.array([value for _, value in measured], dtype=float)
+
+    def circuits(self) -> dict[str, np.ndarray]:
+        """QK (layer, head, D, D) and OV (layer, head, d_y, D) of the trained weights."""
+        return circuits(self.run.weights(), self.spec.model, self.spec.task)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmResults:
+    """An arm and its finished runs, at least one, by seed. What is drawn of one run only is drawn of the first."""
+
+    name: str
+    label: str
+    colour: str
+    runs: tuple[Finished, ...]
+
+    @property
+    def shown(self) -> Finished:
+        """The run that is drawn where only one can be."""
+        return self.runs[0]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that finished."""
+        return tuple(run.seed for run in self.runs)
+
+    @property
+    def one_layer(self) -> bool:
+        """Whether its model is a single layer, whose heads are w and mu."""
+        return isinstance(self.shown.spec.model, OneLayer)
+
+    def final(self, metric: str) -> np.ndarray:
+        """A final metric of each seed that has it as one number."""
+        values = [run.metrics.get(metric) for run in self.runs]
+        return np.array([value for value in values if isinstance(value, int | float)], dtype=float)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """Everything a report shows."""
+
+    path: Path
+    experiment: "Experiment"
+    results: Mapping[str, Any]
+    runs: tuple["Run", ...]
+    arms: tuple[ArmResults, ...]
+
+    @property
+    def n_seeds(self) -> int:
+        """The largest number of finished seeds of an arm."""
+        return max((len(arm.runs) for arm in self.arms), default=0)
+
+    @property
+    def one_task(self) -> bool:
+        """Whether all arms were judged on the same prompts."""
+        return len({arm.shown.task for arm in self.arms}) == 1
+
+    def baselines(self, arm: ArmResults) -> Mapping[str, Mapping[str, float]]:
+        """The errors of the estimators on the prompts that an arm was judged on: name to `mse` and `se`."""
+        return self.results.get("tasks", {}).get(arm.shown.task, {}).get("baselines") or {}
+
+    def estimator_curves(self, arm: ArmResults) -> Mapping[str, Any]:
+        """The errors of the estimators against prompt length: `n_pairs`, and name to `mse`, `low`, `high`."""
+        return self.results.get("tasks", {}).get(arm.shown.task, {}).get("curves") or {}
+
+
+def gather(store: "Store") -> Material:
+    """Read a results directory.
+
+    Raises:
+        ResultsError: when results.json is missing or cannot be read.
+    """
+    results = _results(store.path)
+    tasks = {(r["arm"], r["control"], r["seed"]): r.get("task") or "" for r in results["runs"]}
+    labels = _labels(store.experiment)
+    finished: dict[str, list[Finished]] = {}
+    runs = tuple(store.runs())
+    for run in runs:
+        if run.status == "done" and (run.arm, run.control, run.seed) in tasks:
+            task = tasks[run.arm, run.control, run.seed]
+            read = Finished(run=run, records=tuple(run.records()), curves=run.curves(), task=task)
+            finished.setdefault(run.name, []).append(read)
+    arms = [
+        ArmResults(
+            name=name, label=label, colour=arm_colour(at), runs=tuple(sorted(finished[name], key=lambda r: r.seed))
+        )
+        for at, (name, label) in enumerate(labels.items())
+        if name in finished
+    ]
+    return Material(path=store.path, experiment=store.experiment, results=results, runs=runs, arms=tuple(arms))
+
+
+def _results(path: Path) -> dict[str, Any]:
+    file = path / "results.json"
+    try:
+        return json.loads(file.read_text())
+    except FileNotFoundError:
+        raise ResultsError(f"{file}: not there yet; `headway compare {path}` writes it") from None
+    except ValueError as error:
+        raise ResultsError(f"{file}: cannot be read ({error}); `headway compare {path}` writes it anew") from None
+
+
+def _labels(experiment: "Experiment") -> dict[str, str]:
+    # Arms without a control come first, so that a control never changes their colours.
+    arms = sorted(experiment.arms, key=lambda arm: arm.control is not None)
+    labels = [arm.label for arm in arms]
+    return {arm.full_name: arm.label if labels.count(arm.label) == 1 else arm.full_name for arm in arms}

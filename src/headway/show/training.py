@@ -1,0 +1,118 @@
+"""Show: how the error falls during training."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from headway.show.figure import WIDTH, Figure, counted, inline, join, thinned
+from headway.show.material import ArmResults, Material
+from headway.show.theme import ESTIMATORS
+
+POINTS = 200
+"""Points of a curve, at most."""
+
+REFERENCES = ("gd_best", "debiased_gd_best", "ridge")
+PANELS = {"train_mse": "training loss", "eval_mse": "validation loss"}
+
+
+def loss(material: Material) -> Figure | None:
+    """Training and validation loss of every arm over the steps; None when nothing was logged."""
+    import altair as alt
+
+    rows = {metric: list(_curves(material, metric)) for metric in PANELS}
+    rows = {metric: curve for metric, curve in rows.items() if curve}
+    if not rows:
+        return None
+    every = [row for curve in rows.values() for row in curve]
+    low, high = min(row["low"] for row in every), max(row["high"] for row in every)
+    drawn, below = _references(material, low)
+    low = min([low, *(row["mse"] for row in drawn)])
+    y = alt.Y("mse:Q", title="mean squared error", scale=alt.Scale(type="log", domain=[low / 1.05, high * 1.05], nice=False))
+    x = alt.X("step:Q", title="training step", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=6))
+    colour = _colours(material, drawn)
+    panels = []
+    for metric, curve in rows.items():
+        base = alt.Chart(inline(curve)).encode(x=x, color=colour)
+        layers = [base.mark_line().encode(y=y, tooltip=["what:N", "step:Q", "mse:Q"])]
+        if material.n_seeds > 1:
+            layers.insert(0, base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q"), y2="high:Q"))
+        if drawn:
+            rules = alt.Chart(inline(drawn)).mark_rule(strokeWidth=1.4)
+            dash = alt.StrokeDash("dash:N", scale=None)
+            layers.append(rules.encode(y=y, color=colour, strokeDash=dash, tooltip=["what:N", "mse:Q"]))
+        panels.append(alt.layer(*layers).properties(width=WIDTH // 2 - 90, height=300, title=PANELS[metric]))
+    return Figure(
+        name="loss",
+        part="Training",
+        title="Training and validation loss",
+        caption=_caption(material, rows, below),
+        chart=alt.hconcat(*panels),
+    )
+
+
+def _curves(material: Material, metric: str) -> Iterator[dict[str, Any]]:
+    for arm in material.arms:
+        steps, values = _per_seed(arm, metric)
+        for at in thinned(steps.tolist(), POINTS) if len(steps) else []:
+            column = values[:, at]
+            yield {
+                "what": arm.label,
+                "step": steps[at],
+                "mse": column.mean(),
+                "low": column.min(),
+                "high": column.max(),
+            }
+
+
+def _per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """The positive steps that all seeds measured, and the metric (seeds, steps) there."""
+    series = [dict(zip(steps.tolist(), values, strict=True)) for steps, values in (r.series(metric) for r in arm.runs)]
+    shared = sorted(set.intersection(*(set(s) for s in series)))
+    shared = [step for step in shared if step > 0 and all(s[step] > 0 for s in series)]
+    return np.array(shared, dtype=int), np.array([[s[step] for step in shared] for s in series])
+
+
+def _references(material: Material, low: float) -> tuple[list[dict[str, Any]], list[str]]:
+    """The estimators' errors as rules, and a sentence's end for those far below everything else."""
+    if not material.one_task:
+        return [
+            {"what": arm.label, "mse": material.baselines(arm)["debiased_gd_best"]["mse"], "dash": [4, 2]}
+            for arm in material.arms
+            if "debiased_gd_best" in material.baselines(arm)
+        ], []
+    baselines = material.baselines(material.arms[0])
+    found = {name: baselines[name]["mse"] for name in REFERENCES if name in baselines}
+    drawn = [
+        {"what": ESTIMATORS[name][0], "mse": mse, "dash": list(ESTIMATORS[name][2])}
+        for name, mse in found.items()
+        if mse > low / 4
+    ]
+    return drawn, [f"{ESTIMATORS[name][0]} ({mse:.3g})" for name, mse in found.items() if mse <= low / 4]
+
+
+def _colours(material: Material, references: list[dict[str, Any]]) -> Any:
+    import altair as alt
+
+    palette = {arm.label: arm.colour for arm in material.arms}
+    estimators = {label: colour for label, colour, _ in ESTIMATORS.values()}
+    palette |= {row["what"]: estimators[row["what"]] for row in references if row["what"] in estimators}
+    return alt.Color("what:N", title=None, scale=alt.Scale(domain=list(palette), range=list(palette.values())))
+
+
+def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
+    longest = max(len(_per_seed(arm, metric)[0]) for arm in material.arms for metric in rows)
+    seeds = counted(material.n_seeds, "seed")
+    return join(
+        "Left: mean squared error on the fresh prompts of training, averaged since the last logged step. "
+        "Right: on a fixed set of prompts." if len(rows) == 2 else f"The {' and '.join(PANELS[m] for m in rows)}.",
+        f"A line is the mean over {seeds}; its band reaches from the smallest to the largest seed."
+        if material.n_seeds > 1
+        else "One seed, so no band.",
+        "Dashed lines: estimators that are not trained, on the prompts of the final evaluation."
+        if material.one_task
+        else "Dashed, in the arm's colour: debiased gradient descent with its best step on that arm's task.",
+        f"Below the axis: {', '.join(below)}." if below else "",
+        "Both axes are logarithmic; step 0 is left out.",
+        f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
+    )

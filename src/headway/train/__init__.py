@@ -1,0 +1,1 @@
+"""Train: a training run as an iterator of events."""

@@ -1,0 +1,179 @@
+"""Train: a training run as an iterator of events.
+
+A `Study` is what one kind of run supplies: a trainer, what is measured while it trains, and how it is judged at the
+end. `train` drives the trainer and yields what happened. It prints nothing and writes nothing: whoever iterates
+records the milestones, and between any two events may store the trainer, or stop.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float64
+
+Arrays = dict[str, np.ndarray]
+
+_CHUNK_S = 0.5  # a caller hears from the trainer about twice a second
+_RECENT_S = 5.0  # the rate is that of about the last seconds
+
+
+class Trainer(Protocol):
+    """A model and its optimizer, which advance together; advancing in other portions changes no bit."""
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps done; step t (the first is 1) sees the batch of step t."""
+
+    def advance(self, n: int) -> Float64[np.ndarray, " n"]:
+        """Do n steps and return the training loss of each.
+
+        Raises:
+            headway.errors.Diverged: when a loss is not finite, naming its step.
+        """
+
+    def state(self) -> Arrays:
+        """Everything that the coming steps depend on, weights under `weights/NAME`."""
+
+    def restore(self, step: int, state: Arrays) -> None:
+        """Go on from what `state` returned at a step."""
+
+    def weights(self) -> Arrays:
+        """The weights alone, without prefix."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What was measured at a step: numbers (or lists of numbers) for its record, and arrays per head."""
+
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """Something that is measured at the steps where it is `due`; taking it changes nothing in the trainer."""
+
+    due: Callable[[int], bool]
+    take: Callable[[], Measured]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conclusion:
+    """How a trained model is judged: its final metrics, and curves that are too long for a record."""
+
+    metrics: Mapping[str, Any]
+    curves: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What one kind of run supplies to the loop.
+
+    `execution` says how it is computed (trainer, instruction set, compile, threads, ...): what may change bits, but
+    is no part of what was asked. `loss` is the name under which the training loss is recorded.
+    """
+
+    trainer: Trainer
+    measures: tuple[Measure, ...]
+    execution: Mapping[str, Any]
+    conclude: Callable[[], Conclusion]
+    loss: str = "train_mse"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beat:
+    """The run is alive at a step between two milestones."""
+
+    step: int
+    steps_per_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Milestone:
+    """A step to be recorded; the only place from which a run can go on later.
+
+    `steps_per_s` is the recent rate, measurements included; `training_s` the seconds spent in optimizer steps alone
+    since `train` began.
+    """
+
+    step: int
+    steps_per_s: float
+    training_s: float
+    metrics: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+
+
+Event = Beat | Milestone
+
+
+def train(study: Study, *, steps: int, log_every: int) -> Iterator[Event]:
+    """Train to a number of steps, from wherever the trainer is.
+
+    Milestones are step 0, every `log_every` steps, the steps at which a measure is due, and the last. Each records
+    the mean of all step losses since the one before. Between milestones comes a `Beat` about twice a second.
+
+    Raises:
+        headway.errors.Diverged: when a loss is not finite.
+    """
+    trainer, pace = study.trainer, _Pace(study.trainer.step)
+    if trainer.step == 0:
+        yield _milestone(study, pace, [])
+    while trainer.step < steps:
+        target = _next_milestone(study.measures, trainer.step, steps, log_every)
+        losses = [pace.advance(trainer, target)]
+        while trainer.step < target:
+            yield Beat(step=trainer.step, steps_per_s=pace.rate(trainer.step))
+            losses.append(pace.advance(trainer, target))
+        yield _milestone(study, pace, losses)
+
+
+def _next_milestone(measures: tuple[Measure, ...], step: int, steps: int, log_every: int) -> int:
+    logged = min(steps, (step // log_every + 1) * log_every)
+    return next((s for s in range(step + 1, logged) if any(m.due(s) for m in measures)), logged)
+
+
+def _milestone(study: Study, pace: "_Pace", losses: list[np.ndarray]) -> Milestone:
+    step = study.trainer.step
+    # One array, one mean: summing portion by portion would depend on where the portions end.
+    metrics: dict[str, Any] = {study.loss: float(np.concatenate(losses).mean())} if losses else {}
+    arrays: Arrays = {}
+    for measure in study.measures:
+        if measure.due(step):
+            measured = measure.take()
+            metrics |= measured.metrics
+            arrays |= measured.arrays
+    return Milestone(step=step, steps_per_s=pace.rate(step), training_s=pace.training_s, metrics=metrics, arrays=arrays)
+
+
+class _Pace:
+    """Portions of about half a second, and the recent rate."""
+
+    def __init__(self, step: int):
+        self.training_s = 0.0
+        # One step first: it may compile the model.
+        self._portion = 1
+        self._step, self._time = step, time.perf_counter()
+        self._steps_sum, self._time_sum = 0.0, 0.0
+
+    def advance(self, trainer: Trainer, target: int) -> np.ndarray:
+        n = min(target - trainer.step, self._portion)
+        began = time.perf_counter()
+        losses = trainer.advance(n)
+        took = time.perf_counter() - began
+        self.training_s += took
+        fitting = int(n * _CHUNK_S / max(took, 1e-9))
+        self._portion = max(1, min(8 * max(n, self._portion), fitting))
+        return losses
+
+    def rate(self, step: int) -> float:
+        """Steps per second of about the last five seconds, an exponential window."""
+        now = time.perf_counter()
+        elapsed = max(now - self._time, 1e-9)
+        kept = math.exp(-elapsed / _RECENT_S)
+        self._steps_sum = kept * self._steps_sum + (step - self._step)
+        self._time_sum = kept * self._time_sum + elapsed
+        self._step, self._time = step, now
+        return self._steps_sum / self._time_sum

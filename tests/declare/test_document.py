@@ -1,0 +1,76 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.declare.document import at_path, leaves, merge, read_yaml, write_yaml
+from headway.errors import DeclarationError
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e3", 1000),
+        ("1E-3", 0.001),
+        ("1.0e3", 1000.0),
+        ("50_000_000", 50_000_000),
+        ("0x1F", "0x1F"),
+        ("2024-11-01", "2024-11-01"),
+        ("12:30", "12:30"),
+        ("yes", "yes"),
+        ("true", True),
+        ("~", None),
+        ("1/d_x", "1/d_x"),
+        (".5", 0.5),
+        ("-3", -3),
+        ("'7'", "7"),
+        ("3-6-12-24", "3-6-12-24"),
+    ],
+)
+def test_scalars_follow_yaml_1_2(text, value):
+    got = read_yaml(text)
+    assert got == value
+    assert type(got) is type(value)
+
+
+def test_a_key_that_stands_twice_is_an_error_with_its_line():
+    with pytest.raises(DeclarationError, match=r"mine.yaml: line 3: 'steps' stands twice \(first in line 1\)"):
+        read_yaml("steps: 1\nrate: 2\nsteps: 3\n", "mine.yaml")
+
+
+def test_a_syntax_error_names_its_line():
+    with pytest.raises(DeclarationError, match=r"mine.yaml: line 3: this is not YAML"):
+        read_yaml("a: 1\nb: [1, 2\nc: 3", "mine.yaml")
+
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text("abe1.-_: 3"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(plain)
+def test_what_is_written_reads_back_the_same(value):
+    assert read_yaml(write_yaml(value)) == value
+
+
+def test_lists_are_replaced_and_mappings_merged():
+    base = {"a": {"x": [1, 2], "y": 1}, "b": 1}
+    assert merge(base, {"a": {"x": [3]}}) == {"a": {"x": [3], "y": 1}, "b": 1}
+    assert base == {"a": {"x": [1, 2], "y": 1}, "b": 1}
+
+
+@pytest.mark.parametrize("chooser", ["kind", "family", "optimizer"])
+def test_a_mapping_that_changes_what_it_is_is_replaced_whole(chooser):
+    base = {"part": {chooser: "one", "size": 1}}
+    assert merge(base, {"part": {chooser: "two"}}) == {"part": {chooser: "two"}}
+    assert merge(base, {"part": {chooser: "one", "more": 2}}) == {"part": {chooser: "one", "size": 1, "more": 2}}
+    assert merge(base, {"part": {"more": 2}}) == {"part": {chooser: "one", "size": 1, "more": 2}}
+
+
+def test_paths_and_leaves_are_inverse():
+    assert leaves(at_path("a.b.c", 3)) == {"a.b.c": 3}

@@ -1,0 +1,175 @@
+import pytest
+
+from headway.declare.experiment import load, read_resolved, resolve, shipped
+from headway.declare.run import RegressionRun
+from headway.errors import DeclarationError
+
+BASE = {
+    "name": "small",
+    "task": {"kind": "regression", "d_x": 2, "n_pairs": 4},
+    "model": {"family": "icl", "n_heads": 2},
+    "training": {"optimizer": "sgd", "learning_rate": 0.1, "batch_size": 4, "steps": 10},
+    "arms": {"one": {"model": {"n_heads": 1}}, "two": None},
+    "controls": {"noisy": {"task": {"noise_variance": 0.5}}, "long": {"training": {"steps": 99}}},
+    "scales": {
+        "laptop": {"training": {"steps": 5}, "arms": {"one": {"training": {"steps": 7}}}},
+        "paper": {"training": {"steps": 50}},
+    },
+    "baseline": "two",
+    "seeds": 2,
+}
+
+
+def changed(**changes):
+    return {**BASE, **changes}
+
+
+def steps(experiment, arm):
+    return experiment.arm(arm).template.training.steps
+
+
+def test_every_shipped_experiment_resolves_and_reads_back(tmp_path):
+    assert {"icl-heads", "icl-paper", "icl-anisotropic", "icl-two-tasks"} <= set(shipped())
+    for name in shipped():
+        experiment = load(name)
+        path = tmp_path / "experiment.yaml"
+        path.write_text(experiment.dump())
+        again = read_resolved(path)
+        assert experiment.name == name
+        assert experiment.question.endswith("?")
+        assert again.differences(experiment) == []
+        assert [a.template.id for a in again.arms] == [a.template.id for a in experiment.arms]
+
+
+def test_the_notebook_setting_is_the_published_one():
+    run = load("icl-heads").arm("h8").spec(4)
+    assert isinstance(run, RegressionRun)
+    assert (run.seed, run.model.n_heads, run.task.d_x, run.task.n_pairs) == (4, 8, 5, 40)
+    assert (run.training.steps, run.training.batch_size, run.training.learning_rate) == (500_001, 128, 1e-3)
+    assert run.evaluation.prompts == 100_000
+    assert run.evaluation.curve.grid()[0] == 1
+    assert run.evaluation.curve.grid()[-1] == 500
+    assert len(run.evaluation.curve.grid()) == 40
+
+
+def test_order_is_scale_then_set_then_arm_then_control():
+    assert steps(resolve(BASE), "two") == 5
+    assert steps(resolve(BASE), "one") == 7
+    assert steps(resolve(BASE, scale="paper"), "one") == 50
+    assert steps(resolve(BASE, scale="paper", settings=["training.steps=60"]), "one") == 60
+    assert steps(resolve(BASE, scale="paper", settings=["training.steps=60"]), "one+long") == 99
+    assert steps(resolve(BASE, settings=["arms.one.training.steps=8"]), "one") == 8
+
+
+def test_a_setting_that_an_arm_overrides_is_an_error_that_names_the_path():
+    with pytest.raises(DeclarationError, match=r"arm one sets it itself.*use --set arms\.one\.training\.steps"):
+        resolve(BASE, settings=["training.steps=6"])
+
+
+def test_the_default_scale_is_laptop_and_names_the_directory():
+    assert str(resolve(BASE).directory) == "results/small-laptop"
+    assert str(resolve(changed(scales={})).directory) == "results/small"
+
+
+def test_controls_cross_the_arms_only_when_asked_for():
+    experiment = resolve(BASE)
+    assert [a.full_name for a in experiment.selected] == ["one", "two"]
+    chosen = experiment.select(controls=["noisy"])
+    assert [a.full_name for a in chosen.selected] == ["one", "one+noisy", "two", "two+noisy"]
+    assert [a.full_name for a in experiment.select(arms=["two"]).selected] == ["two"]
+
+
+def test_seeds_add_and_never_renumber():
+    experiment = resolve(BASE)
+    assert experiment.seeds == (0, 1)
+    assert experiment.select(seeds=4).seeds == (0, 1, 2, 3)
+    assert experiment.select(seeds=[3, 5]).seeds == (3, 5)
+    two, four = (
+        dict.fromkeys((a.full_name, s, a.spec(s).id) for a, s in experiment.select(seeds=n).runs) for n in (2, 4)
+    )
+    assert set(two) <= set(four)
+
+
+def test_differences_name_the_keys_that_results_depend_on():
+    experiment = resolve(BASE)
+    other = resolve(BASE, settings=["task.d_x=3", "question=Why?", "seeds=9", "logging.every=5"])
+    assert other.differences(experiment) == ["task.d_x"]
+    assert experiment.differences(other) == ["task.d_x"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arm": {}}, "arm: there is no such key; did you mean arms"),
+        ({"arms": {}}, "an experiment needs at least one arm"),
+        ({"baseline": "tow"}, "baseline: there is no arm 'tow'; did you mean two"),
+        ({"arms": {"a b": {}}}, "name 'a b' becomes part of a path"),
+        ({"arms": {"one": {"modle": {}}, "two": {}}}, "arms.one.modle: there is no such key; did you mean model"),
+        (
+            {"arms": {"one": {"model": {"n_haeds": 2}}, "two": {}}},
+            r"arms\.one\.model\.n_haeds: .* did you mean n_heads",
+        ),
+        ({"controls": {"c": {"task": {"d_x": 0}}}}, r"controls\.c\.task\.d_x: 0 was given"),
+        ({"task": {"kind": "regresion"}}, "task.kind: 'regresion' is not known; did you mean regression"),
+        ({"training": {"optimizer": "sgd"}}, "arm one: training.batch_size: missing"),
+        ({"seeds": 0}, "seeds: 0 was given"),
+        ({"seeds": [1, 1]}, "must be one or more different numbers"),
+        ({"groups": {"g": {"arms": ["one"], "baseline": "onee"}}}, "groups.g.baseline: there is no arm 'onee'"),
+        (
+            {"model": {"family": "icl", "n_heads": "two"}},
+            "model.n_heads: 'two' was given; input should be a valid integer",
+        ),
+    ],
+)
+def test_wrong_documents_get_errors_that_teach(changes, message):
+    with pytest.raises(DeclarationError, match=message):
+        resolve({**BASE, "scales": {}, **changes})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("training.steps", "write it as PATH=VALUE"),
+        ("name=other", "cannot be set"),
+        ("training.steps=0", "training.steps: 0 was given; input should be greater than 0"),
+        ("task.noise_variance=-1", "task.noise_variance: -1 was given; input should be greater than or equal to 0"),
+        ("task.covariance={kind: power, rho: 1}", "covariance of x singular"),
+        ("task.covariance={kind: matrix, rows: [[1, 1], [1, 1]]}", "singular or indefinite"),
+        ("task.covariance={kind: matrix, rows: [[1, 2], [0, 1]]}", "not symmetric"),
+        ("task.covariance={kind: matrix, rows: [[1]]}", "covariance has 1 rows but d_x is 2"),
+        ("task.reads=[[0, 5]]", "must name one or more different coordinates"),
+        ("model.n_out=3", "model.n_out is 3 but task.d_y is 1"),
+        ("training.learning_rate=.nan", "finite number"),
+    ],
+)
+def test_wrong_settings_get_errors_that_teach(settings, message):
+    with pytest.raises(DeclarationError, match=message):
+        resolve(changed(scales={}), settings=[settings])
+
+
+def test_odd_heads_for_opposite_halves():
+    with pytest.raises(DeclarationError, match=r"n_heads is 1, which is odd; take 2 heads"):
+        resolve(BASE, settings=["model.init=oppo_small_id"])
+
+
+def test_unknown_names_are_answered_with_near_ones(tmp_path):
+    with pytest.raises(DeclarationError, match=r"no experiment 'icl-hed'; did you mean icl-heads"):
+        load("icl-hed")
+    with pytest.raises(DeclarationError, match="no such file"):
+        load(tmp_path / "mine.yaml")
+    with pytest.raises(DeclarationError, match=r"no scale 'lap'; did you mean laptop"):
+        resolve(BASE, scale="lap")
+    with pytest.raises(DeclarationError, match=r"no arm 'on'; did you mean one"):
+        resolve(BASE).select(arms=["on"])
+    with pytest.raises(DeclarationError, match=r"no control 'noise'; did you mean noisy"):
+        resolve(BASE).select(controls=["noise"])
+
+
+def test_a_file_that_is_no_experiment(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("- 1\n- 2\n")
+    with pytest.raises(DeclarationError, match="holds list, not a mapping"):
+        load(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DeclarationError, match="cannot be read as a text file"):
+        load(path)

@@ -1,0 +1,46 @@
+"""The generated reference and schema are those of the declared types, and the shipped experiments fit the schema."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from headway.declare.document import read_file
+from headway.declare.experiment import shipped
+from headway.declare.reference import UNITS, main, reference, schema
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_committed_reference_is_up_to_date(tmp_path):
+    main(str(tmp_path))
+    for name in ("experiment-keys.md", "experiment.schema.json"):
+        assert (DOCS / name).read_text() == (tmp_path / name).read_text(), "run `make docs`"
+
+
+def test_every_key_has_a_meaning_and_every_unit_a_key():
+    rows = [line.split(" | ") for line in reference().splitlines() if line.startswith("| `")]
+    assert len(rows) > 40
+    assert all(row[-1].strip(" |") for row in rows)
+    assert set(UNITS) <= {row[0].strip("|` ") for row in rows}
+
+
+@pytest.mark.parametrize("name", sorted(shipped()))
+def test_shipped_experiments_fit_the_schema(name):
+    jsonschema.validate(read_file(shipped()[name]), schema())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"modle": {}},
+        {"arms": {"a": {"model": {"n_haeds": 1}}}},
+        {"training": {"steps": "many"}},
+        {"task": {"kind": "x"}},
+    ],
+)
+def test_the_schema_refuses_what_headway_refuses(change):
+    content = {**read_file(shipped()["icl-heads"]), **change}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(json.loads(json.dumps(content)), schema())
