@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from headway.declare.document import read_file
+from headway.declare.mapping import read_file
 from headway.declare.experiment import shipped
 from headway.declare.reference import UNITS, main, reference, schema
 

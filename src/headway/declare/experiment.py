@@ -4,7 +4,6 @@ Resolved in this order: the file; the scale, merged deeply; the settings of the 
 that; each control over its arm. What results is frozen, and every run of it is known before one starts.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,80 +11,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
-
-from headway.declare.document import at_path, leaves, merge, read_file, read_plain, write_yaml
+from headway.declare.document import PARTS, Document, Group, Logging
+from headway.declare.mapping import at_path, leaves, merge, read_file, read_plain, write_yaml
 from headway.declare.run import RunSpec, parse_run
-from headway.declare.spec import Locate, Spec, parse
+from headway.declare.spec import Locate, parse
 from headway.errors import DeclarationError, near
-
-PARTS = ("task", "model", "training", "evaluation", "probes")
-"""The keys of a document that make up a run; arms and controls override them."""
 
 NOT_COMPARED = ("question", "seeds", "logging")
 """Keys of a document that may change between two calls on one results directory."""
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-class Logging(Spec):
-    """How often a run writes a line; it changes no result."""
-
-    every: PositiveInt = Field(1_000, description="steps between logged training losses")
-
-
-class Group(Spec):
-    """Arms that are compared among themselves."""
-
-    arms: tuple[str, ...] = Field(description="names of its arms")
-    baseline: str = Field(description="the arm of the group that the others are compared with")
-
-
-class Document(Spec):
-    """The top level of an experiment's file."""
-
-    name: str = Field(description="names the results directory")
-    question: str = Field("", description="what the experiment is to answer, in a sentence")
-    task: dict[str, Any] = Field(description="what the model is asked to do")
-    model: dict[str, Any] = Field({}, description="the model, as far as all arms share it")
-    training: dict[str, Any] = Field({}, description="how it is trained")
-    evaluation: dict[str, Any] = Field({}, description="on what it is judged")
-    probes: dict[str, Any] = Field({}, description="what is measured in the heads")
-    logging: Logging = Field(Logging(), description="how often a run writes a line")
-    arms: dict[str, dict[str, Any] | None] = Field(description="what differs, by name; `label` names an arm in figures")
-    controls: dict[str, dict[str, Any]] = Field({}, description="variations that cross the arms when asked for")
-    groups: dict[str, Group] = Field({}, description="arms that are compared among themselves")
-    baseline: str | None = Field(None, description="the arm that the others are compared with")
-    seeds: PositiveInt | tuple[NonNegativeInt, ...] = Field(3, description="how many seeds (0 to N - 1), or which")
-    scale: str | None = Field(None, description="the scale this document was resolved for (written by Headway)")
-    scales: dict[str, dict[str, Any]] = Field({}, description="overrides by scale, chosen with --scale")
-
-    @model_validator(mode="after")
-    def _names(self) -> "Document":
-        for name in [self.name, *self.arms, *self.controls, *self.scales]:
-            if not _NAME.fullmatch(name):
-                raise ValueError(
-                    f"name {name!r} becomes part of a path; use letters, digits, dots, dashes and underscores"
-                )
-        if not self.arms:
-            raise ValueError("arms: an experiment needs at least one arm, such as `plain: {}`")
-        for where, arm in [
-            ("baseline", self.baseline),
-            *((f"groups.{g}.baseline", group.baseline) for g, group in self.groups.items()),
-            *((f"groups.{g}.arms", arm) for g, group in self.groups.items() for arm in group.arms),
-        ]:
-            if arm is not None and arm not in self.arms:
-                raise ValueError(f"{where}: there is no arm {arm!r}; {near(arm, self.arms)}")
-        named = [
-            (f"{where}.{name}", value) for where in ("arms", "controls") for name, value in getattr(self, where).items()
-        ]
-        for where, value in named:
-            for key in value or {}:
-                if key not in (*PARTS, "label"):
-                    raise ValueError(f"{where}.{key}: there is no such key; {near(key, (*PARTS, 'label'))}")
-        if isinstance(self.seeds, tuple) and (not self.seeds or len(set(self.seeds)) < len(self.seeds)):
-            raise ValueError(f"seeds {list(self.seeds)} must be one or more different numbers")
-        return self
 
 
 @dataclass(frozen=True, kw_only=True)

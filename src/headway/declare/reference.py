@@ -12,7 +12,7 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from headway.declare.experiment import PARTS, Document
+from headway.declare.document import PARTS, Document
 from headway.declare.run import RUN_KINDS
 from headway.declare.spec import Spec, specs_in
 

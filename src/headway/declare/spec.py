@@ -56,33 +56,49 @@ def parse(kind: type[S], value: Any, locate: Locate = str) -> S:
     try:
         return kind.model_validate(dict(value))
     except ValidationError as error:
-        raise DeclarationError("\n".join(_line(kind, finding, locate) for finding in error.errors())) from None
+        raise DeclarationError("\n".join(_lines(kind, error.errors(), locate))) from None
 
 
-def _line(kind: type[Spec], finding: Any, locate: Locate) -> str:
-    path, kinds = _walk(kind, [str(part) for part in finding["loc"]])
+def _lines(kind: type[Spec], findings: Iterable[Any], locate: Locate) -> Iterable[str]:
+    """A line per place: a value that may be of several types has a finding for each of them."""
+    places: dict[str, list[str]] = {}
+    for finding in findings:
+        path, problem = _explain(kind, finding)
+        places.setdefault(".".join(path), []).append(problem)
+    for place, (problem, *others) in places.items():
+        also = [other.partition("; ")[2] or other for other in others]
+        yield ": ".join(part for part in (locate(place), ", or ".join([problem, *also])) if part)
+
+
+def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
+    """Where a finding is, and in words what is wrong and what to do."""
+    path, owners = _walk(kind, [str(part) for part in finding["loc"]])
     context, given = finding.get("ctx", {}), finding["input"]
-
-    def at(*more: str) -> str:
-        return locate(".".join([*path, *more])) or "declaration"
-
+    chooser = context.get("discriminator", "").strip("'")
     match finding["type"]:
         case "extra_forbidden":
-            return f"{at()}: there is no such key; {near(path[-1], {name for k in kinds for name in k.model_fields})}"
+            return path, f"there is no such key; {near(path[-1], {name for k in owners for name in k.model_fields})}"
         case "missing":
-            return f"{at()}: missing; give it a value"
+            return path, "missing; give it a value"
         case "value_error":
-            return ": ".join(part for part in (locate(".".join(path)), str(context["error"])) if part)
+            return path, str(context["error"])
         case "union_tag_invalid":
-            chooser = context["discriminator"].strip("'")
-            known = _words(context["expected_tags"])
-            return f"{at(chooser)}: {context['tag']!r} is not known; {near(context['tag'], known)}"
+            return [
+                *path,
+                chooser,
+            ], f"{context['tag']!r} is not known; {near(context['tag'], _words(context['expected_tags']))}"
         case "union_tag_not_found":
-            return f"{at(context['discriminator'].strip(chr(39)))}: missing; it says which kind this is"
+            return [*path, chooser], "missing; it says which kind this is"
         case "literal_error":
-            return f"{at()}: {given!r} is not known; {near(str(given), _words(context['expected']))}"
-        case _:
-            return f"{at()}: {given!r} was given; {finding['msg'][0].lower()}{finding['msg'][1:]}"
+            return path, f"{given!r} is not known; {near(str(given), _words(context['expected']))}"
+    message = finding["msg"][0].lower() + finding["msg"][1:]
+    for ours, theirs in (
+        ("list", "tuple"),
+        ("mapping", "dictionary or object to extract fields from"),
+        ("mapping", "dictionary"),
+    ):
+        message = message.replace(theirs, ours)
+    return path, f"{given!r} was given; {message}"
 
 
 def _words(expected: str) -> list[str]:
@@ -99,6 +115,8 @@ def _walk(kind: type[Spec], location: Iterable[str]) -> tuple[list[str], list[ty
         if tagged and not any(part in k.model_fields for k in inside):
             inside = tagged
             continue
+        if not inside and not part.isdigit():
+            continue  # pydantic's name for a member of a union of plain types
         owners = inside
         inside = [m for k in owners if part in k.model_fields for m in specs_in(k.model_fields[part].annotation)]
         path.append(part)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.declare.document import at_path, leaves, merge, read_yaml, write_yaml
+from headway.declare.mapping import at_path, leaves, merge, read_yaml, write_yaml
 from headway.errors import DeclarationError
 
 
