@@ -11,7 +11,6 @@ are first used, so that `import headway` costs nothing.
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ _HOMES = {"load": "headway.declare.experiment", "run": "headway.api", "open": "h
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return version("headway")
+        return import_module("importlib.metadata").version("headway")
     if name == "icl":
         return import_module("headway.icl")
     if name in _HOMES:

@@ -1,7 +1,8 @@
 import pytest
 
-from headway.declare.experiment import load, read_resolved, resolve, shipped
+from headway.declare.experiment import load, read_resolved, resolve
 from headway.declare.run import RegressionRun
+from headway.declare.shipped import shipped
 from headway.errors import DeclarationError
 
 BASE = {

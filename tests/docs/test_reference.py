@@ -7,8 +7,8 @@ import jsonschema
 import pytest
 
 from headway.declare.mapping import read_file
-from headway.declare.experiment import shipped
 from headway.declare.reference import UNITS, main, reference, schema
+from headway.declare.shipped import shipped
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -14,7 +14,7 @@ from typing import Any
 from headway.compare.statistics import LEVEL, Comparison
 from headway.declare.metrics import PRIMARY, Metric
 
-EXECUTION_KEYS = ("device", "trainer", "instruction_set", "threads", "compile", "versions")
+EXECUTION_KEYS = ("device", "trainer", "instruction_set", "threads", "compile", "versions", "processor", "system")
 """What of a run's execution can change its bits or its speed; the two halves of a pair should agree in it."""
 
 

@@ -2,8 +2,6 @@
 // machine. It must be compiled with -ffp-contract=off: a fused multiply-add rounds once where the definition rounds twice.
 #include "draws.hpp"
 
-#include <cstdlib>
-
 namespace HEADWAY_SET {
 
 template <int by>
@@ -16,7 +14,7 @@ struct Generator {  // xoshiro128+ (Blackman and Vigna 2021), one in each lane
 
     // Six ChaCha quarter rounds over (key, step, example).
     Generator(uint64_t key, uint32_t step, uint32_t first) {
-        Word lane;
+        Word lane = {};
         for (int l = 0; l < W; l++) lane[l] = l;
         Word a = words(0x61707865 ^ uint32_t(key)), b = words(0x3320646e ^ uint32_t(key >> 32));
         Word c = words(0x79622d32 ^ step), d = 0x6b206574 ^ (first + lane);
@@ -37,39 +35,44 @@ struct Generator {  // xoshiro128+ (Blackman and Vigna 2021), one in each lane
     }
 };
 
-// Box-Muller: one word for the radius, one for the angle.
-static inline void normal_pair(Word radius_bits, Word angle_bits, Float* out) {
-    const Int k = bits<Int>(to_float(bits<Int>(radius_bits >> 1)) + 0.5f) - 0x3f3504f3;
-    const Float exponent = to_float((k >> 23) - 31);
-    const Float f = bits<Float>((k & 0x7fffff) + 0x3f3504f3) - 1.0f;
-    Float log = f * -0.23792220652103424f + 0.3733571767807007f;
-    log = log * f + -0.4099265933036804f;
-    log = log * f + 0.4981948733329773f;
-    log = log * f + -0.6662901639938354f;
-    log = log * f + 1.000022292137146f;
-    log = log * f + -2.000001907348633f;
-    Float radius = root(f * log + exponent * -1.3862943649291992f);
-    radius = bits<Float>(bits<Word>(radius) ^ (angle_bits & 0x80000000u));
-    const Float q = to_float(bits<Int>(angle_bits << 1)) * 0x1p-31f;
-    const Float q2 = q * q;
-    Float sine = q2 * -0.004362468607723713f + 0.07948765158653259f;
-    sine = sine * q2 + -0.645920991897583f;
-    sine = sine * q2 + 1.5707948207855225f;
-    Float cosine = q2 * 0.0008581905858591199f + -0.020810628309845924f;
-    cosine = cosine * q2 + 0.2536507546901703f;
-    cosine = cosine * q2 + -1.2336982488632202f;
-    cosine = cosine * q2 + 0.9999999403953552f;
-    out[0] = radius * cosine;
-    out[1] = radius * (q * sine);
+// Box-Muller, PAIRS times: a word for the radius and a word for the angle make two normals. Several at a time, written
+// out side by side, since one alone is a long chain of operations that leaves the machine waiting.
+#define EACH for (int i = 0; i < PAIRS; i++)
+
+static inline void normals(Generator& generator, Float* out) {
+    Word sign[PAIRS];
+    Float f[PAIRS], log[PAIRS], radius[PAIRS], q[PAIRS], q2[PAIRS], sine[PAIRS], cosine[PAIRS];
+    EACH {
+        const Word u = bits<Word>(to_float(bits<Int>(generator.next() | 1)));
+        sign[i] = u & 0x80000000u;
+        const Int k = bits<Int>(u & 0x7fffffffu) - (0x3f3504f3 + (31 << 23));
+        radius[i] = to_float(k >> 23) * -1.3862943649291992f;
+        f[i] = bits<Float>((k & 0x7fffff) + 0x3f3504f3) - 1.0f;
+        q[i] = to_float(bits<Int>(generator.next())) * 0x1p-31f;
+        q2[i] = q[i] * q[i];
+    }
+    EACH log[i] = f[i] * 0.28584155440330505f + -0.4411188066005707f;
+    EACH sine[i] = q2[i] * -0.004362468607723713f + 0.07948765158653259f;
+    EACH log[i] = log[i] * f[i] + 0.508065402507782f;
+    EACH cosine[i] = q2[i] * -0.019095733761787415f + 0.2525802254676819f;
+    EACH log[i] = log[i] * f[i] + -0.6651604771614075f;
+    EACH sine[i] = sine[i] * q2[i] + -0.645920991897583f;
+    EACH log[i] = log[i] * f[i] + 0.9998043775558472f;
+    EACH cosine[i] = cosine[i] * q2[i] + -1.2334845066070557f;
+    EACH log[i] = log[i] * f[i] + -2.000009059906006f;
+    EACH sine[i] = sine[i] * q2[i] + 1.5707948207855225f;
+    EACH radius[i] = root(f[i] * log[i] + radius[i]);
+    EACH cosine[i] = cosine[i] * q2[i] + 0.9999933242797852f;
+    EACH sine[i] = q[i] * sine[i];
+    EACH radius[i] = bits<Float>(bits<Word>(radius[i]) ^ sign[i]);
+    EACH out[2 * i] = radius[i] * cosine[i];
+    EACH out[2 * i + 1] = radius[i] * sine[i];
 }
 
 static void draw_normals(const Task& task, uint64_t key, uint32_t step, uint32_t first, Float* block) {
     Generator generator(key, step, first);
     const int64_t rows = task.rows();
-    for (int64_t row = 0; row < rows; row += 2) {
-        const Word radius_bits = generator.next(), angle_bits = generator.next();
-        normal_pair(radius_bits, angle_bits, block + row);
-    }
+    for (int64_t row = 0; row < rows; row += 2 * PAIRS) normals(generator, block + row);
 }
 
 static void correlate(const Task& task, Float* token) {
@@ -99,6 +102,50 @@ void draw_block(const Task& task, uint64_t key, uint32_t step, uint32_t first, F
 
 using namespace HEADWAY_SET;
 
-#define JOIN(a, b) a##_##b
-#define NAME(a, b) JOIN(a, b)
-#define EXPORT(name) extern "C" __attribute__((visibility("default"))) auto NAME(headway_##name, HEADWAY_SET)
+EXPORT(void, draw)
+(const Task* task, uint64_t key, uint32_t step, int64_t batch_size, float* x, float* y, float* x_query, float* y_query,
+ float* beta) {
+    const int64_t d_x = task->d_x, d_y = task->d_y;
+    Room<Float> block(task->room());
+    for (int64_t first = 0; first < batch_size; first += W) {
+        draw_block(*task, key, step, uint32_t(first), block.data);
+        const int filled = batch_size - first < W ? int(batch_size - first) : W;
+        for (int l = 0; l < filled; l++) {
+            const float* lane = reinterpret_cast<const float*>(block.data) + l;
+            for (int64_t i = 0; i < d_x * d_y; i++, lane += W) *beta++ = *lane;
+            for (int64_t j = 0; j < d_x; j++, lane += W) *x_query++ = *lane;
+            for (int64_t k = 0; k < d_y; k++, lane += W) *y_query++ = *lane;
+            for (int64_t i = 0; i < task->n_pairs; i++) {
+                for (int64_t j = 0; j < d_x; j++, lane += W) *x++ = *lane;
+                for (int64_t k = 0; k < d_y; k++, lane += W) *y++ = *lane;
+            }
+        }
+    }
+}
+
+EXPORT(float, draw_only)
+(const Task* task, uint64_t key, int64_t batch_size, int64_t steps) {
+    Room<Float> block(task->room());
+    Float sum = same(0);
+    for (int64_t step = 1; step <= steps; step++)
+        for (int64_t first = 0; first < batch_size; first += W) {
+            draw_normals(*task, key, uint32_t(step), uint32_t(first), block.data);
+            sum += block.data[0];
+        }
+    return float(total(sum));
+}
+
+#if defined(HEADWAY_ONCE)
+// Whether this machine runs an instruction set; compiled once, with the flags of base, so that it runs anywhere.
+extern "C" __attribute__((visibility("default"))) int headway_supports(const char* instruction_set) {
+    if (!strcmp(instruction_set, "base")) return 1;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (!strcmp(instruction_set, "avx2")) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (!strcmp(instruction_set, "avx512"))
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+    return 0;
+}
+#endif

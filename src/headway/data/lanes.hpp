@@ -7,6 +7,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -70,4 +71,25 @@ static inline double total(Float x) {
     return sum;
 }
 
+// Zeroed room for n values, aligned for vectors.
+template <class T>
+struct Room {
+    T* data = nullptr;
+
+    explicit Room(int64_t n) {
+        const size_t bytes = size_t(n) * sizeof(T);
+        if (posix_memalign(reinterpret_cast<void**>(&data), 64, bytes)) abort();
+        memset(static_cast<void*>(data), 0, bytes);
+    }
+    ~Room() { free(data); }
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+};
+
 }  // namespace HEADWAY_SET
+
+// A function that Python calls: headway_NAME_SET.
+#define HEADWAY_JOIN(name, set) headway_##name##_##set
+#define HEADWAY_NAME(name, set) HEADWAY_JOIN(name, set)
+#define EXPORT(result, name) \
+    extern "C" __attribute__((visibility("default"))) result HEADWAY_NAME(name, HEADWAY_SET)

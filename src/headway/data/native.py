@@ -18,7 +18,7 @@ InstructionSet = Literal["avx512", "avx2", "base"]
 
 
 class Task(ctypes.Structure):
-    """`headway::Task` of `native.hpp`: what native code needs to draw prompts."""
+    """`Task` of `draws.hpp`: what native code needs to draw prompts."""
 
     _fields_ = (
         ("d_x", ctypes.c_int64),
@@ -81,7 +81,8 @@ def instruction_sets() -> tuple[InstructionSet, ...]:
     code = _code()
     if code is None:
         return ()
-    return tuple(name for name in get_args(InstructionSet) if code[f"headway_supports_{name}"]())
+    built = [name for name in get_args(InstructionSet) if hasattr(code, f"headway_draw_{name}")]
+    return tuple(name for name in built if code.headway_supports(name.encode()))
 
 
 def available() -> InstructionSet | None:

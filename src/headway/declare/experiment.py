@@ -7,13 +7,13 @@ that; each control over its arm. What results is frozen, and every run of it is 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from headway.declare.document import PARTS, Document, Group, Logging
 from headway.declare.mapping import at_path, leaves, merge, read_file, read_plain, write_yaml
 from headway.declare.run import RunSpec, parse_run
+from headway.declare.shipped import shipped
 from headway.declare.spec import Locate, parse
 from headway.errors import DeclarationError, near
 
@@ -147,12 +147,6 @@ class Experiment:
         return sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
 
 
-def shipped() -> dict[str, Path]:
-    """The experiments that come with Headway: name to file."""
-    folder = Path(str(resources.files("headway") / "experiments"))
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-
-
 def load(name_or_path: str | Path, *, scale: str | None = None, settings: Iterable[str] = ()) -> Experiment:
     """Read and resolve an experiment.
 
@@ -173,8 +167,8 @@ def load(name_or_path: str | Path, *, scale: str | None = None, settings: Iterab
         if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
             raise DeclarationError(f"{path}: there is no such file")
         raise DeclarationError(
-            f"there is no experiment {str(name_or_path)!r}; {near(str(name_or_path), shipped())} "
-            "`headway list` shows them; a file of your own is given by its path, such as ./mine.yaml"
+            f"there is no experiment {str(name_or_path)!r}; {near(str(name_or_path), shipped())}; "
+            "a file of your own is given by its path, such as ./mine.yaml"
         )
     return resolve(read_file(path), scale=scale, settings=settings, source=path.name)
 

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from headway.data.regression import Prompts
 from headway.declare.model import Attention
 from headway.errors import UserError
 
 Predictions: TypeAlias = Float[np.ndarray, "prompt length d_y"]
+Lengths: TypeAlias = Sequence[int] | Int[np.ndarray, " length"]
 Reads: TypeAlias = Bool[np.ndarray, "d_y d_x"]
 Eta: TypeAlias = float | Float[np.ndarray, " d_y"] | Float[np.ndarray, "length d_y"]
 
@@ -37,7 +38,7 @@ def attention(
     qk: Float[np.ndarray, "head D D"],
     ov: Float[np.ndarray, "head d_y D"],
     attention: Attention = "softmax",
-    lengths: Sequence[int] | None = None,
+    lengths: Lengths | None = None,
 ) -> Predictions:
     """The one-layer model without bias, from its circuits, float32.
 
@@ -52,7 +53,7 @@ def attention(
     seen_by_query = qk[:, :, : prompts.x.shape[2]].astype(np.float32)
     values_of = np.moveaxis(ov, 2, 0).reshape(-1, n_heads * d_y).astype(np.float32)
     predictions = np.empty((len(prompts.x), len(ends), d_y), dtype=np.float32)
-    for chunk in _chunks(prompts, 4 * ends[-1] * n_heads * (2 + 2 * d_y)):
+    for chunk in _chunks(prompts, 4 * int(ends[-1]) * (n_heads * (2 + 2 * d_y) + len(values_of))):
         z = np.concatenate([prompts.x[chunk, : ends[-1]], prompts.y[chunk, : ends[-1]]], axis=2)
         scores = z @ np.einsum("hkq,nq->nkh", seen_by_query, prompts.x_query[chunk])
         values = (z @ values_of).reshape(*scores.shape, d_y)
@@ -93,7 +94,7 @@ def kernel(
     w: Float[np.ndarray, " head"] | Float[np.ndarray, "head d_y"],
     mu: Float[np.ndarray, " head"] | Float[np.ndarray, "head d_y"],
     attention: Attention = "softmax",
-    lengths: Sequence[int] | None = None,
+    lengths: Lengths | None = None,
     *,
     reads: Reads | None = None,
 ) -> Predictions:
@@ -121,9 +122,7 @@ def kernel_circuits(
     return qk.reshape(-1, *qk.shape[2:]), ov.reshape(-1, *ov.shape[2:])
 
 
-def gd(
-    prompts: Prompts, eta: Eta = 1.0, lengths: Sequence[int] | None = None, *, reads: Reads | None = None
-) -> Predictions:
+def gd(prompts: Prompts, eta: Eta = 1.0, lengths: Lengths | None = None, *, reads: Reads | None = None) -> Predictions:
     """One step of gradient descent from 0: eta/L sum_i y_i x_i . x_q, float64.
 
     `eta` is a number, one for each output (d_y,), or one for each length and output.
@@ -133,7 +132,7 @@ def gd(
 
 
 def debiased_gd(
-    prompts: Prompts, eta: Eta = 1.0, lengths: Sequence[int] | None = None, *, reads: Reads | None = None
+    prompts: Prompts, eta: Eta = 1.0, lengths: Lengths | None = None, *, reads: Reads | None = None
 ) -> Predictions:
     """Debiased gradient descent: eta/L sum_i y_i (x_i - mean of x so far) . x_q, float64; `eta` as in `gd`."""
     matrices = step_matrices(eta, _reads(prompts, reads))
@@ -143,7 +142,7 @@ def debiased_gd(
 def preconditioned_gd(
     prompts: Prompts,
     matrices: Float[np.ndarray, "#length d_y d_x d_x"],
-    lengths: Sequence[int] | None = None,
+    lengths: Lengths | None = None,
     *,
     debiased: bool,
 ) -> Predictions:
@@ -156,7 +155,7 @@ def preconditioned_gd(
 
 
 def ridge(
-    prompts: Prompts, penalty: float, lengths: Sequence[int] | None = None, *, reads: Reads | None = None
+    prompts: Prompts, penalty: float, lengths: Lengths | None = None, *, reads: Reads | None = None
 ) -> Predictions:
     """x_q^T (X^T X + penalty I)^-1 X^T y, float64.
 
@@ -173,7 +172,7 @@ def ridge(
     return _from_sums(prompts, lengths, lambda sums: sums.ridge(penalty, _reads(prompts, reads)))
 
 
-def least_squares(prompts: Prompts, lengths: Sequence[int] | None = None, *, reads: Reads | None = None) -> Predictions:
+def least_squares(prompts: Prompts, lengths: Lengths | None = None, *, reads: Reads | None = None) -> Predictions:
     """Least squares, of minimum norm when there are fewer pairs than coordinates, float64.
 
     Its mean squared error does not exist when the pairs are as many as the coordinates or one more: report medians.
@@ -182,7 +181,7 @@ def least_squares(prompts: Prompts, lengths: Sequence[int] | None = None, *, rea
 
 
 def tuned_eta(
-    prompts: Prompts, lengths: Sequence[int] | None = None, *, debiased: bool, reads: Reads | None = None
+    prompts: Prompts, lengths: Lengths | None = None, *, debiased: bool, reads: Reads | None = None
 ) -> Float[np.ndarray, "length d_y"]:
     """The step that is best on these prompts: E[y p] / E[p^2], with p the prediction of step 1.
 
@@ -197,11 +196,11 @@ class PrefixSums:
     """Second moments of (1, x, y) over the first pairs of each prompt: what the linear estimators need."""
 
     lengths: np.ndarray
-    moments: Float[np.ndarray, "prompt length 1+d_x+d_y 1+d_x+d_y"]
+    moments: Float[np.ndarray, "prompt length moment moment"]
     x_query: Float[np.ndarray, "prompt d_x"]
 
     @classmethod
-    def of(cls, prompts: Prompts, lengths: Sequence[int] | None = None) -> "PrefixSums":
+    def of(cls, prompts: Prompts, lengths: Lengths | None = None) -> "PrefixSums":
         """Sum up prompts, all at once; `prompt_chunks` gives prompts in numbers that fit in memory."""
         ends = _ends(prompts, lengths)
         n, _, d_x = prompts.x.shape
@@ -250,11 +249,11 @@ def step_matrices(eta: Eta, reads: Reads) -> Float[np.ndarray, "#length d_y d_x 
     return steps[:, :, None, None] * np.stack([np.diag(mask).astype(np.float64) for mask in reads])
 
 
-def prompt_chunks(prompts: Prompts, lengths: Sequence[int] | None = None) -> Iterator[tuple[slice, Prompts]]:
+def prompt_chunks(prompts: Prompts, lengths: Lengths | None = None) -> Iterator[tuple[slice, Prompts]]:
     """The prompts in numbers whose `PrefixSums` fit in memory, each with where it stands."""
     ends = _ends(prompts, lengths)
     width = 1 + prompts.x.shape[2] + prompts.y.shape[2]
-    for chunk in _chunks(prompts, 8 * (ends[-1] * width + 3 * len(ends) * width**2)):
+    for chunk in _chunks(prompts, 8 * (int(ends[-1]) * width + 3 * len(ends) * width**2)):
         yield (
             chunk,
             Prompts(
@@ -267,9 +266,7 @@ def prompt_chunks(prompts: Prompts, lengths: Sequence[int] | None = None) -> Ite
         )
 
 
-def _from_sums(
-    prompts: Prompts, lengths: Sequence[int] | None, predict: Callable[[PrefixSums], np.ndarray]
-) -> np.ndarray:
+def _from_sums(prompts: Prompts, lengths: Lengths | None, predict: Callable[[PrefixSums], np.ndarray]) -> np.ndarray:
     predicted = [predict(PrefixSums.of(part, lengths)) for _, part in prompt_chunks(prompts, lengths)]
     return np.concatenate(predicted)
 
@@ -284,7 +281,7 @@ def _prefix_sums(terms: Float[np.ndarray, "prompt pair d_y"], ends: np.ndarray) 
     return np.cumsum(np.add.reduceat(terms, np.concatenate([[0], ends[:-1]]), axis=1, dtype=np.float64), axis=1)
 
 
-def _ends(prompts: Prompts, lengths: Sequence[int] | None) -> np.ndarray:
+def _ends(prompts: Prompts, lengths: Lengths | None) -> np.ndarray:
     n_pairs = prompts.x.shape[1]
     ends = np.array([n_pairs] if lengths is None else lengths, dtype=np.int64)
     if len(ends) == 0 or ends[0] < 1 or ends[-1] > n_pairs or (np.diff(ends) <= 0).any():

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from headway.declare.task import Identity
-from headway.icl.theory import mu_star
+from headway.icl.theory import EffectiveLoss
 from headway.show.figure import WIDTH, Figure, inline, join, thinned
 from headway.show.material import ArmResults, Finished, Material
 from headway.show.theme import head_domain, head_range
+from headway.show.theory import covered
 
 POINTS = 120
 OTHERS = 4
@@ -30,11 +30,12 @@ def dynamics(material: Material) -> Figure | None:
     columns = min(COLUMNS, len(arms))
     width = min(420, WIDTH // columns - 62)
     n_heads = max(arm.shown.spec.model.n_heads for arm in arms)
+    outputs = range(max(arm.shown.spec.task.d_y for arm in arms))
+    rows = [(quantity, output) for quantity in ("w", "mu") for output in outputs]
     bands = [
-        alt.hconcat(*(_panel(arm, quantity, output, n_heads, width) for arm in arms[start : start + columns]))
+        alt.hconcat(*(_panel(arm, row, rows, n_heads, width) for arm in arms[start : start + columns]))
         for start in range(0, len(arms), columns)
-        for quantity in ("w", "mu")
-        for output in range(max(arm.shown.spec.task.d_y for arm in arms))
+        for row in rows
     ]
     return Figure(
         name="dynamics",
@@ -45,9 +46,10 @@ def dynamics(material: Material) -> Figure | None:
     )
 
 
-def _panel(arm: ArmResults, quantity: str, output: int, n_heads: int, width: int) -> Any:
+def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n_heads: int, width: int) -> Any:
     import altair as alt
 
+    quantity, output = row
     heads = head_domain(arm.shown.spec.model.n_heads)
     colour = alt.Color(
         "head:N",
@@ -56,8 +58,9 @@ def _panel(arm: ArmResults, quantity: str, output: int, n_heads: int, width: int
         scale=alt.Scale(domain=head_domain(n_heads), range=head_range(n_heads)),
     )
     name = quantity if arm.shown.spec.task.d_y == 1 else f"{quantity}, output {output + 1}"
-    x = alt.X("step:Q", title="training step", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=4))
-    y = alt.Y("value:Q", title=name)
+    x = alt.X("step:Q", title="training step" if row == rows[-1] else None, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=4))
+    # Every y axis takes the same room, so that panels stand in columns.
+    y = alt.Y("value:Q", title=name, axis=alt.Axis(minExtent=34, tickCount=5))
 
     def lines(rows: list[dict[str, Any]], **mark: Any) -> Any:
         chart = alt.Chart(inline(rows)).transform_fold(heads, as_=["head", "value"])
@@ -69,7 +72,7 @@ def _panel(arm: ArmResults, quantity: str, output: int, n_heads: int, width: int
     if quantity == "mu" and _has_theory(arm):
         layers.append(lines(list(_theory(arm.shown)), strokeDash=[5, 3], strokeWidth=1.2))
     zero = alt.Chart(inline([{}])).mark_rule(color="#c3c7cd").encode(y=alt.datum(0))
-    title = arm.label if quantity == "w" and output == 0 else ""
+    title = alt.Title(arm.label, anchor="middle") if row == rows[0] else ""
     return alt.layer(zero, *layers[len(arm.runs) == 1 :]).properties(width=width, height=150, title=title)
 
 
@@ -87,17 +90,19 @@ def _by_head(values: np.ndarray) -> dict[str, float]:
 
 
 def _has_theory(arm: ArmResults) -> bool:
-    model, task = arm.shown.spec.model, arm.shown.spec.task
-    known = isinstance(task.covariance, Identity) and task.d_y == 1 and task.reads is None
-    return known and model.attention == "softmax" and model.n_heads <= THEORY_HEADS
+    return covered(arm) and arm.shown.spec.model.n_heads <= THEORY_HEADS
 
 
 def _theory(run: Finished) -> Iterator[dict[str, Any]]:
-    task = run.spec.task
-    noise = task.noise_variance / (task.d_x * task.variance_of_beta)
-    for row in _rows(run, "w", 0):
-        w = np.array([row[head] for head in head_domain(run.spec.model.n_heads)])
-        yield {**row, **_by_head(mu_star(w, task.d_x, task.n_pairs, noise))}
+    """mu*(w) from the step on at which it is no longer far larger than any mu, as it is for tiny w."""
+    effective = EffectiveLoss.of(run.spec.task)
+    limit = 1.1 * float(np.abs(run.series("mu")[1]).max())
+    rows = list(_rows(run, "w", 0))
+    heads = head_domain(run.spec.model.n_heads)
+    best = np.array([effective.best_mu(np.array([row[head] for head in heads])) for row in rows])
+    beyond = np.flatnonzero(np.abs(best).max(axis=1) > limit)
+    for row, values in list(zip(rows, best, strict=True))[beyond.max(initial=-1) + 1 :]:
+        yield {**row, **_by_head(values)}
 
 
 def _caption(arms: list[ArmResults]) -> str:
@@ -112,7 +117,8 @@ def _caption(arms: list[ArmResults]) -> str:
         + (f"; faint lines: {min(others, OTHERS)} further seed{'s' * (min(others, OTHERS) > 1)}" if others else "")
         + (f" of {others}." if others > OTHERS else "."),
         "The order of heads and their signs are free, so seeds are not averaged." if others else "",
-        f"Dashed ({', '.join(theory)}): mu*(w), the best mu for the w of that step in the theory's effective loss."
+        f"Dashed ({', '.join(theory)}): mu*(w), the best mu for the w of that step in the theory's effective loss "
+        "(left out while w is so small that it is far larger)."
         if theory
         else "",
         "The steps are on a log axis; step 0 is left out.",

@@ -53,6 +53,17 @@ def _short(value: Any) -> Any:
     return float(f"{number:.5g}") if np.isfinite(number) else None
 
 
+def keyed(column: str, looks: Sequence[tuple[str, str, tuple[int, ...]]]) -> tuple["alt.Color", "alt.StrokeDash"]:
+    """Colour and dashes of lines by the names in a column, with one legend below; `looks` is name, colour, dashes."""
+    import altair as alt
+
+    names = [name for name, _, _ in looks]
+    legend = alt.Legend(title=None, orient="bottom", columns=4, columnPadding=18)
+    colours = alt.Scale(domain=names, range=[colour for _, colour, _ in looks])
+    dashes = alt.Scale(domain=names, range=[list(dash) for _, _, dash in looks])
+    return alt.Color(f"{column}:N", scale=colours, legend=legend), alt.StrokeDash(f"{column}:N", scale=dashes, legend=legend)
+
+
 def thinned(steps: Sequence[int], limit: int) -> list[int]:
     """Positions of at most `limit` of the steps, evenly on a log scale, the first and the last among them.
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.figure import WIDTH, Figure, counted, inline, join
+from headway.show.figure import WIDTH, Figure, counted, inline, join, keyed
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
 
 COLUMNS = 2
+KERNEL = ("kernel estimator of the model", "#000000", (1, 2))
 COMPARED = ("gd_best", "debiased_gd_best", "ridge")
 """Estimators in the figure of all arms; the figure per arm has all there are."""
 
@@ -21,14 +22,12 @@ def lengths_by_arm(material: Material) -> Figure | None:
     arms = [arm for arm in material.arms if _curve(arm)]
     if not arms:
         return None
-    panels = []
-    for arm in arms:
-        own = {"model": ("model", arm.colour, (1, 0)), "kernel": ("its kernel estimator", arm.colour, (5, 3))}
-        curve = _curve(arm)
-        rows = [row for name in own if name in curve for row in _rows(own[name][0], curve["n_pairs"], curve[name])]
-        rows += _estimators(material, arm, tuple(ESTIMATORS))
-        looks = {name: look for name, look in own.items() if name in curve} | _looks(rows)
-        panels.append(_panel(arm, rows, list(looks.values()), WIDTH // COLUMNS - 170).properties(title=arm.label))
+    drawn = {arm.name: _rows_of(material, arm) for arm in arms}
+    everything = [row for rows in drawn.values() for row in rows]
+    looks = [(arm.label, arm.colour, (1, 0)) for arm in arms]
+    looks += [look for look in (KERNEL, *ESTIMATORS.values()) if any(row["what"] == look[0] for row in everything)]
+    width = (WIDTH - 60) // min(COLUMNS, len(arms)) - 30
+    panels = [_panel(arm, drawn[arm.name], looks, min(width, 640)).properties(title=arm.label) for arm in arms]
     grid = [alt.hconcat(*panels[at : at + COLUMNS], spacing=30) for at in range(0, len(panels), COLUMNS)]
     return Figure(
         name="lengths-by-arm",
@@ -41,7 +40,7 @@ def lengths_by_arm(material: Material) -> Figure | None:
             "Bands: 95 % bootstrap intervals over the prompts. The vertical line marks the prompt length of training.",
             "Both axes are logarithmic; curves far below the models leave the panel.",
         ),
-        chart=alt.vconcat(*grid).resolve_scale(color="independent", strokeDash="independent"),
+        chart=alt.vconcat(*grid),
     )
 
 
@@ -54,7 +53,8 @@ def lengths(material: Material) -> Figure | None:
     looks = [(arm.label, arm.colour, (1, 0)) for arm in arms]
     if material.one_task:
         rows += _estimators(material, arms[0], COMPARED)
-        looks += _looks(rows).values()
+        drawn = {row["what"] for row in rows}
+        looks += [look for look in ESTIMATORS.values() if look[0] in drawn]
     several = material.n_seeds > 1
     return Figure(
         name="lengths",
@@ -67,24 +67,29 @@ def lengths(material: Material) -> Figure | None:
             "The vertical line marks the prompt length of training.",
             "Both axes are logarithmic; curves far below the models leave the panel.",
         ),
-        chart=_panel(arms[0], rows, looks, WIDTH - 320, height=360),
+        chart=_panel(arms[0], rows, looks, WIDTH - 60, height=360),
     )
+
+
+def _rows_of(material: Material, arm: ArmResults) -> list[dict[str, Any]]:
+    curve = _curve(arm)
+    names = {"model": arm.label, "kernel": KERNEL[0]}
+    rows = [row for key, name in names.items() if key in curve for row in _rows(name, curve["n_pairs"], curve[key])]
+    return rows + _estimators(material, arm, tuple(ESTIMATORS))
 
 
 def _panel(arm: ArmResults, rows: list[dict[str, Any]], looks: Sequence[Any], width: int, height: int = 260) -> Any:
     import altair as alt
 
-    names = [look[0] for look in looks]
+    colour, dash = keyed("what", looks)
     shape = [row for row in rows if row["what"] not in (ESTIMATORS["ridge"][0], ESTIMATORS["least_squares"][0])]
     low, high = min(r["low"] for r in shape), max(r["high"] for r in shape)
     y_scale = alt.Scale(type="log", domain=[low / 1.6, high * 1.2], nice=False, clamp=False)
     x = alt.X("n_pairs:Q", title="pairs in the prompt", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="d", tickCount=8))
-    colour = alt.Color("what:N", title=None, scale=alt.Scale(domain=names, range=[look[1] for look in looks]))
-    dash = alt.StrokeDash("what:N", title=None, scale=alt.Scale(domain=names, range=[list(look[2]) for look in looks]))
     base = alt.Chart(inline(rows)).encode(x=x, color=colour)
     band = base.mark_area(opacity=0.18, clip=True).encode(y=alt.Y("low:Q", scale=y_scale), y2="high:Q")
     line = base.mark_line(clip=True).encode(
-        y=alt.Y("mse:Q", title="mean squared error", scale=y_scale),
+        y=alt.Y("mse:Q", title="mean squared error", scale=y_scale, axis=alt.Axis(tickCount=6)),
         strokeDash=dash,
         tooltip=["what:N", "n_pairs:Q", "mse:Q", "low:Q", "high:Q"],
     )
@@ -115,11 +120,6 @@ def _mean_rows(arm: ArmResults) -> Iterator[dict[str, Any]]:
 def _estimators(material: Material, arm: ArmResults, names: Sequence[str]) -> list[dict[str, Any]]:
     curves = material.estimator_curves(arm)
     return [row for name in names if name in curves for row in _rows(ESTIMATORS[name][0], curves["n_pairs"], curves[name])]
-
-
-def _looks(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    drawn = {row["what"] for row in rows}
-    return {name: look for name, look in ESTIMATORS.items() if look[0] in drawn}
 
 
 def _steps_of_estimators(material: Material) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.figure import WIDTH, Figure, counted, inline, join, thinned
+from headway.show.figure import WIDTH, Figure, counted, inline, join, keyed, thinned
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
 
@@ -28,20 +28,19 @@ def loss(material: Material) -> Figure | None:
     low, high = min(row["low"] for row in every), max(row["high"] for row in every)
     drawn, below = _references(material, low)
     low = min([low, *(row["mse"] for row in drawn)])
-    y = alt.Y("mse:Q", title="mean squared error", scale=alt.Scale(type="log", domain=[low / 1.05, high * 1.05], nice=False))
+    y = alt.Y("mse:Q", title="mean squared error", scale=alt.Scale(type="log", domain=[low / 1.05, high * 1.05], nice=False), axis=alt.Axis(tickCount=6))
     x = alt.X("step:Q", title="training step", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=6))
-    colour = _colours(material, drawn)
+    colour, dash = _looks(material, drawn)
     panels = []
     for metric, curve in rows.items():
         base = alt.Chart(inline(curve)).encode(x=x, color=colour)
-        layers = [base.mark_line().encode(y=y, tooltip=["what:N", "step:Q", "mse:Q"])]
+        layers = [base.mark_line().encode(y=y, strokeDash=dash, tooltip=["what:N", "step:Q", "mse:Q"])]
         if material.n_seeds > 1:
             layers.insert(0, base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q"), y2="high:Q"))
         if drawn:
             rules = alt.Chart(inline(drawn)).mark_rule(strokeWidth=1.4)
-            dash = alt.StrokeDash("dash:N", scale=None)
             layers.append(rules.encode(y=y, color=colour, strokeDash=dash, tooltip=["what:N", "mse:Q"]))
-        panels.append(alt.layer(*layers).properties(width=WIDTH // 2 - 90, height=300, title=PANELS[metric]))
+        panels.append(alt.layer(*layers).properties(width=WIDTH // 2 - 40, height=300, title=PANELS[metric]))
     return Figure(
         name="loss",
         part="Training",
@@ -77,27 +76,24 @@ def _references(material: Material, low: float) -> tuple[list[dict[str, Any]], l
     """The estimators' errors as rules, and a sentence's end for those far below everything else."""
     if not material.one_task:
         return [
-            {"what": arm.label, "mse": material.baselines(arm)["debiased_gd_best"]["mse"], "dash": [4, 2]}
+            {"what": arm.label, "mse": material.baselines(arm)["debiased_gd_best"]["mse"]}
             for arm in material.arms
             if "debiased_gd_best" in material.baselines(arm)
         ], []
     baselines = material.baselines(material.arms[0])
     found = {name: baselines[name]["mse"] for name in REFERENCES if name in baselines}
     drawn = [
-        {"what": ESTIMATORS[name][0], "mse": mse, "dash": list(ESTIMATORS[name][2])}
-        for name, mse in found.items()
-        if mse > low / 4
+        {"what": ESTIMATORS[name][0], "mse": mse} for name, mse in found.items() if mse > low / 4
     ]
     return drawn, [f"{ESTIMATORS[name][0]} ({mse:.3g})" for name, mse in found.items() if mse <= low / 4]
 
 
-def _colours(material: Material, references: list[dict[str, Any]]) -> Any:
-    import altair as alt
-
-    palette = {arm.label: arm.colour for arm in material.arms}
-    estimators = {label: colour for label, colour, _ in ESTIMATORS.values()}
-    palette |= {row["what"]: estimators[row["what"]] for row in references if row["what"] in estimators}
-    return alt.Color("what:N", title=None, scale=alt.Scale(domain=list(palette), range=list(palette.values())))
+def _looks(material: Material, references: list[dict[str, Any]]) -> tuple[Any, Any]:
+    """Colour and dashes by name: arms solid, references dashed unless they stand for an arm."""
+    drawn = {row["what"] for row in references}
+    looks = [(arm.label, arm.colour, (4, 2) if arm.label in drawn else (1, 0)) for arm in material.arms]
+    looks += [look for look in ESTIMATORS.values() if look[0] in drawn]
+    return keyed("what", looks)
 
 
 def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:

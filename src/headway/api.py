@@ -1,0 +1,84 @@
+"""Door: Headway from Python; what `headway.run` and `headway.open` are."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from headway.declare.experiment import Experiment, load
+from headway.lab.run import Run
+from headway.lab.store import Store
+
+
+def run(
+    experiment: Experiment | str | Path,
+    out: str | Path | None = None,
+    *,
+    seeds: int | Sequence[int] | None = None,
+    workers: int | None = None,
+    trainer: Literal["auto", "fused", "torch"] = "auto",
+) -> Store:
+    """Train what is missing of an experiment, compare and report; the results directory.
+
+    Every run is a process of its own. A run that fails is recorded with its reason and stops no other.
+
+    Args:
+        experiment: from `headway.load`, or its name or path.
+        out: the results directory; `results/NAME-SCALE` by default.
+        seeds: how many (0 to N - 1), or which; the experiment's own if None.
+        workers: runs at a time; a core each if None.
+        trainer: `fused` and `torch` insist on one.
+
+    Raises:
+        UserError: when the directory holds something else.
+
+    Examples:
+        >>> import headway, tempfile
+        >>> small = headway.load("icl-heads", settings=["training.steps=50", "evaluation.prompts=100",
+        ...     "evaluation.curve=null"]).select(arms=["h1", "h2"])
+        >>> results = headway.run(small, tempfile.mkdtemp() + "/small", seeds=1)
+        >>> [(run.arm, run.seed, run.status) for run in results.runs()]
+        [('h1', 0, 'done'), ('h2', 0, 'done')]
+    """
+    from headway.lab.local import run_all
+
+    chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
+    store, runs = prepare(chosen if seeds is None else chosen.select(seeds=seeds), None if out is None else Path(out))
+    for _ in run_all(store, runs, workers=workers, trainer=trainer):
+        pass
+    finish(store)
+    return store
+
+
+def open(out: str | Path) -> Store:
+    """Open a results directory.
+
+    Raises:
+        ResultsError: when it is none.
+
+    Examples:
+        >>> import headway
+        >>> headway.open("nowhere")
+        Traceback (most recent call last):
+        headway.errors.ResultsError: nowhere: ...
+    """
+    return Store.open(Path(out))
+
+
+def prepare(experiment: Experiment, out: Path | None) -> tuple[Store, tuple[Run, ...]]:
+    """The results directory of an experiment, with a folder for every run that is asked for.
+
+    Raises:
+        UserError: when the directory holds something else.
+    """
+    store = Store.create(out or experiment.directory, experiment)
+    return store, tuple(store.add(arm, seed) for arm, seed in experiment.runs)
+
+
+def finish(store: Store) -> None:
+    """Derive results.json, the figures and the report from the run folders."""
+    from headway.compare.results import write
+    from headway.show.report import write_figures, write_report
+
+    write(store)
+    write_figures(store)
+    write_report(store)

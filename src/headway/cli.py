@@ -1,0 +1,223 @@
+"""Door: the verbs of the command line, a function each; the only place that prints.
+
+Every verb imports what it needs when it runs, so that `headway list` answers at once.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from headway.errors import HeadwayError, RunFailed, UserError
+
+if TYPE_CHECKING:
+    from headway.declare.experiment import Experiment
+    from headway.lab.store import Store
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="A laboratory for attention heads: a question as a short file, an answer with error bars.",
+)
+Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="One that comes with Headway, or a YAML file.")]
+Scale = Annotated[str | None, typer.Option(help="One of its scales; laptop by default, if it has one.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a value; repeatable.")]
+Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Only these arms.")]
+Controls = Annotated[list[str] | None, typer.Option("--control", help="Cross the arms with a control; repeatable.")]
+Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="How many seeds (0 to N-1), or which: 3,5 or 7,")]
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="A results directory.")]
+
+
+@app.command("list")
+def list_() -> None:
+    """The experiments that come with Headway, a line each."""
+    from headway.declare.mapping import read_file
+    from headway.declare.shipped import shipped
+
+    experiments = {name: read_file(path) for name, path in shipped().items()}
+    for name, content in experiments.items():
+        print(f"{name:<{max(map(len, experiments))}}  {len(content['arms']):>2} arms  {content['question']}")
+
+
+@app.command()
+def show(name: Name, scale: Scale = None, settings: Settings = None) -> None:
+    """The resolved YAML of an experiment, to start your own."""
+    from headway.declare.experiment import load
+
+    print(load(name, scale=scale, settings=settings or ()).dump(), end="")
+
+
+@app.command()
+def plan(
+    name: Name,
+    scale: Scale = None,
+    settings: Settings = None,
+    arms: Arms = None,
+    control: Controls = None,
+    seeds: Seeds = None,
+) -> None:
+    """Parameters, FLOPs, memory and time of each arm.
+
+    Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched.
+    """
+    from headway.plan import plan as make_plan
+
+    experiment = _experiment(name, scale, settings, arms, control, seeds)
+    planned = make_plan(experiment)
+    _print_table(planned.table())
+    for sentence in planned.sentences():
+        print(sentence)
+
+
+@app.command()
+def run(
+    name: Name,
+    scale: Scale = None,
+    settings: Settings = None,
+    arms: Arms = None,
+    control: Controls = None,
+    seeds: Seeds = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; a core each by default.")] = None,
+    trainer: Annotated[str, typer.Option(help="auto, fused (native) or torch.")] = "auto",
+    directory: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="By default results/NAME-SCALE.")
+    ] = None,
+) -> None:
+    """Train every arm and seed, compare, report.
+
+    On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe.
+    """
+    from headway.api import finish, prepare
+    from headway.lab.local import run_all
+    from headway.progress import watch
+
+    experiment = _experiment(name, scale, settings, arms, control, seeds)
+    store, runs = prepare(experiment, directory)
+    watch(run_all(store, runs, workers=workers, trainer=_trainer(trainer)))
+    finish(store)
+    _print_answer(store)
+    failed = [run for run in runs if store.run(run.name, run.seed).status == "failed"]
+    if failed:
+        raise RunFailed(
+            f"{len(failed)} of {len(runs)} runs failed; the reasons stand above and in log.txt of each run folder. "
+            "`headway run` again tries them again"
+        )
+
+
+@app.command()
+def status(directory: Directory) -> None:
+    """How far every run of a results directory is."""
+    from headway.progress import status_table
+
+    _print_table(status_table(_open(directory)))
+
+
+@app.command()
+def compare(directory: Directory) -> None:
+    """Compare arms over paired seeds; writes results.json."""
+    from headway.compare.results import write
+
+    store = _open(directory)
+    write(store)
+    _print_answer(store)
+
+
+@app.command()
+def report(directory: Directory) -> None:
+    """Write results.json, report.html and the figures."""
+    from headway.api import finish
+
+    store = _open(directory)
+    finish(store)
+    print(f"report: {store.path / 'report.html'}")
+
+
+def _experiment(
+    name: str,
+    scale: str | None,
+    settings: list[str] | None,
+    arms: str | None,
+    controls: list[str] | None,
+    seeds: str | None,
+) -> "Experiment":
+    from headway.declare.experiment import load
+
+    experiment = load(name, scale=scale, settings=settings or ())
+    chosen = None if arms is None else [arm for arm in arms.split(",") if arm]
+    return experiment.select(arms=chosen, controls=controls or (), seeds=_seeds(seeds))
+
+
+def _seeds(text: str | None) -> int | list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",") if part] if "," in text else int(text)
+    except ValueError:
+        raise UserError(f"--seeds {text}: give how many, such as 5, or which, such as 3,5") from None
+
+
+def _trainer(text: str) -> Any:
+    from headway.errors import near
+
+    if text not in ("auto", "fused", "torch"):
+        raise UserError(f"--trainer {text}: there is no such trainer; {near(text, ('auto', 'fused', 'torch'))}")
+    return text
+
+
+def _open(directory: Path) -> "Store":
+    from headway.lab.store import Store
+
+    return Store.open(directory)
+
+
+def _print_answer(store: "Store") -> None:
+    """The verdicts on the primary metric, the warnings, and where the rest stands."""
+    import json
+
+    from headway.declare.metrics import PRIMARY
+
+    results = json.loads((store.path / "results.json").read_text(encoding="utf-8"))
+    for warning in results["warnings"]:
+        typer.secho(f"warning: {warning}", fg="yellow", err=True)
+    for comparison in results["comparisons"]:
+        if comparison["metric"] in PRIMARY.values():
+            print(f"* {comparison['verdict']}")
+    for file in ("report.html", "results.json"):
+        if (store.path / file).exists():
+            print(f"{file.partition('.')[0]}: {store.path / file}")
+
+
+def _print_table(table: Any) -> None:
+    from rich.console import Console
+
+    Console().print(table)
+
+
+def main() -> None:
+    """Run the command line; exit 0, 1 when a run failed, 2 for a user's error, 130 on Ctrl-C."""
+    try:
+        sys.exit(app(standalone_mode=False))
+    except KeyboardInterrupt:
+        _fail("interrupted; `headway run` again goes on from here", 130)
+    except UserError as error:
+        _fail(str(error), 2)
+    except HeadwayError as error:
+        _fail(str(error), 1)
+    except typer.Abort:
+        sys.exit(130)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message())
+            sys.exit(0)
+        # A usage error of the command line itself: an unknown option, a missing argument.
+        _fail(error.format_message(), getattr(error, "exit_code", 2))
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    typer.secho(f"error: {message}" if code != 130 else message, fg="red", err=True)
+    sys.exit(code)

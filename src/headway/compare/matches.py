@@ -1,0 +1,50 @@
+"""Compare: which arm is compared with which, read off what an experiment declares."""
+
+from dataclasses import dataclass
+
+from headway.declare.experiment import Arm, Experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """An arm and what it is compared with."""
+
+    arm: Arm
+    baseline: Arm
+    control: str | None
+    group: str | None
+
+    @property
+    def same_task(self) -> bool:
+        """Whether both are judged on the same task."""
+        mine, theirs = (arm.spec(0).content()["task"] for arm in (self.arm, self.baseline))
+        return bool(mine == theirs)
+
+
+def matches_of(experiment: Experiment) -> tuple[Match, ...]:
+    """What is compared with what, of everything that an experiment declares.
+
+    Each arm with its group's baseline; with the experiment's baseline unless a group holds them both; the same
+    again within each control; and each arm under a control with itself without it.
+    """
+    names = tuple(dict.fromkeys(arm.name for arm in experiment.arms))
+    pairs: list[tuple[str, str, str | None]] = [
+        (name, group.baseline, key) for key, group in experiment.groups.items() for name in group.arms
+    ]
+    if experiment.baseline is not None:
+        together = {name for g in experiment.groups.values() if experiment.baseline in g.arms for name in g.arms}
+        pairs += [(name, experiment.baseline, None) for name in names if name not in together]
+    arms = {(arm.name, arm.control): arm for arm in experiment.arms}
+    controls = tuple(dict.fromkeys(arm.control for arm in experiment.arms))
+    matches = []
+    for control in controls:
+        if control is not None:
+            matches += [
+                Match(arm=arms[name, control], baseline=arms[name, None], control=control, group=None) for name in names
+            ]
+        matches += [
+            Match(arm=arms[name, control], baseline=arms[baseline, control], control=control, group=group)
+            for name, baseline, group in pairs
+            if name != baseline
+        ]
+    return tuple(matches)

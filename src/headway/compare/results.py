@@ -1,0 +1,240 @@
+"""Compare: `results.json`, the whole of a results directory in one derived file.
+
+It is computed from the run folders and written whole, so it can be deleted at any time. What is costly in it,
+the errors of the classical estimators on each task's prompts, is kept under `estimators/`, derived as well.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from headway.compare.baselines import estimator_errors
+from headway.compare.matches import Match, matches_of
+from headway.compare.statistics import Comparison, compare, corrected, paired
+from headway.compare.verdicts import execution_warning, left_out, shortfall, verdict
+from headway.declare.experiment import Arm, Experiment
+from headway.declare.metrics import METRICS, PRIMARY, Metric
+from headway.declare.run import RegressionRun, RunSpec
+from headway.errors import ResultsError
+from headway.files import plain, write_json
+from headway.identity import digest
+
+SCHEMA = 1
+
+
+# Rooms of one floor do not import each other, so these say what of the store is used; it documents the names.
+# ruff: noqa: D102
+class Run(Protocol):
+    """What is asked of a run folder."""
+
+    @property
+    def arm(self) -> str: ...
+    @property
+    def control(self) -> str | None: ...
+    @property
+    def group(self) -> str | None: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def message(self) -> str | None: ...
+    @property
+    def spec(self) -> RunSpec: ...
+    @property
+    def execution(self) -> Mapping[str, Any]: ...
+    @property
+    def metrics(self) -> Mapping[str, Any]: ...
+
+
+class Store(Protocol):
+    """What is asked of a results directory."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def experiment(self) -> Experiment: ...
+    def runs(self) -> Sequence[Run]: ...
+
+
+def write(store: Store) -> Path:
+    """Derive `results.json` anew and put it in place of the former one; its path.
+
+    Raises:
+        ResultsError: when it cannot be written; the former file is then as it was.
+    """
+    path = store.path / "results.json"
+    _write(path, build(store))
+    return path
+
+
+def build(store: Store) -> dict[str, Any]:
+    """The content of `results.json`: plain JSON types, numbers that are not finite as None."""
+    experiment, runs = store.experiment, store.runs()
+    matches = [match for match in matches_of(experiment) if match.arm.full_name in {run.name for run in runs}]
+    tasks = _tasks(store.path, [run.spec for run in runs if run.status == "done"])
+    return plain(
+        {
+            "schema": SCHEMA,
+            "experiment": experiment.name,
+            "scale": experiment.scale,
+            "runs": [_row(run) for run in runs],
+            "baselines": _baselines(experiment, tasks),
+            "tasks": tasks,
+            "comparisons": [asdict(comparison) for comparison in _comparisons(matches, runs)],
+            "fits": [],
+            "warnings": [*_warnings_about_runs(experiment, runs), *_warnings_about_matches(matches, runs)],
+        }
+    )
+
+
+def _row(run: Run) -> dict[str, Any]:
+    return {
+        "arm": run.arm,
+        "control": run.control,
+        "group": run.group,
+        "seed": run.seed,
+        "id": run.id,
+        "status": run.status,
+        "task": _task_digest(run.spec),
+        "metrics": dict(run.metrics) if run.status == "done" else None,
+    }
+
+
+def _comparisons(matches: Sequence[Match], runs: Sequence[Run]) -> Iterator[Comparison]:
+    """One comparison per metric with a better direction and match; those of a task's primary metric come first."""
+    compared = []
+    for metric in sorted(METRICS.values(), key=lambda metric: metric.name not in PRIMARY.values()):
+        if metric.better is not None:
+            compared += [(match, metric) for match in matches if _is_measured(match, metric.name, runs)]
+    tested = corrected(
+        compare(
+            paired(*(_values(arm, metric.name, runs) for arm in (match.arm, match.baseline))),
+            metric=metric.name,
+            arm=match.arm.full_name,
+            baseline=match.baseline.full_name,
+            control=match.control,
+            group=match.group,
+        )
+        for match, metric in compared
+    )
+    for (match, metric), comparison in zip(compared, tested, strict=True):
+        yield replace(comparison, verdict=_sentence(comparison, match, metric, runs))
+
+
+def _sentence(comparison: Comparison, match: Match, metric: Metric, runs: Sequence[Run]) -> str:
+    notes = [
+        *left_out(paired(*(_values(arm, metric.name, runs) for arm in (match.arm, match.baseline))).excluded),
+        *(clause for arm in (match.arm, match.baseline) for clause in shortfall(arm.label, _statuses(arm, runs))),
+    ]
+    if not match.same_task:
+        # An easier task is no merit of the arm.
+        metric = metric.model_copy(update={"better": None})
+        notes.append("they are judged on different tasks")
+    return verdict(comparison, metric=metric, arm=match.arm.label, baseline=match.baseline.label, notes=notes)
+
+
+def _is_measured(match: Match, metric: str, runs: Sequence[Run]) -> bool:
+    """Whether both arms measure a metric; one of which no run is done gets the benefit of the doubt, to be listed."""
+    if not any(_has(run, metric) for run in runs):
+        return False
+    per_arm = [_done(arm, runs) for arm in (match.arm, match.baseline)]
+    return all(not done or any(_has(run, metric) for run in done) for done in per_arm)
+
+
+def _values(arm: Arm, metric: str, runs: Sequence[Run]) -> dict[int, float | None]:
+    return {run.seed: run.metrics[metric] for run in _done(arm, runs) if _has(run, metric)}
+
+
+def _has(run: Run, metric: str) -> bool:
+    """Whether a run ended with a number for a metric (None: one that was not finite); lists are not compared."""
+    value = run.metrics.get(metric, ()) if run.status == "done" else ()
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _done(arm: Arm, runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.name == arm.full_name and run.status == "done"]
+
+
+def _statuses(arm: Arm, runs: Sequence[Run]) -> list[str]:
+    return [run.status for run in runs if run.name == arm.full_name]
+
+
+def _warnings_about_runs(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
+    labels = {arm.full_name: arm.label for arm in experiment.arms}
+    for run in runs:
+        if run.status == "failed":
+            yield f"{labels.get(run.name, run.name)}, seed {run.seed} failed: {run.message or 'no reason recorded'}"
+    unfinished = sum(run.status not in ("done", "failed") for run in runs)
+    if unfinished:
+        yield f"{unfinished} of {len(runs)} runs are not finished; `headway run` on this directory finishes them"
+
+
+def _warnings_about_matches(matches: Sequence[Match], runs: Sequence[Run]) -> Iterator[str]:
+    names = {run.name for run in runs}
+    absent = {m.baseline.full_name: m.baseline.label for m in matches if m.baseline.full_name not in names}
+    for name, label in absent.items():
+        yield f"{label} ({name}) has no runs here, so nothing is compared with it; run that arm too"
+    # Two groups may hold the same two arms; they are warned about once.
+    for match in {(m.arm.full_name, m.baseline.full_name): m for m in matches}.values():
+        mine, theirs = ({run.seed: run.execution for run in _done(a, runs)} for a in (match.arm, match.baseline))
+        common = [(mine[seed], theirs[seed]) for seed in sorted(mine.keys() & theirs.keys())]
+        warning = execution_warning(match.arm.label, match.baseline.label, common)
+        if warning:
+            yield warning
+
+
+def _tasks(directory: Path, specs: Sequence[RunSpec]) -> dict[str, Any]:
+    """What the classical estimators reach, by task digest."""
+    regressions = {_task_digest(spec): spec for spec in specs if isinstance(spec, RegressionRun)}
+    return {
+        key: _kept(directory / "estimators" / f"{key}.json", spec)
+        for key, spec in regressions.items()
+        if key is not None
+    }
+
+
+def _kept(path: Path, spec: RegressionRun) -> Any:
+    """The estimators' errors from a file of an earlier call, or else computed and kept there."""
+    errors = _read_kept(path)
+    if errors is None:
+        errors = plain(estimator_errors(spec.task, spec.evaluation))
+        _write(path, {"schema": SCHEMA, "errors": errors})
+    return errors
+
+
+def _read_kept(path: Path) -> Any:
+    """The content of a file of kept errors; None where it is absent, damaged or of another schema."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    whole = isinstance(kept, dict) and kept.get("schema") == SCHEMA and isinstance(kept.get("errors"), dict)
+    return kept["errors"] if whole and kept["errors"].keys() >= {"baselines", "curves"} else None
+
+
+def _task_digest(spec: RunSpec) -> str | None:
+    """Names what a run is judged on; None for runs that no estimator is compared with."""
+    if not isinstance(spec, RegressionRun):
+        return None
+    return digest({"task": spec.task.content(), "evaluation": spec.evaluation.content()})
+
+
+def _baselines(experiment: Experiment, tasks: Mapping[str, Any]) -> Any:
+    """The estimators' errors on the baseline arm's task (the first arm's where none is the baseline)."""
+    arm = experiment.arms[0] if experiment.baseline is None else experiment.arm(experiment.baseline)
+    return tasks.get(_task_digest(arm.spec(0)) or "", {}).get("baselines", {})
+
+
+def _write(path: Path, value: Any) -> None:
+    try:
+        path.parent.mkdir(exist_ok=True)
+        write_json(path, value)
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be written: {error.strerror}; free space or check permissions") from error

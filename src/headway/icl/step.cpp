@@ -1,0 +1,1 @@
+#include "draws.hpp"

@@ -1,0 +1,266 @@
+"""What theory says of in-context linear regression: exact risks of one gradient step, and the effective loss of heads.
+
+Exact: pairs x ~ N(0, Sigma), y = beta . x + noise of variance v, coordinates of beta of variance b. A step predicts
+1/L sum_i y_i (x_i - [mean of x]) . P x_q. The scatter matrix S = 1/L sum_i x_i (x_i - [mean])^T is Wishart with
+m = L degrees of freedom, or L - 1 when debiased, so for Gaussian x
+
+    E S = (m/L) Sigma,   E S^2 = (m/L^2) [(m + 1) Sigma^2 + tr(Sigma) Sigma]
+    risk(P) = q v + b tr[(I - S P) Sigma (I - S P)^T] + (v/L) tr(S P Sigma P^T), in expectation,
+
+with q = 1 when the query is noisy, else 0. For Sigma = I, P = eta I, b = 1/d this is the published
+q v + 1 - eta at eta = L/(L + d + 1 + d v), and debiased q v + 1 - eta (1 - 1/L) at eta = L/(L + d + d v).
+
+Effective: for large L the risk of H softmax heads depends on their (w_h, mu_h) alone, as `EffectiveLoss` gives it.
+It is an approximation: at d 5, L 40 it lies about .1 below the true risk, for which there is `headway.icl.kernel_risk`.
+
+Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734; its formulas assume beta ~ N(0, I/d), and these take any
+variance of beta, any covariance of x for the steps, and a clean query too.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from headway.declare.task import Identity, RegressionTask
+from headway.errors import UserError
+
+Lengths = Sequence[int] | Int[np.ndarray, " length"]
+Matrices = Float[np.ndarray, "#length d_y d_x d_x"]
+
+
+def gd_risk(
+    task: RegressionTask, matrices: Matrices, lengths: Lengths | None = None, *, debiased: bool
+) -> Float[np.ndarray, " length"]:
+    """Exact mean squared error of one step with these preconditioners, at each length, averaged over outputs.
+
+    Examples:
+        The notebook's setting, with step 1: d [(1 - eta)^2 + eta^2 (d + 1 + v)/L].
+
+        >>> task = RegressionTask(kind="regression", d_x=5, n_pairs=40, noise_variance=0.0005)
+        >>> gd_risk(task, np.eye(5)[None, None], debiased=False).round(4).tolist()
+        [0.7501]
+    """
+    ends = _lengths(task, lengths)
+    b, v = task.variance_of_beta, task.noise_variance
+    degrees = ends - 1.0 if debiased else ends * 1.0
+    risks = np.empty((len(ends), task.d_y))
+    for k, sigma in enumerate(_covariances(task)):
+        p = np.broadcast_to(matrices[:, k], (len(ends), *sigma.shape))
+        spread = p @ sigma @ p.swapaxes(1, 2)
+        bias = np.trace(sigma) - 2 * degrees / ends * np.einsum("ij,ljk,ki->l", sigma, p, sigma)
+        trace_s = degrees / ends * np.einsum("ij,lji->l", sigma, spread)
+        trace_ss = (degrees + 1) * np.einsum("ij,lji->l", sigma @ sigma, spread) * degrees / ends**2
+        trace_ss += np.trace(sigma) * trace_s / ends
+        risks[:, k] = task.noisy_query * v + b * (bias + trace_ss) + v / ends * trace_s
+    return risks.mean(axis=1)
+
+
+def best_eta(
+    task: RegressionTask, lengths: Lengths | None = None, *, debiased: bool
+) -> Float[np.ndarray, "length d_y"]:
+    """The step of least exact risk for each length and output, without a preconditioner.
+
+    With t_j = tr(Sigma^j): t_2 / [a t_3 + (t_1 + v/b) t_2 / L], a = 1 + 1/L, or 1 when debiased. For an output that
+    reads k coordinates of x ~ N(0, I): L/(L + k + 1 + v/b), debiased L/(L + k + v/b).
+
+    Examples:
+        >>> task = RegressionTask(kind="regression", d_x=5, n_pairs=40, noise_variance=0.0005)
+        >>> best_eta(task, debiased=True).round(4).tolist()
+        [[0.8889]]
+    """
+    ends = _lengths(task, lengths)[:, None]
+    ratio = task.noise_variance / task.variance_of_beta
+    sigmas = _covariances(task)
+    t1, t2, t3 = (np.array([np.trace(np.linalg.matrix_power(sigma, j)) for sigma in sigmas]) for j in (1, 2, 3))
+    largest = 1.0 if debiased else 1 + 1 / ends
+    return t2 / (largest * t3 + (t1 + ratio) * t2 / ends)
+
+
+def best_preconditioner(
+    task: RegressionTask, lengths: Lengths | None = None, *, debiased: bool
+) -> Float[np.ndarray, "length d_y d_x d_x"]:
+    """The matrix P of least exact risk for each length and output: [a Sigma + (tr Sigma + v/b)/L I]^-1.
+
+    a = 1 + 1/L, or 1 when debiased; the inverse is taken over the coordinates that an output reads. Long prompts
+    make it Sigma^-1; for Sigma = I it is `best_eta` times I.
+    """
+    ends = _lengths(task, lengths)
+    ratio = task.noise_variance / task.variance_of_beta
+    best = np.zeros((len(ends), task.d_y, task.d_x, task.d_x))
+    for k, mask in enumerate(task.read_mask()):
+        at = np.ix_(mask, mask)
+        sigma = task.covariance_matrix()[at]
+        largest = np.ones(len(ends)) if debiased else 1 + 1 / ends
+        shift = (np.trace(sigma) + ratio) / ends
+        inverse = np.linalg.inv(largest[:, None, None] * sigma + shift[:, None, None] * np.eye(len(sigma)))
+        best[:, k][:, *at] = inverse
+    return best
+
+
+def least_squares_risk(task: RegressionTask, lengths: Lengths | None = None) -> Float[np.ndarray, " length"]:
+    """Exact mean squared error of least squares, k v/(L - k - 1) beyond the query's noise, averaged over outputs.
+
+    Infinite at lengths L up to k + 1, k being the coordinates that an output reads: there the mean does not exist
+    or least squares is not unique.
+    """
+    ends = _lengths(task, lengths)[:, None].astype(np.float64)
+    k = task.read_mask().sum(axis=1)
+    spare = ends - k - 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        risks = np.where(spare > 0, task.noise_variance * k / spare, np.inf)
+    return risks.mean(axis=1) + task.noisy_query * task.noise_variance
+
+
+def proportional_gd_risk(ratio: float, noise: float) -> float:
+    """Risk of the best single step when d and L grow with d/L = ratio, beta ~ N(0, I/d), the query noisy.
+
+    Examples:
+        >>> round(proportional_gd_risk(0.2, 3.0), 5)
+        3.44444
+    """
+    return noise + ratio * (1 + noise) / (1 + ratio * (1 + noise))
+
+
+def proportional_bayes_risk(ratio: float, noise: float) -> float:
+    """Risk of ridge, the Bayes estimator, in the same limit.
+
+    Examples:
+        >>> round(proportional_bayes_risk(0.2, 3.0), 5)
+        3.40512
+    """
+    root = math.sqrt(4 * noise + (noise + (1 - ratio) / ratio) ** 2)
+    return (noise + (ratio - 1) / ratio + root) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectiveLoss:
+    """The loss of H softmax heads as a function of their w and mu, for beta ~ N(0, I/d) and a noisy query.
+
+    1 + s2 - 2 mu.w + mu^T M mu with M = w w^T + (1 + s2)/L exp(d w w^T), entry by entry; `noise` is s2.
+
+    Examples:
+        >>> effective = EffectiveLoss(d_x=5, n_pairs=40, noise=0.0001)
+        >>> round(effective.eta, 4)
+        0.8889
+        >>> [round(float(number[0]), 3) for number in effective.one_head()]
+        [0.447, 1.669]
+    """
+
+    d_x: int
+    n_pairs: int
+    noise: float
+
+    @classmethod
+    def of(cls, task: RegressionTask, output: int = 0) -> "EffectiveLoss":
+        """The effective loss of one output of a task, in units of the variance of its signal (`effective_risk`).
+
+        Raises:
+            UserError: when x is anisotropic, which these formulas do not cover.
+        """
+        if not isinstance(task.covariance, Identity):
+            raise UserError(
+                f"the effective loss was asked for covariance {task.covariance.kind!r}, but it holds for x ~ N(0, I) "
+                "only; use best_preconditioner and gd_risk, which are exact for any covariance"
+            )
+        d_x = int(task.read_mask()[output].sum())
+        return cls(d_x=d_x, n_pairs=task.n_pairs, noise=task.noise_variance / (d_x * task.variance_of_beta))
+
+    @property
+    def eta(self) -> float:
+        """eta* = 1/(1 + (1 + s2) d/L), the value of mu.w along the valley of two or more heads."""
+        return 1 / (1 + (1 + self.noise) * self.d_x / self.n_pairs)
+
+    def second_moment(self, w: Float[np.ndarray, " head"]) -> Float[np.ndarray, "head head"]:
+        """M(w) = w w^T + (1 + s2)/L exp(d w w^T)."""
+        outer = np.outer(w, w)
+        return outer + (1 + self.noise) / self.n_pairs * np.exp(self.d_x * outer)
+
+    def loss(self, w: Float[np.ndarray, " head"], mu: Float[np.ndarray, " head"]) -> float:
+        """The effective loss, with the query's noise."""
+        return float(1 + self.noise - 2 * mu @ w + mu @ self.second_moment(w) @ mu)
+
+    def gradients(
+        self, w: Float[np.ndarray, " head"], mu: Float[np.ndarray, " head"]
+    ) -> tuple[Float[np.ndarray, " head"], Float[np.ndarray, " head"]]:
+        """The gradients of the loss with respect to w and to mu."""
+        kernel = np.exp(self.d_x * np.outer(w, w)) * np.outer(mu, mu)
+        by_w = -mu + (mu @ w) * mu + self.d_x * (1 + self.noise) / self.n_pairs * kernel @ w
+        return 2 * by_w, 2 * (self.second_moment(w) @ mu - w)
+
+    def best_mu(self, w: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
+        """mu*(w) = M(w)^-1 w, of least norm where equal w make M singular."""
+        return np.linalg.pinv(self.second_moment(w), rcond=1e-12, hermitian=True) @ w
+
+    def one_head(self) -> tuple[Float[np.ndarray, " 1"], Float[np.ndarray, " 1"]]:
+        """The minimum of one head: w = 1/sqrt(d), mu = sqrt(d)/(1 + (1 + s2) d e/L)."""
+        mu = math.sqrt(self.d_x) / (1 + (1 + self.noise) * self.d_x * math.e / self.n_pairs)
+        return np.array([1 / math.sqrt(self.d_x)]), np.array([mu])
+
+    def valley_loss(self) -> float:
+        """1 + s2 - eta*, which two or more heads approach as their w tend to 0 with sum mu = 0."""
+        return 1 + self.noise - self.eta
+
+
+def effective_risk(task: RegressionTask, loss: float, output: int = 0) -> float:
+    """An effective loss of one output in the units of its task: squared error, with the query noisy or not."""
+    effective = EffectiveLoss.of(task, output)
+    signal = effective.d_x * task.variance_of_beta
+    return signal * (loss - effective.noise) + task.noisy_query * task.noise_variance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """A path of gradient flow; `time` is step size times steps."""
+
+    time: Float[np.ndarray, " point"]
+    w: Float[np.ndarray, "point head"]
+    mu: Float[np.ndarray, "point head"]
+    loss: Float[np.ndarray, " point"]
+
+
+def gradient_flow(
+    effective: EffectiveLoss,
+    w: Float[np.ndarray, " head"],
+    mu: Float[np.ndarray, " head"],
+    *,
+    steps: int = 1_000,
+    step_size: float = 0.01,
+    every: int = 1,
+) -> Flow:
+    """Descend half the effective loss from (w, mu) in small steps; `small_start` is the published beginning.
+
+    Returns:
+        The path at step 0, at every `every` steps and at the last one.
+    """
+    times, path_w, path_mu = [], [], []
+    for step in range(steps + 1):
+        if step % every == 0 or step == steps:
+            times.append(step * step_size)
+            path_w.append(w)
+            path_mu.append(mu)
+        by_w, by_mu = effective.gradients(w, mu)
+        w, mu = w - step_size / 2 * by_w, mu - step_size / 2 * by_mu
+    losses = [effective.loss(a, b) for a, b in zip(path_w, path_mu, strict=True)]
+    return Flow(time=np.array(times), w=np.array(path_w), mu=np.array(path_mu), loss=np.array(losses))
+
+
+def small_start(n_heads: int, size: float = 1e-3) -> Float[np.ndarray, " head"]:
+    """Where gradient flow begins, for w and for mu: +size and -size in turn.
+
+    Examples:
+        >>> small_start(2).tolist()
+        [0.001, -0.001]
+    """
+    return size * (-1.0) ** np.arange(n_heads)
+
+
+def _lengths(task: RegressionTask, lengths: Lengths | None) -> np.ndarray:
+    return np.array([task.n_pairs] if lengths is None else lengths)
+
+
+def _covariances(task: RegressionTask) -> list[np.ndarray]:
+    # An output sees only the coordinates that it reads: the others count as variance 0.
+    return [np.where(np.outer(mask, mask), task.covariance_matrix(), 0.0) for mask in task.read_mask()]

@@ -1,0 +1,200 @@
+"""Lab: one run, worked on by this process from wherever it stands to its end.
+
+The process owns the folder by a lease. Whatever happens to it, the folder says so: done, failed with a message,
+interrupted; and if it could not say anything, its lease shows that it is gone. Working again goes on from the
+last checkpoint.
+"""
+
+import contextlib
+import errno
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.declare.run import RunSpec
+from headway.errors import Diverged, HeadwayError, LeaseLost
+from headway.files import plain, write_json
+from headway.lab.execution import changes, peak_memory_bytes, surroundings
+from headway.lab.lease import Lease, LeaseHeld
+from headway.lab.recorder import Recorder
+from headway.lab.run import Run, Status, update
+from headway.lab.stop import Stop, Wishes
+from headway.train.checkpoint import Checkpoint
+from headway.train.loop import Milestone, Study, train
+
+DONE, FAILED, DISK_FULL, ELSEWHERE, STOPPED = 0, 1, 74, 75, 130
+"""Exit codes: EX_IOERR and EX_TEMPFAIL of sysexits.h for a full disk and for a run that another process works on."""
+
+CHECKPOINT_EVERY_S = 60.0
+
+OpenStudy = Callable[[RunSpec, Mapping[str, Any]], Study]
+"""Opens the study of a run; the mapping is the execution to be repeated, empty for a run from the start."""
+
+
+def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int:
+    """Train and judge the run in a folder, unless it is done or another process is at it.
+
+    Args:
+        path: the run folder.
+        open_study: what opens its study.
+        parent: the process to stop with; None to outlive any.
+
+    Returns:
+        An exit code: DONE, FAILED, DISK_FULL, ELSEWHERE or STOPPED.
+
+    Raises:
+        ResultsError: when the folder holds no run.
+    """
+    if Run.open(path).status == "done":
+        return DONE
+    try:
+        lease = Lease.take(path / "lease")
+    except LeaseHeld as held:
+        print(f"{path}: {held}")
+        return ELSEWHERE
+    except OSError as error:
+        print(disk_full(path) if _is_disk_full(error) else f"{path} cannot be written: {error.strerror}")
+        return DISK_FULL if _is_disk_full(error) else FAILED
+    with Wishes(parent).heard() as wishes, lease, _output_to(path / "log.txt"):
+        run = Run.open(path)  # its former owner may have finished it since
+        return DONE if run.status == "done" else _Work(run, lease, wishes).outcome(open_study)
+
+
+def disk_full(path: Path) -> str:
+    """The outcome of a run that could not be written."""
+    return f"the disk is full; nothing recorded is lost: free some space where {path} is and run again to go on"
+
+
+class _Work:
+    """A run in the hands of its owner."""
+
+    def __init__(self, run: Run, lease: Lease, wishes: Wishes):
+        self._run, self._lease, self._wishes = run, lease, wishes
+        self._began = time.perf_counter()
+
+    def outcome(self, open_study: OpenStudy) -> int:
+        """Do the work; whatever ends it is recorded."""
+        try:
+            self._work(open_study)
+        except Stop as stop:
+            return self._ended(STOPPED, "interrupted", f"stopped by {stop}; run again to go on")
+        except LeaseLost as lost:
+            _say(str(lost))
+            return ELSEWHERE
+        except Diverged as error:
+            rate = self._run.config["training"].get("learning_rate")
+            return self._ended(FAILED, "failed", f"{error}; lower training.learning_rate (it is {rate})")
+        except HeadwayError as error:
+            return self._ended(FAILED, "failed", str(error))
+        except Exception as error:  # noqa: BLE001 - whatever a study raises is the outcome of this run
+            _say(traceback.format_exc())
+            if isinstance(error, OSError) and _is_disk_full(error):
+                return self._ended(DISK_FULL, "failed", disk_full(self._run.path))
+            return self._ended(FAILED, "failed", f"{type(error).__name__}: {error}; log.txt says where")
+        return DONE
+
+    def _ended(self, code: int, status: Status, message: str) -> int:
+        _say(message)
+        try:
+            update(self._run, self._lease, status=status, message=message)
+        except LeaseLost as lost:
+            _say(str(lost))
+            return ELSEWHERE
+        except OSError as error:
+            # Whoever started this process learns it from the exit code, everyone else from the dead lease.
+            _say(f"this could not be recorded: {error}")
+        return code
+
+    def _work(self, open_study: OpenStudy) -> None:
+        with Recorder(self._run.path, self._lease) as recorder:
+            resumed = recorder.resumed
+            study = open_study(self._run.spec, self._run.execution if resumed else {})
+            self._start(study, resumed)
+            notes = recorder.recoveries + [f"bits may differ: {c}" for c in self._run.execution.get("changes", ())]
+            for note in notes:
+                _say(note)
+            base = resumed.counters if resumed else {}
+            training_s = self._train(study, recorder, base)
+        conclusion = study.conclude()
+        self._lease.check()
+        if conclusion.curves:
+            write_json(self._run.path / "curves.json", conclusion.curves)
+        counters = self._count(base, training_s)
+        measured = {"steps_per_s": self._run.steps / counters["training_s"], **counters}
+        del measured["training_s"]
+        metrics = {**conclusion.metrics, **measured}
+        self._run = update(self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics))
+
+    def _start(self, study: Study, resumed: Checkpoint | None) -> None:
+        """Put the trainer where it goes on, and record how it is executed from here."""
+        execution: dict[str, Any] = {**study.execution, **surroundings()}
+        if resumed:
+            study.trainer.restore(resumed.step, resumed.state)
+            before = {key: value for key, value in self._run.execution.items() if key != "changes"}
+            changed = [f"from step {resumed.step} on {change}" for change in changes(before, execution)]
+            if changed := [*self._run.execution.get("changes", ()), *changed]:
+                execution["changes"] = changed
+        self._run = update(self._run, self._lease, status="running", message="", metrics={}, execution=execution)
+
+    def _train(self, study: Study, recorder: Recorder, base: Mapping[str, Any]) -> float:
+        """Train to the end, recording and storing on the way; returns the seconds spent in steps."""
+        steps, stored, training_s = self._run.steps, time.perf_counter(), 0.0
+        with self._wishes.patiently():
+            for event in train(study, steps=steps, log_every=self._run.log_every):
+                self._lease.progress(event.step, event.steps_per_s)
+                if not isinstance(event, Milestone):
+                    self._lease.check()
+                    continue
+                training_s = event.training_s
+                counters = self._count(base, training_s)
+                recorder.record(event, counters["wall_s"])
+                stop = self._wishes.stop
+                if stop or event.step == steps or time.perf_counter() - stored >= CHECKPOINT_EVERY_S:
+                    state = study.trainer.state()
+                    recorder.checkpoint(Checkpoint(step=event.step, state=state, counters=counters))
+                    stored = time.perf_counter()
+                if stop:
+                    raise Stop(f"{stop} at step {event.step}")
+        return training_s
+
+    def _count(self, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:
+        """Seconds and memory until now, with those of the processes whose work this one goes on with."""
+        return {
+            "wall_s": round(base.get("wall_s", 0.0) + time.perf_counter() - self._began, 3),
+            "training_s": base.get("training_s", 0.0) + training_s,
+            "peak_memory_bytes": max(base.get("peak_memory_bytes", 0), peak_memory_bytes()),
+        }
+
+
+def _is_disk_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _say(text: str) -> None:
+    """A line for log.txt."""
+    # On a full disk there is no log; what matters is in run.json and in the exit code.
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
+
+
+@contextlib.contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Send what this process and its native code print to the end of a file."""
+    sys.stdout.flush()
+    former = [os.dup(descriptor) for descriptor in (1, 2)]
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        for descriptor, kept in zip((1, 2), former, strict=True):
+            os.dup2(kept, descriptor)
+        for descriptor in (*former, log):
+            os.close(descriptor)

@@ -1,0 +1,76 @@
+"""Lab: `python -m headway.lab.worker RUN_DIR` works on one run in a process of its own.
+
+The number of threads is set before anything that reads it is imported: numpy's and torch's libraries read it once.
+That is why this file imports inside its functions, and why it alone of this room knows torch.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import UserError
+
+if TYPE_CHECKING:
+    from headway.declare.run import RunSpec
+    from headway.train.loop import Study
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Work on a run; returns the exit code, as `headway.lab.work` lists them, or 2 when there is no run."""
+    parser = argparse.ArgumentParser(prog="python -m headway.lab.worker", description="Work on one run.")
+    parser.add_argument("run_dir", type=Path, help="the run folder")
+    parser.add_argument("--trainer", choices=("auto", "fused", "torch"), default="auto", help="what trains the model")
+    parser.add_argument("--threads", type=int, default=1, help="threads, for a run from the start")
+    parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
+    asked = parser.parse_args(arguments)
+    threads = _stored_threads(asked.run_dir) or asked.threads
+    os.environ |= dict.fromkeys(THREAD_VARIABLES, str(threads))
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what deterministic CUDA needs
+    from headway.lab.stop import Stop
+    from headway.lab.work import STOPPED, work
+
+    def open_study(spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
+        return _open_study(spec, stored, trainer=asked.trainer, threads=threads)
+
+    try:
+        return work(asked.run_dir, open_study, parent=asked.parent)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except Stop:
+        return STOPPED  # before there was anything to record
+
+
+def _stored_threads(path: Path) -> int | None:
+    """The threads that a run was computed with so far, if it has a checkpoint to go on from."""
+    if not any(path.glob("checkpoint/*.json")):
+        return None
+    try:
+        return json.loads((path / "run.json").read_text())["execution"].get("threads")
+    except (OSError, ValueError, KeyError):
+        return None  # `work` says what is wrong with it
+
+
+def _open_study(spec: "RunSpec", stored: Mapping[str, Any], *, trainer: str, threads: int) -> "Study":
+    from headway.lab.run import training_room
+
+    if trainer == "auto" and stored.get("trainer") == "torch":
+        trainer = "torch"
+    study = training_room(spec).open_study(spec, trainer=trainer, compile=stored.get("compile"))
+    if "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(True)
+    return replace(study, execution={**study.execution, "threads": threads})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

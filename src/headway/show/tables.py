@@ -1,0 +1,234 @@
+"""Show: the tables of a report, as text in rows.
+
+A cell is ready to be read: means with their spread over seeds, fractions as percentages, nothing where there is
+nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from headway.declare.metrics import METRICS, PRIMARY
+from headway.icl.circuits import head_table
+from headway.show.material import ArmResults, Finished, Material
+from headway.show.theme import ESTIMATORS, HEAD_COLOURS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Cells, of which the first names the row; `colour` marks an arm or a head, `quiet` a row to compare with."""
+
+    cells: tuple[str, ...]
+    colour: str | None = None
+    quiet: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table with a caption; `hints` explains a column."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    caption: str = ""
+    hints: Mapping[str, str] = field(default_factory=dict)
+
+
+FINAL = {
+    "eval_mse": "error",
+    "ratio_to_debiased_gd": "÷ debiased GD",
+    "kernel_mse": "kernel's error",
+    "reduction_error": "model − kernel",
+    "mu_dot_w": "μ·w",
+    "sum_mu": "Σμ",
+    "n_parameters": "parameters",
+    "steps_per_s": "steps/s",
+}
+"""Final metrics in the opening table: name to heading."""
+
+HEADS = {
+    "w": "w",
+    "diagonal_variance": "variance of the diagonal",
+    "largest_off_diagonal": "largest off-diagonal",
+    "largest_y_row": "largest in y's row",
+    "mu": "μ",
+    "largest_other_ov": "largest other OV",
+}
+"""Columns of `head_table`: name to heading."""
+
+COMPARED = {
+    "arm": "arm",
+    "baseline": "against",
+    "n_pairs": "pairs",
+    "difference": "difference",
+    "relative": "relative",
+    "interval": "95 % interval",
+    "p": "p",
+    "p_holm": "p, Holm",
+    "detectable": "detectable",
+    "seeds_for_1pct": "seeds for 1 %",
+}
+
+
+def final_metrics(material: Material) -> Table:
+    """A row per arm and, below, a row per estimator on the same prompts."""
+    names = [name for name in FINAL if any(run.metrics.get(name) is not None for a in material.arms for run in a.runs)]
+    rows = [Row(cells=(arm.label, *(_over_seeds(arm, name) for name in names)), colour=arm.colour) for arm in material.arms]
+    if material.one_task and "eval_mse" in names:
+        rows += _estimator_rows(material, names)
+    several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
+    found = material.one_task and bool(material.baselines(material.arms[0]))
+    return Table(
+        columns=("", *(FINAL[name] for name in names)),
+        rows=tuple(rows),
+        caption=f"At the end of training: {several}" + ("; below, what needs no training." if found else "."),
+        hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
+    )
+
+
+def _estimator_rows(material: Material, names: Sequence[str]) -> Iterator[Row]:
+    baselines = material.baselines(material.arms[0])
+    reference = baselines.get("debiased_gd_best", {}).get("mse")
+    for name, (label, _, _) in ESTIMATORS.items():
+        if name in baselines and baselines[name]["mse"] is not None:
+            mse = baselines[name]["mse"]
+            known = {"eval_mse": number(mse), "ratio_to_debiased_gd": number(mse / reference) if reference else ""}
+            yield Row(cells=(label, *(known.get(name, "") for name in names)), quiet=True)
+
+
+def _over_seeds(arm: ArmResults, name: str) -> str:
+    values = [run.metrics.get(name) for run in arm.runs]
+    found = np.array([value for value in values if value is not None], dtype=float)
+    if len(found) == 0:
+        return "–"
+    return ", ".join(spread(column) for column in found.reshape(len(found), -1).T)
+
+
+def heads(arm: ArmResults) -> Iterator[tuple[int, Table]]:
+    """The table per head of every seed of a one-layer arm, at the end of training."""
+    for run in arm.runs if arm.one_layer else ():
+        yield run.seed, _heads_of(run)
+
+
+def _heads_of(run: Finished) -> Table:
+    found, task = run.circuits(), run.spec.task
+    columns = head_table(found["qk"][0], found["ov"][0], task)
+    rows = [
+        Row(
+            cells=(str(head), *(", ".join(number(v, 3) for v in np.atleast_1d(columns[name][head])) for name in HEADS)),
+            colour=HEAD_COLOURS[head % len(HEAD_COLOURS)],
+        )
+        for head in range(len(columns["w"]))
+    ]
+    per = "" if task.d_y == 1 else " A value per output."
+    return Table(columns=("head", *HEADS.values()), rows=tuple(rows), caption=f"Seed {run.seed}.{per}")
+
+
+def comparisons(material: Material) -> Table | None:
+    """Every comparison in full, of all metrics; None when there is none."""
+    found = material.results.get("comparisons") or []
+    labels = {arm.full_name: arm.label for arm in material.experiment.arms}
+    rows = [
+        Row(cells=(METRIC_NAMES.get(c["metric"], c["metric"]), *(_compared(c, key, labels) for key in COMPARED)))
+        for c in found
+    ]
+    hints = {
+        "p, Holm": "corrected for the number of comparisons",
+        "detectable": "the smallest difference that this many pairs would detect four times in five",
+        "seeds for 1 %": "about how many seeds would detect a difference of 1 %",
+    }
+    return Table(columns=("metric", *COMPARED.values()), rows=tuple(rows), hints=hints) if rows else None
+
+
+METRIC_NAMES = {name: name.replace("_", " ") for name in METRICS}
+
+
+def _compared(comparison: Mapping[str, Any], key: str, labels: Mapping[str, str]) -> str:
+    value = comparison.get(key)
+    if value is None:
+        return "–"
+    if key in ("arm", "baseline"):
+        return labels.get(value, value)
+    if key == "interval":
+        return " to ".join(number(end, 3) for end in value)
+    if key == "relative":
+        return f"{100 * value:+.2f} %"
+    return number(value, 3)
+
+
+def runs(material: Material) -> Table:
+    """How every run ended."""
+    rows = [
+        Row(
+            cells=(
+                run.name,
+                str(run.seed),
+                run.status,
+                number(run.metrics.get("wall_s"), 3),
+                number(run.metrics.get("steps_per_s"), 3),
+                run.message or "",
+            )
+        )
+        for run in material.runs
+    ]
+    return Table(columns=("arm", "seed", "status", "seconds", "steps/s", "message"), rows=tuple(rows))
+
+
+def execution(material: Material) -> Table:
+    """Where and how the runs were executed: a row per fact, its values joined where runs differ."""
+    facts: dict[str, dict[str, None]] = {}
+    for run in material.runs:
+        for key, value in _flat(run.execution or {}):
+            facts.setdefault(key, {})[value] = None
+    rows = tuple(Row(cells=(key.replace("_", " "), ", ".join(values))) for key, values in facts.items())
+    return Table(columns=("", ""), rows=rows)
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield from _flat(inner, f"{prefix}{key}: ")
+        elif inner is not None:
+            yield f"{prefix}{key}", str(inner)
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number to so many significant digits, with thousands separated; a dash for none.
+
+    Examples:
+        >>> number(0.66668), number(500001), number(7.3512e-5), number(None), number(-0.0)
+        ('0.6667', '500,001', '7.351e-05', '–', '0')
+    """
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return "–"
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size >= 10 ** (digits - 1):
+        return f"{value:,.0f}".replace("-", "−")
+    if size < 1e-3:
+        return f"{value:.{digits - 1}e}".replace("-", "−", 1) if value < 0 else f"{value:.{digits - 1}e}"
+    return f"{value:.{max(0, digits - 1 - int(np.floor(np.log10(size))))}f}".replace("-", "−")
+
+
+def spread(values: Sequence[float] | np.ndarray) -> str:
+    """Mean ± standard deviation, to the digits that the spread leaves certain; the number alone if there is one.
+
+    Examples:
+        >>> spread([0.66, 0.68]), spread([0.5]), spread([4, 4])
+        ('0.670 ± 0.014', '0.5000', '4')
+    """
+    mean = float(np.mean(values))
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    if deviation == 0 or not np.isfinite(deviation) or not np.isfinite(mean):
+        return f"{mean:,.0f}" if mean.is_integer() else number(mean)
+    if max(abs(mean), deviation) < 1e-3:
+        return f"{number(mean, 3)} ± {deviation:.1e}"
+    decimals = max(0, 1 - int(np.floor(np.log10(deviation))))
+    return f"{mean:,.{decimals}f} ± {deviation:,.{decimals}f}".replace("-", "−") if decimals <= 6 else number(mean)
+
+
+def primary(material: Material) -> str:
+    """The metric that the arms of an experiment are judged by."""
+    return PRIMARY[material.experiment.arms[0].template.task.kind]

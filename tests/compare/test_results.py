@@ -1,0 +1,293 @@
+import json
+import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.compare import results
+from headway.compare.matches import matches_of
+from headway.declare.experiment import resolve
+from headway.errors import ResultsError
+from headway.lab.store import Store
+
+DOCUMENT = {
+    "name": "small",
+    "task": {"kind": "regression", "d_x": 3, "n_pairs": 8},
+    "model": {"family": "icl"},
+    "training": {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 8, "steps": 10},
+    "evaluation": {"prompts": 300, "curve": {"prompts": 50, "longest": 12, "lengths": 4, "resamples": 20}},
+    "arms": {
+        "h1": {"label": "1 head", "model": {"n_heads": 1}},
+        "h2": {"label": "2 heads", "model": {"n_heads": 2}},
+        "h4": {"label": "4 heads", "model": {"n_heads": 4}},
+    },
+    "controls": {
+        "opposed": {"label": "halves opposed", "training": {"batch_size": 16}},
+        "noisy": {"task": {"noise_variance": 0.5}},
+    },
+    "baseline": "h2",
+}
+ESTIMATES = {"baselines": {"ridge": {"mse": 0.1, "se": math.nan}}, "curves": {"n_pairs": [1, 12]}}
+
+
+@dataclass
+class FakeRun:
+    """What results are made of, without a folder."""
+
+    arm: str
+    seed: int
+    spec: object
+    control: str | None = None
+    group: str | None = None
+    status: str = "done"
+    message: str = ""
+    execution: dict = field(default_factory=lambda: {"trainer": "fused", "threads": 1})
+    metrics: dict = field(default_factory=dict)
+
+    @property
+    def name(self):
+        return f"{self.arm}+{self.control}" if self.control else self.arm
+
+    @property
+    def id(self):
+        return self.spec.id
+
+
+@dataclass
+class FakeStore:
+    path: Path
+    experiment: object
+    content: list = field(default_factory=list)
+
+    def runs(self):
+        return tuple(self.content)
+
+    def add(self, full_name, values, metric="eval_mse", **changes):
+        """Runs of an arm, one for each value of a metric, at seeds 0, 1, ..."""
+        arm = self.experiment.arm(full_name)
+        for seed, value in enumerate(values):
+            given = {"metrics": {metric: value, "n_heads": arm.spec(0).model.n_heads, "w": [0.1, math.nan]}, **changes}
+            self.content.append(
+                FakeRun(arm=arm.name, control=arm.control, group=arm.group, seed=seed, spec=arm.spec(seed), **given)
+            )
+        return self
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The tasks for which estimators were computed, in place of computing them."""
+    calls = []
+    monkeypatch.setattr(results, "estimator_errors", lambda task, evaluation: calls.append(task) or ESTIMATES)
+    return calls
+
+
+@pytest.fixture
+def store(tmp_path, calls):
+    return FakeStore(tmp_path, resolve(DOCUMENT))
+
+
+def matched(content):
+    return [(c["arm"], c["baseline"], c["control"], c["group"]) for c in content["comparisons"]]
+
+
+def test_the_whole_file(store):
+    store.add("h1", [1.40, 1.45, 1.43]).add("h2", [0.67, 0.66, 0.68])
+    content = results.build(store)
+    assert list(content) == [
+        *("schema", "experiment", "scale", "runs", "baselines", "tasks", "comparisons", "fits", "warnings")
+    ]
+    assert (content["schema"], content["experiment"], content["scale"], content["fits"]) == (1, "small", None, [])
+    row = content["runs"][4]
+    assert list(row) == ["arm", "control", "group", "seed", "id", "status", "task", "metrics"]
+    assert (row["arm"], row["control"], row["group"], row["seed"], row["status"]) == ("h2", None, None, 1, "done")
+    assert row["metrics"] == {"eval_mse": 0.66, "n_heads": 2, "w": [0.1, None]}
+    assert row["id"].startswith("run1-")
+    assert content["baselines"] == {"ridge": {"mse": 0.1, "se": None}}
+    assert content["tasks"] == {row["task"]: {"baselines": content["baselines"], "curves": {"n_pairs": [1, 12]}}}
+    (comparison,) = content["comparisons"]
+    assert comparison["metric"] == "eval_mse"  # n_heads has no better direction, w is a list
+    assert comparison["n_pairs"] == 3
+    assert comparison["difference"] == pytest.approx(np.mean([0.73, 0.79, 0.75]))
+    assert comparison["p_holm"] == comparison["p"] < 0.001
+    assert comparison["verdict"].startswith(
+        "1 head loses to 2 heads by 112.9 % (95 % interval 101.6 to 124.3 %, p < .001"
+    )
+    assert content["warnings"] == []
+
+
+def test_it_is_written_as_strict_json(store):
+    store.add("h1", [math.inf, 1.0]).add("h2", [1.0, math.nan])
+    path = results.write(store)
+    content = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert path == store.path / "results.json"
+    assert content["runs"][0]["metrics"]["eval_mse"] is None
+    (comparison,) = content["comparisons"]
+    assert comparison["n_pairs"] == 0
+    assert comparison["verdict"] == (
+        "1 head and 2 heads cannot be compared: no seed gave a result for both; "
+        "seeds 0, 1 are left out, where a value is not finite"
+    )
+
+
+def test_one_pair(store):
+    store.add("h1", [1.4]).add("h2", [0.7])
+    (comparison,) = results.build(store)["comparisons"]
+    assert {comparison[key] for key in ("interval", "p", "p_holm", "detectable", "seeds_for_1pct")} == {None}
+    assert comparison["verdict"].endswith("one pair: no interval; run at least 3 seeds")
+
+
+def test_runs_without_a_result_are_listed_and_not_compared(store):
+    store.add("h1", [1.4, 1.5]).add("h2", [0.7, 0.8])
+    store.content[0].status, store.content[0].message = "failed", "the loss was not finite at step 7; lower it"
+    store.content[3].status = "interrupted"
+    content = results.build(store)
+    assert [row["metrics"] is None for row in content["runs"]] == [True, False, False, True]
+    (comparison,) = content["comparisons"]
+    assert comparison["n_pairs"] == 0
+    assert comparison["verdict"].endswith("1 of 2 runs of 1 head failed; 1 of 2 runs of 2 heads is not finished")
+    assert content["warnings"] == [
+        "1 head, seed 0 failed: the loss was not finite at step 7; lower it",
+        "1 of 4 runs are not finished; `headway run` on this directory finishes them",
+    ]
+
+
+def test_an_arm_that_failed_throughout_is_named(store):
+    store.add("h1", [None, None], status="failed", metrics={}).add("h2", [0.7, 0.8])
+    (comparison,) = results.build(store)["comparisons"]
+    assert "cannot be compared: no seed gave a result for both; 2 of 2 runs of 1 head failed" in comparison["verdict"]
+
+
+def test_nothing_finished(store, calls):
+    content = results.build(store.add("h1", [None], status="waiting", metrics={}))
+    assert (content["comparisons"], content["tasks"], content["baselines"]) == ([], {}, {})
+    assert calls == []
+    assert results.build(FakeStore(store.path, store.experiment))["runs"] == []
+
+
+def test_a_metric_that_one_arm_does_not_have_is_not_compared(store):
+    store.add("h1", [1.0, 2.0], metric="kernel_mse").add("h2", [1.0, 1.0])
+    assert results.build(store)["comparisons"] == []
+
+
+def test_each_metric_is_a_family_and_the_primary_one_comes_first(store):
+    random = np.random.default_rng(0)
+    for arm in ("h1", "h2", "h4"):
+        store.add(arm, [0.0] * 4)
+    for run in store.content:
+        run.metrics |= {"steps_per_s": 100 + random.standard_normal(), "eval_mse": 1 + random.standard_normal()}
+    comparisons = results.build(store)["comparisons"]
+    assert [c["metric"] for c in comparisons] == ["eval_mse"] * 2 + ["steps_per_s"] * 2
+    for one, other in (comparisons[:2], comparisons[2:]):
+        low, high = sorted([one, other], key=lambda c: c["p"])
+        assert low["p_holm"] == min(1.0, 2 * low["p"])
+        assert high["p_holm"] == max(low["p_holm"], high["p"])
+
+
+def test_controls_are_compared_with_their_arm_and_within_themselves(store):
+    for arm in ("h1", "h2", "h1+opposed", "h2+opposed"):
+        store.add(arm, [1.0, 1.5, 2.5] if "h1" in arm else [1.0, 1.2, 1.1])
+    content = results.build(store)
+    assert matched(content) == [
+        ("h1", "h2", None, None),
+        ("h1+opposed", "h1", "opposed", None),
+        ("h2+opposed", "h2", "opposed", None),
+        ("h1+opposed", "h2+opposed", "opposed", None),
+    ]
+    assert content["comparisons"][3]["verdict"].startswith("1 head, halves opposed and 2 heads, halves opposed cannot")
+
+
+def test_another_task_is_not_judged_as_merit(store, calls):
+    store.add("h2", [0.70, 0.71, 0.70]).add("h2+noisy", [0.90, 0.92, 0.91])
+    content = results.build(store)
+    (comparison,) = content["comparisons"]
+    assert comparison["verdict"].startswith("eval_mse is higher for 2 heads, noisy than for 2 heads by 29.4 %")
+    assert comparison["verdict"].endswith("; they are judged on different tasks")
+    assert len(content["tasks"]) == len(calls) == 2
+    assert content["runs"][0]["task"] != content["runs"][3]["task"]
+    assert content["baselines"] == content["tasks"][content["runs"][0]["task"]]["baselines"]
+
+
+def test_groups_have_their_own_baseline_and_the_experiments_across():
+    groups = {"few": {"arms": ["h1", "h2"], "baseline": "h1"}, "many": {"arms": ["h4", "h8"], "baseline": "h4"}}
+    arms = {**DOCUMENT["arms"], "h8": {"model": {"n_heads": 8}}, "h9": {"model": {"n_heads": 9}}}
+    experiment = resolve({**DOCUMENT, "arms": arms, "groups": groups, "controls": {}, "baseline": "h1"})
+    assert [(m.arm.name, m.baseline.name, m.group) for m in matches_of(experiment)] == [
+        ("h2", "h1", "few"),
+        ("h8", "h4", "many"),
+        ("h4", "h1", None),
+        ("h8", "h1", None),
+        ("h9", "h1", None),
+    ]
+    without = resolve({**DOCUMENT, "arms": arms, "groups": groups, "controls": {}, "baseline": None})
+    assert [(m.arm.name, m.baseline.name) for m in matches_of(without)] == [("h2", "h1"), ("h8", "h4")]
+
+
+def test_a_baseline_that_was_not_run_is_missed_aloud(store):
+    content = results.build(store.add("h1", [1.0, 2.0]).add("h4", [1.0, 2.0]))
+    assert [c["n_pairs"] for c in content["comparisons"]] == [0, 0]
+    assert content["warnings"] == ["2 heads (h2) has no runs here, so nothing is compared with it; run that arm too"]
+
+
+def test_pairs_that_were_executed_differently_are_warned_about(store):
+    store.add("h1", [1.0, 2.0], execution={"trainer": "torch", "threads": 1}).add("h2", [1.0, 2.0])
+    (warning,) = results.build(store)["warnings"]
+    assert warning.startswith(
+        "1 head and 2 heads were not executed alike in 2 of 2 pairs (trainer torch against fused)"
+    )
+
+
+def test_estimators_are_computed_once_and_again_when_damaged(store, calls):
+    store.add("h1", [1.0, 2.0]).add("h2", [1.0, 1.0])
+    first = results.build(store)
+    (file,) = (store.path / "estimators").iterdir()
+    assert file.stem == first["runs"][0]["task"]
+    assert results.build(store) == first
+    assert len(calls) == 1
+    for n, damage in enumerate(['{"schema": 1, "err', "[]", '{"schema": 0, "errors": {}}', "null", '{"schema": 1}'], 2):
+        file.write_text(damage)
+        assert results.build(store) == first
+        assert len(calls) == n
+
+
+def test_a_full_disk_leaves_the_former_file(store, monkeypatch):
+    before = results.write(store.add("h1", [1.0, 2.0]).add("h2", [1.0, 1.0])).read_bytes()
+    store.content.pop()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(ResultsError, match=r"results\.json cannot be written: No space left on device; free space"):
+        results.write(store)
+    assert (store.path / "results.json").read_bytes() == before
+    assert sorted(path.name for path in store.path.iterdir()) == ["estimators", "results.json"]
+
+
+def test_of_a_real_store(tmp_path, calls):
+    store = Store.create(tmp_path / "out", resolve(DOCUMENT))
+    for name, seed, metrics in [("h1", 0, {"eval_mse": 1.5}), ("h2", 0, {"eval_mse": 1.0}), ("h2+opposed", 1, {})]:
+        run = store.add(store.experiment.arm(name), seed)
+        outcome = {"status": "done", "execution": {"threads": seed}, "metrics": metrics} if metrics else {}
+        file = run.path / "run.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | outcome))
+    content = json.loads(results.write(store).read_text())
+    assert [(row["arm"], row["control"], row["seed"], row["status"]) for row in content["runs"]] == [
+        ("h1", None, 0, "done"),
+        ("h2", None, 0, "done"),
+        ("h2", "opposed", 1, "waiting"),
+    ]
+    assert content["comparisons"][0]["verdict"].startswith("1 head differs from 2 heads by 50.0 % (worse), one pair")
+    assert len(content["warnings"]) == 1
+
+
+def test_with_the_estimators_themselves(tmp_path):
+    store = FakeStore(tmp_path, resolve(DOCUMENT)).add("h1", [1.0, 2.0]).add("h2", [1.0, 1.0])
+    content = results.build(store)
+    assert content["baselines"].keys() == {"gd_eta1", "gd_best", "debiased_gd_best", "ridge", "least_squares"}
+    assert content["baselines"]["ridge"]["mse"] < content["baselines"]["gd_best"]["mse"]
+    (task,) = content["tasks"].values()
+    assert task["curves"]["n_pairs"][-1] == 12
+    assert len(task["curves"]["ridge"]["low"]) == len(task["curves"]["n_pairs"])

@@ -1,0 +1,64 @@
+"""Laws of the house: what answers at once needs no torch, and answers at once."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+TORCH_FREE = [
+    ["list"],
+    ["show", "icl-heads"],
+    ["status", "nowhere"],
+    ["compare", "nowhere"],
+    ["report", "nowhere"],
+    ["--help"],
+]
+
+SCRIPT = """
+import sys
+sys.argv = ["headway", *{verb!r}]
+from headway.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+heavy = [m for m in ("torch", "scipy.stats", "altair") if m in sys.modules]
+print("LOADED", heavy, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("verb", TORCH_FREE, ids=" ".join)
+def test_no_torch_is_loaded(verb):
+    done = subprocess.run([sys.executable, "-c", SCRIPT.format(verb=verb)], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "LOADED []"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "lab.local",
+        "lab.store",
+        "compare.results",
+        "show.report",
+        "icl.theory",
+        "icl.estimators",
+        "icl.fused",
+        "icl.weights",
+    ],
+)
+def test_torch_free_modules(module):
+    code = f"import headway.{module}, sys; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("verb", [["list"], ["--help"]], ids=" ".join)
+def test_first_answers_take_less_than_half_a_second(verb):
+    def seconds() -> float:
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "headway", *verb], capture_output=True, check=True)
+        return time.perf_counter() - began
+
+    # The fastest of several: another process on the machine is not Headway's time.
+    assert min(seconds() for _ in range(5)) < 0.5
