@@ -39,12 +39,12 @@ def run(
         >>> [(run.arm, run.seed, run.status) for run in results.runs()]
         [('h1', 0, 'done'), ('h2', 0, 'done')]
     """
-    from headway.lab.local import run_all
+    from headway.lab.local import WORKER, run_all
 
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
     store, runs = prepare(chosen if seeds is None else chosen.select(seeds=seeds), None if out is None else Path(out))
-    for _ in run_all(store, runs, workers=workers, trainer=trainer):
-        pass
+    for _ in run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer)):
+        pass  # nobody is watching
     finish(store)
     return store
 

@@ -5,7 +5,7 @@ Every verb imports what it needs when it runs, so that `headway list` answers at
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -23,10 +23,10 @@ app = typer.Typer(
     help="A laboratory for attention heads: a question as a short file, an answer with error bars.",
 )
 Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="One that comes with Headway, or a YAML file.")]
-Scale = Annotated[str | None, typer.Option(help="One of its scales; laptop by default, if it has one.")]
+Scale = Annotated[str | None, typer.Option(metavar="NAME", help="One of its scales; laptop by default, if it has one.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a value; repeatable.")]
 Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Only these arms.")]
-Controls = Annotated[list[str] | None, typer.Option("--control", help="Cross the arms with a control; repeatable.")]
+Controls = Annotated[list[str] | None, typer.Option("--control", metavar="NAME", help="Cross the arms with a control; repeatable.")]
 Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="How many seeds (0 to N-1), or which: 3,5 or 7,")]
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="A results directory.")]
 
@@ -80,8 +80,8 @@ def run(
     arms: Arms = None,
     control: Controls = None,
     seeds: Seeds = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; a core each by default.")] = None,
-    trainer: Annotated[str, typer.Option(help="auto, fused (native) or torch.")] = "auto",
+    workers: Annotated[int | None, typer.Option(min=1, metavar="N", help="Runs at a time; a core each by default.")] = None,
+    trainer: Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")] = "auto",
     directory: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="By default results/NAME-SCALE.")
     ] = None,
@@ -91,12 +91,12 @@ def run(
     On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe.
     """
     from headway.api import finish, prepare
-    from headway.lab.local import run_all
+    from headway.lab.local import WORKER, run_all
     from headway.progress import watch
 
     experiment = _experiment(name, scale, settings, arms, control, seeds)
     store, runs = prepare(experiment, directory)
-    watch(run_all(store, runs, workers=workers, trainer=_trainer(trainer)))
+    watch(run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer)))
     finish(store)
     _print_answer(store)
     failed = [run for run in runs if store.run(run.name, run.seed).status == "failed"]
@@ -157,14 +157,6 @@ def _seeds(text: str | None) -> int | list[int] | None:
         return [int(part) for part in text.split(",") if part] if "," in text else int(text)
     except ValueError:
         raise UserError(f"--seeds {text}: give how many, such as 5, or which, such as 3,5") from None
-
-
-def _trainer(text: str) -> Any:
-    from headway.errors import near
-
-    if text not in ("auto", "fused", "torch"):
-        raise UserError(f"--trainer {text}: there is no such trainer; {near(text, ('auto', 'fused', 'torch'))}")
-    return text
 
 
 def _open(directory: Path) -> "Store":

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from headway.declare.budget import Budget, budget
 from headway.declare.experiment import Arm, Experiment
-from headway.lab.local import cores
+from headway.lab.execution import cores
 from headway.train.rate import trial_steps_per_s
 
 

@@ -21,7 +21,7 @@ PAPER = RegressionTask(
 
 def test_squared_errors_average_outputs():
     prompts = evaluation_prompts(TWO, 4)
-    predictions = np.stack([prompts.y_query + [1, 0], prompts.y_query + [1, 3]], axis=1).astype(np.float32)
+    predictions = prompts.y_query[:, None] + np.array([[1, 0], [1, 3]], np.float32)
     np.testing.assert_allclose(evaluation.squared_errors(predictions, prompts), [[0.5, 5.0]] * 4, rtol=1e-5)
 
 

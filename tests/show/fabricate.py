@@ -16,7 +16,13 @@ from headway.train import checkpoint
 STEPS = 2_000
 EVERY = 20
 PROBED = (1, 20, 200, 2_000)
-ESTIMATOR_MSE = {"gd_eta1": 0.7501, "gd_best": 0.6522, "debiased_gd_best": 0.6667, "ridge": 7.35e-5, "least_squares": 7.35e-5}
+ESTIMATOR_MSE = {
+    "gd_eta1": 0.7501,
+    "gd_best": 0.6522,
+    "debiased_gd_best": 0.6667,
+    "ridge": 7.35e-5,
+    "least_squares": 7.35e-5,
+}
 EXECUTION = {
     "trainer": "fused",
     "instruction_set": "avx512",
@@ -65,7 +71,14 @@ def fabricate(path: Path, experiment: Experiment, statuses: dict[tuple[str, int]
 
 
 def _comparison(arm: Arm, experiment: Experiment) -> dict:
-    numbers = {"difference": 0.01, "relative": 0.015, "interval": [-0.02, 0.04], "p": 0.6, "p_holm": 1.0, "detectable": 0.03}
+    numbers = {
+        "difference": 0.01,
+        "relative": 0.015,
+        "interval": [-0.02, 0.04],
+        "p": 0.6,
+        "p_holm": 1.0,
+        "detectable": 0.03,
+    }
     return {
         "metric": "eval_mse",
         "arm": arm.full_name,
@@ -79,7 +92,7 @@ def _comparison(arm: Arm, experiment: Experiment) -> dict:
     }
 
 
-def _write_run(path: Path, arm: Arm, seed: int, status: str) -> dict:  # noqa: C901
+def _write_run(path: Path, arm: Arm, seed: int, status: str) -> dict:
     spec, rng = arm.spec(seed), np.random.default_rng([seed, *arm.full_name.encode()])
     folder = path / "runs" / arm.full_name / f"seed-{seed}"
     (folder / "heads").mkdir(parents=True)
@@ -105,9 +118,19 @@ def _write_run(path: Path, arm: Arm, seed: int, status: str) -> dict:  # noqa: C
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     lengths = spec.evaluation.curve.grid()
     model = [final * 45 / 40 * (0.05 + 40 / (n + 5) * 0.95) for n in lengths]
-    curve = {"n_pairs": lengths, "model": _band(model), **({"kernel": _band([m * 1.01 for m in model])} if one_layer else {})}
+    curve = {
+        "n_pairs": lengths,
+        "model": _band(model),
+        **({"kernel": _band([m * 1.01 for m in model])} if one_layer else {}),
+    }
     (folder / "curves.json").write_text(json.dumps({"error_by_length": curve}))
-    metrics = {"n_heads": spec.model.n_heads, "eval_mse": final, "eval_mse_se": 0.004, "steps_per_s": 900.5, "wall_s": 2.2}
+    metrics = {
+        "n_heads": spec.model.n_heads,
+        "eval_mse": final,
+        "eval_mse_se": 0.004,
+        "steps_per_s": 900.5,
+        "wall_s": 2.2,
+    }
     if one_layer:
         flat = (mu * w).sum(axis=0).tolist(), mu.sum(axis=0).tolist()
         metrics |= {"ratio_to_debiased_gd": final / 0.6667, "kernel_mse": final * 1.001, "reduction_error": 2e-4}
@@ -117,7 +140,13 @@ def _write_run(path: Path, arm: Arm, seed: int, status: str) -> dict:  # noqa: C
     message = "the loss is not finite at step 40; lower training.learning_rate" if status == "failed" else ""
     names = {"arm": arm.name, "control": arm.control, "group": arm.group, "seed": seed, "id": spec.id}
     state = {"status": status, "message": message, "logging": {"every": EVERY}, "execution": EXECUTION}
-    run = {"schema": 1, **names, **state, "config": spec.model_dump(mode="json"), "metrics": metrics if status == "done" else {}}
+    run = {
+        "schema": 1,
+        **names,
+        **state,
+        "config": spec.model_dump(mode="json"),
+        "metrics": metrics if status == "done" else {},
+    }
     (folder / "run.json").write_text(json.dumps(run))
     return metrics
 
@@ -145,7 +174,9 @@ def _weights(spec, rng: np.random.Generator) -> dict[str, np.ndarray]:
 def _estimators(spec) -> dict:
     scale = spec.task.variance_of_beta * spec.task.d_x / 5
     lengths = spec.evaluation.curve.grid()
-    curves = {name: _band([max(mse * scale * 45 / (n + 5), 5e-5) for n in lengths]) for name, mse in ESTIMATOR_MSE.items()}
+    curves = {
+        name: _band([max(mse * scale * 45 / (n + 5), 5e-5) for n in lengths]) for name, mse in ESTIMATOR_MSE.items()
+    }
     return {
         "baselines": {name: {"mse": mse * scale, "se": 0.004} for name, mse in ESTIMATOR_MSE.items()},
         "curves": {"n_pairs": lengths, **curves},

@@ -15,7 +15,7 @@ Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734, which has no best steps
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -51,7 +51,7 @@ def _curves(task: RegressionTask, evaluation: PromptEvaluation) -> dict[str, Any
     prompts = curve_prompts(task, curve.prompts, curve.longest)
     curves: dict[str, Any] = {"n_pairs": list(curve.grid())}
     for name, errors in _errors(task, prompts, curve.grid()).items():
-        statistic = "median" if name == "least_squares" else "mean"
+        statistic: Literal["mean", "median"] = "median" if name == "least_squares" else "mean"
         curves[name] = judge.length_curve(errors, curve.resamples, statistic)
     return curves
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from headway.compare.baselines import estimator_errors
 from headway.compare.matches import Match, matches_of
@@ -20,47 +20,10 @@ from headway.declare.run import RegressionRun, RunSpec
 from headway.errors import ResultsError
 from headway.files import plain, write_json
 from headway.identity import digest
+from headway.lab.run import Run
+from headway.lab.store import Store
 
 SCHEMA = 1
-
-
-# Rooms of one floor do not import each other, so these say what of the store is used; it documents the names.
-# ruff: noqa: D102
-class Run(Protocol):
-    """What is asked of a run folder."""
-
-    @property
-    def arm(self) -> str: ...
-    @property
-    def control(self) -> str | None: ...
-    @property
-    def group(self) -> str | None: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def message(self) -> str | None: ...
-    @property
-    def spec(self) -> RunSpec: ...
-    @property
-    def execution(self) -> Mapping[str, Any]: ...
-    @property
-    def metrics(self) -> Mapping[str, Any]: ...
-
-
-class Store(Protocol):
-    """What is asked of a results directory."""
-
-    @property
-    def path(self) -> Path: ...
-    @property
-    def experiment(self) -> Experiment: ...
-    def runs(self) -> Sequence[Run]: ...
 
 
 def write(store: Store) -> Path:

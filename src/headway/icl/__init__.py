@@ -5,6 +5,8 @@ Models, estimators and theory of He, Pan, Chen, Yang, ICML 2025, arXiv 2503.1273
 * `attention`: the models in torch; `circuits`: their QK and OV circuits, w and mu;
 * `estimators`: kernel, gradient descent, debiased gradient descent, ridge, least squares (numpy);
 * `theory`: the effective loss, mu*(w), eta*, the gradient flow, exact and limiting risks (numpy);
+* `kernel_risk`: the true risk of heads of given w and mu, and the best single head (numpy);
+* `evaluation`: errors on prompts with their standard errors, and error against prompt length (numpy);
 * `fused`: the native trainer.
 
 A module is imported when it is first used, so the theory needs no torch.
@@ -19,9 +21,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.icl import attention, circuits, estimators, evaluation, fused, theory, weights
+    from headway.icl import attention, circuits, estimators, evaluation, fused, kernel_risk, theory, weights
 
-__all__ = ["attention", "circuits", "estimators", "evaluation", "fused", "theory", "weights"]
+__all__ = ["attention", "circuits", "estimators", "evaluation", "fused", "kernel_risk", "theory", "weights"]
 
 
 def __getattr__(name: str) -> Any:

@@ -53,6 +53,7 @@ class InContextAttention(nn.Module):
         if isinstance(model, OneLayer):
             rows = weights["W_O"].shape[2]
             self.register_buffer("reads_y", torch.eye(rows)[-task.d_y :], persistent=False)
+        self.register_buffer("before", torch.ones(task.n_pairs, task.n_pairs, dtype=torch.bool).tril(-1), persistent=False)
         self.model = model
         self.d_y = task.d_y
         self.n_layers = model.n_layers if isinstance(model, Stack) else 1
@@ -92,23 +93,25 @@ class InContextAttention(nn.Module):
         within = None if tuple(lengths) == (len(pairs),) else index < index.new_tensor(lengths)[:, None]
         for layer in range(self.n_layers - 1):
             circuits = self._circuits(layer)
-            query, pairs = self._layer(query, pairs, within, circuits), self._causal_layer(pairs, circuits)
+            to_query, to_pairs = self._heads(query, pairs, within, circuits), self._causal_heads(pairs, circuits)
+            query, pairs = (query + to_query, pairs + to_pairs) if self.residual else (to_query, to_pairs)
         return self._read(query, pairs, within).permute(2, 0, 1)
 
-    def _causal_layer(self, pairs: Tensor, circuits: "_Circuits") -> Tensor:
-        """The layer's output at the pairs, each of which sees those before it."""
-        size = math.ceil(len(pairs) / _ROW_BLOCKS)
-        index = torch.arange(len(pairs), device=pairs.device)
+    def _causal_heads(self, pairs: Tensor, circuits: "_Circuits") -> Tensor:
+        """What all heads write at the pairs, each of which sees those before it."""
+        n_pairs, size = len(pairs), math.ceil(len(pairs) / _ROW_BLOCKS)
         outputs = []
-        for start in range(0, len(pairs), size):
-            rows = slice(start, start + size)
-            before = index[: rows.stop] < index[rows, None]
-            outputs.append(self._layer(pairs[rows], pairs[: rows.stop], before, circuits))
+        first = 0
+        if not self.attend_self:  # the first pair sees nothing
+            nothing = torch.zeros_like(pairs[:1])
+            outputs.append(nothing if circuits.bias is None else nothing + circuits.bias[:, None])
+            first = 1
+        for start in range(first, n_pairs, size):
+            stop = min(start + size, n_pairs)
+            keys = stop - first
+            before = self.before[start:stop, :keys]
+            outputs.append(self._heads(pairs[start:stop], pairs[:keys], before, circuits))
         return torch.cat(outputs)
-
-    def _layer(self, looking: Tensor, seen: Tensor, mask: Tensor | None, circuits: "_Circuits") -> Tensor:
-        output = self._heads(looking, seen, mask, circuits)
-        return looking + output if self.residual else output
 
     def _read(self, query: Tensor, pairs: Tensor, within: Tensor | None) -> Tensor:
         """The last layer, which only the query needs, followed by the final map."""
@@ -156,14 +159,11 @@ class InContextAttention(nn.Module):
             if mask is not None:
                 scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
             weights = (scores - scores.amax(2, keepdim=True).detach()).exp()
-            if mask is not None:
-                weights = weights * mask
-            # The largest weight is 1, so the total is at least 1 unless the row sees nothing.
-            return weights, weights.sum(2, keepdim=True).clamp_min(0.5)
-        weights = scores if mask is None else scores * mask
+            return weights, weights.sum(2, keepdim=True)
+        weights = scores if mask is None else scores.masked_fill(~mask, 0)
         if self.model.attention == "linear-sum":
             return weights, 1.0
-        keys = scores.shape[2] if mask is None else mask.sum(2, keepdim=True).clamp_min(1)
+        keys = scores.shape[2] if mask is None else mask.sum(2, keepdim=True)
         return weights, keys
 
 
@@ -180,18 +180,13 @@ def _with_one(tokens: Tensor) -> Tensor:
 
 
 def _contract(equation: str, left: Tensor, right: Tensor) -> Tensor:
-    """torch.einsum of two tensors; compiled, as products and sums that fuse with what stands around them."""
-    if not torch.compiler.is_compiling():
-        return torch.einsum(equation, left, right)
-    inputs, output = equation.split("->")
-    summed = sorted(set(inputs) - set(output) - {","})
-    order = [*output, *summed]
-
-    def aligned(letters: str, tensor: Tensor) -> Tensor:
-        present = [letter for letter in order if letter in letters]
-        tensor = tensor.permute([letters.index(letter) for letter in present])
-        return tensor[tuple(slice(None) if letter in letters else None for letter in order)]
-
-    letters_left, letters_right = inputs.split(",")
-    product = aligned(letters_left, left) * aligned(letters_right, right)
-    return product.sum(tuple(range(len(output), len(order))))
+    if equation == "rhdb,kdb->rhkb": return sum(left[:,:,None,c]*right[None,None,:,c] for c in range(left.shape[2]))
+    if equation == "rhkb,kdb->rhdb": return torch.stack([(left*right[None,None,:,c]).sum(2) for c in range(right.shape[1])],2)
+    inputs,output=equation.split("->"); li,ri=inputs.split(",")
+    summed=sorted(set(inputs)-set(output)-{","})
+    order=[*output[:-1],*summed,output[-1]]
+    def al(le,t):
+        p=[q for q in order if q in le]
+        return t.permute([le.index(q) for q in p])[tuple(slice(None) if q in le else None for q in order)]
+    n=len(output)-1
+    return (al(li,left)*al(ri,right)).sum(tuple(range(n,n+len(summed))))

@@ -29,7 +29,7 @@ Lengths: TypeAlias = Sequence[int] | Int[np.ndarray, " length"]
 Reads: TypeAlias = Bool[np.ndarray, "d_y d_x"]
 Eta: TypeAlias = float | Float[np.ndarray, " d_y"] | Float[np.ndarray, "length d_y"]
 
-_CHUNK_BYTES = 24_000_000
+_CHUNK_BYTES = 32_000_000
 """What the arrays of a chunk of prompts may take: small enough for the cache to help, and for any machine."""
 
 
@@ -183,20 +183,25 @@ def least_squares(prompts: Prompts, lengths: Lengths | None = None, *, reads: Re
 def tuned_eta(
     prompts: Prompts, lengths: Lengths | None = None, *, debiased: bool, reads: Reads | None = None
 ) -> Float[np.ndarray, "length d_y"]:
-    """The step that is best on these prompts: E[y p] / E[p^2], with p the prediction of step 1.
+    """The step that is best on these prompts: E[y p] / E[p^2], with p the prediction of step 1 (0 where p is 0).
 
     Tune it on other prompts than those it is judged on (`headway.data.regression.tuning_prompts`).
     """
     p = (debiased_gd if debiased else gd)(prompts, 1.0, lengths, reads=reads)
-    return np.einsum("nk,nlk->lk", prompts.y_query.astype(np.float64), p) / np.einsum("nlk,nlk->lk", p, p)
+    size = np.einsum("nlk,nlk->lk", p, p)
+    return np.einsum("nk,nlk->lk", prompts.y_query.astype(np.float64), p) / np.where(size > 0, size, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrefixSums:
-    """Second moments of (1, x, y) over the first pairs of each prompt: what the linear estimators need."""
+    """Second moments of (1, x, y) over the first pairs of each prompt: what the linear estimators need.
+
+    `first` holds the first d_x rows (1, x, y) themselves, for least squares of minimum norm.
+    """
 
     lengths: np.ndarray
     moments: Float[np.ndarray, "prompt length moment moment"]
+    first: Float[np.ndarray, "prompt first_pair moment"]
     x_query: Float[np.ndarray, "prompt d_x"]
 
     @classmethod
@@ -213,7 +218,8 @@ class PrefixSums:
             segment = rows[:, start:end]
             np.matmul(segment.swapaxes(1, 2), segment, out=moments[:, k])
         np.cumsum(moments, axis=1, out=moments)
-        return cls(lengths=ends, moments=moments, x_query=prompts.x_query.astype(np.float64))
+        x_query = prompts.x_query.astype(np.float64)
+        return cls(lengths=ends, moments=moments, first=rows[:, :d_x].copy(), x_query=x_query)
 
     def step(self, matrices: Float[np.ndarray, "#length d_y d_x d_x"], *, debiased: bool) -> Predictions:
         """1/L sum_i y_i (x_i - [mean of x]) . P x_q for P of each length and output."""
@@ -226,20 +232,25 @@ class PrefixSums:
         return np.einsum("nlki,nlki->nlk", xy, looks) / self.lengths[:, None]
 
     def ridge(self, penalty: float, reads: Reads) -> Predictions:
-        """x_q^T (X^T X + penalty I)^-1 X^T y; with penalty 0 the pseudo-inverse wherever X^T X is singular."""
+        """x_q^T (X^T X + penalty I)^-1 X^T y; with penalty 0 of minimum norm while pairs are fewer than coordinates."""
         d_x = self.x_query.shape[1]
+        every = np.arange(len(self.x_query))
         predictions = np.empty((*self.moments.shape[:2], len(reads)))
         for k, mask in enumerate(reads):
             at = 1 + np.flatnonzero(mask)
-            xx = self.moments[:, :, at[:, None], at] + penalty * np.eye(len(at))
-            xy = self.moments[:, :, at, 1 + d_x + k]
-            solved = np.ones(len(self.lengths), dtype=bool) if penalty > 0 else self.lengths > len(at)
-            beta = np.empty_like(xy)
-            beta[:, solved] = np.linalg.solve(xx[:, solved], xy[:, solved, :, None])[..., 0]
-            # Rounding leaves the zero eigenvalues of X^T X near 1e-16 of the largest; true ones hardly go below 1e-12.
-            inverse = np.linalg.pinv(xx[:, ~solved], rcond=1e-13, hermitian=True)
-            beta[:, ~solved] = np.einsum("nlij,nlj->nli", inverse, xy[:, ~solved])
-            predictions[..., k] = np.einsum("nli,ni->nl", beta, self.x_query[:, mask])
+            is_few = (self.lengths <= len(at)) & (penalty == 0)
+            enough, few = np.flatnonzero(~is_few), np.flatnonzero(is_few)
+            xx = self.moments[np.ix_(every, enough, at, at)] + penalty * np.eye(len(at))
+            xy = self.moments[np.ix_(every, enough, at, [1 + d_x + k])]
+            beta = np.linalg.solve(xx, xy)[..., 0]
+            predictions[:, enough, k] = np.einsum("nli,ni->nl", beta, self.x_query[:, mask])
+            # With as many pairs as coordinates or fewer, least squares goes through the pairs' products with one
+            # another, X X^T: those of a shorter prompt are a corner of those of a longer one.
+            x, y = self.first[:, :, at], self.first[:, :, [1 + d_x + k]]
+            products, looks = x @ x.swapaxes(1, 2), x @ self.x_query[:, mask, None]
+            for j, n in zip(few, self.lengths[few], strict=True):
+                solved = np.linalg.solve(products[:, :n, :n], y[:, :n])
+                predictions[:, j, k] = (solved * looks[:, :n]).sum(axis=(1, 2))
         return predictions
 
 

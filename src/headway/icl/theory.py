@@ -11,7 +11,8 @@ with q = 1 when the query is noisy, else 0. For Sigma = I, P = eta I, b = 1/d th
 q v + 1 - eta at eta = L/(L + d + 1 + d v), and debiased q v + 1 - eta (1 - 1/L) at eta = L/(L + d + d v).
 
 Effective: for large L the risk of H softmax heads depends on their (w_h, mu_h) alone, as `EffectiveLoss` gives it.
-It is an approximation: at d 5, L 40 it lies about .1 below the true risk, for which there is `headway.icl.kernel_risk`.
+It is an approximation: at d 5, L 40 it lies about .02 below the true risk in its own units, those of the variance of
+beta . x (.11 for beta ~ N(0, I)). The true risk is in `headway.icl.kernel_risk`.
 
 Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734; its formulas assume beta ~ N(0, I/d), and these take any
 variance of beta, any covariance of x for the steps, and a clean query too.

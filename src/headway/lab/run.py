@@ -60,14 +60,7 @@ class Run:
         Raises:
             ResultsError: when there is none, or it cannot be understood.
         """
-        content = _read_json(path / "run.json", f"{path} holds no run")
-        try:
-            if content["schema"] != SCHEMA:
-                raise ResultsError(f"{path}: run.json has schema {content['schema']}, and this Headway reads {SCHEMA}")
-            named = {key: content[key] for key in (*_IDENTITY, "status", "message", "config", "execution", "metrics")}
-            run = cls(path=path, log_every=content["logging"]["every"], **named)
-        except (KeyError, TypeError) as error:
-            raise ResultsError(f"{path}: run.json is damaged ({error!r}); delete the folder to run it again") from None
+        run = read(path)
         if run.status == "running" and not is_held(path / "lease"):
             return replace(run, status="interrupted", message="its process ended without a word; run again to go on")
         return run
@@ -158,6 +151,22 @@ def training_room(spec: RunSpec) -> ModuleType:
 
 
 _IDENTITY = ("id", "arm", "control", "group", "seed")
+
+
+def read(path: Path) -> Run:
+    """A run folder with the status that was written last, be its owner alive or not.
+
+    Raises:
+        ResultsError: when there is none, or it cannot be understood.
+    """
+    content = _read_json(path / "run.json", f"{path} holds no run")
+    try:
+        if content["schema"] != SCHEMA:
+            raise ResultsError(f"{path}: run.json has schema {content['schema']}, and this Headway reads {SCHEMA}")
+        named = {key: content[key] for key in (*_IDENTITY, "status", "message", "config", "execution", "metrics")}
+        return Run(path=path, log_every=content["logging"]["every"], **named)
+    except (KeyError, TypeError) as error:
+        raise ResultsError(f"{path}: run.json is damaged ({error!r}); delete the folder to run it again") from None
 
 
 def document(run: Run) -> dict[str, Any]:

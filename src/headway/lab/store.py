@@ -9,8 +9,8 @@ A directory belongs to one document. It takes more arms, controls and seeds of i
 import json
 from pathlib import Path
 
-from headway.declare.mapping import write_yaml
 from headway.declare.experiment import Arm, Experiment, read_resolved
+from headway.declare.mapping import write_yaml
 from headway.errors import DeclarationError, ResultsError, near
 from headway.files import create_text, plain
 from headway.lab.execution import surroundings

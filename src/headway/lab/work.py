@@ -8,7 +8,6 @@ last checkpoint.
 import contextlib
 import errno
 import os
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -184,17 +183,16 @@ def _say(text: str) -> None:
 @contextlib.contextmanager
 def _output_to(path: Path) -> Iterator[None]:
     """Send what this process and its native code print to the end of a file."""
-    sys.stdout.flush()
     former = [os.dup(descriptor) for descriptor in (1, 2)]
-    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    log = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed below, where a full disk is no error
     try:
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        yield
+        for descriptor in (1, 2):
+            os.dup2(log.fileno(), descriptor)
+        with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            yield
     finally:
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
         for descriptor, kept in zip((1, 2), former, strict=True):
             os.dup2(kept, descriptor)
-        for descriptor in (*former, log):
-            os.close(descriptor)
+            os.close(kept)
+        with contextlib.suppress(OSError):
+            log.close()

@@ -1,0 +1,1 @@
+"""Show: pictures and pages, made from run folders alone."""

@@ -21,14 +21,14 @@ THEORY_HEADS = 2
 
 
 def dynamics(material: Material) -> Figure | None:
-    """w and mu of each head over the steps, a column per arm; None when no arm has them."""
+    """The w and mu of each head over the steps, a column per arm; None when no arm has them."""
     import altair as alt
 
     arms = [arm for arm in material.arms if arm.one_layer and len(arm.shown.series("w")[0])]
     if not arms:
         return None
     columns = min(COLUMNS, len(arms))
-    width = min(420, WIDTH // columns - 62)
+    width = min(420, (WIDTH - 60) // columns - 75)
     n_heads = max(arm.shown.spec.model.n_heads for arm in arms)
     outputs = range(max(arm.shown.spec.task.d_y for arm in arms))
     rows = [(quantity, output) for quantity in ("w", "mu") for output in outputs]
@@ -50,7 +50,7 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
     import altair as alt
 
     quantity, output = row
-    heads = head_domain(arm.shown.spec.model.n_heads)
+    heads: list[str | alt.FieldName] = [*head_domain(arm.shown.spec.model.n_heads)]
     colour = alt.Color(
         "head:N",
         title="head",
@@ -58,7 +58,12 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
         scale=alt.Scale(domain=head_domain(n_heads), range=head_range(n_heads)),
     )
     name = quantity if arm.shown.spec.task.d_y == 1 else f"{quantity}, output {output + 1}"
-    x = alt.X("step:Q", title="training step" if row == rows[-1] else None, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=4))
+    x = alt.X(
+        "step:Q",
+        title="training step" if row == rows[-1] else None,
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(format="~s", tickCount=4),
+    )
     # Every y axis takes the same room, so that panels stand in columns.
     y = alt.Y("value:Q", title=name, axis=alt.Axis(minExtent=34, tickCount=5))
 
@@ -67,7 +72,13 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
         tooltip = ["head:N", "step:Q", alt.Tooltip("value:Q", title=name), "seed:N"]
         return chart.mark_line(**mark).encode(x=x, y=y, color=colour, detail="seed:N", tooltip=tooltip)
 
-    layers = [lines([row for run in arm.runs[1 : 1 + OTHERS] for row in _rows(run, quantity, output)], opacity=0.22, strokeWidth=1)]
+    layers = [
+        lines(
+            [row for run in arm.runs[1 : 1 + OTHERS] for row in _rows(run, quantity, output)],
+            opacity=0.22,
+            strokeWidth=1,
+        )
+    ]
     layers.append(lines(list(_rows(arm.shown, quantity, output))))
     if quantity == "mu" and _has_theory(arm):
         layers.append(lines(list(_theory(arm.shown)), strokeDash=[5, 3], strokeWidth=1.2))

@@ -53,7 +53,7 @@ def _short(value: Any) -> Any:
     return float(f"{number:.5g}") if np.isfinite(number) else None
 
 
-def keyed(column: str, looks: Sequence[tuple[str, str, tuple[int, ...]]]) -> tuple["alt.Color", "alt.StrokeDash"]:
+def keyed(column: str, looks: Sequence[tuple[str, str, tuple[float, ...]]]) -> tuple["alt.Color", "alt.StrokeDash"]:
     """Colour and dashes of lines by the names in a column, with one legend below; `looks` is name, colour, dashes."""
     import altair as alt
 
@@ -61,7 +61,9 @@ def keyed(column: str, looks: Sequence[tuple[str, str, tuple[int, ...]]]) -> tup
     legend = alt.Legend(title=None, orient="bottom", columns=4, columnPadding=18)
     colours = alt.Scale(domain=names, range=[colour for _, colour, _ in looks])
     dashes = alt.Scale(domain=names, range=[list(dash) for _, _, dash in looks])
-    return alt.Color(f"{column}:N", scale=colours, legend=legend), alt.StrokeDash(f"{column}:N", scale=dashes, legend=legend)
+    return alt.Color(f"{column}:N", scale=colours, legend=legend), alt.StrokeDash(
+        f"{column}:N", scale=dashes, legend=legend
+    )
 
 
 def thinned(steps: Sequence[int], limit: int) -> list[int]:

@@ -1,12 +1,11 @@
 """Show: all figures of an experiment, in the order of the report, and as files."""
 
-import os
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.errors import ResultsError, UserError, near
+from headway.files import replacing
 from headway.show import dynamics, lengths, maps, outcome, theory, training
 from headway.show.figure import Figure
 from headway.show.material import ArmResults, Material, gather
@@ -75,16 +74,10 @@ def write_whole(path: Path, content: bytes) -> Path:
     Raises:
         ResultsError: when it cannot be written; the former file is then as it was.
     """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
     except OSError as error:
         raise ResultsError(f"{path} cannot be written: {error.strerror}; free space or check permissions") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return path

@@ -9,9 +9,8 @@ from headway.show.figure import WIDTH, Figure, counted, inline, join, keyed
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
 
-COLUMNS = 2
 KERNEL = ("kernel estimator of the model", "#000000", (1, 2))
-COMPARED = ("gd_best", "debiased_gd_best", "ridge")
+COMPARED = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
 """Estimators in the figure of all arms; the figure per arm has all there are."""
 
 
@@ -26,17 +25,23 @@ def lengths_by_arm(material: Material) -> Figure | None:
     everything = [row for rows in drawn.values() for row in rows]
     looks = [(arm.label, arm.colour, (1, 0)) for arm in arms]
     looks += [look for look in (KERNEL, *ESTIMATORS.values()) if any(row["what"] == look[0] for row in everything)]
-    width = (WIDTH - 60) // min(COLUMNS, len(arms)) - 30
+    columns = min(len(arms), 2 if len(arms) <= 4 else 3)
+    width = (WIDTH - 60) // columns - 45
     panels = [_panel(arm, drawn[arm.name], looks, min(width, 640)).properties(title=arm.label) for arm in arms]
-    grid = [alt.hconcat(*panels[at : at + COLUMNS], spacing=30) for at in range(0, len(panels), COLUMNS)]
+    grid = [alt.hconcat(*panels[at : at + columns], spacing=24) for at in range(0, len(panels), columns)]
     return Figure(
         name="lengths-by-arm",
         part="Prompt length",
         title="Error against prompt length, with the estimators a model can be compared with",
         caption=join(
-            f"Seed {' or '.join(str(s) for s in sorted({arm.shown.seed for arm in arms}))}; all curves on the same prompts.",
-            "The kernel estimator has the model's w and mu and nothing else." if any("kernel" in _curve(a) for a in arms) else "",
-            _steps_of_estimators(material),
+            f"Seed {' or '.join(sorted({str(arm.shown.seed) for arm in arms}))}; all curves on the same prompts.",
+            "The kernel estimator has the model's w and mu and nothing else."
+            if any("kernel" in _curve(a) for a in arms)
+            else "",
+            "GD is one step of gradient descent; of least squares the median is drawn, since its mean does not exist "
+            "at some lengths."
+            if len(looks) > len(arms) + 1
+            else "",
             "Bands: 95 % bootstrap intervals over the prompts. The vertical line marks the prompt length of training.",
             "Both axes are logarithmic; curves far below the models leave the panel.",
         ),
@@ -61,9 +66,10 @@ def lengths(material: Material) -> Figure | None:
         part="Prompt length",
         title="Error against prompt length",
         caption=join(
-            f"A line per arm: the mean over {counted(material.n_seeds, 'seed')}; its band reaches from the smallest to the "
-            "largest seed." if several else "A line per arm, one seed; bands are 95 % bootstrap intervals over the prompts.",
-            _steps_of_estimators(material) if material.one_task else "",
+            f"A line per arm: the mean over {counted(material.n_seeds, 'seed')}; its band reaches from the smallest "
+            "to the largest seed."
+            if several
+            else "A line per arm, one seed; bands are 95 % bootstrap intervals over the prompts.",
             "The vertical line marks the prompt length of training.",
             "Both axes are logarithmic; curves far below the models leave the panel.",
         ),
@@ -84,8 +90,16 @@ def _panel(arm: ArmResults, rows: list[dict[str, Any]], looks: Sequence[Any], wi
     colour, dash = keyed("what", looks)
     shape = [row for row in rows if row["what"] not in (ESTIMATORS["ridge"][0], ESTIMATORS["least_squares"][0])]
     low, high = min(r["low"] for r in shape), max(r["high"] for r in shape)
-    y_scale = alt.Scale(type="log", domain=[low / 1.6, high * 1.2], nice=False, clamp=False)
-    x = alt.X("n_pairs:Q", title="pairs in the prompt", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="d", tickCount=8))
+    floor = low / 1.6
+    # What leaves the panel is drawn to just below it: a line far outside takes seconds to clip.
+    rows = [{**r, **{key: max(r[key], floor / 4) for key in ("mse", "low", "high")}} for r in rows]
+    y_scale = alt.Scale(type="log", domain=[floor, high * 1.2], nice=False)
+    x = alt.X(
+        "n_pairs:Q",
+        title="pairs in the prompt",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(format="d", tickCount=8),
+    )
     base = alt.Chart(inline(rows)).encode(x=x, color=colour)
     band = base.mark_area(opacity=0.18, clip=True).encode(y=alt.Y("low:Q", scale=y_scale), y2="high:Q")
     line = base.mark_line(clip=True).encode(
@@ -93,7 +107,9 @@ def _panel(arm: ArmResults, rows: list[dict[str, Any]], looks: Sequence[Any], wi
         strokeDash=dash,
         tooltip=["what:N", "n_pairs:Q", "mse:Q", "low:Q", "high:Q"],
     )
-    trained = alt.Chart(inline([{"n_pairs": arm.shown.spec.task.n_pairs}])).mark_rule(color="#b8bdc6").encode(x="n_pairs:Q")
+    trained = (
+        alt.Chart(inline([{"n_pairs": arm.shown.spec.task.n_pairs}])).mark_rule(color="#b8bdc6").encode(x="n_pairs:Q")
+    )
     return alt.layer(trained, band, line).properties(width=width, height=height)
 
 
@@ -119,13 +135,6 @@ def _mean_rows(arm: ArmResults) -> Iterator[dict[str, Any]]:
 
 def _estimators(material: Material, arm: ArmResults, names: Sequence[str]) -> list[dict[str, Any]]:
     curves = material.estimator_curves(arm)
-    return [row for name in names if name in curves for row in _rows(ESTIMATORS[name][0], curves["n_pairs"], curves[name])]
-
-
-def _steps_of_estimators(material: Material) -> str:
-    names = set(material.estimator_curves(material.arms[0]))
-    return join(
-        "Of least squares the median is drawn, since its mean does not exist at some lengths."
-        if "least_squares" in names
-        else ""
-    )
+    return [
+        row for name in names if name in curves for row in _rows(ESTIMATORS[name][0], curves["n_pairs"], curves[name])
+    ]

@@ -24,7 +24,7 @@ def final_circuits(arm: ArmResults) -> Figure:
 
     task, found = arm.shown.spec.task, arm.shown.circuits()
     n_layers, n_heads = found["qk"].shape[:2]
-    size = max(70, min(150, WIDTH // min(COLUMNS, n_heads) - 24))
+    size = max(70, min(120, WIDTH // min(COLUMNS, n_heads) - 24))
     inputs = _coordinates(task)
     rows = {"qk": inputs, "ov": inputs[task.d_x :]}
     grids = [
@@ -71,7 +71,7 @@ def circuit_steps(arm: ArmResults) -> Figure | None:
         for step, qk in probed.items()
     }
     task = arm.shown.spec.task
-    size = max(70, min(110, WIDTH // len(steps) - 24))
+    size = max(70, min(84, WIDTH // len(steps) - 24))
     largest = max(_largest(qk) for qk in probed.values())
     return Figure(
         name=f"steps-{arm.name}",
@@ -95,7 +95,9 @@ def _grid(tiles: Tiles, task: RegressionTask, rows: list[str], size: int, *, leg
         for i, row in enumerate(rows)
         for j, column in enumerate(columns)
     ]
-    axis = alt.Axis(ticks=False, domain=False, labels=cell >= 10, labelFontSize=9, labelAngle=0, title=None, labelColor=QUIET)
+    axis = alt.Axis(
+        ticks=False, domain=False, labels=cell >= 10, labelFontSize=9, labelAngle=0, title=None, labelColor=QUIET
+    )
     scale = alt.Scale(range=list(COLOURS), domain=[-largest, largest], domainMid=0, interpolate="rgb")
     key = alt.Legend(title=legend, gradientLength=min(100, max(50, cell * len(rows))), tickCount=3)
     cells = alt.Chart().encode(

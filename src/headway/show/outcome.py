@@ -16,6 +16,9 @@ CLOSE = 0.1
 SEEDS = 3
 """Seeds from which on an interval is drawn: that of two seeds is 13 standard errors wide on either side."""
 
+LABEL = 200
+"""Pixels that the name of an arm may take."""
+
 WIDER = 3.0
 """Those arms are drawn once more only if they lie within a range this many times smaller than that of all arms."""
 
@@ -31,7 +34,8 @@ def final_error(material: Material) -> Figure | None:
     close = [arm for arm in arms if arm.final(METRIC).mean() <= best * (1 + CLOSE)]
     reach = max(arm.final(METRIC).max() for arm in arms) - best
     zoomed = len(close) < len(arms) and reach > WIDER * (max(arm.final(METRIC).max() for arm in close) - best)
-    width = (WIDTH - 330) // 2 if zoomed else WIDTH - 300
+    labels = min(LABEL, 8 * max(len(arm.label) for arm in arms))
+    width = (WIDTH - 40) // 2 - labels if zoomed else WIDTH - labels
     panels = [_panel(material, arms, width, "all arms" if zoomed else "", legend=not zoomed)]
     if zoomed:
         panels.append(_panel(material, close, width, f"arms within {100 * CLOSE:.0f} % of the best"))
@@ -43,10 +47,14 @@ def final_error(material: Material) -> Figure | None:
         caption=join(
             "Mean squared error on the fixed evaluation prompts, at the prompt length of training.",
             "A small point per seed; the large point is their mean"
-            + (", the bar its 95 % interval over seeds (t)." if material.n_seeds >= SEEDS else "; too few seeds for an interval.")
+            + (
+                ", the bar its 95 % interval over seeds (t)."
+                if material.n_seeds >= SEEDS
+                else "; too few seeds for an interval."
+            )
             if several
             else "One seed: a point per arm; the bar is its 95 % interval over prompts.",
-            "Ticks: estimators that are not trained, on the same prompts.",
+            "Ticks: estimators that are not trained, on the same prompts (GD: one step of gradient descent).",
             "They are left out where they lie far from every arm." if _far(material, arms) else "",
             "Right: the same, drawn larger." if zoomed else "",
         ),
@@ -63,8 +71,18 @@ def _panel(material: Material, arms: Sequence[ArmResults], width: int, title: st
         for arm in arms
         for seed, value in zip(arm.seeds, arm.final(METRIC), strict=False)
     ]
-    y = alt.Y("arm:N", sort=[arm.label for arm in arms], title=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=220, labelFontSize=12))
-    x = alt.X("mse:Q", title="mean squared error", scale=alt.Scale(zero=False, nice=False, padding=14))
+    y = alt.Y(
+        "arm:N",
+        sort=[arm.label for arm in arms],
+        title=None,
+        axis=alt.Axis(ticks=False, domain=False, labelLimit=LABEL, labelFontSize=12),
+    )
+    x = alt.X(
+        "mse:Q",
+        title="mean squared error",
+        scale=alt.Scale(zero=False, nice=False, padding=14),
+        axis=alt.Axis(tickCount=8),
+    )
     arm_colour = alt.Color(
         "arm:N", legend=None, scale=alt.Scale(domain=[a.label for a in arms], range=[a.colour for a in arms])
     )
@@ -73,12 +91,14 @@ def _panel(material: Material, arms: Sequence[ArmResults], width: int, title: st
         "what:N",
         title=None,
         scale=alt.Scale(domain=list(looks), range=list(looks.values())),
-        legend=alt.Legend(symbolType="square", symbolSize=60) if legend else None,
+        legend=alt.Legend(symbolType="square", symbolSize=60, orient="bottom", columns=3) if legend else None,
     )
     means = alt.Chart(inline(summary)).encode(y=y, color=arm_colour)
     tooltip = [alt.Tooltip("arm:N"), "mse:Q", "low:Q", "high:Q"]
     layers = [
-        alt.Chart(inline(ticks)).mark_tick(thickness=2.5, size=26).encode(x=x, y=y, color=names, tooltip=["what:N", "mse:Q"]),
+        alt.Chart(inline(ticks))
+        .mark_tick(thickness=2.5, size=26)
+        .encode(x=x, y=y, color=names, tooltip=["what:N", "mse:Q"]),
         means.mark_rule(strokeWidth=2.5).encode(x="low:Q", x2="high:Q"),
         means.mark_point(size=110, filled=True, opacity=1, stroke="white", strokeWidth=1).encode(x=x, tooltip=tooltip),
     ]
@@ -113,7 +133,7 @@ def _ticks(material: Material, arms: Sequence[ArmResults]) -> Iterator[dict[str,
 def _near(arms: Sequence[ArmResults]) -> tuple[float, float]:
     values = [value for arm in arms for value in arm.final(METRIC)]
     low, high = min(values), max(values)
-    margin = max((high - low) * 0.5, low * 0.15 if len(arms) > 1 else low * 0.5)
+    margin = max((high - low) * 0.5, low * 0.05)
     return low - margin, high + margin
 
 

@@ -43,7 +43,6 @@ FINAL = {
     "mu_dot_w": "μ·w",
     "sum_mu": "Σμ",
     "n_parameters": "parameters",
-    "steps_per_s": "steps/s",
 }
 """Final metrics in the opening table: name to heading."""
 
@@ -74,7 +73,9 @@ COMPARED = {
 def final_metrics(material: Material) -> Table:
     """A row per arm and, below, a row per estimator on the same prompts."""
     names = [name for name in FINAL if any(run.metrics.get(name) is not None for a in material.arms for run in a.runs)]
-    rows = [Row(cells=(arm.label, *(_over_seeds(arm, name) for name in names)), colour=arm.colour) for arm in material.arms]
+    rows = [
+        Row(cells=(arm.label, *(_over_seeds(arm, name) for name in names)), colour=arm.colour) for arm in material.arms
+    ]
     if material.one_task and "eval_mse" in names:
         rows += _estimator_rows(material, names)
     several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
@@ -198,7 +199,7 @@ def number(value: Any, digits: int = 4) -> str:
 
     Examples:
         >>> number(0.66668), number(500001), number(7.3512e-5), number(None), number(-0.0)
-        ('0.6667', '500,001', '7.351e-05', '–', '0')
+        ('0.6667', '500,001', '7.35e−5', '–', '0')
     """
     if value is None or (isinstance(value, float) and not np.isfinite(value)):
         return "–"
@@ -208,7 +209,8 @@ def number(value: Any, digits: int = 4) -> str:
     if size >= 10 ** (digits - 1):
         return f"{value:,.0f}".replace("-", "−")
     if size < 1e-3:
-        return f"{value:.{digits - 1}e}".replace("-", "−", 1) if value < 0 else f"{value:.{digits - 1}e}"
+        mantissa, _, exponent = f"{value:.{min(digits, 3) - 1}e}".partition("e")
+        return f"{mantissa}e{int(exponent)}".replace("-", "−")
     return f"{value:.{max(0, digits - 1 - int(np.floor(np.log10(size))))}f}".replace("-", "−")
 
 
@@ -224,7 +226,7 @@ def spread(values: Sequence[float] | np.ndarray) -> str:
     if deviation == 0 or not np.isfinite(deviation) or not np.isfinite(mean):
         return f"{mean:,.0f}" if mean.is_integer() else number(mean)
     if max(abs(mean), deviation) < 1e-3:
-        return f"{number(mean, 3)} ± {deviation:.1e}"
+        return f"{number(mean, 2)} ± {number(deviation, 2)}"
     decimals = max(0, 1 - int(np.floor(np.log10(deviation))))
     return f"{mean:,.{decimals}f} ± {deviation:,.{decimals}f}".replace("-", "−") if decimals <= 6 else number(mean)
 

@@ -43,9 +43,10 @@ ARM_COLOURS = (
 """Arm i of the document is drawn in colour i (mod 12)."""
 
 ESTIMATORS = {
-    "gd_eta1": ("gradient descent, step 1", "#b4b8bf", (1, 3)),
-    "gd_best": ("gradient descent, best step", "#7d838c", (6, 3)),
-    "debiased_gd_best": ("debiased gradient descent, best step", "#22262b", (4, 2)),
+    "gd_eta1": ("GD, step 1", "#b4b8bf", (1, 3)),
+    "gd_best": ("GD, best step", "#7d838c", (6, 3)),
+    "debiased_gd_best": ("debiased GD, best step", "#22262b", (4, 2)),
+    "preconditioned_gd": ("preconditioned debiased GD", "#4c5561", (1, 1.5)),
     "ridge": ("ridge (Bayes)", "#a07d4b", (8, 3, 2, 3)),
     "least_squares": ("least squares", "#c9b492", (2, 2)),
 }

@@ -5,7 +5,14 @@ from typing import Any
 import numpy as np
 
 from headway.declare.task import Identity
-from headway.icl.theory import EffectiveLoss, Flow, gradient_flow, proportional_bayes_risk, proportional_gd_risk, small_start
+from headway.icl.theory import (
+    EffectiveLoss,
+    Flow,
+    gradient_flow,
+    proportional_bayes_risk,
+    proportional_gd_risk,
+    small_start,
+)
 from headway.show.figure import WIDTH, Figure, inline, join
 from headway.show.material import ArmResults, Material
 from headway.show.theme import head_domain, head_range
@@ -45,7 +52,7 @@ def flow(material: Material) -> Figure | None:
             "w = mu = (0.001, −0.001); time is step size times steps.",
             "Dashed: mu*(w), the best mu for the w of that time (left out where it is far larger than mu).",
             "Right: the loss and, dashed, the value 1 + noise − eta* of its valley; both include the noise of the query and are in "
-            "units of the variance of beta·x, where the effective loss lies about 0.1 below the true risk at d = 5, L = 40.",
+            "units of the variance of beta·x, where the effective loss lies about 0.02 below the true risk at d = 5, L = 40.",
             f"Grey: t = {STAGES[0]} and {STAGES[1]}, where the paper parts the stages.",
         ),
         chart=alt.hconcat(*panels),
@@ -59,16 +66,25 @@ def _path(path: Flow, values: np.ndarray, name: str, effective: EffectiveLoss | 
     colour = alt.Color("head:N", title="head", scale=alt.Scale(domain=heads, range=head_range(2)))
 
     def lines(drawn: np.ndarray, **mark: Any) -> Any:
-        rows = [{"time": t, "head": h, "value": v} for t, row in zip(path.time, drawn, strict=True) for h, v in zip(heads, row, strict=True)]
+        rows = [
+            {"time": t, "head": h, "value": v}
+            for t, row in zip(path.time, drawn, strict=True)
+            for h, v in zip(heads, row, strict=True)
+        ]
         chart = alt.Chart(inline(rows)).mark_line(**mark)
         return chart.encode(
-            x=alt.X("time:Q", title="time"), y=alt.Y("value:Q", title=name), color=colour, tooltip=["head:N", "time:Q", "value:Q"]
+            x=alt.X("time:Q", title="time"),
+            y=alt.Y("value:Q", title=name),
+            color=colour,
+            tooltip=["head:N", "time:Q", "value:Q"],
         )
 
     layers = [_stages(), lines(values)]
     if effective is not None:
         best = np.array([effective.best_mu(w) for w in path.w])
-        layers.append(lines(np.where(np.abs(best) < 1.3 * np.abs(values).max(), best, np.nan), strokeDash=[5, 3], strokeWidth=1.2))
+        layers.append(
+            lines(np.where(np.abs(best) < 1.3 * np.abs(values).max(), best, np.nan), strokeDash=[5, 3], strokeWidth=1.2)
+        )
     return alt.layer(*layers).properties(width=WIDTH // 3 - 75, height=220)
 
 
@@ -77,7 +93,9 @@ def _descent(path: Flow, effective: EffectiveLoss) -> Any:
 
     rows = [{"time": t, "loss": loss} for t, loss in zip(path.time, path.loss, strict=True)]
     line = alt.Chart(inline(rows)).mark_line(color="#22262b")
-    line = line.encode(x=alt.X("time:Q", title="time"), y=alt.Y("loss:Q", title="effective loss"), tooltip=["time:Q", "loss:Q"])
+    line = line.encode(
+        x=alt.X("time:Q", title="time"), y=alt.Y("loss:Q", title="effective loss"), tooltip=["time:Q", "loss:Q"]
+    )
     valley = alt.Chart(inline([{"loss": effective.valley_loss()}])).mark_rule(strokeDash=[4, 2], color="#7d838c")
     return alt.layer(_stages(), line, valley.encode(y="loss:Q")).properties(width=WIDTH // 3 - 75, height=220)
 
@@ -99,10 +117,16 @@ def proportional(material: Material) -> Figure | None:
     names = {"best gradient descent step": ("#22262b", [4, 2]), "ridge (Bayes)": ("#a07d4b", [8, 3, 2, 3])}
     risks = dict(zip(names, (proportional_gd_risk, proportional_bayes_risk), strict=True))
     rows = [{"what": what, "ratio": r, "risk": risk(float(r), noise)} for what, risk in risks.items() for r in RATIOS]
-    arms = [arm for arm in material.arms if covered(arm) and arm.shown.task == reference.shown.task and len(arm.final("eval_mse"))]
+    arms = [
+        arm
+        for arm in material.arms
+        if covered(arm) and arm.shown.task == reference.shown.task and len(arm.final("eval_mse"))
+    ]
     palette = {name: colour for name, (colour, _) in names.items()} | {arm.label: arm.colour for arm in arms}
     colour = alt.Color("what:N", title=None, scale=alt.Scale(domain=list(palette), range=list(palette.values())))
-    dash = alt.StrokeDash("what:N", legend=None, scale=alt.Scale(domain=list(names), range=[d for _, d in names.values()]))
+    dash = alt.StrokeDash(
+        "what:N", legend=None, scale=alt.Scale(domain=list(names), range=[d for _, d in names.values()])
+    )
     x = alt.X("ratio:Q", title="d / L", scale=alt.Scale(type="log", nice=False))
     y = alt.Y("risk:Q", title="risk ÷ variance of beta·x", scale=alt.Scale(type="log"))
     tooltip = ["what:N", "ratio:Q", "risk:Q"]
@@ -126,7 +150,11 @@ def _ended(arm: ArmResults) -> dict[str, Any]:
     task = arm.shown.spec.task
     signal = task.d_x * task.variance_of_beta
     noise = 0.0 if task.noisy_query else task.noise_variance
-    return {"what": arm.label, "ratio": task.d_x / task.n_pairs, "risk": (arm.final("eval_mse").mean() + noise) / signal}
+    return {
+        "what": arm.label,
+        "ratio": task.d_x / task.n_pairs,
+        "risk": (arm.final("eval_mse").mean() + noise) / signal,
+    }
 
 
 def _reference(material: Material) -> ArmResults | None:

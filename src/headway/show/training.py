@@ -12,7 +12,7 @@ from headway.show.theme import ESTIMATORS
 POINTS = 200
 """Points of a curve, at most."""
 
-REFERENCES = ("gd_best", "debiased_gd_best", "ridge")
+REFERENCES = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
 PANELS = {"train_mse": "training loss", "eval_mse": "validation loss"}
 
 
@@ -28,8 +28,18 @@ def loss(material: Material) -> Figure | None:
     low, high = min(row["low"] for row in every), max(row["high"] for row in every)
     drawn, below = _references(material, low)
     low = min([low, *(row["mse"] for row in drawn)])
-    y = alt.Y("mse:Q", title="mean squared error", scale=alt.Scale(type="log", domain=[low / 1.05, high * 1.05], nice=False), axis=alt.Axis(tickCount=6))
-    x = alt.X("step:Q", title="training step", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=6))
+    y = alt.Y(
+        "mse:Q",
+        title="mean squared error",
+        scale=alt.Scale(type="log", domain=[low / 1.05, high * 1.05], nice=False),
+        axis=alt.Axis(tickCount=6),
+    )
+    x = alt.X(
+        "step:Q",
+        title="training step",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(format="~s", tickCount=6),
+    )
     colour, dash = _looks(material, drawn)
     panels = []
     for metric, curve in rows.items():
@@ -82,9 +92,7 @@ def _references(material: Material, low: float) -> tuple[list[dict[str, Any]], l
         ], []
     baselines = material.baselines(material.arms[0])
     found = {name: baselines[name]["mse"] for name in REFERENCES if name in baselines}
-    drawn = [
-        {"what": ESTIMATORS[name][0], "mse": mse} for name, mse in found.items() if mse > low / 4
-    ]
+    drawn = [{"what": ESTIMATORS[name][0], "mse": mse} for name, mse in found.items() if mse > low / 4]
     return drawn, [f"{ESTIMATORS[name][0]} ({mse:.3g})" for name, mse in found.items() if mse <= low / 4]
 
 
@@ -101,11 +109,13 @@ def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
     seeds = counted(material.n_seeds, "seed")
     return join(
         "Left: mean squared error on the fresh prompts of training, averaged since the last logged step. "
-        "Right: on a fixed set of prompts." if len(rows) == 2 else f"The {' and '.join(PANELS[m] for m in rows)}.",
+        "Right: on a fixed set of prompts."
+        if len(rows) == 2
+        else f"The {' and '.join(PANELS[m] for m in rows)}.",
         f"A line is the mean over {seeds}; its band reaches from the smallest to the largest seed."
         if material.n_seeds > 1
         else "One seed, so no band.",
-        "Dashed lines: estimators that are not trained, on the prompts of the final evaluation."
+        "Dashed lines: estimators that are not trained (GD: one step of gradient descent), on the prompts of the final evaluation."
         if material.one_task
         else "Dashed, in the arm's colour: debiased gradient descent with its best step on that arm's task.",
         f"Below the axis: {', '.join(below)}." if below else "",

@@ -1,0 +1,174 @@
+"""The fused trainer: one-layer models trained by native code, many steps a call, without torch.
+
+`step.cpp` does a whole step: it draws the batch, goes forward and backward and updates the weights. Here a declared run
+becomes the numbers it needs, and its arrays become weights and optimizer state by name.
+"""
+
+import ctypes
+import math
+
+import numpy as np
+from jaxtyping import Float64
+
+from headway import streams
+from headway.data import native
+from headway.data.regression import Scales
+from headway.declare.model import OneLayer
+from headway.declare.run import RegressionRun
+from headway.declare.training import Adam, AdamW, Sgd
+from headway.errors import Diverged, UserError
+from headway.icl.weights import Weights, weight_shapes
+
+WIDEST = 32
+"""Coordinates of x up to which the native step is tested; beyond, matrix libraries win."""
+
+available = native.available
+
+_ATTENTION = {"softmax": 0, "linear-mean": 1, "linear-sum": 2}
+_OPTIMIZER = {"sgd": 0, "adam": 1, "adamw": 2}
+_KEPT = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
+
+
+class _Run(ctypes.Structure):
+    """`Run` of `step.cpp`."""
+
+    arrays: list[np.ndarray | None]
+    _fields_ = (
+        ("task", native.Task),
+        ("key", ctypes.c_uint64),
+        *((name, ctypes.c_int64) for name in ("batch_size", "n_heads", "rows_out", "attention", "optimizer")),
+        *(
+            (name, ctypes.c_double)
+            for name in ("learning_rate", "momentum", "beta1", "beta2", "eps", "weight_decay")
+        ),
+    )
+
+
+def obstacle(run: RegressionRun) -> str | None:
+    """Why a run cannot be trained by native code, in a sentence; None when it can."""
+    if not isinstance(run.model, OneLayer):
+        return "the fused trainer knows one-layer models only, and this is a stack"
+    if run.model.bias:
+        return "the fused trainer knows no biases, and this model has them"
+    if run.task.d_x > WIDEST:
+        return f"the fused trainer takes up to {WIDEST} coordinates of x, and this task has {run.task.d_x}"
+    if available() is None:
+        return "the native code is not built; install a C++ compiler and then Headway again to train about 100 times faster"
+    return None
+
+
+class FusedTrainer:
+    """Trains a one-layer run natively (a `train.loop.Trainer`).
+
+    Advancing in other chunks changes no bit. Another instruction set, or another number of vector lanes, sums in
+    another order and changes the last bits.
+    """
+
+    step: int
+    """Steps done."""
+
+    def __init__(
+        self, run: RegressionRun, weights: Weights, *, instruction_set: native.InstructionSet | None = None
+    ) -> None:
+        """Start at step 0 with a copy of these weights; `instruction_set` None: the fastest here.
+
+        Raises:
+            UserError: when the run cannot be fused, or the instruction set is not available here.
+        """
+        if (why := obstacle(run)) is not None:
+            raise UserError(f"{why}; take the torch trainer")
+        self._library = native.library(instruction_set)
+        self._shapes = weight_shapes(run.model, run.task)
+        self._optimizer = run.training.optimizer
+        self._learning_rate = run.training.learning_rate
+        self._run = _native_run(run)
+        self.step = 0
+        # Rows of this array: the weights, and two numbers that the optimizer may keep for each.
+        self._arrays = np.zeros((3, sum(map(math.prod, self._shapes.values()))), np.float32)
+        self._fill(0, weights)
+
+    @property
+    def instruction_set(self) -> native.InstructionSet:
+        """The instruction set that trains."""
+        return self._library.instruction_set
+
+    def advance(self, n: int) -> Float64[np.ndarray, " n"]:
+        """Do n steps; the loss of each, before its update: mean squared error over the batch and the outputs.
+
+        Raises:
+            Diverged: when a loss is not finite; the weights are then those that gave it.
+        """
+        losses = np.empty(n)
+        types = (ctypes.POINTER(_Run), *[native.FLOATS] * 3, ctypes.c_int64, ctypes.c_int64, native.DOUBLES)
+        train = self._library.function("train", *types, returns=ctypes.c_int64)
+        done = train(self._run, *self._arrays, self.step, n, losses)
+        self.step += done
+        if done < n:
+            raise Diverged(
+                f"the loss of step {self.step + 1} is {losses[done]}: training diverged; "
+                f"lower training.learning_rate (now {self._learning_rate:g})"
+            )
+        return losses
+
+    def gradient(self) -> tuple[float, Weights]:
+        """Loss and gradient of the next step's batch; nothing moves."""
+        gradient = np.empty_like(self._arrays[0])
+        types = (ctypes.POINTER(_Run), native.FLOATS, ctypes.c_int64, native.FLOATS)
+        function = self._library.function("gradient", *types, returns=ctypes.c_double)
+        loss = function(self._run, self._arrays[0], self.step + 1, gradient)
+        return loss, self._named(gradient)
+
+    def weights(self) -> Weights:
+        """A copy of the weights."""
+        return self._named(self._arrays[0].copy())
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that a later `restore` needs, by name: `weights/W_Q`, `optimizer/exp_avg/W_Q`, ..."""
+        return {
+            f"{prefix}/{name}": array
+            for row, prefix in self._prefixes()
+            for name, array in self._named(self._arrays[row].copy()).items()
+        }
+
+    def restore(self, step: int, state: dict[str, np.ndarray]) -> None:
+        """Stand where a trainer of the same run stood after `step` steps, with what its `state` returned."""
+        for row, prefix in self._prefixes():
+            self._fill(row, {name: state[f"{prefix}/{name}"] for name in self._shapes})
+        self.step = step
+
+    def _prefixes(self) -> list[tuple[int, str]]:
+        kept = [f"optimizer/{name}" for name in _KEPT[self._optimizer]]
+        return list(enumerate(["weights", *kept]))
+
+    def _named(self, flat: np.ndarray) -> Weights:
+        ends = np.cumsum([math.prod(shape) for shape in self._shapes.values()])
+        parts = np.split(flat, ends[:-1])
+        return {name: part.reshape(shape) for (name, shape), part in zip(self._shapes.items(), parts, strict=True)}
+
+    def _fill(self, row: int, arrays: Weights) -> None:
+        for name, part in self._named(self._arrays[row]).items():
+            part[:] = arrays[name]
+
+
+def _native_run(run: RegressionRun) -> _Run:
+    training = run.training
+    adaptive = isinstance(training, Adam | AdamW)
+    beta1, beta2 = training.betas if isinstance(training, Adam | AdamW) else (0.0, 0.0)
+    task = Scales.of(run.task).native(run.task.n_pairs)
+    native_run = _Run(
+        task=task,
+        key=streams.key(run.seed, "training data"),
+        batch_size=training.batch_size,
+        n_heads=run.model.n_heads,
+        rows_out=weight_shapes(run.model, run.task)["W_O"][2],
+        attention=_ATTENTION[run.model.attention],
+        optimizer=_OPTIMIZER[training.optimizer],
+        learning_rate=training.learning_rate,
+        momentum=training.momentum if isinstance(training, Sgd) else 0.0,
+        beta1=beta1,
+        beta2=beta2,
+        eps=training.eps if adaptive else 0.0,
+        weight_decay=training.weight_decay,
+    )
+    native_run.arrays = task.arrays  # a structure copied into another brings its addresses, not what lies there
+    return native_run

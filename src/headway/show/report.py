@@ -1,0 +1,146 @@
+"""Show: the report, one HTML file that holds everything it needs and fetches nothing.
+
+The answer stands first, one sentence per arm; then the numbers, the figures, the tables per head, how it was run
+and how to repeat it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.declare.experiment import load, shipped
+from headway.show import tables
+from headway.show.figure import Figure, counted
+from headway.show.files import figures, write_whole
+from headway.show.material import Material, gather
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from headway.lab.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A sentence of the answer, and the colour of the arm it is about."""
+
+    sentence: str
+    colour: str
+    group: str | None
+
+
+def write_report(store: "Store") -> Path:
+    """Write `report.html`, whole or not at all; its path.
+
+    Raises:
+        ResultsError: when there is no results.json, or the file cannot be written.
+    """
+    return write_whole(store.path / "report.html", page(gather(store)).encode())
+
+
+def page(material: Material) -> str:
+    """The report as HTML."""
+    import vl_convert
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("headway", "show"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    drawn = tuple(figures(material))
+    parts: dict[str, list[Figure]] = {}
+    for figure in drawn:
+        parts.setdefault(figure.part, []).append(figure)
+    return environment.get_template("report.html.j2").render(
+        experiment=material.experiment,
+        verdicts=verdicts(material),
+        progress=progress(material),
+        warnings=material.results.get("warnings") or [],
+        final=tables.final_metrics(material) if material.arms else None,
+        parts=parts,
+        heads={arm.label: found for arm in material.arms if (found := list(tables.heads(arm)))},
+        comparisons=tables.comparisons(material),
+        runs=tables.runs(material),
+        execution=tables.execution(material),
+        command=command(material),
+        document=material.experiment.dump(),
+        charts=script_data({figure.name: figure.spec() for figure in drawn}),
+        vega=Markup(vl_convert.javascript_bundle(None)),
+        anchor=lambda title: title.lower().replace(" ", "-"),
+    )
+
+
+def verdicts(material: Material) -> list[Verdict]:
+    """What the comparisons of the primary metric say, in the order of results.json."""
+    colours = {arm.name: arm.colour for arm in material.arms}
+    primary = tables.primary(material)
+    return [
+        Verdict(sentence=c["verdict"], colour=colours.get(c["arm"], "#9aa0a8"), group=c["group"])
+        for c in material.results.get("comparisons") or []
+        if c["metric"] == primary and c["verdict"]
+    ]
+
+
+def progress(material: Material) -> str:
+    """How many runs there are, over how many seeds, and how many are not done."""
+    done = sum(run.status == "done" for run in material.runs)
+    failed = sum(run.status == "failed" for run in material.runs)
+    said = f"{counted(len(material.runs), 'run')}: {done} done"
+    open_runs = len(material.runs) - done - failed
+    said += f", {failed} failed" if failed else ""
+    said += f", {open_runs} not finished" if open_runs else ""
+    seconds = sum(run.metrics.get("wall_s") or 0.0 for run in material.runs)
+    return said + (f"; {duration(seconds)} of training" if seconds else "")
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that people would use.
+
+    Examples:
+        >>> duration(42.4), duration(90), duration(7500)
+        ('42 seconds', '1.5 minutes', '2.1 hours')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.1f} minutes" if seconds < 3600 else f"{seconds / 3600:.1f} hours"
+
+
+def command(material: Material) -> str:
+    """What to type to run all this again into another directory."""
+    experiment = material.experiment
+    ships = experiment.name in shipped() and _is_shipped(material)
+    words = ["headway run", experiment.name if ships else f"{experiment.name}.yaml"]
+    if ships and experiment.scale:
+        words.append(f"--scale {experiment.scale}")
+    seeds = sorted({run.seed for run in material.runs})
+    if seeds == list(range(len(seeds))) and seeds:
+        words.append(f"--seeds {len(seeds)}")
+    present = {run.arm for run in material.runs}
+    declared = [arm for arm in experiment.arms if arm.control is None]
+    if {arm.name for arm in declared} - present and present:
+        words.append("--arms " + ",".join(arm.name for arm in declared if arm.name in present))
+    words += [f"--control {control}" for control in dict.fromkeys(run.control for run in material.runs) if control]
+    return " ".join(words)
+
+
+def _is_shipped(material: Material) -> bool:
+    """Whether the directory's document is the one that comes with Headway, unchanged."""
+    experiment = material.experiment
+    scales = load(experiment.name).document.scales
+    if experiment.scale and experiment.scale not in scales:
+        return False
+    return not load(experiment.name, scale=experiment.scale).differences(experiment)
+
+
+def script_data(value: Mapping[str, Any]) -> "Markup":
+    """JSON that can stand inside a script element: nothing in it can end the element."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -1,0 +1,176 @@
+"""The command line, as it is typed: what it prints, where it writes, how it ends."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+SMALL = ("--set", "training.steps=300", "--set", "evaluation.prompts=500", "--set", "evaluation.curve.prompts=50",
+         "--set", "evaluation.curve.longest=50", "--set", "evaluation.every=100", "--set", "logging.every=100")  # fmt: skip
+
+
+def headway(*words, cwd=None, **options):
+    command = [sys.executable, "-m", "headway", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, **options)
+
+
+def test_list_shows_every_experiment_in_a_line():
+    done = headway("list")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) >= 8
+    assert any(re.match(r"icl-heads +4 arms  How many .*\?$", line) for line in lines)
+
+
+def test_show_prints_a_file_that_runs_as_it_is(tmp_path):
+    (tmp_path / "mine.yaml").write_text(headway("show", "icl-heads", "--set", "training.steps=7").stdout)
+    again = headway("show", "mine.yaml", cwd=tmp_path)
+    assert again.returncode == 0
+    assert "steps: 7\n" in again.stdout
+
+
+def test_plan_counts_parameters_and_names_matched_arms():
+    done = headway("plan", "icl-init", env={**os.environ, "COLUMNS": "200"})
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"random +72 +72 +72 +12 +228 ", done.stdout)
+    assert "matched in parameters: random = small-id = small-id-qk = oppo-small-id" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    done = headway("run", "icl-heads", "--arms", "h1,h2", "--seeds", "2", *SMALL, "--out", "out", cwd=folder)
+    return folder / "out", done
+
+
+def test_run_trains_compares_and_reports(finished):
+    out, done = finished
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((out / "results.json").read_text())
+    assert results["schema"] == 1
+    assert [(r["arm"], r["seed"], r["status"]) for r in results["runs"]] == [
+        ("h1", 0, "done"), ("h1", 1, "done"), ("h2", 0, "done"), ("h2", 1, "done"),
+    ]  # fmt: skip
+    metrics = results["runs"][2]["metrics"]
+    assert metrics["n_heads"] == 2
+    assert len(metrics["w"]) == len(metrics["mu"]) == 2
+    wanted = {
+        "eval_mse",
+        "eval_mse_se",
+        "mu_dot_w",
+        "sum_mu",
+        "steps_per_s",
+        "wall_s",
+        "peak_memory_bytes",
+        "n_parameters",
+    }
+    assert wanted <= set(metrics)
+    for name in ("gd_eta1", "gd_best", "debiased_gd_best", "ridge", "least_squares"):
+        assert set(results["baselines"][name]) == {"mse", "se"}
+    assert any(c["metric"] == "eval_mse" and c["arm"] == "h1" and c["n_pairs"] == 2 for c in results["comparisons"])
+    assert "* 1 head" in done.stdout
+    assert (out / "report.html").stat().st_size > 100_000
+    assert {p.suffix for p in (out / "figures").iterdir()} >= {".png", ".svg", ".pdf"}
+
+
+def test_run_again_repeats_nothing_and_takes_more(finished):
+    out, _ = finished
+    before = {p: p.read_bytes() for p in out.glob("runs/*/*/metrics.jsonl")}
+    assert len(before) == 4
+    done = headway("run", "icl-heads", "--arms", "h1,h2,h4", "--seeds", "2", *SMALL, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert {p: p.read_bytes() for p in before} == before
+    assert len(list(out.glob("runs/h4/seed-*/curves.json"))) == 2
+
+
+def test_another_experiment_is_refused_with_the_keys_that_differ(finished):
+    out, _ = finished
+    done = headway("run", "icl-heads", "--set", "training.steps=301", "--out", out)
+    assert done.returncode == 2
+    assert "holds results of another experiment" in done.stderr
+    assert "training.steps" in done.stderr
+
+
+def test_status_compare_and_report_read_the_folders(finished):
+    out, _ = finished
+    assert "done" in headway("status", out).stdout
+    (out / "results.json").unlink()
+    (out / "report.html").unlink()
+    assert headway("compare", out).returncode == 0
+    assert (out / "results.json").exists()
+    assert headway("report", out).returncode == 0
+    assert (out / "report.html").exists()
+
+
+def test_python_opens_what_the_command_wrote(finished):
+    import headway as package
+
+    out, _ = finished
+    store = package.open(out)
+    frame = store.frame()
+    assert set(frame["arm"]) >= {"h1", "h2"}
+    assert store.records()[0]["eval_mse"] > 0
+    model = store.run("h2", seed=0).model()
+    assert sum(p.numel() for p in model.parameters()) == 228
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "icl-hed"), "no experiment 'icl-hed'; did you mean icl-heads"),
+        (("run", "icl-heads", "--arms", "h3"), "no arm 'h3'"),
+        (("run", "icl-heads", "--seeds", "two"), "--seeds two: give how many"),
+        (("run", "icl-heads", "--seeds", "0"), "seeds 0: give how many (at least 1)"),
+        (("run", "icl-heads", "--set", "training.steps=0"), "training.steps: 0 was given"),
+        (("run", "icl-heads", "--set", "task.noise_variance=-1"), "task.noise_variance: -1 was given"),
+        (("run", "icl-heads", "--set", "training.stpes=3"), "training.stpes: there is no such key; did you mean steps"),
+        (("run", "icl-heads", "--control", "noise"), "there is no control 'noise'"),
+        (("run", "icl-heads", "--scale", "paper"), "has no scale 'paper'"),
+        (("run", "icl-heads", "--trainer", "fast"), "'fast' is not one of"),
+        (("run", "icl-heads", "--workers", "0"), "0 is not in the range"),
+        (("status", "nowhere"), "nowhere is no results directory"),
+        (("reprot", "nowhere"), "No such command 'reprot'"),
+        (("run", "icl-heads", "--sclae", "x"), "No such option"),
+    ],
+)
+def test_a_users_error_is_one_clear_line_and_exit_2(words, message, tmp_path):
+    done = headway(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_diverging_run_is_recorded_and_ends_with_1(tmp_path):
+    sets = (*SMALL, "--set", "training={optimizer: sgd, learning_rate: 1.0e+6, batch_size: 128, steps: 300}")
+    done = headway("run", "icl-heads", "--arms", "h1,h2", "--seeds", "1", *sets, "--out", tmp_path / "out")
+    assert done.returncode == 1
+    run = json.loads((tmp_path / "out/runs/h2/seed-0/run.json").read_text())
+    assert run["status"] == "failed"
+    assert re.search(r"step \d+.*lower training.learning_rate", run["message"])
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_ctrl_c_is_safe_and_running_again_goes_on(tmp_path):
+    words = ("run", "icl-heads", "--arms", "h8", "--seeds", "1", "--set", "training.steps=200000",
+             "--set", "evaluation.prompts=500", "--set", "evaluation.curve=null", "--out", "out")  # fmt: skip
+    process = subprocess.Popen([sys.executable, "-m", "headway", *words], cwd=tmp_path, stderr=subprocess.PIPE)
+    metrics = tmp_path / "out/runs/h8/seed-0/metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not (metrics.exists() and metrics.read_text().count("\n") > 3):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"headway run` again goes on from here" in said
+    run = json.loads((metrics.parent / "run.json").read_text())
+    assert run["status"] == "interrupted"
+    assert headway(*words, cwd=tmp_path).returncode == 0
+    assert json.loads((metrics.parent / "run.json").read_text())["status"] == "done"

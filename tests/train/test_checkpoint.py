@@ -1,0 +1,153 @@
+import json
+import os
+import stat
+
+import numpy as np
+import pytest
+
+from headway.train.checkpoint import Checkpoint, load, save
+
+STATE = {"weights/W": np.arange(6, dtype=np.float32).reshape(2, 3), "optimizer/step": np.array(7, dtype=np.int64)}
+
+
+def checkpoint(step: int) -> Checkpoint:
+    return Checkpoint(step=step, state={**STATE, "weights/b": np.full(3, step)}, counters={"wall_s": 1.5})
+
+
+def test_what_was_saved_is_loaded(tmp_path):
+    save(tmp_path / "checkpoint", checkpoint(5))
+    found, damages = load(tmp_path / "checkpoint")
+    assert damages == []
+    assert (found.step, found.counters) == (5, {"wall_s": 1.5})
+    assert found.state.keys() == checkpoint(5).state.keys()
+    for name, value in checkpoint(5).state.items():
+        np.testing.assert_array_equal(found.state[name], value)
+        assert found.state[name].dtype == value.dtype
+    assert found.weights().keys() == {"W", "b"}
+
+
+def test_arrays_that_are_not_contiguous_survive(tmp_path):
+    turned = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    save(tmp_path, Checkpoint(step=1, state={"weights/W": turned}))
+    np.testing.assert_array_equal(load(tmp_path)[0].weights()["W"], turned)
+
+
+def test_without_a_checkpoint_there_is_none(tmp_path):
+    assert load(tmp_path / "nowhere") == (None, [])
+
+
+def test_the_one_before_is_kept_until_the_next_commit(tmp_path):
+    for step in (5, 10, 1_000_000_000):
+        save(tmp_path, checkpoint(step))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "000000010.json",
+        "000000010.safetensors",
+        "1000000000.json",
+        "1000000000.safetensors",
+    ]
+    assert load(tmp_path)[0].step == 1_000_000_000
+
+
+def damage_by_truncation(directory):
+    data = directory / "000000010.safetensors"
+    data.write_bytes(data.read_bytes()[:-1])
+
+
+def damage_a_byte(directory):
+    data = directory / "000000010.safetensors"
+    content = bytearray(data.read_bytes())
+    content[-3] ^= 1
+    data.write_bytes(content)
+
+
+def lose_the_data(directory):
+    (directory / "000000010.safetensors").unlink()
+
+
+def truncate_the_commit(directory):
+    commit = directory / "000000010.json"
+    commit.write_text(commit.read_text()[:20])
+
+
+def empty_the_commit(directory):
+    (directory / "000000010.json").write_text("{}")
+
+
+def write_a_later_schema(directory):
+    commit = json.loads((directory / "000000010.json").read_text())
+    (directory / "000000010.json").write_text(json.dumps({**commit, "schema": 2}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (damage_by_truncation, "bytes instead of"),
+        (damage_a_byte, "does not have the content that was committed"),
+        (lose_the_data, "No such file"),
+        (truncate_the_commit, "damaged"),
+        (empty_the_commit, "schema"),
+        (write_a_later_schema, "it has schema 2, and this Headway reads 1"),
+    ],
+)
+def test_a_damaged_one_is_noticed_and_the_one_before_used(tmp_path, damage, said):
+    save(tmp_path, checkpoint(5))
+    save(tmp_path, checkpoint(10))
+    damage(tmp_path)
+    found, damages = load(tmp_path)
+    assert found.step == 5
+    assert len(damages) == 1
+    assert "checkpoint of step 10" in damages[0]
+    assert said in damages[0]
+
+
+def test_when_all_are_damaged_each_is_named_and_none_used(tmp_path):
+    save(tmp_path, checkpoint(5))
+    save(tmp_path, checkpoint(10))
+    for data in tmp_path.glob("*.safetensors"):
+        data.write_bytes(b"")
+    found, damages = load(tmp_path)
+    assert found is None
+    assert [text[:24] for text in damages] == ["the checkpoint of step 1", "the checkpoint of step 5"]
+
+
+def test_arrays_without_a_commit_are_no_checkpoint_and_are_cleared_away(tmp_path):
+    save(tmp_path, checkpoint(5))
+    (tmp_path / "000000010.safetensors").write_bytes(b"half")
+    (tmp_path / ".000000010.json.abcd.tmp").write_bytes(b"half")
+    assert load(tmp_path)[0].step == 5
+    save(tmp_path, checkpoint(15))
+    assert {path.stem for path in tmp_path.iterdir()} == {"000000005", "000000015"}
+
+
+def test_a_commit_after_a_damaged_later_one_removes_that(tmp_path):
+    save(tmp_path, checkpoint(5))
+    save(tmp_path, checkpoint(10))
+    damage_a_byte(tmp_path)
+    save(tmp_path, checkpoint(8))
+    assert load(tmp_path)[0].step == 8
+    assert {path.stem for path in tmp_path.iterdir()} == {"000000005", "000000008"}
+
+
+def test_the_group_may_read_whatever_the_umask(tmp_path):
+    former = os.umask(0o077)
+    try:
+        save(tmp_path / "checkpoint", checkpoint(5))
+    finally:
+        os.umask(former)
+    assert (tmp_path / "checkpoint").stat().st_mode & 0o050 == 0o050
+    for path in (tmp_path / "checkpoint").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) & stat.S_IRGRP
+
+
+def test_a_full_disk_leaves_the_former_checkpoint(tmp_path, monkeypatch):
+    save(tmp_path, checkpoint(5))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        save(tmp_path, checkpoint(10))
+    monkeypatch.undo()
+    assert load(tmp_path)[0].step == 5
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
