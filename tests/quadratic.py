@@ -19,7 +19,7 @@ from headway import streams
 from headway.declare.experiment import Experiment, resolve
 from headway.declare.run import RunSpec
 from headway.errors import Diverged
-from headway.lab.lease import Lease
+from headway.lab.lease import Lease, last_holder
 from headway.lab.run import Run
 from headway.lab.store import Store
 from headway.lab.work import work
@@ -143,6 +143,12 @@ def at_step(step: int, action: Callable[[], object]) -> Measure:
     return Measure(due=lambda now: now == step, take=take)
 
 
+def owner(run: Run) -> int | None:
+    """The process that owns a run folder."""
+    holder = last_holder(run.path / "lease")
+    return holder.pid if holder and not holder.released else None
+
+
 def aged(run: Run, seconds: float = 61.0) -> None:
     """Make the last beat of the owner of a run that long ago."""
     then = time.time() - seconds
@@ -172,6 +178,8 @@ def main() -> int:
     headway.lab.work.CHECKPOINT_EVERY_S = float(os.environ.get("QUADRATIC_CHECKPOINT_S", "60"))
 
     def opened(spec: RunSpec, stored: Mapping[str, Any]) -> Study:
+        if "QUADRATIC_ERROR" in os.environ:
+            raise RuntimeError(os.environ["QUADRATIC_ERROR"])
         return study(spec, stored, step_s=step_s)
 
     return work(Path(sys.argv[1]), opened, parent=parent)

@@ -88,7 +88,7 @@ def _comparison(arm: Arm, experiment: Experiment) -> dict:
         "n_pairs": len(experiment.seeds),
         **numbers,
         "seeds_for_1pct": 12,
-        "verdict": f"{arm.label} and {experiment.baseline} cannot be told apart (difference 1.5 %, interval -3.0 to 6.0 %)",
+        "verdict": f"{arm.label} and {experiment.baseline} cannot be told apart",
     }
 
 

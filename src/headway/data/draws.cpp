@@ -44,27 +44,27 @@ static inline void normals(Generator& generator, Float* out) {
     Float f[PAIRS], log[PAIRS], radius[PAIRS], q[PAIRS], q2[PAIRS], sine[PAIRS], cosine[PAIRS];
     EACH {
         const Word u = bits<Word>(to_float(bits<Int>(generator.next() | 1)));
+        q[i] = to_float(bits<Int>(generator.next())) * 0x1p-31f;
         sign[i] = u & 0x80000000u;
         const Int k = bits<Int>(u & 0x7fffffffu) - (0x3f3504f3 + (31 << 23));
         radius[i] = to_float(k >> 23) * -1.3862943649291992f;
         f[i] = bits<Float>((k & 0x7fffff) + 0x3f3504f3) - 1.0f;
-        q[i] = to_float(bits<Int>(generator.next())) * 0x1p-31f;
-        q2[i] = q[i] * q[i];
     }
     EACH log[i] = f[i] * 0.28584155440330505f + -0.4411188066005707f;
-    EACH sine[i] = q2[i] * -0.004362468607723713f + 0.07948765158653259f;
     EACH log[i] = log[i] * f[i] + 0.508065402507782f;
-    EACH cosine[i] = q2[i] * -0.019095733761787415f + 0.2525802254676819f;
     EACH log[i] = log[i] * f[i] + -0.6651604771614075f;
-    EACH sine[i] = sine[i] * q2[i] + -0.645920991897583f;
     EACH log[i] = log[i] * f[i] + 0.9998043775558472f;
-    EACH cosine[i] = cosine[i] * q2[i] + -1.2334845066070557f;
     EACH log[i] = log[i] * f[i] + -2.000009059906006f;
-    EACH sine[i] = sine[i] * q2[i] + 1.5707948207855225f;
     EACH radius[i] = root(f[i] * log[i] + radius[i]);
+    EACH radius[i] = bits<Float>(bits<Word>(radius[i]) ^ sign[i]);
+    EACH q2[i] = q[i] * q[i];
+    EACH sine[i] = q2[i] * -0.004362468607723713f + 0.07948765158653259f;
+    EACH cosine[i] = q2[i] * -0.019095733761787415f + 0.2525802254676819f;
+    EACH sine[i] = sine[i] * q2[i] + -0.645920991897583f;
+    EACH cosine[i] = cosine[i] * q2[i] + -1.2334845066070557f;
+    EACH sine[i] = sine[i] * q2[i] + 1.5707948207855225f;
     EACH cosine[i] = cosine[i] * q2[i] + 0.9999933242797852f;
     EACH sine[i] = q[i] * sine[i];
-    EACH radius[i] = bits<Float>(bits<Word>(radius[i]) ^ sign[i]);
     EACH out[2 * i] = radius[i] * cosine[i];
     EACH out[2 * i + 1] = radius[i] * sine[i];
 }
@@ -83,19 +83,27 @@ static void correlate(const Task& task, Float* token) {
     }
 }
 
+// Output k of every token, y = beta . x + noise, coordinates in order; C is d_x, or what of it stays in registers.
+template <int C>
+static inline void respond(const Task& task, Float* block, int64_t k) {
+    Float beta[C];
+    for (int j = 0; j < C; j++) beta[j] = block[k * task.d_x + j];
+    Float* x = block + task.query_row();
+    for (int64_t t = 0; t <= task.n_pairs; t++, x += task.d_token()) {
+        Float y = beta[0] * x[0];
+        for (int j = 1; j < C; j++) y = y + beta[j] * x[j];
+        for (int64_t j = C; j < task.d_x; j++) y = y + block[k * task.d_x + j] * x[j];
+        x[task.d_x + k] = y + (t ? task.noise : task.query_noise) * x[task.d_x + k];
+    }
+}
+
 void draw_block(const Task& task, uint64_t key, uint32_t step, uint32_t first, Float* block) {
     draw_normals(task, key, step, first, block);
     for (int64_t row = 0; row < task.query_row(); row++) block[row] = task.beta[row] * block[row];
-    for (int64_t t = 0; t <= task.n_pairs; t++) {
-        Float* token = block + task.query_row() + t * task.d_token();
-        if (task.cholesky) correlate(task, token);
-        for (int64_t k = 0; k < task.d_y; k++) {
-            const Float* beta = block + k * task.d_x;
-            Float y = beta[0] * token[0];
-            for (int64_t j = 1; j < task.d_x; j++) y = y + beta[j] * token[j];
-            token[task.d_x + k] = y + (t ? task.noise : task.query_noise) * token[task.d_x + k];
-        }
-    }
+    Float* query = block + task.query_row();
+    for (int64_t t = 0; task.cholesky && t <= task.n_pairs; t++) correlate(task, query + t * task.d_token());
+    for (int64_t k = 0; k < task.d_y; k++)
+        with_constant<8>(task.d_x, [&](auto n) { respond<n.value>(task, block, k); });
 }
 
 }  // namespace HEADWAY_SET

@@ -4,10 +4,7 @@
 
 namespace HEADWAY_SET {
 
-#ifndef NP
-#define NP 2
-#endif
-constexpr int PAIRS = NP;  // of normals that are drawn at a time
+constexpr int PAIRS = 4;  // of normals that are drawn at a time
 
 // What is drawn; mirrored by `Task` of native.py.
 struct Task {

@@ -71,6 +71,19 @@ static inline double total(Float x) {
     return sum;
 }
 
+template <int n>
+struct Constant {
+    static constexpr int value = n;
+};
+
+// body(Constant<n>()), n between 1 and most: loops over a constant unroll and stay in registers. A larger n is `most`.
+template <int most, class Body>
+static inline void with_constant(int64_t n, Body body) {
+    if constexpr (most > 1)
+        if (n < most) return with_constant<most - 1>(n, body);
+    body(Constant<most>());
+}
+
 // Zeroed room for n values, aligned for vectors.
 template <class T>
 struct Room {

@@ -4,15 +4,17 @@ A full-width head enters only through its circuits, and tokens are narrower than
 with QK_h = W_K^T W_Q / sqrt(D) and OV_h = W_O W_V alone: scores z_k . QK_h z_r, contexts sum_k p_k z_k, outputs
 sum_h OV_h context_h. Biases are circuits of tokens that carry one more entry, 1.
 
-Inside, every tensor has the examples on its last axis. Compiled, contractions are written as products and sums of
-such tensors, which fuse into loops over vectors of examples; run eagerly, they are matrix products.
+Inside, tensors have the examples on their last axis, tokens (position, entry, example). Compiled, contractions are
+written as products and sums of such tensors, which fuse into loops over vectors of examples; run eagerly, they are
+matrix products.
 
 Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734. The stacks in its code mask after the softmax, take the
 softmax twice and divide 0 by 0 in rows that see nothing; here the mask comes first, and the heads of such a row give 0.
 """
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -25,11 +27,14 @@ from headway.errors import UserError
 from headway.icl.weights import Weights, weight_shapes
 
 _ROW_BLOCKS = 4
-"""Causal rows are computed in this many blocks, each against the pairs up to its end: 5/8 of the work of all at once."""
+"""Causal rows are computed in this many blocks, each against the pairs up to its end: 5/8 of the work of one block."""
 
 
 class InContextAttention(nn.Module):
     """A one-layer model or a stack; its parameters have the names and shapes of `headway.icl.weights`.
+
+    A one-layer model is a stack of one layer whose final map picks the rows of y. Law: the order of the pairs changes
+    nothing in it, and the query does not attend to itself.
 
     Raises:
         UserError: when the weights are not those of the model.
@@ -43,6 +48,9 @@ class InContextAttention(nn.Module):
         torch.Size([3, 1])
     """
 
+    causal: Tensor
+    picks_y: Tensor
+
     def __init__(self, model: RegressionModel, task: RegressionTask, weights: Weights) -> None:
         super().__init__()
         given, needed = {name: array.shape for name, array in weights.items()}, weight_shapes(model, task)
@@ -50,10 +58,10 @@ class InContextAttention(nn.Module):
             raise UserError(f"weights of shapes {given} do not fit the model; it needs {needed}")
         for name, array in weights.items():
             self.register_parameter(name, nn.Parameter(torch.tensor(array)))
-        if isinstance(model, OneLayer):
-            rows = weights["W_O"].shape[2]
-            self.register_buffer("reads_y", torch.eye(rows)[-task.d_y :], persistent=False)
-        self.register_buffer("before", torch.ones(task.n_pairs, task.n_pairs, dtype=torch.bool).tril(-1), persistent=False)
+        rows = torch.eye(needed["W_O"][2], dtype=self.W_O.dtype)
+        self.register_buffer("picks_y", rows[-task.d_y :], persistent=False)
+        # Kept, since comparing positions inside the compiled loss costs as much as the attention.
+        self.register_buffer("causal", _causal(task.n_pairs), persistent=False)
         self.model = model
         self.d_y = task.d_y
         self.n_layers = model.n_layers if isinstance(model, Stack) else 1
@@ -71,7 +79,14 @@ class InContextAttention(nn.Module):
         x_query: Float[Tensor, "batch d_x"],
     ) -> Float[Tensor, "batch d_y"]:
         """The prediction of y_query in each prompt."""
-        return self.at_lengths(x, y, x_query, (x.shape[1],))[:, 0]
+        return self.predict(*tokens(x, y, x_query))
+
+    def predict(
+        self, pairs: Float[Tensor, "pair D batch"], query: Float[Tensor, "1 D batch"]
+    ) -> Float[Tensor, "batch d_y"]:
+        """The same from `tokens`; this is what to compile."""
+        sees = self.causal if len(pairs) == self.causal.shape[1] else _causal(len(pairs)).to(pairs.device)
+        return self._outputs(pairs, query, sees)[0].T
 
     def at_lengths(
         self,
@@ -85,108 +100,158 @@ class InContextAttention(nn.Module):
         No pair sees a later one or the query, so one pass over the pairs serves every length; a length only adds a
         row that looks, the query's.
         """
-        pairs = torch.cat((x, y), dim=2).permute(1, 2, 0)
-        query = nn.functional.pad(x_query, (0, self.d_y)).T.expand(len(lengths), -1, -1)
-        if torch.compiler.is_compiling():
-            pairs, query = pairs.contiguous(), query.contiguous()
-        index = torch.arange(len(pairs), device=x.device)
-        within = None if tuple(lengths) == (len(pairs),) else index < index.new_tensor(lengths)[:, None]
+        pairs, query = tokens(x, y, x_query)
+        ends = torch.tensor(lengths, device=x.device)
+        within = torch.arange(len(pairs), device=x.device) < ends[:, None]
+        sees = torch.cat((_causal(len(pairs))[:-1].to(x.device), within))
+        return self._outputs(pairs, query.expand(len(lengths), -1, -1), sees).permute(2, 0, 1)
+
+    def _outputs(self, pairs: Tensor, query: Tensor, sees: Tensor) -> Tensor:
+        """Outputs (row, d_y, example) of each row of the query; `sees` (position, pair) covers pairs, then query."""
+        n_pairs, positions = len(pairs), torch.cat((pairs, query))
         for layer in range(self.n_layers - 1):
-            circuits = self._circuits(layer)
-            to_query, to_pairs = self._heads(query, pairs, within, circuits), self._causal_heads(pairs, circuits)
-            query, pairs = (query + to_query, pairs + to_pairs) if self.residual else (to_query, to_pairs)
-        return self._read(query, pairs, within).permute(2, 0, 1)
-
-    def _causal_heads(self, pairs: Tensor, circuits: "_Circuits") -> Tensor:
-        """What all heads write at the pairs, each of which sees those before it."""
-        n_pairs, size = len(pairs), math.ceil(len(pairs) / _ROW_BLOCKS)
-        outputs = []
-        first = 0
-        if not self.attend_self:  # the first pair sees nothing
-            nothing = torch.zeros_like(pairs[:1])
-            outputs.append(nothing if circuits.bias is None else nothing + circuits.bias[:, None])
-            first = 1
-        for start in range(first, n_pairs, size):
-            stop = min(start + size, n_pairs)
-            keys = stop - first
-            before = self.before[start:stop, :keys]
-            outputs.append(self._heads(pairs[start:stop], pairs[:keys], before, circuits))
-        return torch.cat(outputs)
-
-    def _read(self, query: Tensor, pairs: Tensor, within: Tensor | None) -> Tensor:
-        """The last layer, which only the query needs, followed by the final map."""
-        final = self.W_F if isinstance(self.model, Stack) else self.reads_y
+            written = self._causal_layer(positions, sees, self._circuits(layer))
+            positions = positions + written if self.residual else written
+        # The last layer: only the query's rows are read, and the final map joins the circuits.
+        pairs, query = positions[:n_pairs], positions[n_pairs:]
         qk, ov, bias = self._circuits(self.n_layers - 1)
-        output = self._heads(query, pairs, within, _Circuits(qk, final @ ov, None if bias is None else final @ bias))
+        final = self.W_F if isinstance(self.model, Stack) else self.picks_y
+        circuits = _Circuits(qk, final @ ov, None if bias is None else final @ bias)
+        outputs = self._layer(query, pairs, sees[n_pairs:], circuits, [(slice(0, len(query)), n_pairs)])
         if self.residual:
-            output = output + _contract("od,rdb->rob", final, query)
-        return output + self.b_F[:, None] if hasattr(self, "b_F") else output
+            outputs = outputs + _contract("hod,rhdb->rob", final[None], query[:, None])
+        return outputs + self.b_F[:, None] if isinstance(self.model, Stack) and self.model.bias else outputs
 
     def _circuits(self, layer: int) -> "_Circuits":
         layer %= len(self.W_Q)  # tied layers share one
         W_Q, W_K, W_V, W_O = (getattr(self, f"W_{name}")[layer] for name in "QKVO")
+        scale = math.sqrt(W_K.shape[1])
         bias = None
         if self.model.bias:
             b_Q, b_K, b_V = (getattr(self, f"b_{name}")[layer, :, :, None] for name in "QKV")
             W_Q, W_K, W_V = torch.cat((W_Q, b_Q), 2), torch.cat((W_K, b_K), 2), torch.cat((W_V, b_V), 2)
             bias = self.b_O[layer]
-        return _Circuits(W_K.transpose(1, 2) @ W_Q / math.sqrt(W_K.shape[1]), W_O @ W_V, bias)
+        return _Circuits(W_K.transpose(1, 2) @ W_Q / scale, W_O @ W_V, bias)
 
-    def _heads(self, looking: Tensor, seen: Tensor, mask: Tensor | None, circuits: "_Circuits") -> Tensor:
-        """What all heads write at the rows that look, (row, entry, example).
+    def _causal_layer(self, positions: Tensor, sees: Tensor, circuits: "_Circuits") -> Tensor:
+        """What a layer writes at every position; the first sees nothing unless positions see themselves."""
+        n_pairs, first = sees.shape[1], 0 if self.attend_self else 1
+        size = math.ceil((len(positions) - first) / _ROW_BLOCKS)
+        starts = range(0, len(positions) - first, size)
+        blocks = [(slice(start, start + size), min(start + size, n_pairs)) for start in starts]
+        written = self._layer(positions[first:], positions[:n_pairs], sees[first:], circuits, blocks)
+        if self.attend_self:
+            return written
+        nothing = torch.zeros_like(positions[:1])
+        return torch.cat((nothing if circuits.bias is None else nothing + circuits.bias[:, None], written))
 
-        `looking` (row, entry, example) attends to `seen` (key, entry, example) where `mask` (row, key) is true.
-        """
+    def _layer(
+        self, looking: Tensor, seen: Tensor, sees: Tensor, circuits: "_Circuits", blocks: Sequence[tuple[slice, int]]
+    ) -> Tensor:
+        """What a layer writes at tokens that look; each block of them sees no more than its number of pairs."""
         if self.model.bias:
             looking, seen = _with_one(looking), _with_one(seen)
         asked = _contract("hdc,rcb->rhdb", circuits.qk, looking)
+        contexts = [
+            self._contexts(asked[rows], looking[rows], seen[:keys], sees[rows, :keys]) for rows, keys in blocks
+        ]
+        written = _contract("hod,rhdb->rob", circuits.ov, torch.cat(contexts))
+        return written if circuits.bias is None else written + circuits.bias[:, None]
+
+    def _contexts(self, asked: Tensor, looking: Tensor, seen: Tensor, sees: Tensor) -> Tensor:
+        """Means (or sums) of the seen tokens by attention weight, (row, head, entry, example)."""
         scores = _contract("rhdb,kdb->rhkb", asked, seen)
-        if self.attend_self:
-            scores = torch.cat((scores, (asked * looking[:, None]).sum(2)[:, :, None]), dim=2)
-            mask = mask if mask is None else nn.functional.pad(mask, (0, 1), value=True)
-        if mask is not None:
-            mask = mask[:, None, :, None]
-        weights, total = self._weights(scores, mask)
+        if self.attend_self:  # one more key, another one in each row
+            scores = torch.cat((scores, (asked * looking[:, None]).sum(2, keepdim=True)), dim=2)
+            sees = nn.functional.pad(sees, (0, 1), value=True)
+        weights, total = self._weights(scores, sees)
         contexts = _contract("rhkb,kdb->rhdb", weights[:, :, : len(seen)], seen)
         if self.attend_self:
             contexts = contexts + weights[:, :, -1:] * looking[:, None]
-        output = _contract("hod,rhdb->rob", circuits.ov, contexts / total)
-        return output if circuits.bias is None else output + circuits.bias[:, None]
+        return contexts / total
 
-    def _weights(self, scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | float]:
-        """Attention weights before they are normalised, and what to divide by; masked keys weigh 0."""
+    def _weights(self, scores: Tensor, sees: Tensor) -> tuple[Tensor, Tensor | float]:
+        """What each key weighs, 0 where it is not seen, and by what to divide the sums."""
+        hidden = ~sees[:, None, :, None]
         if self.model.attention == "softmax":
-            if mask is not None:
-                scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+            scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
             weights = (scores - scores.amax(2, keepdim=True).detach()).exp()
             return weights, weights.sum(2, keepdim=True)
-        weights = scores if mask is None else scores.masked_fill(~mask, 0)
-        if self.model.attention == "linear-sum":
-            return weights, 1.0
-        keys = scores.shape[2] if mask is None else mask.sum(2, keepdim=True)
-        return weights, keys
+        weights = scores.masked_fill(hidden, 0)
+        return weights, 1.0 if self.model.attention == "linear-sum" else sees.sum(1)[:, None, None, None]
 
 
 class _Circuits(NamedTuple):
-    """A layer by its circuits: QK (H, D, D), OV (H, output, D) and the output's bias (output,) or None."""
+    """A layer: QK (H, D, D), OV (H, output, D) and the output's bias (output,) or None."""
 
     qk: Tensor
     ov: Tensor
     bias: Tensor | None
 
 
+def tokens(
+    x: Float[Tensor, "batch pair d_x"], y: Float[Tensor, "batch pair d_y"], x_query: Float[Tensor, "batch d_x"]
+) -> tuple[Float[Tensor, "pair D batch"], Float[Tensor, "1 D batch"]]:
+    """The tokens (x, y) of the pairs and (x_query, 0) of the query, examples last and next to one another."""
+    pairs = torch.cat((x, y), dim=2).permute(1, 2, 0)
+    query = nn.functional.pad(x_query, (0, y.shape[2])).T[None]
+    return pairs.contiguous(), query.contiguous()
+
+
+def _causal(n_pairs: int) -> Tensor:
+    """(position, pair) booleans: whether the pair comes before the position; the last position is the query."""
+    return torch.ones(n_pairs + 1, n_pairs, dtype=torch.bool).tril(-1)
+
+
 def _with_one(tokens: Tensor) -> Tensor:
     return torch.cat((tokens, torch.ones_like(tokens[:, :1])), dim=1)
 
 
+class _Products(NamedTuple):
+    """A contraction in two forms: matrix products over examples, and terms that fuse when compiled."""
+
+    eager: Callable[[Tensor, Tensor], Tensor]
+    compiled: Callable[[Tensor, Tensor], Tensor]
+
+
+def _asked(qk: Tensor, looking: Tensor) -> Tensor:
+    rows = looking.permute(2, 0, 1) @ qk.flatten(0, 1).T
+    return rows.unflatten(2, qk.shape[:2]).permute(1, 2, 3, 0)
+
+
+def _scores(asked: Tensor, seen: Tensor) -> Tensor:
+    scores = asked.permute(3, 0, 1, 2).flatten(1, 2) @ seen.permute(2, 1, 0)
+    return scores.unflatten(1, asked.shape[:2]).permute(1, 2, 3, 0)
+
+
+def _sums(weights: Tensor, seen: Tensor) -> Tensor:
+    sums = weights.permute(3, 0, 1, 2).flatten(1, 2) @ seen.permute(2, 0, 1)
+    return sums.unflatten(1, weights.shape[:2]).permute(1, 2, 3, 0)
+
+
+def _written(ov: Tensor, contexts: Tensor) -> Tensor:
+    written = contexts.permute(3, 0, 1, 2).flatten(2) @ ov.transpose(1, 2).flatten(0, 1)
+    return written.permute(1, 2, 0)
+
+
+# Sums over the few entries of a token are written out term by term: a reduction inside a reduction does not fuse.
+_CONTRACTIONS = {
+    "hdc,rcb->rhdb": _Products(_asked, lambda qk, looking: (qk[..., None] * looking[:, None, None]).sum(3)),
+    "rhdb,kdb->rhkb": _Products(
+        _scores,
+        lambda asked, seen: functools.reduce(
+            torch.add, [asked[:, :, None, d] * seen[:, d] for d in range(seen.shape[1])]
+        ),
+    ),
+    "rhkb,kdb->rhdb": _Products(
+        _sums,
+        lambda weights, seen: torch.stack([(weights * seen[:, d]).sum(2) for d in range(seen.shape[1])], dim=2),
+    ),
+    "hod,rhdb->rob": _Products(_written, lambda ov, contexts: (ov[..., None] * contexts[:, :, None]).sum((1, 3))),
+}
+
+
 def _contract(equation: str, left: Tensor, right: Tensor) -> Tensor:
-    if equation == "rhdb,kdb->rhkb": return sum(left[:,:,None,c]*right[None,None,:,c] for c in range(left.shape[2]))
-    if equation == "rhkb,kdb->rhdb": return torch.stack([(left*right[None,None,:,c]).sum(2) for c in range(right.shape[1])],2)
-    inputs,output=equation.split("->"); li,ri=inputs.split(",")
-    summed=sorted(set(inputs)-set(output)-{","})
-    order=[*output[:-1],*summed,output[-1]]
-    def al(le,t):
-        p=[q for q in order if q in le]
-        return t.permute([le.index(q) for q in p])[tuple(slice(None) if q in le else None for q in order)]
-    n=len(output)-1
-    return (al(li,left)*al(ri,right)).sum(tuple(range(n,n+len(summed))))
+    """torch.einsum of two tensors."""
+    forms = _CONTRACTIONS[equation]
+    return forms.compiled(left, right) if torch.compiler.is_compiling() else forms.eager(left, right)

@@ -21,84 +21,70 @@ struct Run {
 enum Attention { softmax, linear_mean, linear_sum };
 enum Optimizer { sgd, adam, adamw };
 
-// ---- Sums over columns, for any number of columns, in pieces of at most COLUMNS that stay in registers.
+// ---- Sums over columns, for one or two heads at a time, which then share what is loaded. Any number of columns, in
+// pieces whose coefficients or sums stay in registers (16, or 32 with AVX-512).
 
-constexpr int COLUMNS = 8;
-
-template <int n>
-struct Constant {
-    static constexpr int value = n;
-};
-
-template <class Body>
-static inline void with_constant(int64_t n, Body body) {
-    switch (n) {
-        case 1: return body(Constant<1>());
-        case 2: return body(Constant<2>());
-        case 3: return body(Constant<3>());
-        case 4: return body(Constant<4>());
-        case 5: return body(Constant<5>());
-        case 6: return body(Constant<6>());
-        case 7: return body(Constant<7>());
-        default: return body(Constant<COLUMNS>());
-    }
-}
+constexpr int HEADS = 2;
+constexpr int COLUMNS = W == 16 ? 12 : 6;
 
 struct Tokens {
     const Float* z;
     int64_t length, width;
+    Tokens from(int64_t column) const { return {z + column, length, width}; }
 };
 
-// finish(i, u . z_i) for every token i; so_far: the sums over earlier columns, where there are any.
-template <int C, bool onwards, class Finish>
+// finish(head, i, u_head . z_i) for every token i; so_far: the sums over earlier columns, where there are any.
+template <int G, int C, bool onwards, class Finish>
 static inline void dots_of(Tokens t, const Float* u, const Float* so_far, Finish finish) {
-    Float column[C];
-    for (int c = 0; c < C; c++) column[c] = u[c];
+    Float column[G][C];
+    for (int g = 0; g < G; g++)
+        for (int c = 0; c < C; c++) column[g][c] = u[g * t.width + c];
     const Float* z = t.z;
-    for (int64_t i = 0; i < t.length; i++, z += t.width) {
-        Float sum = onwards ? so_far[i] : same(0);
-        for (int c = 0; c < C; c++) sum += column[c] * z[c];
-        finish(i, sum);
-    }
+    for (int64_t i = 0; i < t.length; i++, z += t.width)
+        for (int g = 0; g < G; g++) {
+            Float sum = onwards ? so_far[g * t.length + i] : same(0);
+            for (int c = 0; c < C; c++) sum += column[g][c] * z[c];
+            finish(g, i, sum);
+        }
 }
 
-template <class Finish>
+template <int G, class Finish>
 static inline void dots(Tokens t, const Float* u, Float* room, Finish finish) {
     if (t.width <= COLUMNS)
-        return with_constant(t.width, [&](auto n) { dots_of<decltype(n)::value, false>(t, u, nullptr, finish); });
-    const auto keep = [&](int64_t i, Float sum) { room[i] = sum; };
-    dots_of<COLUMNS, false>(t, u, nullptr, keep);
+        return with_constant<COLUMNS>(t.width, [&](auto n) { dots_of<G, n.value, false>(t, u, nullptr, finish); });
+    const auto keep = [&](int g, int64_t i, Float sum) { room[g * t.length + i] = sum; };
+    dots_of<G, COLUMNS, false>(t, u, nullptr, keep);
     int64_t c = COLUMNS;
-    for (; t.width - c > COLUMNS; c += COLUMNS)
-        dots_of<COLUMNS, true>({t.z + c, t.length, t.width}, u + c, room, keep);
-    with_constant(t.width - c, [&](auto n) {
-        dots_of<decltype(n)::value, true>({t.z + c, t.length, t.width}, u + c, room, finish);
-    });
+    for (; t.width - c > COLUMNS; c += COLUMNS) dots_of<G, COLUMNS, true>(t.from(c), u + c, room, keep);
+    with_constant<COLUMNS>(t.width - c, [&](auto n) { dots_of<G, n.value, true>(t.from(c), u + c, room, finish); });
 }
 
-template <int C>
+template <int G, int C>
 static inline void sums_of(Tokens t, const Float* weight, Float* out) {
-    constexpr int CHAINS = C <= 3 ? 4 : C <= 6 ? 2 : 1;  // enough independent sums to keep the multipliers busy
-    Float sum[CHAINS][C] = {};
+    constexpr int CHAINS = G * C <= 4 ? 4 : G * C <= COLUMNS ? 2 : 1;  // independent sums keep the multipliers busy
+    Float sum[CHAINS][G][C] = {};
     const Float* z = t.z;
     int64_t i = 0;
     for (; i + CHAINS <= t.length; i += CHAINS)
         for (int chain = 0; chain < CHAINS; chain++, z += t.width)
-            for (int c = 0; c < C; c++) sum[chain][c] += weight[i + chain] * z[c];
+            for (int g = 0; g < G; g++)
+                for (int c = 0; c < C; c++) sum[chain][g][c] += weight[g * t.length + i + chain] * z[c];
     for (; i < t.length; i++, z += t.width)
-        for (int c = 0; c < C; c++) sum[0][c] += weight[i] * z[c];
-    for (int c = 0; c < C; c++) {
-        out[c] = sum[0][c];
-        for (int chain = 1; chain < CHAINS; chain++) out[c] += sum[chain][c];
-    }
+        for (int g = 0; g < G; g++)
+            for (int c = 0; c < C; c++) sum[0][g][c] += weight[g * t.length + i] * z[c];
+    for (int g = 0; g < G; g++)
+        for (int c = 0; c < C; c++) {
+            Float all = sum[0][g][c];
+            for (int chain = 1; chain < CHAINS; chain++) all += sum[chain][g][c];
+            out[g * t.width + c] = all;
+        }
 }
 
-// out = the sum over tokens of weight_i z_i.
+// out_head = the sum over tokens of weight_(head, i) z_i.
+template <int G>
 static inline void sums(Tokens t, const Float* weight, Float* out) {
     for (int64_t c = 0; c < t.width; c += COLUMNS)
-        with_constant(t.width - c, [&](auto n) {
-            sums_of<decltype(n)::value>({t.z + c, t.length, t.width}, weight, out + c);
-        });
+        with_constant<COLUMNS>(t.width - c, [&](auto n) { sums_of<G, n.value>(t.from(c), weight, out + c); });
 }
 
 // 2^x for x <= 0. Below 2^-92, which adds nothing to a sum that holds a 1, it stays there: nothing underflows.
@@ -226,41 +212,48 @@ struct Batch {
     const int64_t d_x, d_y, width, heads, length;
     Room<Float> block, weight, work;  // weight: exp(logit - largest) of each head and token
     Room<Float> mean, scale;          // attended token of each head; what its weights are multiplied by
-    Room<Float> u, s, difference;     // a column and a gradient, width long; dLoss/dPrediction
+    Room<Float> u, s, difference;     // coefficients and sums of dots and sums; dLoss/dPrediction
     Room<Float> qk_sums, ov_sums;
 
     explicit Batch(Model& m)
         : model(m), run(m.run), d_x(m.d_x), d_y(m.d_y), width(m.width), heads(m.heads), length(run.task.n_pairs),
-          block(run.task.room()), weight(heads * length), work(length), mean(heads * width), scale(heads),
-          u(width), s(width), difference(d_y), qk_sums(heads * width * d_x), ov_sums(heads * d_y * width) {}
+          block(run.task.room()), weight(heads * length), work(HEADS * length), mean(heads * width), scale(heads),
+          u(HEADS * width), s(HEADS * width), difference(d_y), qk_sums(heads * width * d_x), ov_sums(heads * d_y * width) {}
 
     Tokens tokens() const { return {block.data + run.task.pairs_row(), length, width}; }
     const Float* query() const { return block.data + run.task.query_row(); }
 
-    // Weights of head h and the token they attend to.
+    // Weights of G heads from h on, and the tokens they attend to.
+    template <int G>
     void attend(int64_t h) {
         const float* qk = Model::floats(model.qk) + h * model.square;
-        for (int64_t r = 0; r < width; r++) {
+        for (int64_t r = 0; r < G * width; r++) {
             Float sum = qk[r * model.stride] * query()[0];
             for (int64_t c = 1; c < d_x; c++) sum += qk[r * model.stride + c] * query()[c];
             u.data[r] = sum;
         }
         Float *w = weight.data + h * length, *to = mean.data + h * width;
-        Float factor = same(run.attention == linear_mean ? 1.0f / float(length) : 1.0f);
-        if (run.attention == softmax) {
-            Float largest = same(-INFINITY), sum = same(0);
-            dots(tokens(), u.data, work.data, [&](int64_t i, Float logit) {
-                w[i] = logit;
-                largest = larger(logit, largest);
-            });
-            for (int64_t i = 0; i < length; i++) sum += w[i] = exp2_of(w[i] - largest);
-            factor = 1.0f / sum;
-        } else {
-            dots(tokens(), u.data, work.data, [&](int64_t i, Float logit) { w[i] = logit; });
+        Float largest[G], sum[G], factor[G];
+        for (int g = 0; g < G; g++) {
+            largest[g] = same(-INFINITY), sum[g] = same(0);
+            factor[g] = same(run.attention == linear_mean ? 1.0f / float(length) : 1.0f);
         }
-        sums(tokens(), w, to);
-        for (int64_t c = 0; c < width; c++) to[c] *= factor;
-        scale.data[h] = factor;
+        if (run.attention == softmax) {
+            dots<G>(tokens(), u.data, work.data, [&](int g, int64_t i, Float logit) {
+                w[g * length + i] = logit;
+                largest[g] = larger(logit, largest[g]);
+            });
+            for (int64_t i = 0; i < length; i++)
+                for (int g = 0; g < G; g++) sum[g] += w[g * length + i] = exp2_of(w[g * length + i] - largest[g]);
+            for (int g = 0; g < G; g++) factor[g] = 1.0f / sum[g];
+        } else {
+            dots<G>(tokens(), u.data, work.data, [&](int g, int64_t i, Float logit) { w[g * length + i] = logit; });
+        }
+        sums<G>(tokens(), w, to);
+        for (int g = 0; g < G; g++) {
+            for (int64_t c = 0; c < width; c++) to[g * width + c] *= factor[g];
+            scale.data[h + g] = factor[g];
+        }
     }
 
     // Adds the squared errors of the first `filled` lanes to loss; difference = dLoss/dPrediction.
@@ -281,31 +274,48 @@ struct Batch {
         return squares;
     }
 
-    // Adds the gradients of head h's circuits.
+    // Adds the gradients of the circuits of G heads from h on.
+    template <int G>
     void backward(int64_t h) {
-        const float* ov = Model::floats(model.ov) + h * d_y * model.stride;
-        const Float *w = weight.data + h * length, *to = mean.data + h * width;
         // The mean over tokens, which softmax takes away. It is summed as `dots` sums, column by column, so that a token
         // that gets all attention gets a gradient of exactly 0 and not its rounding, which Adam would enlarge.
+        Float along[G];
+        for (int g = 0; g < G; g++) along[g] = back_to_token(h + g, u.data + g * width);
+        Float *w = weight.data + h * length, *d_logit = work.data;
+        if (run.attention == softmax)
+            dots<G>(tokens(), u.data, d_logit, [&](int g, int64_t i, Float v) {
+                d_logit[g * length + i] = w[g * length + i] * (v - along[g]);
+            });
+        else
+            dots<G>(tokens(), u.data, d_logit, [&](int g, int64_t i, Float v) { d_logit[g * length + i] = v; });
+        sums<G>(tokens(), d_logit, s.data);
+        Float* qk = qk_sums.data + h * width * d_x;
+        for (int64_t r = 0; r < G * width; r++)
+            for (int64_t c = 0; c < d_x; c++) qk[r * d_x + c] += s.data[r] * query()[c];
+    }
+
+    // Adds the gradient of head h's OV; g = scale * dLoss/d(token that the head attends to), returns g . that token.
+    Float back_to_token(int64_t h, Float* g) {
+        const float* ov = Model::floats(model.ov) + h * d_y * model.stride;
+        const Float* to = mean.data + h * width;
         Float along = same(0);
         for (int64_t c = 0; c < width; c++) {
-            Float g = same(0);
+            Float sum = same(0);
             for (int64_t k = 0; k < d_y; k++) {
-                g += difference.data[k] * ov[k * model.stride + c];
+                sum += difference.data[k] * ov[k * model.stride + c];
                 ov_sums.data[(h * d_y + k) * width + c] += difference.data[k] * to[c];
             }
-            u.data[c] = g * scale.data[h];
-            along += u.data[c] * to[c];
+            g[c] = sum * scale.data[h];
+            along += g[c] * to[c];
         }
-        Float* d_logit = work.data;
-        if (run.attention == softmax)
-            dots(tokens(), u.data, d_logit, [&](int64_t i, Float v) { d_logit[i] = w[i] * (v - along); });
-        else
-            dots(tokens(), u.data, d_logit, [&](int64_t i, Float v) { d_logit[i] = v; });
-        sums(tokens(), d_logit, s.data);
-        Float* qk = qk_sums.data + h * width * d_x;
-        for (int64_t r = 0; r < width; r++)
-            for (int64_t c = 0; c < d_x; c++) qk[r * d_x + c] += s.data[r] * query()[c];
+        return along;
+    }
+
+    template <class Body>
+    void for_heads(Body body) {
+        int64_t h = 0;
+        for (; h + HEADS <= heads; h += HEADS) body(h, Constant<HEADS>());
+        if (h < heads) body(h, Constant<1>());
     }
 
     // Draws the batch of a step; returns its loss and leaves the gradients in the model.
@@ -316,9 +326,9 @@ struct Batch {
         double squares = 0;
         for (int64_t first = 0; first < run.batch_size; first += W) {
             draw_block(run.task, run.key, uint32_t(step), uint32_t(first), block.data);
-            for (int64_t h = 0; h < heads; h++) attend(h);
+            for_heads([&](int64_t h, auto n) { attend<n.value>(h); });
             squares += total(predict(run.batch_size - first < W ? int(run.batch_size - first) : W));
-            for (int64_t h = 0; h < heads; h++) backward(h);
+            for_heads([&](int64_t h, auto n) { backward<n.value>(h); });
         }
         model.pull_back(qk_sums.data, ov_sums.data);
         return squares / double(run.batch_size * d_y);

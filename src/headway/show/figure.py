@@ -1,5 +1,6 @@
 """Show: a figure is a chart and its words; here are also the numbers that go into one."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 WIDTH = 1000
 """Width of a figure in pixels, axes and legends aside."""
+
+Look = tuple[str, str, tuple[float, ...]]
+"""A line in a legend: its name, colour and dashes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +37,19 @@ class Figure:
         """
         spec = self.chart.to_dict()
         spec.pop("$schema", None)
+        spec["datasets"] = {name: json.loads(rows) for name, rows in spec["datasets"].items()}
         spec["config"] = config()
         return spec
 
 
 def inline(rows: Iterable[dict[str, Any]]) -> "alt.InlineData":
-    """Rows as the data of a chart, numbers cut to five significant digits; a non-finite number is null."""
+    """Rows as the data of a chart, numbers cut to five significant digits; a non-finite number is null.
+
+    They are text until `Figure.spec` reads them: Altair copies what it is given at every turn, and text is free.
+    """
     import altair as alt
 
-    return alt.InlineData(values=[{key: _short(value) for key, value in row.items()} for row in rows])
+    return alt.InlineData(values=json.dumps([{key: _short(value) for key, value in row.items()} for row in rows]))
 
 
 def _short(value: Any) -> Any:
@@ -53,8 +61,8 @@ def _short(value: Any) -> Any:
     return float(f"{number:.5g}") if np.isfinite(number) else None
 
 
-def keyed(column: str, looks: Sequence[tuple[str, str, tuple[float, ...]]]) -> tuple["alt.Color", "alt.StrokeDash"]:
-    """Colour and dashes of lines by the names in a column, with one legend below; `looks` is name, colour, dashes."""
+def keyed(column: str, looks: Sequence[Look]) -> tuple["alt.Color", "alt.StrokeDash"]:
+    """Colour and dashes of lines by the names in a column, with one legend below."""
     import altair as alt
 
     names = [name for name, _, _ in looks]

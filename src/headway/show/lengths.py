@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.figure import WIDTH, Figure, counted, inline, join, keyed
+from headway.show.figure import WIDTH, Figure, Look, counted, inline, join, keyed
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
 
-KERNEL = ("kernel estimator of the model", "#000000", (1, 2))
+KERNEL: Look = ("kernel estimator of the model", "#000000", (1, 2))
 COMPARED = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
 """Estimators in the figure of all arms; the figure per arm has all there are."""
 
@@ -23,11 +23,14 @@ def lengths_by_arm(material: Material) -> Figure | None:
         return None
     drawn = {arm.name: _rows_of(material, arm) for arm in arms}
     everything = [row for rows in drawn.values() for row in rows]
-    looks = [(arm.label, arm.colour, (1, 0)) for arm in arms]
+    looks: list[Look] = [(arm.label, arm.colour, (1, 0)) for arm in arms]
     looks += [look for look in (KERNEL, *ESTIMATORS.values()) if any(row["what"] == look[0] for row in everything)]
     columns = min(len(arms), 2 if len(arms) <= 4 else 3)
     width = (WIDTH - 60) // columns - 45
-    panels = [_panel(arm, drawn[arm.name], looks, min(width, 640)).properties(title=arm.label) for arm in arms]
+    panels = [
+        _panel({arm.shown.spec.task.n_pairs}, drawn[arm.name], looks, min(width, 640)).properties(title=arm.label)
+        for arm in arms
+    ]
     grid = [alt.hconcat(*panels[at : at + columns], spacing=24) for at in range(0, len(panels), columns)]
     return Figure(
         name="lengths-by-arm",
@@ -55,7 +58,7 @@ def lengths(material: Material) -> Figure | None:
     if not arms:
         return None
     rows = [row for arm in arms for row in _mean_rows(arm)]
-    looks = [(arm.label, arm.colour, (1, 0)) for arm in arms]
+    looks: list[Look] = [(arm.label, arm.colour, (1, 0)) for arm in arms]
     if material.one_task:
         rows += _estimators(material, arms[0], COMPARED)
         drawn = {row["what"] for row in rows}
@@ -73,18 +76,19 @@ def lengths(material: Material) -> Figure | None:
             "The vertical line marks the prompt length of training.",
             "Both axes are logarithmic; curves far below the models leave the panel.",
         ),
-        chart=_panel(arms[0], rows, looks, WIDTH - 60, height=360),
+        chart=_panel({arm.shown.spec.task.n_pairs for arm in arms}, rows, looks, WIDTH - 60, height=360),
     )
 
 
 def _rows_of(material: Material, arm: ArmResults) -> list[dict[str, Any]]:
+    """The model, its kernel estimator and all estimators."""
     curve = _curve(arm)
     names = {"model": arm.label, "kernel": KERNEL[0]}
     rows = [row for key, name in names.items() if key in curve for row in _rows(name, curve["n_pairs"], curve[key])]
     return rows + _estimators(material, arm, tuple(ESTIMATORS))
 
 
-def _panel(arm: ArmResults, rows: list[dict[str, Any]], looks: Sequence[Any], width: int, height: int = 260) -> Any:
+def _panel(lengths: set[int], rows: list[dict[str, Any]], looks: Sequence[Look], width: int, height: int = 260) -> Any:
     import altair as alt
 
     colour, dash = keyed("what", looks)
@@ -107,14 +111,14 @@ def _panel(arm: ArmResults, rows: list[dict[str, Any]], looks: Sequence[Any], wi
         strokeDash=dash,
         tooltip=["what:N", "n_pairs:Q", "mse:Q", "low:Q", "high:Q"],
     )
-    trained = (
-        alt.Chart(inline([{"n_pairs": arm.shown.spec.task.n_pairs}])).mark_rule(color="#b8bdc6").encode(x="n_pairs:Q")
-    )
-    return alt.layer(trained, band, line).properties(width=width, height=height)
+    trained = alt.Chart(inline([{"n_pairs": n} for n in sorted(lengths)])).mark_rule(color="#b8bdc6")
+    return alt.layer(trained.encode(x="n_pairs:Q"), band, line).properties(width=width, height=height)
 
 
 def _curve(arm: ArmResults) -> Mapping[str, Any]:
-    return arm.shown.curves.get("error_by_length") or {}
+    """The shown run's curves, if its model has an error that a log axis can hold."""
+    curve = arm.shown.curves.get("error_by_length") or {}
+    return curve if any(curve.get("model", {}).get("mse") or ()) else {}
 
 
 def _rows(what: str, n_pairs: Sequence[int], curve: Mapping[str, Sequence[float]]) -> Iterator[dict[str, Any]]:

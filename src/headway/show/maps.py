@@ -71,7 +71,7 @@ def circuit_steps(arm: ArmResults) -> Figure | None:
         for step, qk in probed.items()
     }
     task = arm.shown.spec.task
-    size = max(70, min(84, WIDTH // len(steps) - 24))
+    size = max(70, min(max(84, 13 * task.d_token), WIDTH // len(steps) - 24))
     largest = max(_largest(qk) for qk in probed.values())
     return Figure(
         name=f"steps-{arm.name}",
@@ -96,7 +96,7 @@ def _grid(tiles: Tiles, task: RegressionTask, rows: list[str], size: int, *, leg
         for j, column in enumerate(columns)
     ]
     axis = alt.Axis(
-        ticks=False, domain=False, labels=cell >= 10, labelFontSize=9, labelAngle=0, title=None, labelColor=QUIET
+        ticks=False, domain=False, labels=cell >= 12, labelFontSize=9, labelAngle=0, title=None, labelColor=QUIET
     )
     scale = alt.Scale(range=list(COLOURS), domain=[-largest, largest], domainMid=0, interpolate="rgb")
     key = alt.Legend(title=legend, gradientLength=min(100, max(50, cell * len(rows))), tickCount=3)

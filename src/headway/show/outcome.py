@@ -67,9 +67,10 @@ def _panel(material: Material, arms: Sequence[ArmResults], width: int, title: st
 
     summary, ticks = [_summary(arm) for arm in arms], list(_ticks(material, arms))
     seeds = [
-        {"arm": arm.label, "mse": value, "seed": str(seed)}
+        {"arm": arm.label, "mse": run.metrics[METRIC], "seed": str(run.seed)}
         for arm in arms
-        for seed, value in zip(arm.seeds, arm.final(METRIC), strict=False)
+        for run in arm.runs
+        if run.metrics.get(METRIC) is not None
     ]
     y = alt.Y(
         "arm:N",

@@ -71,7 +71,7 @@ def page(material: Material) -> str:
         command=command(material),
         document=material.experiment.dump(),
         charts=script_data({figure.name: figure.spec() for figure in drawn}),
-        vega=Markup(vl_convert.javascript_bundle(None)),
+        vega=Markup(vl_convert.javascript_bundle()),  # type: ignore[call-arg]  # its stub is wrong
         anchor=lambda title: title.lower().replace(" ", "-"),
     )
 
@@ -119,8 +119,9 @@ def command(material: Material) -> str:
     if ships and experiment.scale:
         words.append(f"--scale {experiment.scale}")
     seeds = sorted({run.seed for run in material.runs})
-    if seeds == list(range(len(seeds))) and seeds:
-        words.append(f"--seeds {len(seeds)}")
+    if seeds:
+        counts = seeds == list(range(len(seeds)))
+        words.append(f"--seeds {len(seeds) if counts else ','.join(map(str, seeds)) + ',' * (len(seeds) == 1)}")
     present = {run.arm for run in material.runs}
     declared = [arm for arm in experiment.arms if arm.control is None]
     if {arm.name for arm in declared} - present and present:

@@ -233,4 +233,4 @@ def spread(values: Sequence[float] | np.ndarray) -> str:
 
 def primary(material: Material) -> str:
     """The metric that the arms of an experiment are judged by."""
-    return PRIMARY[material.experiment.arms[0].template.task.kind]
+    return PRIMARY[str(material.experiment.document.task["kind"])]

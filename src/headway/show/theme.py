@@ -42,7 +42,7 @@ ARM_COLOURS = (
 )
 """Arm i of the document is drawn in colour i (mod 12)."""
 
-ESTIMATORS = {
+ESTIMATORS: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "gd_eta1": ("GD, step 1", "#b4b8bf", (1, 3)),
     "gd_best": ("GD, best step", "#7d838c", (6, 3)),
     "debiased_gd_best": ("debiased GD, best step", "#22262b", (4, 2)),

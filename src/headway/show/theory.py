@@ -51,8 +51,9 @@ def flow(material: Material) -> Figure | None:
             f"No training: gradient flow of half the effective loss at d = {task.d_x}, L = {task.n_pairs}, from "
             "w = mu = (0.001, −0.001); time is step size times steps.",
             "Dashed: mu*(w), the best mu for the w of that time (left out where it is far larger than mu).",
-            "Right: the loss and, dashed, the value 1 + noise − eta* of its valley; both include the noise of the query and are in "
-            "units of the variance of beta·x, where the effective loss lies about 0.02 below the true risk at d = 5, L = 40.",
+            "Right: the loss and, dashed, the value 1 + noise − eta* of its valley; both include the noise of the "
+            "query and are in units of the variance of beta·x, where the effective loss lies about 0.02 below the true "
+            "risk at d = 5, L = 40.",
             f"Grey: t = {STAGES[0]} and {STAGES[1]}, where the paper parts the stages.",
         ),
         chart=alt.hconcat(*panels),
@@ -138,7 +139,8 @@ def proportional(material: Material) -> Figure | None:
         part="Theory",
         title="Risk when d and L grow together",
         caption=join(
-            f"Lines: limits for large d and L at a fixed ratio, noise variance {noise:.3g} of the signal's, the query's noise included.",
+            f"Lines: limits for large d and L at a fixed ratio, noise variance {noise:.3g} of the signal's, "
+            "the query's noise included.",
             "Points: where the arms ended (mean over seeds), at their finite d and L." if arms else "",
             "Both axes are logarithmic.",
         ),

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.figure import WIDTH, Figure, counted, inline, join, keyed, thinned
+from headway.show.figure import WIDTH, Figure, Look, counted, inline, join, keyed, thinned
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
 
@@ -99,7 +99,7 @@ def _references(material: Material, low: float) -> tuple[list[dict[str, Any]], l
 def _looks(material: Material, references: list[dict[str, Any]]) -> tuple[Any, Any]:
     """Colour and dashes by name: arms solid, references dashed unless they stand for an arm."""
     drawn = {row["what"] for row in references}
-    looks = [(arm.label, arm.colour, (4, 2) if arm.label in drawn else (1, 0)) for arm in material.arms]
+    looks: list[Look] = [(arm.label, arm.colour, (4, 2) if arm.label in drawn else (1, 0)) for arm in material.arms]
     looks += [look for look in ESTIMATORS.values() if look[0] in drawn]
     return keyed("what", looks)
 
@@ -115,7 +115,8 @@ def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
         f"A line is the mean over {seeds}; its band reaches from the smallest to the largest seed."
         if material.n_seeds > 1
         else "One seed, so no band.",
-        "Dashed lines: estimators that are not trained (GD: one step of gradient descent), on the prompts of the final evaluation."
+        "Dashed lines: estimators that are not trained (GD: one step of gradient descent), on the prompts of the final "
+        "evaluation."
         if material.one_task
         else "Dashed, in the arm's colour: debiased gradient descent with its best step on that arm's task.",
         f"Below the axis: {', '.join(below)}." if below else "",

@@ -1,0 +1,178 @@
+"""Train: the in-context laboratory's study: what trains a run, what is measured meanwhile, how it is judged.
+
+Runs that native code can train never import torch. What they are judged on depends on the task alone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from headway.data.regression import Prompts, curve_prompts, evaluation_prompts
+from headway.declare.budget import budget
+from headway.declare.model import OneLayer
+from headway.declare.run import RegressionRun
+from headway.declare.task import Identity
+from headway.errors import UserError
+from headway.icl import estimators, evaluation, fused
+from headway.icl.circuits import circuits, head_scalars
+from headway.icl.weights import Weights, initial_weights
+from headway.train.loop import Conclusion, Measure, Measured, Study, Trainer
+
+if TYPE_CHECKING:
+    from headway.icl.attention import InContextAttention
+
+Predict = Callable[[Prompts, Sequence[int] | None], np.ndarray]
+"""Predictions (prompt, length, d_y) of the model as it now is; None means at full length."""
+
+
+def open_study(
+    run: RegressionRun, *, trainer: Literal["auto", "fused", "torch"] = "auto", compile: bool | None = None
+) -> Study:
+    """A run, ready to be trained from its initial weights.
+
+    Args:
+        run: what is asked for.
+        trainer: `auto` takes the fused trainer where it can.
+        compile: whether torch compiles the loss; None: where that pays.
+
+    Raises:
+        UserError: when the fused trainer is insisted on and cannot train this run.
+    """
+    obstacle = fused.obstacle(run)
+    if trainer == "fused" and obstacle:
+        raise UserError(f"--trainer fused: {obstacle}; leave the choice to --trainer auto")
+    weights = initial_weights(run.model, run.task, run.seed)
+    if trainer != "torch" and obstacle is None:
+        native = fused.FusedTrainer(run, weights)
+        return _study(run, native, {"trainer": "fused", "instruction_set": native.instruction_set}, None)
+    from headway.train.torch_regression import predictor, torch_trainer
+
+    torch_trained, module, compiled = torch_trainer(run, weights, compile)
+    predict = None if _is_its_circuits(run) else predictor(module)
+    return _study(run, torch_trained, {"trainer": "torch", "compile": compiled}, predict)
+
+
+def trained_model(run: RegressionRun, weights: Weights) -> "InContextAttention":
+    """The torch module of a run with these weights."""
+    from headway.icl.attention import InContextAttention
+
+    return InContextAttention(run.model, run.task, weights)
+
+
+def fallbacks(runs: Mapping[str, RegressionRun]) -> list[str]:
+    """A sentence for each reason why one-layer runs, by name, are left to the slower PyTorch trainer."""
+    reasons: dict[str, list[str]] = {}
+    for name, run in runs.items():
+        if isinstance(run.model, OneLayer) and (obstacle := fused.obstacle(run)):
+            reasons.setdefault(obstacle, []).append(name)
+    return [f"{', '.join(names)}: {reason}; PyTorch trains instead" for reason, names in reasons.items()]
+
+
+def _is_its_circuits(run: RegressionRun) -> bool:
+    """Whether the circuits are the whole model, so that numpy can evaluate it."""
+    return isinstance(run.model, OneLayer) and not run.model.bias
+
+
+def _study(run: RegressionRun, trainer: Trainer, execution: Mapping[str, Any], predict: Predict | None) -> Study:
+    judge = _Judge(run, trainer, predict)
+    kept = {*run.probes.circuits, run.training.steps}
+    measures = [Measure(due=_every(run.evaluation.every, run.training.steps), take=judge.during)]
+    if isinstance(run.model, OneLayer):
+        measures.append(Measure(due=_every(run.probes.every, run.training.steps), take=judge.heads))
+    measures.append(Measure(due=lambda step: step in kept, take=lambda: Measured(arrays=judge.circuits())))
+    return Study(trainer=trainer, measures=tuple(measures), execution=execution, conclude=judge.conclude)
+
+
+def _every(n: int, last: int) -> Callable[[int], bool]:
+    return lambda step: step % n == 0 or step == last
+
+
+class _Judge:
+    """Measures a model while it trains and at the end; changes nothing in it."""
+
+    def __init__(self, run: RegressionRun, trainer: Trainer, predict: Predict | None):
+        self._run, self._trainer = run, trainer
+        self._predict = predict or self._from_circuits
+
+    @cached_property
+    def _prompts_during(self) -> Prompts:
+        return evaluation_prompts(self._run.task, self._run.evaluation.prompts_during)
+
+    def during(self) -> Measured:
+        """The error on the first of the evaluation's prompts."""
+        predictions = self._predict(self._prompts_during, None)
+        mse, se = evaluation.summary(evaluation.squared_errors(predictions, self._prompts_during)[:, 0])
+        return Measured(metrics={"eval_mse": mse, "eval_mse_se": se})
+
+    def circuits(self) -> dict[str, np.ndarray]:
+        """QK and OV of every layer and head, now."""
+        return circuits(self._trainer.weights(), self._run.model, self._run.task)
+
+    def heads(self) -> Measured:
+        """What the heads of a one-layer model are, now: w and mu, and the step size that they make together."""
+        w, mu = self._head_scalars()
+        return Measured(metrics={"w": w, "mu": mu, "mu_dot_w": _plain((mu * w).sum(0)), "sum_mu": _plain(mu.sum(0))})
+
+    def conclude(self) -> Conclusion:
+        """How the model is judged."""
+        run, task = self._run, self._run.task
+        prompts = evaluation_prompts(task, run.evaluation.prompts)
+        predictions = self._predict(prompts, None)
+        errors = evaluation.squared_errors(predictions, prompts)[:, 0]
+        control = evaluation.debiased_gd_control(prompts, task)
+        mse, se = evaluation.summary(errors)
+        adjusted, adjusted_se = evaluation.adjusted(errors, control)
+        metrics: dict[str, Any] = {
+            "n_heads": run.model.n_heads,
+            "n_layers": 1 if isinstance(run.model, OneLayer) else run.model.n_layers,
+            "n_parameters": budget(run).n_parameters,
+            "eval_mse": mse,
+            "eval_mse_se": se,
+            "eval_mse_adjusted": adjusted,
+            "eval_mse_adjusted_se": adjusted_se,
+            "ratio_to_debiased_gd": mse / float(control.errors.mean()),
+        }
+        if isinstance(run.model, OneLayer):
+            metrics |= self.heads().metrics
+        if self._has_kernel:
+            by_kernel = self._by_kernel(prompts, None)
+            metrics["kernel_mse"] = float(evaluation.squared_errors(by_kernel, prompts).mean())
+            metrics["reduction_error"] = float(((predictions.astype(float) - by_kernel) ** 2).mean())
+        return Conclusion(metrics=metrics, curves=self._curves())
+
+    def _curves(self) -> dict[str, Any]:
+        wanted = self._run.evaluation.curve
+        if wanted is None:
+            return {}
+        lengths = wanted.grid()
+        prompts = curve_prompts(self._run.task, wanted.prompts, wanted.longest)
+        curve: dict[str, Any] = {"n_pairs": list(lengths)}
+        predictors = {"model": self._predict, **({"kernel": self._by_kernel} if self._has_kernel else {})}
+        for name, predict in predictors.items():
+            errors = evaluation.squared_errors(predict(prompts, lengths), prompts)
+            curve[name] = evaluation.length_curve(errors, wanted.resamples)
+        return {"error_by_length": curve}
+
+    @property
+    def _has_kernel(self) -> bool:
+        # With correlated coordinates heads learn another matrix than w I, and the kernel of w says nothing of them.
+        return isinstance(self._run.model, OneLayer) and isinstance(self._run.task.covariance, Identity)
+
+    def _head_scalars(self) -> tuple[np.ndarray, np.ndarray]:
+        now = self.circuits()
+        return head_scalars(now["qk"][0], now["ov"][0], self._run.task)
+
+    def _from_circuits(self, prompts: Prompts, lengths: Sequence[int] | None) -> np.ndarray:
+        now = self.circuits()
+        return estimators.attention(prompts, now["qk"][0], now["ov"][0], self._run.model.attention, lengths)
+
+    def _by_kernel(self, prompts: Prompts, lengths: Sequence[int] | None) -> np.ndarray:
+        w, mu = self._head_scalars()
+        reads = self._run.task.read_mask()
+        return estimators.kernel(prompts, w, mu, self._run.model.attention, lengths, reads=reads)
+
+
+def _plain(value: np.ndarray | np.float64) -> float | list[float]:
+    return value.tolist()

@@ -1,0 +1,25 @@
+from pathlib import Path
+
+import pytest
+
+from headway.lab.store import Store
+from headway.show.material import Material, gather
+from fabricate import fabricate, small
+
+
+@pytest.fixture(scope="session")
+def heads_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """icl-heads with two seeds, all runs done."""
+    path = tmp_path_factory.mktemp("show") / "icl-heads"
+    return Store.open(fabricate(path, small("icl-heads").select(seeds=2)))
+
+
+@pytest.fixture(scope="session")
+def heads(heads_store: Store) -> Material:
+    return gather(heads_store)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A path at which results can be fabricated."""
+    return tmp_path / "results"

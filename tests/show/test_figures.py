@@ -1,0 +1,231 @@
+"""Figures: each has its words, is valid, draws, and gives a head or an arm the same colour everywhere."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fabricate import fabricate, small
+
+from headway.declare.experiment import load
+from headway.errors import ResultsError, UserError
+from headway.lab.store import Store
+from headway.show import dynamics, lengths, maps, outcome, theory, training
+from headway.show.figure import Figure, inline, thinned
+from headway.show.files import FORMATS, figures, render, write_figures
+from headway.show.material import Material, gather
+from headway.show.theme import ARM_COLOURS, HEAD_COLOURS
+
+
+def found(value: Any, key: str) -> list[Any]:
+    """Everything that stands under a key, at any depth."""
+    if isinstance(value, dict):
+        here = [value[key]] if key in value else []
+        return here + [hit for inner in value.values() for hit in found(inner, key)]
+    return [hit for inner in value for hit in found(inner, key)] if isinstance(value, list) else []
+
+
+def names(material: Material) -> list[str]:
+    return [figure.name for figure in figures(material)]
+
+
+def test_every_figure_of_the_laboratory_is_there(heads: Material) -> None:
+    per_arm = [f"{kind}-{arm}" for arm in ("h1", "h2", "h4", "h8") for kind in ("circuits", "steps")]
+    whole = ["final-error", "lengths", "lengths-by-arm", "loss", "dynamics"]
+    assert names(heads) == [*whole, *per_arm, "gradient-flow", "proportional-regime"]
+
+
+def test_every_figure_has_words_is_valid_and_draws_offline(heads: Material) -> None:
+    for figure in figures(heads):
+        assert figure.title, figure.name
+        assert figure.caption.endswith("."), figure.name
+        assert "http" not in str(figure.spec()), figure.name
+        assert render(figure.spec(), "svg").startswith(b"<svg"), figure.name
+
+
+def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: Material) -> None:
+    captions = {figure.name: figure.caption for figure in figures(heads)}
+    assert "mean over 2 seeds; its band reaches from the smallest to the largest seed" in captions["loss"]
+    assert "mean over 2 seeds" in captions["lengths"]
+    assert "95 % bootstrap intervals" in captions["lengths-by-arm"]
+    assert "Strong lines: seed 0; faint lines: 1 further seed" in captions["dynamics"]
+    assert "too few seeds for an interval" in captions["final-error"]
+
+
+def test_with_one_seed_there_is_no_band_and_captions_say_so(directory: Path) -> None:
+    material = gather(Store.open(fabricate(directory, small("icl-heads").select(seeds=1))))
+    captions = {figure.name: figure.caption for figure in figures(material)}
+    assert "One seed, so no band." in captions["loss"]
+    assert "faint" not in captions["dynamics"]
+    loss = training.loss(material)
+    assert loss is not None
+    assert "area" not in [mark["type"] for mark in found(loss.spec(), "mark")]
+
+
+def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:
+    material = gather(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2", "h4"], seeds=3))))
+    figure = outcome.final_error(material)
+    assert figure is not None
+    assert "95 % interval over seeds" in figure.caption
+
+
+def test_heads_are_coloured_the_same_in_every_figure(heads: Material) -> None:
+    drawn = [dynamics.dynamics(heads), theory.flow(heads)]
+    scales = [
+        colour["scale"]
+        for figure in drawn
+        if figure is not None
+        for colour in found(figure.spec(), "color")
+        if isinstance(colour, dict) and colour.get("field") == "head"
+    ]
+    assert len(scales) > 8
+    for scale in scales:
+        assert scale["range"] == [HEAD_COLOURS[int(head)] for head in scale["domain"]]
+
+
+def test_arms_are_coloured_the_same_in_every_figure_and_whatever_has_finished(directory: Path, heads: Material) -> None:
+    statuses = {("h1", seed): "failed" for seed in (0, 1)}
+    without = gather(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
+    expected = dict(zip(("1 head", "2 heads", "4 heads", "8 heads"), ARM_COLOURS, strict=False))
+    for material in (heads, without):
+        for draw in (training.loss, lengths.lengths, lengths.lengths_by_arm, outcome.final_error, theory.proportional):
+            figure = draw(material)
+            assert figure is not None
+            for colour in (c for c in found(figure.spec(), "color") if isinstance(c, dict) and "scale" in c):
+                drawn = dict(zip(colour["scale"]["domain"], colour["scale"]["range"], strict=True))
+                assert {arm: c for arm, c in drawn.items() if arm in expected}.items() <= expected.items()
+
+
+def test_maps_are_centred_at_zero_with_one_scale_and_part_x_from_y(heads: Material) -> None:
+    figure = maps.circuit_steps(heads.arms[-1])
+    assert figure is not None
+    spec = figure.spec()
+    scales = [c["scale"] for c in found(spec, "color") if isinstance(c, dict) and "scale" in c]
+    assert len(scales) == 1
+    low, high = scales[0]["domain"]
+    assert low == -high
+    assert scales[0]["domainMid"] == 0
+    assert {"bandPosition": 0, "datum": "y"}.items() <= found(spec, "x")[1].items()
+    largest = max(np.abs(heads.arms[-1].shown.run.head_arrays(step)["qk"]).max() for step in (1, 20, 200, 2_000))
+    assert high == pytest.approx(largest)
+
+
+def test_a_circuit_map_shows_the_entries_of_the_circuit(heads: Material) -> None:
+    arm = heads.arms[1]
+    data = {
+        (row["across"], row["row"], row["column"]): row["value"]
+        for rows in maps.final_circuits(arm).spec()["datasets"].values()
+        for row in rows
+        if "value" in row
+    }
+    circuits = arm.shown.circuits()
+    assert data["head 1", "x2", "x2"] == pytest.approx(circuits["qk"][0, 1, 1, 1], rel=1e-4)
+    assert data["head 1", "x5", "y"] == pytest.approx(circuits["qk"][0, 1, 4, 5], rel=1e-4)
+
+
+def test_long_curves_are_thinned_and_captions_say_so(heads: Material, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = training.loss(heads)
+    monkeypatch.setattr(training, "POINTS", 20)
+    figure = training.loss(heads)
+    assert whole is not None
+    assert figure is not None
+    assert "thinned" not in whole.caption
+    assert "thinned to at most 20 points" in figure.caption
+    per_arm = [len(rows) / 4 for rows in figure.spec()["datasets"].values() if "step" in rows[0]]
+    assert max(per_arm) <= 20
+
+
+def test_thinning_keeps_the_ends() -> None:
+    steps = list(range(0, 500_001, 1_000))
+    kept = thinned(steps, 100)
+    assert (kept[0], kept[-1]) == (0, 500)
+    assert len(kept) <= 100
+
+
+def test_numbers_that_are_not_finite_become_null() -> None:
+    rows = inline([{"a": np.nan, "b": np.int64(3), "c": 1 / 3, "d": "x"}]).to_dict()["values"]
+    assert json.loads(rows) == [{"a": None, "b": 3, "c": 0.33333, "d": "x"}]
+
+
+@pytest.mark.parametrize("name", ["icl-depth", "icl-two-tasks", "icl-anisotropic", "icl-linear-attention"])
+def test_other_experiments_leave_out_what_they_do_not_have(name: str, directory: Path) -> None:
+    experiment = small(name)
+    experiment = experiment.select(arms=list(experiment.document.arms)[:3], seeds=1)
+    material = gather(Store.open(fabricate(directory, experiment)))
+    drawn = names(material)
+    assert ("dynamics" in drawn) == (name != "icl-depth")
+    assert ("gradient-flow" in drawn) == (name == "icl-linear-attention")
+    for figure in figures(material):
+        render(figure.spec(), "svg")
+
+
+def test_two_tasks_show_a_w_and_a_mu_for_each_output(directory: Path) -> None:
+    material = gather(Store.open(fabricate(directory, small("icl-two-tasks").select(arms=["h3"], seeds=1))))
+    figure = dynamics.dynamics(material)
+    assert figure is not None
+    titles = {title for title in found(figure.spec(), "title") if isinstance(title, str)}
+    assert {"w, output 1", "w, output 2", "mu, output 1", "mu, output 2"} <= titles
+
+
+def test_a_control_with_another_task_is_drawn_without_shared_baselines(directory: Path) -> None:
+    experiment = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["isotropic"], seeds=1)
+    material = gather(Store.open(fabricate(directory, experiment)))
+    assert not material.one_task
+    loss = training.loss(material)
+    assert loss is not None
+    assert "on that arm's task" in loss.caption
+    assert [arm.label for arm in material.arms] == ["1 head", "2 heads", "1 head, isotropic", "2 heads, isotropic"]
+
+
+def test_nothing_is_drawn_before_a_run_has_finished(directory: Path) -> None:
+    experiment = small("icl-heads").select(arms=["h1"], seeds=1)
+    material = gather(Store.open(fabricate(directory, experiment, {("h1", 0): "failed"})))
+    assert names(material) == []
+
+
+def test_runs_without_curves_are_drawn_without_them(directory: Path) -> None:
+    fabricate(directory, small("icl-heads").select(arms=["h1", "h2"], seeds=1))
+    for path in directory.glob("runs/*/*/curves.json"):
+        path.unlink()
+    assert not {"lengths", "lengths-by-arm"} & set(names(gather(Store.open(directory))))
+
+
+def test_figures_are_written_in_every_format(directory: Path) -> None:
+    store = Store.open(fabricate(directory, small("icl-heads").select(arms=["h1"], seeds=1)))
+    paths = write_figures(store)
+    assert {path.suffix for path in paths} == {f".{kind}" for kind in FORMATS}
+    starts = {".png": b"\x89PNG", ".svg": b"<svg", ".pdf": b"%PDF"}
+    assert all(path.read_bytes().startswith(starts[path.suffix]) for path in paths)
+    assert sorted((directory / "figures").iterdir()) == sorted(paths)
+    assert all(re.fullmatch(r"[a-z0-9-]+", path.stem) for path in paths)
+
+
+def test_an_unknown_format_is_refused_before_anything_is_drawn(heads_store: Store) -> None:
+    with pytest.raises(UserError, match=r"figures cannot be written as 'jpg'; .*png"):
+        write_figures(heads_store, formats=("jpg",))
+
+
+def test_results_that_are_missing_or_damaged_say_what_to_do(directory: Path) -> None:
+    fabricate(directory, small("icl-heads").select(arms=["h1"], seeds=1))
+    (directory / "results.json").write_text('{"runs": [')
+    with pytest.raises(ResultsError, match="cannot be read .*headway compare"):
+        gather(Store.open(directory))
+    (directory / "results.json").unlink()
+    with pytest.raises(ResultsError, match="not there yet; `headway compare"):
+        gather(Store.open(directory))
+
+
+def test_a_figure_is_refused_when_its_chart_is_not_valid() -> None:
+    import altair as alt
+
+    chart = alt.Chart(inline([{"a": 1}])).mark_point().encode(x=alt.X("a:Q"))
+    chart.mark = "no such mark"
+    with pytest.raises(alt.utils.schemapi.SchemaValidationError):
+        Figure(name="x", part="x", title="x", caption="x", chart=chart).spec()
+
+
+def test_shipped_experiments_have_few_enough_heads_and_arms_for_the_palettes() -> None:
+    assert len(set(HEAD_COLOURS)) == len(HEAD_COLOURS) == 16
+    assert len(load("icl-depth").document.arms) <= len(set(ARM_COLOURS)) == len(ARM_COLOURS)

@@ -1,0 +1,167 @@
+"""The report: one file that fetches nothing, opens with the answer, and believes no name it prints."""
+
+import json
+import re
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from fabricate import fabricate, small
+
+from headway.lab.store import Store
+from headway.show.material import Material, gather
+from headway.show.report import command, page, progress, verdicts, write_report
+from headway.show.tables import number, spread
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+class Elements(HTMLParser):
+    """What a browser would make of a page: tags with attributes, and the texts of scripts and styles."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.raw: dict[str, list[str]] = {"script": [], "style": []}
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in self.raw:
+            self.raw[tag].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem in self.raw:
+            self.raw[self.cdata_elem][-1] += data
+        else:
+            self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def html(heads_store: Store) -> str:
+    return write_report(heads_store).read_text()
+
+
+def test_the_page_refers_to_nothing_outside_itself(html: str) -> None:
+    elements = Elements(html)
+    for tag, attributes in elements.tags:
+        assert tag not in ("link", "iframe", "object", "embed", "base", "img", "video", "audio"), tag
+        assert not {"src", "srcset", "action", "background", "poster"} & attributes.keys(), (tag, attributes)
+        assert (attributes.get("href") or "#").startswith("#"), (tag, attributes)
+    for style in elements.raw["style"]:
+        assert "url(" not in style
+        assert "@import" not in style
+    charts = elements.raw["script"][0]
+    assert "http" not in charts
+    assert '"url"' not in charts
+
+
+def test_the_browser_is_told_to_fetch_nothing(html: str) -> None:
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy is not None
+    assert "default-src 'none'" in policy[1]
+    assert not re.search(r"https?:|connect-src|\*", policy[1])
+
+
+def test_the_bundle_is_there_once_and_inside_a_function(html: str) -> None:
+    scripts = Elements(html).raw["script"]
+    assert len(scripts) == 3
+    assert html.count("window.vegaEmbed=") == 1
+    assert all(script.strip().startswith("(function () {") for script in scripts[1:])
+
+
+def test_every_figure_has_a_place_a_chart_and_a_caption(html: str) -> None:
+    elements = Elements(html)
+    charts = json.loads(elements.raw["script"][0])
+    places = [attributes["data-chart"] for _, attributes in elements.tags if "data-chart" in attributes]
+    assert places == list(charts)
+    assert len(places) == sum(tag == "figcaption" for tag, _ in elements.tags)
+
+
+def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: str) -> None:
+    order = [
+        "<h1>icl-heads",
+        "How many attention heads",
+        "1 head and h2 cannot be told apart.",
+        "debiased GD, best step",
+        "<h3>Final error",
+        "<h2 id=\"per-head\">",
+        "<h2 id=\"run\">",
+        "<pre>headway run",
+    ]
+    places = [html.index(text) for text in order]
+    assert places == sorted(places)
+
+
+def test_the_table_gives_means_over_seeds_beside_the_estimators(heads: Material, html: str) -> None:
+    values = [run.metrics["eval_mse"] for run in heads.arms[1].runs]
+    assert f"<td>{spread(values)}</td>" in html
+    assert "<td>0.6522</td><td>0.9783</td>" in html
+
+
+def test_names_and_messages_are_printed_and_not_obeyed(directory: Path) -> None:
+    experiment = small("icl-heads", question=EVIL, **{"arms.h1.label": EVIL}).select(arms=["h1", "h2"], seeds=1)
+    fabricate(directory, experiment, {("h2", 0): "failed"})
+    for run in directory.glob("runs/h2/*/run.json"):
+        run.write_text(json.dumps({**json.loads(run.read_text()), "message": EVIL}))
+    material = gather(Store.open(directory))
+    document = material.experiment.document.model_copy(update={"name": EVIL})
+    material = replace(material, experiment=replace(material.experiment, document=document))
+    elements = Elements(page(material))
+    assert sum(tag == "script" for tag, _ in elements.tags) == 3
+    assert not any(tag == "img" or "onerror" in attributes for tag, attributes in elements.tags)
+    assert EVIL in json.dumps(json.loads(elements.raw["script"][0]))
+    assert sum(EVIL in text for text in "".join(elements.text).splitlines()) >= 3
+
+
+def test_failed_and_unfinished_runs_are_told(directory: Path) -> None:
+    statuses = {("h2", 1): "failed", ("h4", 0): "waiting"}
+    material = gather(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
+    assert progress(material).startswith("8 runs: 6 done, 1 failed, 1 not finished; ")
+    text = page(material)
+    assert "the loss is not finite at step 40" in text
+    assert [arm.seeds for arm in material.arms] == [(0, 1), (0,), (1,), (0, 1)]
+
+
+def test_a_report_without_a_finished_run_says_so(directory: Path) -> None:
+    experiment = small("icl-heads").select(arms=["h2"], seeds=1)
+    text = page(gather(Store.open(fabricate(directory, experiment, {("h2", 0): "failed"}))))
+    assert "no run has finished" in text
+    assert "<figure>" not in text
+
+
+def test_one_arm_alone_has_nothing_to_be_compared_with(directory: Path) -> None:
+    material = gather(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2"], seeds=1))))
+    assert verdicts(material) == []
+    assert "Nothing was compared" in page(material)
+
+
+def test_the_command_repeats_what_was_run(directory: Path, heads: Material) -> None:
+    assert command(heads) == "headway run icl-heads.yaml --seeds 2"
+    whole = replace(heads.experiment, document=small_document())
+    assert command(replace(heads, experiment=whole)) == "headway run icl-heads --seeds 2"
+    part = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["isotropic"], seeds=[3])
+    material = gather(Store.open(fabricate(directory, part)))
+    assert command(material) == "headway run icl-anisotropic.yaml --seeds 3, --arms h1,h2 --control isotropic"
+
+
+def small_document():  # noqa: ANN201
+    from headway.declare.experiment import load
+
+    return load("icl-heads").document
+
+
+def test_a_report_is_quick_and_small(heads_store: Store) -> None:
+    start = time.perf_counter()
+    path = write_report(heads_store)
+    assert time.perf_counter() - start < 20  # a few seconds when nothing else runs
+    assert path.stat().st_size < 5e6
+
+
+def test_numbers_are_printed_with_their_digits() -> None:
+    assert [number(v) for v in (0.0, 1234567, -0.5, 3.4e-7)] == ["0", "1,234,567", "−0.5000", "3.40e−7"]
+    assert spread([0.1, float("nan")]) == "–"
+    assert spread([-0.01, 0.02]) == "0.005 ± 0.021"
