@@ -4,6 +4,7 @@ Everything that real studies have is there: state beyond the weights, measures, 
 step takes QUADRATIC_STEP_S seconds, so that tests can interrupt it, and checkpoints come every QUADRATIC_CHECKPOINT_S.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+import headway.lab.lease
 import headway.lab.work
 from headway import streams
 from headway.declare.experiment import Experiment, resolve
@@ -172,9 +174,12 @@ def wait_until(happened: Callable[[], object], timeout_s: float = 30.0) -> None:
 
 def main() -> int:
     """A worker on quadratics; the options of the real one are taken and ignored, except for the parent."""
-    options = dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True))
-    parent = int(options["--parent"]) if "--parent" in options else None
+    parser = argparse.ArgumentParser()
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--parent", type=int)
+    asked, _ = parser.parse_known_args()
     step_s = float(os.environ.get("QUADRATIC_STEP_S", "0"))
+    headway.lab.lease._BEAT_S = 0.1
     headway.lab.work.CHECKPOINT_EVERY_S = float(os.environ.get("QUADRATIC_CHECKPOINT_S", "60"))
 
     def opened(spec: RunSpec, stored: Mapping[str, Any]) -> Study:
@@ -182,7 +187,7 @@ def main() -> int:
             raise RuntimeError(os.environ["QUADRATIC_ERROR"])
         return study(spec, stored, step_s=step_s)
 
-    return work(Path(sys.argv[1]), opened, parent=parent)
+    return work(asked.run_dir, opened, parent=asked.parent)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,8 @@ def write_json(path: Path, value: Any) -> None:
 
 def create_text(path: Path, text: str) -> bool:
     """Write a file unless it exists; of several writers at once, one gets True."""
+    if path.exists():
+        return False
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")

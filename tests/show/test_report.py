@@ -88,8 +88,8 @@ def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: s
         "1 head and h2 cannot be told apart.",
         "debiased GD, best step",
         "<h3>Final error",
-        "<h2 id=\"per-head\">",
-        "<h2 id=\"run\">",
+        '<h2 id="per-head">',
+        '<h2 id="run">',
         "<pre>headway run",
     ]
     places = [html.index(text) for text in order]
@@ -164,4 +164,4 @@ def test_a_report_is_quick_and_small(heads_store: Store) -> None:
 def test_numbers_are_printed_with_their_digits() -> None:
     assert [number(v) for v in (0.0, 1234567, -0.5, 3.4e-7)] == ["0", "1,234,567", "−0.5000", "3.40e−7"]
     assert spread([0.1, float("nan")]) == "–"
-    assert spread([-0.01, 0.02]) == "0.005 ± 0.021"
+    assert spread([-0.01, 0.02]) == "0.01 ± 0.02"

@@ -16,8 +16,8 @@ struct Generator {  // xoshiro128+ (Blackman and Vigna 2021), one in each lane
     Generator(uint64_t key, uint32_t step, uint32_t first) {
         Word lane = {};
         for (int l = 0; l < W; l++) lane[l] = l;
-        Word a = words(0x61707865 ^ uint32_t(key)), b = words(0x3320646e ^ uint32_t(key >> 32));
-        Word c = words(0x79622d32 ^ step), d = 0x6b206574 ^ (first + lane);
+        Word a = same(0x61707865 ^ uint32_t(key)), b = same(0x3320646e ^ uint32_t(key >> 32));
+        Word c = same(0x79622d32 ^ step), d = 0x6b206574 ^ (first + lane);
         for (int round = 0; round < 6; round++) {
             a += b, d = rotated<16>(d ^ a);
             c += d, b = rotated<12>(b ^ c);
@@ -35,44 +35,59 @@ struct Generator {  // xoshiro128+ (Blackman and Vigna 2021), one in each lane
     }
 };
 
-// Box-Muller, PAIRS times: a word for the radius and a word for the angle make two normals. Several at a time, written
-// out side by side, since one alone is a long chain of operations that leaves the machine waiting.
-#define EACH for (int i = 0; i < PAIRS; i++)
+// Box-Muller in three parts, each a chain of operations: two words of the generator, the square of the radius, the two
+// normals. `draw_normals` works on three pairs at once, one in each part, so that no chain is waited for.
+struct Words {
+    Float f, exponent, angle;  // u = (1 + f) 2^exponent, exponent already times -2 log 2; angle in units of pi/2
+    Word sign;
+};
 
-static inline void normals(Generator& generator, Float* out) {
-    Word sign[PAIRS];
-    Float f[PAIRS], log[PAIRS], radius[PAIRS], q[PAIRS], q2[PAIRS], sine[PAIRS], cosine[PAIRS];
-    EACH {
-        const Word u = bits<Word>(to_float(bits<Int>(generator.next() | 1)));
-        q[i] = to_float(bits<Int>(generator.next())) * 0x1p-31f;
-        sign[i] = u & 0x80000000u;
-        const Int k = bits<Int>(u & 0x7fffffffu) - (0x3f3504f3 + (31 << 23));
-        radius[i] = to_float(k >> 23) * -1.3862943649291992f;
-        f[i] = bits<Float>((k & 0x7fffff) + 0x3f3504f3) - 1.0f;
-    }
-    EACH log[i] = f[i] * 0.28584155440330505f + -0.4411188066005707f;
-    EACH log[i] = log[i] * f[i] + 0.508065402507782f;
-    EACH log[i] = log[i] * f[i] + -0.6651604771614075f;
-    EACH log[i] = log[i] * f[i] + 0.9998043775558472f;
-    EACH log[i] = log[i] * f[i] + -2.000009059906006f;
-    EACH radius[i] = root(f[i] * log[i] + radius[i]);
-    EACH radius[i] = bits<Float>(bits<Word>(radius[i]) ^ sign[i]);
-    EACH q2[i] = q[i] * q[i];
-    EACH sine[i] = q2[i] * -0.004362468607723713f + 0.07948765158653259f;
-    EACH cosine[i] = q2[i] * -0.019095733761787415f + 0.2525802254676819f;
-    EACH sine[i] = sine[i] * q2[i] + -0.645920991897583f;
-    EACH cosine[i] = cosine[i] * q2[i] + -1.2334845066070557f;
-    EACH sine[i] = sine[i] * q2[i] + 1.5707948207855225f;
-    EACH cosine[i] = cosine[i] * q2[i] + 0.9999933242797852f;
-    EACH sine[i] = q[i] * sine[i];
-    EACH out[2 * i] = radius[i] * cosine[i];
-    EACH out[2 * i + 1] = radius[i] * sine[i];
+struct Polar {
+    Float squared, angle;
+    Word sign;
+};
+
+static inline Words words_of(Generator& generator) {
+    const Word u = bits<Word>(to_float(bits<Int>(generator.next() | 1)));
+    const Float angle = to_float(bits<Int>(generator.next())) * 0x1p-31f;
+    const Int k = bits<Int>(u & 0x7fffffffu) - (0x3f3504f3 + (31 << 23));
+    const Float exponent = to_float(k >> 23) * -1.3862943649291992f;
+    const Float f = bits<Float>((k & 0x7fffff) + 0x3f3504f3) - 1.0f;
+    return {f, exponent, angle, u & 0x80000000u};
+}
+
+static inline Polar polar(const Words& words) {
+    const Float f = words.f, f2 = f * f;
+    const Float high = f * 0.28584155440330505f + -0.4411188066005707f;
+    const Float middle = f * 0.508065402507782f + -0.6651604771614075f;
+    const Float low = f * 0.9998043775558472f + -2.000009059906006f;
+    return {f * ((high * f2 + middle) * f2 + low) + words.exponent, words.angle, words.sign};
+}
+
+static inline void normals(const Polar& polar, Float* out) {
+    const Float radius = bits<Float>(bits<Word>(root(polar.squared)) ^ polar.sign), q = polar.angle, q2 = q * q;
+    Float sine = q2 * -0.004362468607723713f + 0.07948765158653259f;
+    Float cosine = q2 * -0.019095733761787415f + 0.2525802254676819f;
+    sine = sine * q2 + -0.645920991897583f;
+    cosine = cosine * q2 + -1.2334845066070557f;
+    sine = sine * q2 + 1.5707948207855225f;
+    cosine = cosine * q2 + 0.9999933242797852f;
+    out[0] = radius * cosine;
+    out[1] = radius * (q * sine);
 }
 
 static void draw_normals(const Task& task, uint64_t key, uint32_t step, uint32_t first, Float* block) {
     Generator generator(key, step, first);
+    Polar now = polar(words_of(generator));
+    Words words = words_of(generator);
     const int64_t rows = task.rows();
-    for (int64_t row = 0; row < rows; row += 2 * PAIRS) normals(generator, block + row);
+    for (int64_t row = 0; row < rows; row += 2) {
+        const Words after_next = words_of(generator);
+        const Polar next = polar(words);
+        normals(now, block + row);
+        now = next;
+        words = after_next;
+    }
 }
 
 static void correlate(const Task& task, Float* token) {
@@ -134,7 +149,7 @@ EXPORT(void, draw)
 EXPORT(float, draw_only)
 (const Task* task, uint64_t key, int64_t batch_size, int64_t steps) {
     Room<Float> block(task->room());
-    Float sum = same(0);
+    Float sum = same(0.0f);
     for (int64_t step = 1; step <= steps; step++)
         for (int64_t first = 0; first < batch_size; first += W) {
             draw_normals(*task, key, uint32_t(step), uint32_t(first), block.data);

@@ -4,8 +4,6 @@
 
 namespace HEADWAY_SET {
 
-constexpr int PAIRS = 4;  // of normals that are drawn at a time
-
 // What is drawn; mirrored by `Task` of native.py.
 struct Task {
     int64_t d_x, d_y, n_pairs;
@@ -18,7 +16,7 @@ struct Task {
     int64_t query_row() const { return d_y * d_x; }
     int64_t pairs_row() const { return query_row() + d_token(); }
     int64_t rows() const { return pairs_row() + n_pairs * d_token(); }
-    int64_t room() const { return rows() + 2 * PAIRS - 1; }
+    int64_t room() const { return rows() + 1; }  // normals come in pairs
 };
 
 // Fills block with prompts first, ..., first + W - 1 of a batch.

@@ -28,7 +28,7 @@ typedef int32_t Int __attribute__((vector_size(4 * W)));
 typedef uint32_t Word __attribute__((vector_size(4 * W)));
 
 static inline Float same(float x) { return Float{} + x; }
-static inline Word words(uint32_t x) { return Word{} + x; }
+static inline Word same(uint32_t x) { return Word{} + x; }
 static inline Float to_float(Int x) { return __builtin_convertvector(x, Float); }
 
 // The bits of a vector as a vector of another type.
@@ -65,10 +65,15 @@ static inline Float root(Float x) {
 #endif
 }
 
-static inline double total(Float x) {
-    double sum = 0;
-    for (int l = 0; l < W; l++) sum += x[l];
-    return sum;
+// The sum of all lanes.
+static inline float total(Float x) {
+    typedef float Four __attribute__((vector_size(16)));
+    Four quarters[W / 4];
+    memcpy(quarters, &x, sizeof x);
+    for (int n = W / 8; n; n /= 2)
+        for (int i = 0; i < n; i++) quarters[i] += quarters[i + n];
+    const Four sum = quarters[0];
+    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
 template <int n>

@@ -11,7 +11,9 @@ The numpy code here defines the bits: float32, one operation after another, each
 Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, UInt32
@@ -26,12 +28,9 @@ AT_ONCE = 2_048
 
 # -2 log(1 + f) / f in powers of f, for f in [1/sqrt(2) - 1, sqrt(2) - 1]; relative error 7e-6.
 LOG = (
-    -2.000009059906006,
-    0.9998043775558472,
-    -0.6651604771614075,
-    0.508065402507782,
-    -0.4411188066005707,
-    0.28584155440330505,
+    (-2.000009059906006, 0.9998043775558472),
+    (-0.6651604771614075, 0.508065402507782),
+    (-0.4411188066005707, 0.28584155440330505),
 )
 # sin(pi/2 q) / q and cos(pi/2 q) in powers of q^2, for q in [-1, 1]; errors 9e-7 (relative) and 7e-6.
 SIN = (1.5707948207855225, -0.645920991897583, 0.07948765158653259, -0.004362468607723713)
@@ -195,7 +194,8 @@ def standard_normals(
     u = (radius_bits | 1).view(np.int32).astype(np.float32).view(np.uint32)  # times 2^31, and with a sign
     k = (u & 0x7FFFFFFF).view(np.int32) - (ROOT_HALF + (31 << 23))
     f = ((k & 0x7FFFFF) + ROOT_HALF).view(np.float32) - np.float32(1)
-    radius = np.sqrt(f * _polynomial(LOG, f) + (k >> 23).astype(np.float32) * MINUS_TWO_LN2)
+    log = _polynomial([_polynomial(pair, f) for pair in LOG], f * f)
+    radius = np.sqrt(f * log + (k >> 23).astype(np.float32) * MINUS_TWO_LN2)
     radius = (radius.view(np.uint32) ^ (u & 0x80000000)).view(np.float32)
     q = angle_bits.view(np.int32).astype(np.float32) * np.float32(2.0**-31)
     q2 = q * q
@@ -203,8 +203,8 @@ def standard_normals(
     return np.ascontiguousarray(normals.reshape(-1, len(examples))[:count].T)
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Float32[np.ndarray, "..."]) -> Float32[np.ndarray, "..."]:
-    value = np.full_like(x, coefficients[-1])
+def _polynomial(coefficients: Sequence[Any], x: Float32[np.ndarray, "..."]) -> Float32[np.ndarray, "..."]:
+    value = np.float32(coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         value = value * x + np.float32(coefficient)
     return value

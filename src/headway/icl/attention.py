@@ -215,23 +215,28 @@ class _Products(NamedTuple):
 
 
 def _asked(qk: Tensor, looking: Tensor) -> Tensor:
-    rows = looking.permute(2, 0, 1) @ qk.flatten(0, 1).T
-    return rows.unflatten(2, qk.shape[:2]).permute(1, 2, 3, 0)
+    asked = _examples_first(looking) @ qk.flatten(0, 1).T
+    return asked.unflatten(2, qk.shape[:2]).movedim(0, -1)
 
 
 def _scores(asked: Tensor, seen: Tensor) -> Tensor:
-    scores = asked.permute(3, 0, 1, 2).flatten(1, 2) @ seen.permute(2, 1, 0)
-    return scores.unflatten(1, asked.shape[:2]).permute(1, 2, 3, 0)
+    scores = _examples_first(asked).flatten(1, 2) @ _examples_first(seen).mT
+    return scores.unflatten(1, asked.shape[:2]).movedim(0, -1)
 
 
 def _sums(weights: Tensor, seen: Tensor) -> Tensor:
-    sums = weights.permute(3, 0, 1, 2).flatten(1, 2) @ seen.permute(2, 0, 1)
-    return sums.unflatten(1, weights.shape[:2]).permute(1, 2, 3, 0)
+    sums = _examples_first(weights).flatten(1, 2) @ _examples_first(seen)
+    return sums.unflatten(1, weights.shape[:2]).movedim(0, -1)
 
 
 def _written(ov: Tensor, contexts: Tensor) -> Tensor:
-    written = contexts.permute(3, 0, 1, 2).flatten(2) @ ov.transpose(1, 2).flatten(0, 1)
-    return written.permute(1, 2, 0)
+    written = _examples_first(contexts).flatten(2) @ ov.mT.flatten(0, 1)
+    return written.movedim(0, -1)
+
+
+def _examples_first(tensor: Tensor) -> Tensor:
+    # Contiguous: for other strides torch multiplies the matrices of a batch one by one.
+    return tensor.movedim(-1, 0).contiguous()
 
 
 # Sums over the few entries of a token are written out term by term: a reduction inside a reduction does not fuse.

@@ -42,7 +42,7 @@ static inline void dots_of(Tokens t, const Float* u, const Float* so_far, Finish
     const Float* z = t.z;
     for (int64_t i = 0; i < t.length; i++, z += t.width)
         for (int g = 0; g < G; g++) {
-            Float sum = onwards ? so_far[g * t.length + i] : same(0);
+            Float sum = onwards ? so_far[g * t.length + i] : same(0.0f);
             for (int c = 0; c < C; c++) sum += column[g][c] * z[c];
             finish(g, i, sum);
         }
@@ -89,13 +89,13 @@ static inline void sums(Tokens t, const Float* weight, Float* out) {
 
 // 2^x for x <= 0. Below 2^-92, which adds nothing to a sum that holds a 1, it stays there: nothing underflows.
 static inline Float exp2_of(Float x) {
-    x = larger(same(-92), x);  // NaN stays NaN
+    x = larger(same(-92.0f), x);  // NaN stays NaN
     const Float shifted = x + 12582912.0f, f = x - (shifted - 12582912.0f);
-    Float value = f * 0.0013276472454890609f + 0.009675540961325169f;
-    value = value * f + 0.05550713092088699f;
-    value = value * f + 0.24022120237350464f;
-    value = value * f + 0.6931469440460205f;
-    value = value * f + 1.0f;
+    const Float f2 = f * f;
+    const Float high = f * 0.0013276472454890609f + 0.009675540961325169f;
+    const Float middle = f * 0.05550713092088699f + 0.24022120237350464f;
+    const Float low = f * 0.6931469440460205f + 1.0f;
+    const Float value = (high * f2 + middle) * f2 + low;
     return bits<Float>(bits<Int>(value) + (bits<Int>(shifted) << 23));
 }
 
@@ -139,7 +139,7 @@ struct Model {
         Float* to_rows = reinterpret_cast<Float*>(to);
         for (int64_t r = 0; r < rows; r++)
             for (int64_t v = 0; v < vectors; v++) {
-                Float sum = same(0);
+                Float sum = same(0.0f);
                 for (int64_t t = 0; t < n; t++) sum += a[r * by_row + t * by_term] * b_rows[t * vectors + v];
                 to_rows[r * vectors + v] = scale * sum;
             }
@@ -159,13 +159,13 @@ struct Model {
     void pull_back(const Float* qk_sums, const Float* ov_sums) {
         const float* w = floats(weights);
         float *g = floats(gradient), *dqk = floats(d_qk), *dqk_t = floats(d_qk_transposed), *dov = floats(d_ov);
-        const double scale = 1 / sqrt(double(width));
+        const float scale = float(1 / sqrt(double(width)));
         for (int64_t h = 0; h < heads; h++) {
             for (int64_t r = 0; r < width; r++)
                 for (int64_t c = 0; c < d_x; c++)
-                    dqk[r * stride + c] = dqk_t[c * stride + r] = float(scale * total(*qk_sums++));
+                    dqk[r * stride + c] = dqk_t[c * stride + r] = scale * total(*qk_sums++);
             for (int64_t k = 0; k < d_y; k++)
-                for (int64_t c = 0; c < width; c++) dov[k * stride + c] = float(total(*ov_sums++));
+                for (int64_t c = 0; c < width; c++) dov[k * stride + c] = total(*ov_sums++);
             const int64_t q = tensor(0, h), key = tensor(1, h), v = tensor(2, h), o = read_rows(h);
             product(g + q, width, w + key, stride, 1, width, dqk, 1);
             product(g + key, width, w + q, stride, 1, d_x, dqk_t, 1);
@@ -223,19 +223,42 @@ struct Batch {
     Tokens tokens() const { return {block.data + run.task.pairs_row(), length, width}; }
     const Float* query() const { return block.data + run.task.query_row(); }
 
+    // u = QK x_q, row by row.
+    void dots_with_query(const float* qk, int64_t rows) {
+        with_constant<8>(d_x, [&](auto n) {
+            Float x[n.value];
+            for (int c = 0; c < n.value; c++) x[c] = query()[c];
+            for (int64_t r = 0; r < rows; r++, qk += model.stride) {
+                Float sum = qk[0] * x[0];
+                for (int c = 1; c < n.value; c++) sum += qk[c] * x[c];
+                for (int64_t c = n.value; c < d_x; c++) sum += qk[c] * query()[c];
+                u.data[r] = sum;
+            }
+        });
+    }
+
+    // Adds s x_q^T to a matrix.
+    void outer_with_query(int64_t rows, Float* to) {
+        with_constant<8>(d_x, [&](auto n) {
+            Float x[n.value];
+            for (int c = 0; c < n.value; c++) x[c] = query()[c];
+            for (int64_t r = 0; r < rows; r++, to += d_x) {
+                const Float factor = s.data[r];
+                for (int c = 0; c < n.value; c++) to[c] += factor * x[c];
+                for (int64_t c = n.value; c < d_x; c++) to[c] += factor * query()[c];
+            }
+        });
+    }
+
     // Weights of G heads from h on, and the tokens they attend to.
     template <int G>
     void attend(int64_t h) {
         const float* qk = Model::floats(model.qk) + h * model.square;
-        for (int64_t r = 0; r < G * width; r++) {
-            Float sum = qk[r * model.stride] * query()[0];
-            for (int64_t c = 1; c < d_x; c++) sum += qk[r * model.stride + c] * query()[c];
-            u.data[r] = sum;
-        }
+        dots_with_query(qk, G * width);
         Float *w = weight.data + h * length, *to = mean.data + h * width;
         Float largest[G], sum[G], factor[G];
         for (int g = 0; g < G; g++) {
-            largest[g] = same(-INFINITY), sum[g] = same(0);
+            largest[g] = same(-INFINITY), sum[g] = same(0.0f);
             factor[g] = same(run.attention == linear_mean ? 1.0f / float(length) : 1.0f);
         }
         if (run.attention == softmax) {
@@ -262,7 +285,7 @@ struct Batch {
         const Float* y = query() + d_x;
         Int in_use = {};
         for (int l = 0; l < filled; l++) in_use[l] = -1;
-        Float squares = same(0);
+        Float squares = same(0.0f);
         for (int64_t k = 0; k < d_y; k++) {
             Float error = -y[k];
             for (int64_t h = 0; h < heads; h++)
@@ -289,18 +312,16 @@ struct Batch {
         else
             dots<G>(tokens(), u.data, d_logit, [&](int g, int64_t i, Float v) { d_logit[g * length + i] = v; });
         sums<G>(tokens(), d_logit, s.data);
-        Float* qk = qk_sums.data + h * width * d_x;
-        for (int64_t r = 0; r < G * width; r++)
-            for (int64_t c = 0; c < d_x; c++) qk[r * d_x + c] += s.data[r] * query()[c];
+        outer_with_query(G * width, qk_sums.data + h * width * d_x);
     }
 
     // Adds the gradient of head h's OV; g = scale * dLoss/d(token that the head attends to), returns g . that token.
     Float back_to_token(int64_t h, Float* g) {
         const float* ov = Model::floats(model.ov) + h * d_y * model.stride;
         const Float* to = mean.data + h * width;
-        Float along = same(0);
+        Float along = same(0.0f);
         for (int64_t c = 0; c < width; c++) {
-            Float sum = same(0);
+            Float sum = same(0.0f);
             for (int64_t k = 0; k < d_y; k++) {
                 sum += difference.data[k] * ov[k * model.stride + c];
                 ov_sums.data[(h * d_y + k) * width + c] += difference.data[k] * to[c];

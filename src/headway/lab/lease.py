@@ -27,7 +27,7 @@ import psutil
 from headway.errors import HeadwayError, LeaseLost
 
 STALE_S = 60.0
-_BEAT_S = 2.0
+_BEAT_S = 1.0
 
 
 class LeaseHeld(HeadwayError):

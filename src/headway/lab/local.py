@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from headway.declare.budget import budget
 from headway.declare.run import RegressionRun
@@ -32,13 +31,7 @@ _LOOK_EVERY_S = 0.25
 _STOPPING = ((signal.SIGTERM, 20.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 
 
-def run_all(
-    runs: Sequence[Run],
-    *,
-    workers: int | None = None,
-    trainer: Literal["auto", "fused", "torch"] = "auto",
-    command: Sequence[str] = WORKER,
-) -> Iterator[Snapshot]:
+def run_all(runs: Sequence[Run], *, workers: int | None = None, command: Sequence[str] = WORKER) -> Iterator[Snapshot]:
     """Work on runs until each is done or has failed, longest first, and show how far they are.
 
     Runs that are done are left out, those that failed before are tried once more. A run that fails does not stop the
@@ -49,15 +42,14 @@ def run_all(
         runs: what to work on.
         workers: processes at a time; by default one for each core, or for each run if there are fewer. Each has
             the cores divided by their number as threads.
-        trainer: what trains the models; `auto` is the fastest that can.
-        command: what starts a worker; the run folder and options follow.
+        command: what starts a worker, with options such as `--trainer torch`; the run folder and more options follow.
 
     Raises:
         UserError: when there is no worker.
     """
     if workers is not None and workers < 1:
         raise UserError(f"workers {workers}: at least 1 is needed; leave it out for one for each core")
-    sweep = _Sweep(runs, workers or max(1, min(cores(), len(runs))), (*command, "--trainer", trainer))
+    sweep = _Sweep(runs, workers or max(1, min(cores(), len(runs))), command)
     with _ended_like_ctrl_c():
         try:
             while sweep.look():

@@ -8,6 +8,7 @@ A directory belongs to one document. It takes more arms, controls and seeds of i
 
 import json
 from pathlib import Path
+from typing import Any
 
 from headway.declare.experiment import Arm, Experiment, read_resolved
 from headway.declare.mapping import write_yaml
@@ -130,6 +131,23 @@ class Store:
             seeds = sorted(int(p.name.removeprefix("seed-")) for p in (self.path / "runs" / arm).glob("seed-*"))
             raise ResultsError(f"{self.path} has no run of arm {arm!r} with seed {seed}; there is {seeds}")
         return Run.open(path)
+
+    def records(self) -> list[dict[str, Any]]:
+        """A mapping per run: arm, control, seed, status and its final metrics (none before it is done)."""
+        names = ("arm", "control", "group", "seed", "status")
+        return [{**{name: getattr(run, name) for name in names}, **run.metrics} for run in self.runs()]
+
+    def frame(self) -> Any:
+        """The records as a pandas DataFrame.
+
+        Raises:
+            ResultsError: when pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ResultsError("a DataFrame was asked for, but pandas is not installed; take records()") from None
+        return pandas.DataFrame.from_records(self.records())
 
     def _folder(self, arm: str, seed: int) -> Path:
         return self.path / "runs" / arm / f"seed-{seed}"

@@ -52,15 +52,15 @@ def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int
         return DONE
     try:
         lease = Lease.take(path / "lease")
+        with Wishes(parent).heard() as wishes, lease, _output_to(path / "log.txt"):
+            run = Run.open(path)  # its former owner may have finished it since
+            return DONE if run.status == "done" else _Work(run, lease, wishes).outcome(open_study)
     except LeaseHeld as held:
         print(f"{path}: {held}")
         return ELSEWHERE
-    except OSError as error:
+    except OSError as error:  # before the work began: from there on it has an outcome
         print(disk_full(path) if _is_disk_full(error) else f"{path} cannot be written: {error.strerror}")
         return DISK_FULL if _is_disk_full(error) else FAILED
-    with Wishes(parent).heard() as wishes, lease, _output_to(path / "log.txt"):
-        run = Run.open(path)  # its former owner may have finished it since
-        return DONE if run.status == "done" else _Work(run, lease, wishes).outcome(open_study)
 
 
 def disk_full(path: Path) -> str:
@@ -152,7 +152,8 @@ class _Work:
                 counters = self._count(base, training_s)
                 recorder.record(event, counters["wall_s"])
                 stop = self._wishes.stop
-                if stop or event.step == steps or time.perf_counter() - stored >= CHECKPOINT_EVERY_S:
+                due = stop or event.step == steps or time.perf_counter() - stored >= CHECKPOINT_EVERY_S
+                if due and event.step > 0:  # from step 0 a run starts, and does not go on
                     state = study.trainer.state()
                     recorder.checkpoint(Checkpoint(step=event.step, state=state, counters=counters))
                     stored = time.perf_counter()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from headway.icl.theory import EffectiveLoss
-from headway.show.figure import WIDTH, Figure, inline, join, thinned
+from headway.show.figure import WIDTH, Figure, inline, join, step_axis, thinned
 from headway.show.material import ArmResults, Finished, Material
 from headway.show.theme import head_domain, head_range
 from headway.show.theory import covered
@@ -58,12 +58,8 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
         scale=alt.Scale(domain=head_domain(n_heads), range=head_range(n_heads)),
     )
     name = quantity if arm.shown.spec.task.d_y == 1 else f"{quantity}, output {output + 1}"
-    x = alt.X(
-        "step:Q",
-        title="training step" if row == rows[-1] else None,
-        scale=alt.Scale(type="log", nice=False),
-        axis=alt.Axis(format="~s", tickCount=4),
-    )
+    spec = arm.shown.spec
+    x = step_axis(spec.probes.every, spec.training.steps, title="training step" if row == rows[-1] else None)
     # Every y axis takes the same room, so that panels stand in columns.
     y = alt.Y("value:Q", title=name, axis=alt.Axis(minExtent=34, tickCount=5))
 
@@ -90,8 +86,6 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
 def _rows(run: Finished, quantity: str, output: int) -> Iterator[dict[str, Any]]:
     steps, values = run.series(quantity)
     values = values[..., output] if values.ndim == 3 else values
-    kept = steps > 0
-    steps, values = steps[kept], values[kept]
     for at in thinned(steps.tolist(), POINTS):
         yield {"step": steps[at], "seed": str(run.seed), **_by_head(values[at])}
 
@@ -132,6 +126,6 @@ def _caption(arms: list[ArmResults]) -> str:
         "(left out while w is so small that it is far larger)."
         if theory
         else "",
-        "The steps are on a log axis; step 0 is left out.",
+        f"The steps are on an axis that is linear up to {arms[0].shown.spec.probes.every:,} and logarithmic beyond.",
         f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
     )

@@ -18,6 +18,9 @@ WIDTH = 1000
 Look = tuple[str, str, tuple[float, ...]]
 """A line in a legend: its name, colour and dashes."""
 
+SOLID = (1, 0)
+"""Dashes without gaps."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
@@ -61,17 +64,37 @@ def _short(value: Any) -> Any:
     return float(f"{number:.5g}") if np.isfinite(number) else None
 
 
-def keyed(column: str, looks: Sequence[Look]) -> tuple["alt.Color", "alt.StrokeDash"]:
-    """Colour and dashes of lines by the names in a column, with one legend below."""
+def keyed(column: str, looks: Sequence[Look], *, nested: bool = True) -> dict[str, Any]:
+    """How lines look by the names in a column: colour, dashes and width, with one legend below.
+
+    Nested: solid lines are drawn in order, each thinner than the one before, so that where they coincide all can be
+    seen.
+    """
     import altair as alt
 
     names = [name for name, _, _ in looks]
+    solid = [name for name, _, dash in looks if nested and dash == SOLID]
+    wide = dict(zip(solid, np.linspace(min(1.8 + 0.8 * (len(solid) - 1), 5), 1.8, len(solid)), strict=True))
+    widths = alt.Scale(type="ordinal", domain=names, range=[round(float(wide.get(name, 1.8)), 2) for name in names])
     legend = alt.Legend(title=None, orient="bottom", columns=4, columnPadding=18)
     colours = alt.Scale(domain=names, range=[colour for _, colour, _ in looks])
     dashes = alt.Scale(domain=names, range=[list(dash) for _, _, dash in looks])
-    return alt.Color(f"{column}:N", scale=colours, legend=legend), alt.StrokeDash(
-        f"{column}:N", scale=dashes, legend=legend
-    )
+    return {
+        "color": alt.Color(f"{column}:N", scale=colours, legend=legend),
+        "strokeDash": alt.StrokeDash(f"{column}:N", scale=dashes, legend=legend),
+        "strokeWidth": alt.StrokeWidth(f"{column}:N", scale=widths, legend=None),
+    }
+
+
+def step_axis(first: int, last: int, *, title: str | None = "training step") -> "alt.X":
+    """An axis of steps from 0: linear up to `first`, logarithmic beyond, so that the beginning is drawn too."""
+    import altair as alt
+
+    powers = [10**k for k in range(12) if first <= 10**k < last / 1.5]
+    values = [0, *powers, int(float(f"{last:.0e}")) if float(f"{last:.0e}") <= last else last]
+    scale = alt.Scale(type="symlog", constant=first, domain=[0, last], nice=False)
+    axis = alt.Axis(values=values, labelExpr="datum.value ? format(datum.value, '~s') : '0'")
+    return alt.X("step:Q", title=title, scale=scale, axis=axis)
 
 
 def thinned(steps: Sequence[int], limit: int) -> list[int]:
@@ -80,12 +103,12 @@ def thinned(steps: Sequence[int], limit: int) -> list[int]:
     Examples:
         >>> thinned([0, 10, 20], limit=5)
         [0, 1, 2]
-        >>> [p + 1 for p in thinned(range(1, 1001), limit=4)]
-        [1, 10, 100, 1000]
+        >>> thinned(range(1000), limit=4)
+        [0, 9, 99, 999]
     """
     if len(steps) <= limit:
         return list(range(len(steps)))
-    at = np.log(np.maximum(np.asarray(steps, dtype=float), 1.0))
+    at = np.log1p(np.asarray(steps, dtype=float))
     wanted = np.linspace(at[0], at[-1], limit)
     return sorted({int(np.abs(at - value).argmin()) for value in wanted})
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.figure import WIDTH, Figure, Look, counted, inline, join, keyed
+from headway.show.figure import SOLID, WIDTH, Figure, Look, counted, inline, join, keyed
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
 
@@ -23,12 +23,14 @@ def lengths_by_arm(material: Material) -> Figure | None:
         return None
     drawn = {arm.name: _rows_of(material, arm) for arm in arms}
     everything = [row for rows in drawn.values() for row in rows]
-    looks: list[Look] = [(arm.label, arm.colour, (1, 0)) for arm in arms]
+    looks: list[Look] = [(arm.label, arm.colour, SOLID) for arm in arms]
     looks += [look for look in (KERNEL, *ESTIMATORS.values()) if any(row["what"] == look[0] for row in everything)]
     columns = min(len(arms), 2 if len(arms) <= 4 else 3)
     width = (WIDTH - 60) // columns - 45
     panels = [
-        _panel({arm.shown.spec.task.n_pairs}, drawn[arm.name], looks, min(width, 640)).properties(title=arm.label)
+        _panel(
+            {arm.shown.spec.task.n_pairs}, drawn[arm.name], looks, min(width, 640), height=260, nested=False
+        ).properties(title=arm.label)
         for arm in arms
     ]
     grid = [alt.hconcat(*panels[at : at + columns], spacing=24) for at in range(0, len(panels), columns)]
@@ -58,7 +60,7 @@ def lengths(material: Material) -> Figure | None:
     if not arms:
         return None
     rows = [row for arm in arms for row in _mean_rows(arm)]
-    looks: list[Look] = [(arm.label, arm.colour, (1, 0)) for arm in arms]
+    looks: list[Look] = [(arm.label, arm.colour, SOLID) for arm in arms]
     if material.one_task:
         rows += _estimators(material, arms[0], COMPARED)
         drawn = {row["what"] for row in rows}
@@ -73,10 +75,11 @@ def lengths(material: Material) -> Figure | None:
             "to the largest seed."
             if several
             else "A line per arm, one seed; bands are 95 % bootstrap intervals over the prompts.",
+            "Lines of arms are nested, so that all are seen where they coincide." if len(arms) > 1 else "",
             "The vertical line marks the prompt length of training.",
             "Both axes are logarithmic; curves far below the models leave the panel.",
         ),
-        chart=_panel({arm.shown.spec.task.n_pairs for arm in arms}, rows, looks, WIDTH - 60, height=360),
+        chart=_panel({arm.shown.spec.task.n_pairs for arm in arms}, rows, looks, WIDTH - 60, height=360, nested=True),
     )
 
 
@@ -88,31 +91,44 @@ def _rows_of(material: Material, arm: ArmResults) -> list[dict[str, Any]]:
     return rows + _estimators(material, arm, tuple(ESTIMATORS))
 
 
-def _panel(lengths: set[int], rows: list[dict[str, Any]], looks: Sequence[Look], width: int, height: int = 260) -> Any:
+def _panel(
+    lengths: set[int], rows: list[dict[str, Any]], looks: Sequence[Look], width: int, *, height: int, nested: bool
+) -> Any:
     import altair as alt
 
-    colour, dash = keyed("what", looks)
-    shape = [row for row in rows if row["what"] not in (ESTIMATORS["ridge"][0], ESTIMATORS["least_squares"][0])]
-    low, high = min(r["low"] for r in shape), max(r["high"] for r in shape)
-    floor = low / 1.6
-    # What leaves the panel is drawn to just below it: a line far outside takes seconds to clip.
-    rows = [{**r, **{key: max(r[key], floor / 4) for key in ("mse", "low", "high")}} for r in rows]
-    y_scale = alt.Scale(type="log", domain=[floor, high * 1.2], nice=False)
+    look = keyed("what", looks, nested=nested)
+    optimal = (ESTIMATORS["ridge"][0], ESTIMATORS["least_squares"][0])
+    low, high = min(r["low"] for r in rows if r["what"] not in optimal), max(r["high"] for r in rows)
+    rows = list(_above(rows, low / 1.6))
+    y_scale = alt.Scale(type="log", domain=[low / 1.6, high * 1.2], nice=False)
     x = alt.X(
         "n_pairs:Q",
         title="pairs in the prompt",
         scale=alt.Scale(type="log", nice=False),
         axis=alt.Axis(format="d", tickCount=8),
     )
-    base = alt.Chart(inline(rows)).encode(x=x, color=colour)
-    band = base.mark_area(opacity=0.18, clip=True).encode(y=alt.Y("low:Q", scale=y_scale), y2="high:Q")
-    line = base.mark_line(clip=True).encode(
+    base = alt.Chart(inline(rows)).encode(x=x, color=look["color"])
+    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", scale=y_scale), y2="high:Q")
+    line = base.mark_line().encode(
         y=alt.Y("mse:Q", title="mean squared error", scale=y_scale, axis=alt.Axis(tickCount=6)),
-        strokeDash=dash,
+        **look,
         tooltip=["what:N", "n_pairs:Q", "mse:Q", "low:Q", "high:Q"],
     )
     trained = alt.Chart(inline([{"n_pairs": n} for n in sorted(lengths)])).mark_rule(color="#b8bdc6")
     return alt.layer(trained.encode(x="n_pairs:Q"), band, line).properties(width=width, height=height)
+
+
+def _above(rows: list[dict[str, Any]], floor: float) -> Iterator[dict[str, Any]]:
+    """Curves down to where they cross the floor, and no further: clipping costs seconds for each picture."""
+    for at, row in enumerate(rows):
+        if row["mse"] >= floor:
+            yield {**row, "low": max(row["low"], floor)}
+            continue
+        for other in (*rows[at - 1 : at], *rows[at + 1 : at + 2]):
+            if other["what"] == row["what"] and other["mse"] > floor:
+                share = np.log(other["mse"] / floor) / np.log(other["mse"] / row["mse"])
+                crossing = other["n_pairs"] * (row["n_pairs"] / other["n_pairs"]) ** share
+                yield {"what": row["what"], "n_pairs": crossing, "mse": floor, "low": floor, "high": floor}
 
 
 def _curve(arm: ArmResults) -> Mapping[str, Any]:

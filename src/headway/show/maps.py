@@ -1,5 +1,6 @@
 """Show: the QK and OV circuits of every head as maps, blue for negative, red for positive, white for zero."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from headway.show.theme import INK, QUIET
 COLUMNS = 8
 COLOURS = ("#174a86", "#6ea6d0", "#ffffff", "#ef9a7e", "#a01528")
 """From the most negative entry over zero to the most positive one."""
+
+PALE = " The y column is pale: the query's y is 0, so it is never used nor trained."
 
 Tiles = dict[tuple[str, str], np.ndarray]
 """Maps by the titles of their row and column."""
@@ -38,7 +41,8 @@ def final_circuits(arm: ArmResults) -> Figure:
             rows[kind],
             size,
             legend=kind.upper(),
-            largest=_largest(found[kind]),
+            largest=_largest(found[kind], task, kind == "qk" and arm.one_layer),
+            pale=kind == "qk" and arm.one_layer,
         )
         for first in range(0, n_heads, COLUMNS)
         for kind in rows
@@ -48,8 +52,8 @@ def final_circuits(arm: ArmResults) -> Figure:
         part="Heads",
         title=f"QK and OV circuits at the end: {arm.label}",
         caption=join(
-            f"Seed {arm.shown.seed}. Above, QK: row = the token that is seen, column = the token that looks "
-            "(its y column only ever multiplies 0). Below, OV: what a seen token adds to the output.",
+            f"Seed {arm.shown.seed}. Above, QK: row = the token that is seen, column = the token that looks."
+            f"{PALE * arm.one_layer} Below, OV: what a seen token adds to the output.",
             "The OV of every layer is multiplied by the final map." if isinstance(arm.shown.spec.model, Stack) else "",
             "All QK share one scale and all OV another, both centred at 0; a line parts the x block from y.",
         ),
@@ -72,19 +76,22 @@ def circuit_steps(arm: ArmResults) -> Figure | None:
     }
     task = arm.shown.spec.task
     size = max(70, min(max(84, 13 * task.d_token), WIDTH // len(steps) - 24))
-    largest = max(_largest(qk) for qk in probed.values())
+    untrained = arm.one_layer
+    largest = max(_largest(qk, task, untrained) for qk in probed.values())
     return Figure(
         name=f"steps-{arm.name}",
         part="Heads",
         title=f"QK circuits during training: {arm.label}",
         caption=f"Seed {arm.shown.seed}. A row per head, a column per probed step, one scale for all, centred at 0; "
-        "a line parts the x block from y.",
-        chart=_grid(tiles, task, _coordinates(task), size, legend="QK", largest=largest),
+        f"a line parts the x block from y.{PALE * untrained}",
+        chart=_grid(tiles, task, _coordinates(task), size, legend="QK", largest=largest, pale=untrained),
     )
 
 
-def _grid(tiles: Tiles, task: RegressionTask, rows: list[str], size: int, *, legend: str, largest: float) -> Any:
-    """Maps in rows and columns, each with a line between the x block and y."""
+def _grid(
+    tiles: Tiles, task: RegressionTask, rows: list[str], size: int, *, legend: str, largest: float, pale: bool
+) -> Any:
+    """Maps in rows and columns, each with a line between the x block and y, whose columns may be pale."""
     import altair as alt
 
     columns = _coordinates(task)
@@ -98,12 +105,13 @@ def _grid(tiles: Tiles, task: RegressionTask, rows: list[str], size: int, *, leg
     axis = alt.Axis(
         ticks=False, domain=False, labels=cell >= 12, labelFontSize=9, labelAngle=0, title=None, labelColor=QUIET
     )
-    scale = alt.Scale(range=list(COLOURS), domain=[-largest, largest], domainMid=0, interpolate="rgb")
+    scale = alt.Scale(range=list(COLOURS), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
     key = alt.Legend(title=legend, gradientLength=min(100, max(50, cell * len(rows))), tickCount=3)
     cells = alt.Chart().encode(
         x=alt.X("column:N", sort=columns, axis=axis, scale=alt.Scale(padding=0)),
         y=alt.Y("row:N", sort=rows, axis=axis, scale=alt.Scale(padding=0)),
         color=alt.Color("value:Q", scale=scale, legend=key),
+        opacity=alt.condition(f"!{json.dumps(pale)} || indexof(datum.column, 'y') < 0", alt.value(1), alt.value(0.25)),
         tooltip=["across:N", "row:N", "column:N", "value:Q"],
     )
     line = alt.Chart(inline([{}])).mark_rule(color=INK, strokeWidth=1)
@@ -125,5 +133,6 @@ def _coordinates(task: RegressionTask) -> list[str]:
     return [f"x{i + 1}" for i in range(task.d_x)] + outputs
 
 
-def _largest(values: np.ndarray) -> float:
-    return float(np.abs(values).max()) or 1.0
+def _largest(values: np.ndarray, task: RegressionTask, only_x_columns: bool) -> float:
+    seen = values[..., : task.d_x] if only_x_columns else values
+    return float(np.abs(seen).max()) or 1.0

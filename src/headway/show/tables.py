@@ -122,8 +122,8 @@ def _heads_of(run: Finished) -> Table:
         )
         for head in range(len(columns["w"]))
     ]
-    per = "" if task.d_y == 1 else " A value per output."
-    return Table(columns=("head", *HEADS.values()), rows=tuple(rows), caption=f"Seed {run.seed}.{per}")
+    caption = "" if task.d_y == 1 else "A value per output."
+    return Table(columns=("head", *HEADS.values()), rows=tuple(rows), caption=caption)
 
 
 def comparisons(material: Material) -> Table | None:
@@ -227,7 +227,9 @@ def spread(values: Sequence[float] | np.ndarray) -> str:
         return f"{mean:,.0f}" if mean.is_integer() else number(mean)
     if max(abs(mean), deviation) < 1e-3:
         return f"{number(mean, 2)} ± {number(deviation, 2)}"
-    decimals = max(0, 1 - int(np.floor(np.log10(deviation))))
+    leading = int(np.floor(np.log10(deviation)))
+    # One digit of the deviation, or two where the first is 1: a few seeds know it no better.
+    decimals = max(0, -leading + (deviation < 2 * 10.0**leading))
     return f"{mean:,.{decimals}f} ± {deviation:,.{decimals}f}".replace("-", "−") if decimals <= 6 else number(mean)
 
 

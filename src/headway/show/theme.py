@@ -103,7 +103,6 @@ def config() -> dict[str, Any]:
         },
         "header": {**text, "labelFontWeight": "bold", "titleFontWeight": "bold"},
         "title": {"color": INK, "fontSize": 13, "fontWeight": "bold", "anchor": "start"},
-        "line": {"strokeWidth": 1.8},
         "concat": {"spacing": 24},
         "facet": {"spacing": 12},
     }

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.figure import WIDTH, Figure, Look, counted, inline, join, keyed, thinned
+from headway.show.figure import SOLID, WIDTH, Figure, Look, counted, inline, join, keyed, step_axis, thinned
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
 
@@ -34,22 +34,17 @@ def loss(material: Material) -> Figure | None:
         scale=alt.Scale(type="log", domain=[low / 1.05, high * 1.05], nice=False),
         axis=alt.Axis(tickCount=6),
     )
-    x = alt.X(
-        "step:Q",
-        title="training step",
-        scale=alt.Scale(type="log", nice=False),
-        axis=alt.Axis(format="~s", tickCount=6),
-    )
-    colour, dash = _looks(material, drawn)
+    first, last = _first(material), max(row["step"] for row in every)
+    look = _looks(material, drawn)
     panels = []
     for metric, curve in rows.items():
-        base = alt.Chart(inline(curve)).encode(x=x, color=colour)
-        layers = [base.mark_line().encode(y=y, strokeDash=dash, tooltip=["what:N", "step:Q", "mse:Q"])]
+        base = alt.Chart(inline(curve)).encode(x=step_axis(first, last), color=look["color"])
+        layers = [base.mark_line().encode(y=y, **look, tooltip=["what:N", "step:Q", "mse:Q"])]
         if material.n_seeds > 1:
             layers.insert(0, base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q"), y2="high:Q"))
         if drawn:
-            rules = alt.Chart(inline(drawn)).mark_rule(strokeWidth=1.4)
-            layers.append(rules.encode(y=y, color=colour, strokeDash=dash, tooltip=["what:N", "mse:Q"]))
+            rules = alt.Chart(inline(drawn)).mark_rule()
+            layers.append(rules.encode(y=y, **look, tooltip=["what:N", "mse:Q"]))
         panels.append(alt.layer(*layers).properties(width=WIDTH // 2 - 40, height=300, title=PANELS[metric]))
     return Figure(
         name="loss",
@@ -58,6 +53,11 @@ def loss(material: Material) -> Figure | None:
         caption=_caption(material, rows, below),
         chart=alt.hconcat(*panels),
     )
+
+
+def _first(material: Material) -> int:
+    """The steps between evaluations: up to there the axis is linear."""
+    return min(arm.shown.spec.evaluation.every for arm in material.arms)
 
 
 def _curves(material: Material, metric: str) -> Iterator[dict[str, Any]]:
@@ -75,10 +75,12 @@ def _curves(material: Material, metric: str) -> Iterator[dict[str, Any]]:
 
 
 def _per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """The positive steps that all seeds measured, and the metric (seeds, steps) there."""
+    """The steps that all seeds measured, and the metric (seeds, steps) there."""
     series = [dict(zip(steps.tolist(), values, strict=True)) for steps, values in (r.series(metric) for r in arm.runs)]
     shared = sorted(set.intersection(*(set(s) for s in series)))
-    shared = [step for step in shared if step > 0 and all(s[step] > 0 for s in series)]
+    shared = [step for step in shared if all(s[step] > 0 for s in series)]
+    if metric == "train_mse" and len(shared) > 2 and 2 * (shared[-1] - shared[-2]) < shared[-2] - shared[-3]:
+        shared.pop()  # the mean of a few steps at the end is noise beside means of many
     return np.array(shared, dtype=int), np.array([[s[step] for step in shared] for s in series])
 
 
@@ -96,10 +98,10 @@ def _references(material: Material, low: float) -> tuple[list[dict[str, Any]], l
     return drawn, [f"{ESTIMATORS[name][0]} ({mse:.3g})" for name, mse in found.items() if mse <= low / 4]
 
 
-def _looks(material: Material, references: list[dict[str, Any]]) -> tuple[Any, Any]:
-    """Colour and dashes by name: arms solid, references dashed unless they stand for an arm."""
+def _looks(material: Material, references: list[dict[str, Any]]) -> dict[str, Any]:
+    """How lines look by name: arms solid, references dashed unless they stand for an arm."""
     drawn = {row["what"] for row in references}
-    looks: list[Look] = [(arm.label, arm.colour, (4, 2) if arm.label in drawn else (1, 0)) for arm in material.arms]
+    looks: list[Look] = [(arm.label, arm.colour, (4, 2) if arm.label in drawn else SOLID) for arm in material.arms]
     looks += [look for look in ESTIMATORS.values() if look[0] in drawn]
     return keyed("what", looks)
 
@@ -107,9 +109,10 @@ def _looks(material: Material, references: list[dict[str, Any]]) -> tuple[Any, A
 def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
     longest = max(len(_per_seed(arm, metric)[0]) for arm in material.arms for metric in rows)
     seeds = counted(material.n_seeds, "seed")
+    prompts = material.arms[0].shown.spec.evaluation.prompts_during
     return join(
         "Left: mean squared error on the fresh prompts of training, averaged since the last logged step. "
-        "Right: on a fixed set of prompts."
+        f"Right: on {prompts:,} fixed prompts, fewer than in the final evaluation, so its level may differ a little."
         if len(rows) == 2
         else f"The {' and '.join(PANELS[m] for m in rows)}.",
         f"A line is the mean over {seeds}; its band reaches from the smallest to the largest seed."
@@ -120,6 +123,7 @@ def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
         if material.one_task
         else "Dashed, in the arm's colour: debiased gradient descent with its best step on that arm's task.",
         f"Below the axis: {', '.join(below)}." if below else "",
-        "Both axes are logarithmic; step 0 is left out.",
+        "Lines of arms are nested, so that all are seen where they coincide." if len(material.arms) > 1 else "",
+        f"The error is on a logarithmic axis, and so are the steps beyond {_first(material):,}.",
         f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
     )

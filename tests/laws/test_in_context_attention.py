@@ -1,0 +1,74 @@
+"""Laws of in-context models: the order of pairs, what the query sees, and the two ways to say "one layer"."""
+
+import numpy as np
+import pytest
+import torch
+
+from headway.data.regression import draw
+from headway.declare.model import OneLayer, Stack
+from headway.declare.task import RegressionTask
+from headway.icl.attention import InContextAttention
+from headway.icl.weights import initial_weights
+
+TASK = RegressionTask(kind="regression", d_x=5, n_pairs=40)
+ATTENTION = ["softmax", "linear-mean", "linear-sum"]
+
+
+def prompts(n=16):
+    drawn = draw(TASK, key=1, step=1, batch_size=n)
+    return tuple(torch.from_numpy(getattr(drawn, name)).double() for name in ("x", "y", "x_query"))
+
+
+def module_of(model, **changed):
+    weights = initial_weights(model, TASK, seed=2)
+    return InContextAttention(model, TASK, weights | changed).double()
+
+
+@pytest.mark.parametrize("kind", ATTENTION)
+@pytest.mark.parametrize("bias", [False, True])
+def test_permuting_the_pairs_changes_nothing(kind, bias):
+    module = module_of(OneLayer(family="icl", n_heads=4, n_out=1, attention=kind, bias=bias))
+    x, y, x_query = prompts()
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(module(x[:, order], y[:, order], x_query), module(x, y, x_query))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [OneLayer(family="icl", n_heads=2, bias=True), Stack(family="icl-stack", n_heads=2, n_layers=1)],
+    ids=["one layer", "stack"],
+)
+def test_the_query_does_not_attend_to_itself(model):
+    """With values that are 0 at every pair, a query that saw itself would still write something."""
+    module = module_of(model)
+    with torch.no_grad():
+        if model.bias:
+            module.b_V.zero_(), module.b_O.zero_()
+        x, y, x_query = prompts()
+        assert module(torch.zeros_like(x), torch.zeros_like(y), x_query).abs().max() == 0
+
+
+def test_a_query_that_sees_itself_says_so():
+    module = module_of(Stack(family="icl-stack", n_heads=2, n_layers=1, attend_self=True))
+    x, y, x_query = prompts()
+    assert module(torch.zeros_like(x), torch.zeros_like(y), x_query).abs().min() > 0
+
+
+@pytest.mark.parametrize("kind", ATTENTION)
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_one_layer_stack_equals_the_one_layer_model(kind, bias):
+    one = module_of(OneLayer(family="icl", n_heads=3, attention=kind, bias=bias))
+    final = {"W_F": np.eye(6, dtype=np.float32)[-1:]} | ({"b_F": np.zeros(1, np.float32)} if bias else {})
+    model = Stack(family="icl-stack", n_heads=3, n_layers=1, attention=kind, bias=bias, attend_self=False)
+    stack = module_of(model, **{name: array.astype(np.float32) for name, array in one.weights().items()}, **final)
+    torch.testing.assert_close(stack(*prompts()), one(*prompts()))
+
+
+@pytest.mark.parametrize("attend_self", [False, True])
+def test_a_stack_is_causal(attend_self):
+    """What comes after a prefix of the pairs does not change the prediction from that prefix."""
+    module = module_of(Stack(family="icl-stack", n_heads=2, n_layers=3, residual=True, attend_self=attend_self))
+    x, y, x_query = prompts()
+    before = module.at_lengths(x, y, x_query, (3, 20))
+    x[:, 20:], y[:, 20:] = 9.0, -9.0
+    torch.testing.assert_close(module.at_lengths(x, y, x_query, (3, 20)), before)
