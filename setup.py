@@ -8,7 +8,15 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
-COMMON = ["-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden", "-fno-exceptions", "-Wno-maybe-uninitialized"]
+COMMON = [
+    "-std=c++17",
+    "-O3",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fvisibility=hidden",
+    "-fno-exceptions",
+    "-Wno-maybe-uninitialized",
+]
 # The draws are defined bit for bit, so nothing may be fused there; the training step is free to fuse.
 SOURCES = {"src/headway/data/draws.cpp": ["-ffp-contract=off"], "src/headway/icl/step.cpp": ["-ffp-contract=fast"]}
 HEADERS = ["src/headway/data/lanes.hpp", "src/headway/data/draws.hpp"]

@@ -10,8 +10,12 @@ import time
 
 import pytest
 
-SMALL = ("--set", "training.steps=300", "--set", "evaluation.prompts=500", "--set", "evaluation.curve.prompts=50",
-         "--set", "evaluation.curve.longest=50", "--set", "evaluation.every=100", "--set", "logging.every=100")  # fmt: skip
+SMALL = [
+    word
+    for setting in ("training.steps=300", "evaluation.prompts=500", "evaluation.curve.prompts=50",
+                    "evaluation.curve.longest=50", "evaluation.every=100", "logging.every=100")
+    for word in ("--set", setting)
+]  # fmt: skip
 
 
 def headway(*words, cwd=None, **options):
@@ -132,7 +136,7 @@ def test_python_opens_what_the_command_wrote(finished):
         (("run", "icl-heads", "--control", "noise"), "there is no control 'noise'"),
         (("run", "icl-heads", "--scale", "paper"), "has no scale 'paper'"),
         (("run", "icl-heads", "--trainer", "fast"), "'fast' is not one of"),
-        (("run", "icl-heads", "--workers", "0"), "0 is not in the range"),
+        (("run", "icl-heads", "--workers", "0"), "greater than or equal to 1"),
         (("status", "nowhere"), "nowhere is no results directory"),
         (("reprot", "nowhere"), "No such command 'reprot'"),
         (("run", "icl-heads", "--sclae", "x"), "No such option"),

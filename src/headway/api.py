@@ -77,9 +77,7 @@ def prepare(experiment: Experiment, out: Path | None) -> tuple[Store, tuple[Run,
 def finish(store: Store) -> None:
     """Derive results.json, the figures and the report from the run folders."""
     from headway.compare.results import write
-    from headway.show.files import write_figures
     from headway.show.report import write_report
 
     write(store)
-    write_figures(store)
     write_report(store)

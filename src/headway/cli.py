@@ -26,7 +26,9 @@ Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="One that comes 
 Scale = Annotated[str | None, typer.Option(metavar="NAME", help="One of its scales; laptop by default, if it has one.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a value; repeatable.")]
 Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Only these arms.")]
-Controls = Annotated[list[str] | None, typer.Option("--control", metavar="NAME", help="Cross the arms with a control; repeatable.")]
+Controls = Annotated[
+    list[str] | None, typer.Option("--control", metavar="NAME", help="Cross the arms with it; repeatable.")
+]
 Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="How many seeds (0 to N-1), or which: 3,5 or 7,")]
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="A results directory.")]
 
@@ -80,7 +82,9 @@ def run(
     arms: Arms = None,
     control: Controls = None,
     seeds: Seeds = None,
-    workers: Annotated[int | None, typer.Option(min=1, metavar="N", help="Runs at a time; a core each by default.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default a core each.")
+    ] = None,
     trainer: Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")] = "auto",
     directory: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="By default results/NAME-SCALE.")

@@ -8,7 +8,9 @@ from rich.table import Table
 
 from headway.declare.budget import Budget, budget
 from headway.declare.experiment import Arm, Experiment
+from headway.declare.run import RegressionRun, RunSpec
 from headway.lab.execution import cores
+from headway.show.words import duration
 from headway.train.rate import trial_steps_per_s
 
 
@@ -19,12 +21,13 @@ class Cost:
     arm: Arm
     budget: Budget
     steps: int
+    batch_size: int
     steps_per_s: float
 
     @property
     def training_flops(self) -> float:
         """Forward and backward, which is about three forward passes, over all steps."""
-        return 3.0 * self.budget.flops_per_example * self.arm.template.training.batch_size * self.steps
+        return 3.0 * self.budget.flops_per_example * self.batch_size * self.steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,26 +72,20 @@ class Plan:
 
 def plan(experiment: Experiment) -> Plan:
     """Count every selected arm, and time a short trial of it on this machine."""
-    costs = []
-    for arm in experiment.selected:
-        run = arm.spec(experiment.seeds[0])
-        costs.append(Cost(arm=arm, budget=budget(run), steps=run.training.steps, steps_per_s=trial_steps_per_s(run)))
-    return Plan(experiment=experiment, costs=tuple(costs))
+    return Plan(
+        experiment=experiment, costs=tuple(_cost(arm, arm.spec(experiment.seeds[0])) for arm in experiment.selected)
+    )
 
 
-def duration(seconds: float) -> str:
-    """Seconds as people say them.
-
-    Examples:
-        >>> duration(8.2), duration(95), duration(7300)
-        ('8 s', '1 min 35 s', '2 h 02 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+def _cost(arm: Arm, run: RunSpec) -> Cost:
+    assert isinstance(run, RegressionRun)
+    return Cost(
+        arm=arm,
+        budget=budget(run),
+        steps=run.training.steps,
+        batch_size=run.training.batch_size,
+        steps_per_s=trial_steps_per_s(run),
+    )
 
 
 def _matched(what: str, values: dict[str, Hashable]) -> str:

@@ -1,6 +1,6 @@
 """Door: runs while they are going on, as a live table, or as lines where there is no terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 
 from rich.console import Console, Group
@@ -12,16 +12,16 @@ from rich.text import Text
 from headway.lab.lease import last_holder
 from headway.lab.progress import Progress, Snapshot
 from headway.lab.store import Store
-from headway.plan import duration
+from headway.show.words import duration
 
 COLORS = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "red", "interrupted": "yellow"}
 _SAID_EVERY_S = 30.0
 
 
-def watch(snapshots: Iterator[Snapshot]) -> None:
+def watch(snapshots: Generator[Snapshot]) -> None:
     """Show runs until they end."""
     console = Console()
-    with closing(snapshots):  # type: ignore[type-var] - run_all is a generator
+    with closing(snapshots):
         if console.is_terminal:
             with Live(console=console, refresh_per_second=4) as live:
                 for snapshot in snapshots:

@@ -27,7 +27,9 @@ NATIVE = pytest.mark.parametrize("instruction_set", native.instruction_sets())
 
 
 def make_task(**changes):
-    return RegressionTask.model_validate({"kind": "regression", "d_x": 5, "n_pairs": 40, "noise_variance": 0.1} | changes)
+    return RegressionTask.model_validate(
+        {"kind": "regression", "d_x": 5, "n_pairs": 40, "noise_variance": 0.1} | changes
+    )
 
 
 TWO_TASKS = {"d_x": 6, "d_y": 2, "n_pairs": 48, "reads": [[0, 1, 2, 3], [2, 3, 4, 5]], "noise_variance": 0.4}
@@ -42,7 +44,13 @@ TASKS = {
 }
 
 
-GOLDEN = ['0x1.0ffb500000000p-6', '-0x1.a5a1820000000p-1', '0x1.1669a60000000p-2', '0x1.1267b20000000p+1', '0x1.0aa2ea0000000p+3']
+GOLDEN = [
+    "0x1.0ffb500000000p-6",
+    "-0x1.a5a1820000000p-1",
+    "0x1.1669a60000000p-2",
+    "0x1.1267b20000000p+1",
+    "0x1.0aa2ea0000000p+3",
+]
 
 
 def bits(prompts: Prompts):
@@ -137,7 +145,9 @@ def test_prompts_are_what_the_task_declares(name):
     query_noise = (prompts.y_query - np.einsum("pkj,pj->pk", prompts.beta, prompts.x_query)).ravel()
     n = 20_000
     assert np.var(noise) == pytest.approx(task.noise_variance, rel=5 * (2 / n) ** 0.5, abs=1e-9)
-    assert np.var(query_noise) == pytest.approx(task.noise_variance * task.noisy_query, rel=5 * (2 / n) ** 0.5, abs=1e-9)
+    assert np.var(query_noise) == pytest.approx(
+        task.noise_variance * task.noisy_query, rel=5 * (2 / n) ** 0.5, abs=1e-9
+    )
     reads = task.read_mask()
     assert not prompts.beta[:, ~reads].any()
     assert np.var(prompts.beta[:, reads]) == pytest.approx(task.variance_of_beta, rel=5 * (2 / n) ** 0.5)

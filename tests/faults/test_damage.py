@@ -94,4 +94,4 @@ def test_a_checkpoint_that_is_only_half_written_was_never_there(tmp_path):
     (run.path / "checkpoint" / ".000000042.json.0123.tmp").write_bytes(b"{")
     assert quadratic.train_here(run) == DONE
     assert Run.open(run.path).message == ""
-    assert not [path for path in run.path.rglob(".*")]
+    assert not list(run.path.rglob(".*"))

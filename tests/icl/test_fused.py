@@ -78,8 +78,19 @@ def assert_gradient_is_right(run, weights, instruction_set, bound=1e-4):
 @pytest.mark.parametrize("attention", ["softmax", "linear-mean", "linear-sum"])
 @pytest.mark.parametrize(
     ("d_x", "d_y", "n_heads", "n_pairs", "batch_size"),
-    [(1, 1, 1, 1, 1), (2, 1, 3, 2, 5), (5, 1, 2, 40, 128), (6, 2, 4, 48, 37), (7, 1, 2, 9, 16), (8, 3, 2, 30, 17)]
-    + [(13, 1, 5, 77, 19), (16, 2, 16, 3, 33), (32, 1, 2, 64, 15), (31, 3, 3, 21, 24), (4, 1, 2, 500, 9)],
+    [
+        (1, 1, 1, 1, 1),
+        (2, 1, 3, 2, 5),
+        (5, 1, 2, 40, 128),
+        (6, 2, 4, 48, 37),
+        (7, 1, 2, 9, 16),
+        (8, 3, 2, 30, 17),
+        (13, 1, 5, 77, 19),
+        (16, 2, 16, 3, 33),
+        (32, 1, 2, 64, 15),
+        (31, 3, 3, 21, 24),
+        (4, 1, 2, 500, 9),
+    ],
 )
 def test_loss_and_gradient_are_those_of_autograd_in_float64(
     instruction_set, attention, d_x, d_y, n_heads, n_pairs, batch_size
@@ -186,9 +197,7 @@ def test_advancing_in_other_chunks_and_restoring_change_no_bit(optimizer):
 def test_state_names_weights_and_what_the_optimizer_keeps():
     trainer = FusedTrainer(make_run(), sizeable_weights(make_run()))
     assert set(trainer.state()) == {
-        f"{prefix}/W_{name}"
-        for prefix in ("weights", "optimizer/exp_avg", "optimizer/exp_avg_sq")
-        for name in "QKVO"
+        f"{prefix}/W_{name}" for prefix in ("weights", "optimizer/exp_avg", "optimizer/exp_avg_sq") for name in "QKVO"
     }
     assert {w.dtype for w in trainer.weights().values()} == {np.dtype(np.float32)}
 

@@ -1,5 +1,6 @@
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -136,14 +137,16 @@ def test_closing_it_stops_the_workers_which_store_where_they_are(tmp_path, slow_
                 break
     opened = [Run.open(run.path) for run in runs]
     assert [run.status for run in opened] == ["interrupted", "interrupted"]
-    assert all("stopped by SIGTERM at step" in run.message for run in opened)
+    assert all(re.match(r"stopped at step \d+ by SIGTERM", run.message) for run in opened)
     assert all(run.weights() for run in opened)
 
 
 def test_a_worker_that_ignores_being_stopped_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr("headway.lab.local._STOPPING", ((signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0)))
     (run,) = runs_of(tmp_path, seeds=1, arms={"slow": {}}, baseline="slow")
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+    )
     with contextlib.closing(run_all([run], workers=1, command=(sys.executable, "-c", deaf))) as snapshots:
         next(snapshots)
         quadratic.wait_until(lambda: "deaf" in (run.path / "log.txt").read_text())

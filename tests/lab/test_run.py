@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def test_a_done_run_gives_all_that_was_recorded(done):
     records = done.records()
     assert [record["step"] for record in records][:6] == [0, 1, 5, 7, 10, 14]
     assert records[-1]["step"] == 60
-    assert all(a["wall_s"] <= b["wall_s"] for a, b in zip(records, records[1:], strict=False))
+    assert all(a["wall_s"] <= b["wall_s"] for a, b in pairwise(records))
 
 
 def test_what_is_not_there_yet_is_empty_or_said(tmp_path):
@@ -75,7 +76,7 @@ def test_a_damaged_run_json_is_an_error_that_says_what_to_do(done, damage, said)
 
 
 def test_a_folder_without_a_run_is_said(tmp_path):
-    with pytest.raises(ResultsError, match="holds no run: run.json is missing"):
+    with pytest.raises(ResultsError, match=r"holds no run: run\.json is missing"):
         Run.open(tmp_path)
 
 

@@ -43,7 +43,7 @@ def test_a_signal_stores_a_checkpoint_at_the_next_milestone_and_interrupts(run, 
     assert work(run.path, stopping_at(17, number)) == STOPPED
     stopped = Run.open(run.path)
     assert stopped.status == "interrupted"
-    assert stopped.message == f"stopped by {number.name} at step 20; run again to go on"
+    assert stopped.message == f"stopped at step 20 by {number.name}; run again to go on"
     assert checkpoint.load(run.path / "checkpoint")[0].step == 20
     assert stopped.records()[-1]["step"] == 20
 
@@ -136,7 +136,11 @@ def test_a_divergence_fails_with_the_step_and_what_to_lower(tmp_path):
     ("error", "message", "traced"),
     [
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero; log.txt says where", True),
-        (UserError("the fused trainer has no bias; leave it out"), "the fused trainer has no bias; leave it out", False),
+        (
+            UserError("no bias here; leave it out"),
+            "no bias here; leave it out",
+            False,
+        ),
         (PermissionError(13, "Permission denied"), "Permission denied; log.txt says where", True),
     ],
 )

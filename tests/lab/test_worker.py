@@ -68,8 +68,9 @@ def test_a_folder_without_a_run_is_a_users_error(tmp_path):
 
 def test_a_worker_ends_with_the_process_that_it_works_for(tmp_path):
     run = quadratic.fresh_run(tmp_path / "results", steps=5_000)
-    script = f"import subprocess, os; subprocess.Popen([*{quadratic.WORKER!r}, {str(run.path)!r}, '--parent', str(os.getpid())])"
+    command = [*quadratic.WORKER, str(run.path), "--parent"]
+    script = f"import subprocess, os; subprocess.Popen([*{command!r}, str(os.getpid())])"
     environment = {**os.environ, "QUADRATIC_STEP_S": "0.002"}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True)
     quadratic.wait_until(lambda: Run.open(run.path).status == "interrupted" and Run.open(run.path).message)
-    assert "the end of the process that started it at step" in Run.open(run.path).message
+    assert "by the end of the process that started it" in Run.open(run.path).message

@@ -56,7 +56,7 @@ def test_killed_again_and_again_at_any_operations_it_ends_with_the_same_bits(tmp
         while faulty.working(run, chance.randrange(1, 160), faulty.die) != DONE:
             kills += 1
         assert quadratic.lasting(run) == whole, f"after {kills} kills"
-        assert not [path for path in run.path.rglob(".*")], "nothing is left of what was half-written"
+        assert not list(run.path.rglob(".*")), "nothing is left of what was half-written"
 
 
 @pytest.mark.slow

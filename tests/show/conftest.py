@@ -1,10 +1,10 @@
 from pathlib import Path
 
 import pytest
+from fabricate import fabricate, small
 
 from headway.lab.store import Store
 from headway.show.material import Material, gather
-from fabricate import fabricate, small
 
 
 @pytest.fixture(scope="session")

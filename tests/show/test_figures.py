@@ -194,7 +194,7 @@ def test_runs_without_curves_are_drawn_without_them(directory: Path) -> None:
 
 def test_figures_are_written_in_every_format(directory: Path) -> None:
     store = Store.open(fabricate(directory, small("icl-heads").select(arms=["h1"], seeds=1)))
-    paths = write_figures(store)
+    paths = write_figures(directory / "figures", figures(gather(store)))
     assert {path.suffix for path in paths} == {f".{kind}" for kind in FORMATS}
     starts = {".png": b"\x89PNG", ".svg": b"<svg", ".pdf": b"%PDF"}
     assert all(path.read_bytes().startswith(starts[path.suffix]) for path in paths)
@@ -202,15 +202,15 @@ def test_figures_are_written_in_every_format(directory: Path) -> None:
     assert all(re.fullmatch(r"[a-z0-9-]+", path.stem) for path in paths)
 
 
-def test_an_unknown_format_is_refused_before_anything_is_drawn(heads_store: Store) -> None:
+def test_an_unknown_format_is_refused_before_anything_is_drawn(directory: Path) -> None:
     with pytest.raises(UserError, match=r"figures cannot be written as 'jpg'; .*png"):
-        write_figures(heads_store, formats=("jpg",))
+        write_figures(directory, (), formats=("jpg",))
 
 
 def test_results_that_are_missing_or_damaged_say_what_to_do(directory: Path) -> None:
     fabricate(directory, small("icl-heads").select(arms=["h1"], seeds=1))
     (directory / "results.json").write_text('{"runs": [')
-    with pytest.raises(ResultsError, match="cannot be read .*headway compare"):
+    with pytest.raises(ResultsError, match=r"cannot be read .*headway compare"):
         gather(Store.open(directory))
     (directory / "results.json").unlink()
     with pytest.raises(ResultsError, match="not there yet; `headway compare"):
@@ -229,3 +229,19 @@ def test_a_figure_is_refused_when_its_chart_is_not_valid() -> None:
 def test_shipped_experiments_have_few_enough_heads_and_arms_for_the_palettes() -> None:
     assert len(set(HEAD_COLOURS)) == len(HEAD_COLOURS) == 16
     assert len(load("icl-depth").document.arms) <= len(set(ARM_COLOURS)) == len(ARM_COLOURS)
+
+
+def test_a_curve_ends_where_it_crosses_the_floor() -> None:
+    rows = [{"what": "a", "n_pairs": n, "mse": mse, "low": mse, "high": mse} for n, mse in ((1, 1), (10, 0.01))]
+    kept = list(lengths._above(rows, floor=0.1))
+    assert [(round(row["n_pairs"], 3), row["mse"]) for row in kept] == [(1, 1), (3.162, 0.1)]
+    other = [*rows, {**rows[0], "what": "b"}]
+    assert [row["what"] for row in lengths._above(other, floor=0.1)] == ["a", "a", "b"]
+
+
+def test_the_untrained_column_does_not_set_the_scale() -> None:
+    task = small("icl-heads").arms[0].template.task
+    qk = np.zeros((1, 1, 6, 6))
+    qk[..., 0, 0], qk[..., 0, 5] = 0.1, 3.0
+    assert maps._largest(qk, task, only_x_columns=True) == 0.1
+    assert maps._largest(qk, task, only_x_columns=False) == 3.0

@@ -11,6 +11,7 @@ import pytest
 from fabricate import fabricate, small
 
 from headway.lab.store import Store
+from headway.show.files import figures
 from headway.show.material import Material, gather
 from headway.show.report import command, page, progress, verdicts, write_report
 from headway.show.tables import number, spread
@@ -110,7 +111,7 @@ def test_names_and_messages_are_printed_and_not_obeyed(directory: Path) -> None:
     material = gather(Store.open(directory))
     document = material.experiment.document.model_copy(update={"name": EVIL})
     material = replace(material, experiment=replace(material.experiment, document=document))
-    elements = Elements(page(material))
+    elements = Elements(page(material, tuple(figures(material))))
     assert sum(tag == "script" for tag, _ in elements.tags) == 3
     assert not any(tag == "img" or "onerror" in attributes for tag, attributes in elements.tags)
     assert EVIL in json.dumps(json.loads(elements.raw["script"][0]))
@@ -121,14 +122,14 @@ def test_failed_and_unfinished_runs_are_told(directory: Path) -> None:
     statuses = {("h2", 1): "failed", ("h4", 0): "waiting"}
     material = gather(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
     assert progress(material).startswith("8 runs: 6 done, 1 failed, 1 not finished; ")
-    text = page(material)
+    text = page(material, tuple(figures(material)))
     assert "the loss is not finite at step 40" in text
     assert [arm.seeds for arm in material.arms] == [(0, 1), (0,), (1,), (0, 1)]
 
 
 def test_a_report_without_a_finished_run_says_so(directory: Path) -> None:
     experiment = small("icl-heads").select(arms=["h2"], seeds=1)
-    text = page(gather(Store.open(fabricate(directory, experiment, {("h2", 0): "failed"}))))
+    text = page(gather(Store.open(fabricate(directory, experiment, {("h2", 0): "failed"}))), ())
     assert "no run has finished" in text
     assert "<figure>" not in text
 
@@ -136,7 +137,7 @@ def test_a_report_without_a_finished_run_says_so(directory: Path) -> None:
 def test_one_arm_alone_has_nothing_to_be_compared_with(directory: Path) -> None:
     material = gather(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2"], seeds=1))))
     assert verdicts(material) == []
-    assert "Nothing was compared" in page(material)
+    assert "Nothing was compared" in page(material, tuple(figures(material)))
 
 
 def test_the_command_repeats_what_was_run(directory: Path, heads: Material) -> None:
@@ -148,7 +149,7 @@ def test_the_command_repeats_what_was_run(directory: Path, heads: Material) -> N
     assert command(material) == "headway run icl-anisotropic.yaml --seeds 3, --arms h1,h2 --control isotropic"
 
 
-def small_document():  # noqa: ANN201
+def small_document():
     from headway.declare.experiment import load
 
     return load("icl-heads").document

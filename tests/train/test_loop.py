@@ -66,8 +66,8 @@ def test_a_finished_trainer_yields_nothing_more():
 
 
 def test_a_divergence_names_its_step_and_what_came_before_is_known():
-    seen = []
+    seen: list[int] = []
+    events = train(study(rate=1e6), steps=60, log_every=1)
     with pytest.raises(Diverged, match=r"loss of step \d+"):
-        for event in train(study(rate=1e6), steps=60, log_every=1):
-            seen.append(event.step)
+        seen.extend(event.step for event in events)
     assert len(seen) > 2

@@ -98,9 +98,7 @@ def library(instruction_set: InstructionSet | None = None) -> Library:
     """
     code, sets = _code(), instruction_sets()
     if code is None:
-        raise UserError(
-            "native code was asked for, but it is not built; install a C++ compiler and then Headway again"
-        )
+        raise UserError("native code was asked for, but it is not built; install a C++ compiler and then Headway again")
     if instruction_set is not None and instruction_set not in sets:
         raise UserError(f"instruction set {instruction_set} is not available here; choose from: {', '.join(sets)}")
     return Library(code, instruction_set or sets[0])

@@ -99,7 +99,6 @@ def draw(
         UserError: when the step is out of range, or the instruction set is not available here.
 
     Examples:
-        >>> from headway.declare.task import RegressionTask
         >>> task = RegressionTask(kind="regression", d_x=5, n_pairs=40)
         >>> prompts = draw(task, key=streams.key(0, "doc"), step=1, batch_size=3)
         >>> prompts.x.shape, prompts.y.shape
@@ -121,7 +120,9 @@ def draw(
     return Prompts(**arrays)
 
 
-def draw_reference(task: RegressionTask, *, key: int, step: int, batch_size: int, n_pairs: int | None = None) -> Prompts:
+def draw_reference(
+    task: RegressionTask, *, key: int, step: int, batch_size: int, n_pairs: int | None = None
+) -> Prompts:
     """Draw `batch_size` prompts in numpy; this defines the bits (arguments as for `draw`)."""
     length = _checked(task, step, n_pairs)
     parts = [
@@ -204,7 +205,7 @@ def standard_normals(
 
 
 def _polynomial(coefficients: Sequence[Any], x: Float32[np.ndarray, "..."]) -> Float32[np.ndarray, "..."]:
-    value = np.float32(coefficients[-1])
+    value: Any = np.float32(coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         value = value * x + np.float32(coefficient)
     return value
@@ -212,9 +213,10 @@ def _polynomial(coefficients: Sequence[Any], x: Float32[np.ndarray, "..."]) -> F
 
 def _seeded(key: int, step: int, examples: UInt32[np.ndarray, " prompt"]) -> UInt32[np.ndarray, "4 prompt"]:
     """Each example's state: six ChaCha quarter rounds over (key, step, example), so no two examples share one."""
-    words = (key & 0xFFFFFFFF, key >> 32, step, examples)
-    constants = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
-    a, b, c, d = (np.full_like(examples, constant) ^ np.uint32(word) for word, constant in zip(words, constants, strict=True))
+    a = np.full_like(examples, 0x61707865 ^ (key & 0xFFFFFFFF))
+    b = np.full_like(examples, 0x3320646E ^ (key >> 32))
+    c = np.full_like(examples, 0x79622D32 ^ step)
+    d = examples ^ np.uint32(0x6B206574)
     for _ in range(6):
         a = a + b
         d = _rotated(d ^ a, 16)

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.declare.model import OneLayer, RegressionModel, Stack
+from headway.declare.model import RegressionModel, Stack
 from headway.declare.task import RegressionTask
 from headway.errors import UserError
 from headway.icl.weights import Weights, weight_shapes
@@ -40,6 +40,7 @@ class InContextAttention(nn.Module):
         UserError: when the weights are not those of the model.
 
     Examples:
+        >>> from headway.declare.model import OneLayer
         >>> from headway.icl.weights import initial_weights
         >>> task = RegressionTask(kind="regression", d_x=5, n_pairs=40)
         >>> model = OneLayer(family="icl", n_heads=2, n_out=1)
@@ -48,6 +49,11 @@ class InContextAttention(nn.Module):
         torch.Size([3, 1])
     """
 
+    W_Q: Tensor
+    W_O: Tensor
+    W_F: Tensor
+    b_O: Tensor
+    b_F: Tensor
     causal: Tensor
     picks_y: Tensor
 
@@ -152,9 +158,7 @@ class InContextAttention(nn.Module):
         if self.model.bias:
             looking, seen = _with_one(looking), _with_one(seen)
         asked = _contract("hdc,rcb->rhdb", circuits.qk, looking)
-        contexts = [
-            self._contexts(asked[rows], looking[rows], seen[:keys], sees[rows, :keys]) for rows, keys in blocks
-        ]
+        contexts = [self._contexts(asked[rows], looking[rows], seen[:keys], sees[rows, :keys]) for rows, keys in blocks]
         written = _contract("hod,rhdb->rob", circuits.ov, torch.cat(contexts))
         return written if circuits.bias is None else written + circuits.bias[:, None]
 

@@ -37,10 +37,7 @@ class _Run(ctypes.Structure):
         ("task", native.Task),
         ("key", ctypes.c_uint64),
         *((name, ctypes.c_int64) for name in ("batch_size", "n_heads", "rows_out", "attention", "optimizer")),
-        *(
-            (name, ctypes.c_double)
-            for name in ("learning_rate", "momentum", "beta1", "beta2", "eps", "weight_decay")
-        ),
+        *((name, ctypes.c_double) for name in ("learning_rate", "momentum", "beta1", "beta2", "eps", "weight_decay")),
     )
 
 
@@ -53,7 +50,7 @@ def obstacle(run: RegressionRun) -> str | None:
     if run.task.d_x > WIDEST:
         return f"the fused trainer takes up to {WIDEST} coordinates of x, and this task has {run.task.d_x}"
     if available() is None:
-        return "the native code is not built; install a C++ compiler and then Headway again to train about 100 times faster"
+        return "the native code is not built; install a C++ compiler and then Headway again, to train far faster"
     return None
 
 
@@ -152,8 +149,7 @@ class FusedTrainer:
 
 def _native_run(run: RegressionRun) -> _Run:
     training = run.training
-    adaptive = isinstance(training, Adam | AdamW)
-    beta1, beta2 = training.betas if isinstance(training, Adam | AdamW) else (0.0, 0.0)
+    betas, eps = (training.betas, training.eps) if isinstance(training, Adam | AdamW) else ((0.0, 0.0), 0.0)
     task = Scales.of(run.task).native(run.task.n_pairs)
     native_run = _Run(
         task=task,
@@ -165,9 +161,9 @@ def _native_run(run: RegressionRun) -> _Run:
         optimizer=_OPTIMIZER[training.optimizer],
         learning_rate=training.learning_rate,
         momentum=training.momentum if isinstance(training, Sgd) else 0.0,
-        beta1=beta1,
-        beta2=beta2,
-        eps=training.eps if adaptive else 0.0,
+        beta1=betas[0],
+        beta2=betas[1],
+        eps=eps,
         weight_decay=training.weight_decay,
     )
     native_run.arrays = task.arrays  # a structure copied into another brings its addresses, not what lies there

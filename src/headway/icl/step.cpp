@@ -25,7 +25,7 @@ enum Optimizer { sgd, adam, adamw };
 // pieces whose coefficients or sums stay in registers (16, or 32 with AVX-512).
 
 constexpr int HEADS = 2;
-constexpr int COLUMNS = W == 16 ? 12 : 6;
+constexpr int COLUMNS = W == 16 ? 8 : 6;
 
 struct Tokens {
     const Float* z;
@@ -61,7 +61,7 @@ static inline void dots(Tokens t, const Float* u, Float* room, Finish finish) {
 
 template <int G, int C>
 static inline void sums_of(Tokens t, const Float* weight, Float* out) {
-    constexpr int CHAINS = G * C <= 4 ? 4 : G * C <= COLUMNS ? 2 : 1;  // independent sums keep the multipliers busy
+    constexpr int CHAINS = G * C < 4 ? 4 : G * C < 8 ? 2 : 1;  // 8 independent sums keep the multipliers busy
     Float sum[CHAINS][G][C] = {};
     const Float* z = t.z;
     int64_t i = 0;

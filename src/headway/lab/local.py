@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +31,9 @@ _LOOK_EVERY_S = 0.25
 _STOPPING = ((signal.SIGTERM, 20.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 
 
-def run_all(runs: Sequence[Run], *, workers: int | None = None, command: Sequence[str] = WORKER) -> Iterator[Snapshot]:
+def run_all(
+    runs: Sequence[Run], *, workers: int | None = None, command: Sequence[str] = WORKER
+) -> Generator[Snapshot, None, None]:
     """Work on runs until each is done or has failed, longest first, and show how far they are.
 
     Runs that are done are left out, those that failed before are tried once more. A run that fails does not stop the

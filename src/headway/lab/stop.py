@@ -14,7 +14,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop(BaseException):
-    """The process was asked to stop; the message says by what. Like KeyboardInterrupt, it is no error."""
+    """The process was asked to stop; the message says where and by what. Like KeyboardInterrupt, it is no error."""
 
 
 class Wishes:
@@ -56,4 +56,4 @@ class Wishes:
         if self._patient and not self._signal:
             self._signal = name
         else:
-            raise Stop(name)
+            raise Stop(f"by {name}")

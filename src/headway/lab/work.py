@@ -80,7 +80,7 @@ class _Work:
         try:
             self._work(open_study)
         except Stop as stop:
-            return self._ended(STOPPED, "interrupted", f"stopped by {stop}; run again to go on")
+            return self._ended(STOPPED, "interrupted", f"stopped {stop}; run again to go on")
         except LeaseLost as lost:
             _say(str(lost))
             return ELSEWHERE
@@ -158,7 +158,7 @@ class _Work:
                     recorder.checkpoint(Checkpoint(step=event.step, state=state, counters=counters))
                     stored = time.perf_counter()
                 if stop:
-                    raise Stop(f"{stop} at step {event.step}")
+                    raise Stop(f"at step {event.step} by {stop}")
         return training_s
 
     def _count(self, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:

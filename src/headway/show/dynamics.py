@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from headway.icl.theory import EffectiveLoss
-from headway.show.figure import WIDTH, Figure, inline, join, step_axis, thinned
+from headway.show.figure import WIDTH, Figure, inline, step_axis, thinned
 from headway.show.material import ArmResults, Finished, Material
 from headway.show.theme import head_domain, head_range
 from headway.show.theory import covered
+from headway.show.words import join
 
 POINTS = 120
 OTHERS = 4

@@ -82,7 +82,7 @@ def keyed(column: str, looks: Sequence[Look], *, nested: bool = True) -> dict[st
     return {
         "color": alt.Color(f"{column}:N", scale=colours, legend=legend),
         "strokeDash": alt.StrokeDash(f"{column}:N", scale=dashes, legend=legend),
-        "strokeWidth": alt.StrokeWidth(f"{column}:N", scale=widths, legend=None),
+        "strokeWidth": alt.StrokeWidth(f"{column}:O", scale=widths, legend=None),
     }
 
 
@@ -111,18 +111,3 @@ def thinned(steps: Sequence[int], limit: int) -> list[int]:
     at = np.log1p(np.asarray(steps, dtype=float))
     wanted = np.linspace(at[0], at[-1], limit)
     return sorted({int(np.abs(at - value).argmin()) for value in wanted})
-
-
-def join(*sentences: str) -> str:
-    """Sentences that are not empty, as one caption."""
-    return " ".join(sentence for sentence in sentences if sentence)
-
-
-def counted(n: int, noun: str) -> str:
-    """A number and its noun.
-
-    Examples:
-        >>> counted(1, "seed"), counted(2, "seed")
-        ('1 seed', '2 seeds')
-    """
-    return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -2,16 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headway.errors import ResultsError, UserError, near
 from headway.files import replacing
 from headway.show import dynamics, lengths, maps, outcome, theory, training
 from headway.show.figure import Figure
-from headway.show.material import ArmResults, Material, gather
-
-if TYPE_CHECKING:
-    from headway.lab.store import Store
+from headway.show.material import ArmResults, Material
 
 FORMATS = ("png", "svg", "pdf")
 PNG_SCALE = 2.0
@@ -37,20 +33,19 @@ def figures(material: Material) -> Iterator[Figure]:
     yield from (figure for figure in drawn if figure is not None)
 
 
-def write_figures(store: "Store", formats: Iterable[str] = FORMATS) -> tuple[Path, ...]:
-    """Write every figure to `figures/NAME.FORMAT`, each file whole or not at all; their paths.
+def write_figures(folder: Path, drawn: Iterable[Figure], formats: Iterable[str] = FORMATS) -> tuple[Path, ...]:
+    """Write figures to `NAME.FORMAT` in a folder, each file whole or not at all; their paths.
 
     Raises:
         UserError: for a format that is not among png, svg and pdf.
-        ResultsError: when there is no results.json, or a file cannot be written.
+        ResultsError: when a file cannot be written.
     """
     wanted = tuple(formats)
     for name in wanted:
         if name not in FORMATS:
             raise UserError(f"figures cannot be written as {name!r}; {near(name, FORMATS)}")
-    folder = store.path / "figures"
     paths = []
-    for figure in figures(gather(store)):
+    for figure in drawn:
         spec = figure.spec()
         for name in wanted:
             paths.append(write_whole(folder / f"{figure.name}.{name}", render(spec, name)))

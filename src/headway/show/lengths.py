@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.figure import SOLID, WIDTH, Figure, Look, counted, inline, join, keyed
+from headway.show.figure import SOLID, WIDTH, Figure, Look, inline, keyed
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
+from headway.show.words import counted, join
 
 KERNEL: Look = ("kernel estimator of the model", "#000000", (1, 2))
 COMPARED = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")

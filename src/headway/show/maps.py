@@ -7,9 +7,10 @@ import numpy as np
 
 from headway.declare.model import Stack
 from headway.declare.task import RegressionTask
-from headway.show.figure import WIDTH, Figure, inline, join
+from headway.show.figure import WIDTH, Figure, inline
 from headway.show.material import ArmResults
 from headway.show.theme import INK, QUIET
+from headway.show.words import join
 
 COLUMNS = 8
 COLOURS = ("#174a86", "#6ea6d0", "#ffffff", "#ef9a7e", "#a01528")

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.figure import WIDTH, Figure, inline, join
+from headway.show.figure import WIDTH, Figure, inline
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS, INK
+from headway.show.words import join
 
 METRIC = "eval_mse"
 CLOSE = 0.1

@@ -5,16 +5,18 @@ and how to repeat it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.declare.experiment import load, shipped
+from headway.declare.experiment import load
+from headway.declare.shipped import shipped
 from headway.show import tables
-from headway.show.figure import Figure, counted
-from headway.show.files import figures, write_whole
+from headway.show.figure import Figure
+from headway.show.files import figures, write_figures, write_whole
 from headway.show.material import Material, gather
+from headway.show.words import counted, duration
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -32,15 +34,18 @@ class Verdict:
 
 
 def write_report(store: "Store") -> Path:
-    """Write `report.html`, whole or not at all; its path.
+    """Write `report.html`, and its figures as files under `figures/`; the path of the page.
 
     Raises:
-        ResultsError: when there is no results.json, or the file cannot be written.
+        ResultsError: when there is no results.json, or a file cannot be written.
     """
-    return write_whole(store.path / "report.html", page(gather(store)).encode())
+    material = gather(store)
+    drawn = tuple(figures(material))
+    write_figures(store.path / "figures", drawn)
+    return write_whole(store.path / "report.html", page(material, drawn).encode())
 
 
-def page(material: Material) -> str:
+def page(material: Material, drawn: Sequence[Figure]) -> str:
     """The report as HTML."""
     import vl_convert
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -53,7 +58,6 @@ def page(material: Material) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    drawn = tuple(figures(material))
     parts: dict[str, list[Figure]] = {}
     for figure in drawn:
         parts.setdefault(figure.part, []).append(figure)
@@ -97,18 +101,6 @@ def progress(material: Material) -> str:
     said += f", {open_runs} not finished" if open_runs else ""
     seconds = sum(run.metrics.get("wall_s") or 0.0 for run in material.runs)
     return said + (f"; {duration(seconds)} of training" if seconds else "")
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the unit that people would use.
-
-    Examples:
-        >>> duration(42.4), duration(90), duration(7500)
-        ('42 seconds', '1.5 minutes', '2.1 hours')
-    """
-    if seconds < 60:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.1f} minutes" if seconds < 3600 else f"{seconds / 3600:.1f} hours"
 
 
 def command(material: Material) -> str:

@@ -13,9 +13,10 @@ from headway.icl.theory import (
     proportional_gd_risk,
     small_start,
 )
-from headway.show.figure import WIDTH, Figure, inline, join
+from headway.show.figure import WIDTH, Figure, inline
 from headway.show.material import ArmResults, Material
 from headway.show.theme import head_domain, head_range
+from headway.show.words import join
 
 FLOW_TIME = 30.0
 STEP = 0.01
@@ -132,8 +133,11 @@ def proportional(material: Material) -> Figure | None:
     y = alt.Y("risk:Q", title="risk ÷ variance of beta·x", scale=alt.Scale(type="log"))
     tooltip = ["what:N", "ratio:Q", "risk:Q"]
     lines = alt.Chart(inline(rows)).mark_line().encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip)
-    points = alt.Chart(inline(map(_ended, arms))).mark_point(filled=True, size=70, opacity=0.9)
-    chart = alt.layer(lines, points.encode(x=x, y=y, color=colour, tooltip=tooltip))
+    # Rings around one another, so that arms that ended alike can all be seen.
+    rings = [{**_ended(arm), "size": 40 + 90 * at} for at, arm in enumerate(arms)]
+    points = alt.Chart(inline(rings)).mark_point(strokeWidth=2, opacity=1)
+    size = alt.Size("size:Q", scale=None)
+    chart = alt.layer(lines, points.encode(x=x, y=y, color=colour, size=size, tooltip=tooltip))
     return Figure(
         name="proportional-regime",
         part="Theory",
@@ -141,7 +145,7 @@ def proportional(material: Material) -> Figure | None:
         caption=join(
             f"Lines: limits for large d and L at a fixed ratio, noise variance {noise:.3g} of the signal's, "
             "the query's noise included.",
-            "Points: where the arms ended (mean over seeds), at their finite d and L." if arms else "",
+            "Rings: where the arms ended (mean over seeds), at their finite d and L." if arms else "",
             "Both axes are logarithmic.",
         ),
         chart=chart.properties(width=WIDTH - 420, height=260),

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.figure import SOLID, WIDTH, Figure, Look, counted, inline, join, keyed, step_axis, thinned
+from headway.show.figure import SOLID, WIDTH, Figure, Look, inline, keyed, step_axis, thinned
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
+from headway.show.words import counted, join
 
 POINTS = 200
 """Points of a curve, at most."""

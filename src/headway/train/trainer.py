@@ -4,7 +4,7 @@ Everything random about a step is in its batch, which is a function of the step 
 parameters and what the optimizer keeps for them, and a restored trainer goes on with the same bits.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ class TorchTrainer:
             parameters: what is trained, by name.
             optimizer: over the same parameters.
             batch: the tensors of a step, a function of the step (the first is 1) alone.
-            loss: from these tensors to a scalar; `compiled` makes it fast.
+            loss: from these tensors to a scalar, compiled or not.
         """
         self._parameters, self._optimizer = dict(parameters), optimizer
         self._batch, self._loss = batch, loss
@@ -86,26 +86,25 @@ class TorchTrainer:
         for name, parameter in self._parameters.items():
             with torch.no_grad():
                 parameter.copy_(torch.from_numpy(state[f"weights/{name}"]))
-            self._optimizer.state[parameter] = {
-                path.split("/")[1]: torch.tensor(array, device=parameter.device)
-                for path, array in state.items()
-                if path.startswith("optimizer/") and path.split("/", 2)[2] == name
+            kept = {
+                key.split("/")[1]: torch.tensor(array, device=parameter.device)
+                for key, array in state.items()
+                if key.startswith("optimizer/") and key.split("/", 2)[2] == name
             }
+            if "step" in kept:  # a file may hold it as an array of one
+                kept["step"] = kept["step"].reshape(())
+            self._optimizer.state[parameter] = kept
         self.step = step
 
 
-def compiled(loss: Loss, example: Sequence[Tensor]) -> tuple[Loss, str | None]:
-    """The whole loss compiled for batches of the example's shapes; or as it was, and a sentence why.
-
-    Compiling takes 10 to 60 seconds.
-    """
-    fast = torch.compile(loss, dynamic=False)
+def compiling_obstacle() -> str | None:
+    """Why torch cannot compile here, in a sentence, found by compiling a sum; None when it can."""
     try:
-        fast(*example)
-    except Exception as error:  # noqa: BLE001 - whatever a missing or broken compiler raises, eager torch does the same
-        reason = str(error).strip().splitlines()[0]
-        return loss, f"torch could not compile the loss ({type(error).__name__}: {reason}); it runs eagerly, slower"
-    return fast, None
+        torch.compile(lambda tensor: tensor + 1, dynamic=False)(torch.ones(2))
+    except Exception as error:  # noqa: BLE001 - whatever a missing or broken compiler makes torch raise
+        reason = str(error).strip().partition("\n")[0]
+        return f"torch cannot compile here ({reason}), so it trains eagerly and slower; install a C++ compiler"
+    return None
 
 
 def _array(tensor: Tensor) -> np.ndarray:
