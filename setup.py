@@ -19,7 +19,7 @@ COMMON = [
 ]
 # The draws are defined bit for bit, so nothing may be fused there; the training step is free to fuse.
 SOURCES = {"src/headway/data/draws.cpp": ["-ffp-contract=off"], "src/headway/icl/step.cpp": ["-ffp-contract=fast"]}
-HEADERS = ["src/headway/data/lanes.hpp", "src/headway/data/draws.hpp"]
+HEADERS = ["src/headway/data/lanes.hpp", "src/headway/data/draws.hpp", "src/headway/icl/columns.hpp"]
 AVX2 = ["-mavx2", "-mfma"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512"]
 SETS = {"base": ["-DHEADWAY_ONCE"]}

@@ -1,10 +1,14 @@
 """Door: Headway from Python; what `headway.run` and `headway.open` are."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from headway.declare.experiment import Experiment, load
+from headway.declare.model import OneLayer
+from headway.declare.run import RegressionRun
+from headway.errors import UserError
 from headway.lab.run import Run
 from headway.lab.store import Store
 
@@ -42,6 +46,8 @@ def run(
     from headway.lab.local import WORKER, run_all
 
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
+    for warning in fallbacks(chosen, trainer):
+        warnings.warn(warning, RuntimeWarning, stacklevel=2)
     store, runs = prepare(chosen if seeds is None else chosen.select(seeds=seeds), None if out is None else Path(out))
     for _ in run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer)):
         pass  # nobody is watching
@@ -72,6 +78,26 @@ def prepare(experiment: Experiment, out: Path | None) -> tuple[Store, tuple[Run,
     """
     store = Store.create(out or experiment.directory, experiment)
     return store, tuple(store.add(arm, seed) for arm, seed in experiment.runs)
+
+
+def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
+    """A sentence for each reason why one-layer models are left to the slower PyTorch trainer, unasked.
+
+    Raises:
+        UserError: when the fused trainer is asked for and cannot train an arm.
+    """
+    from headway.icl.fused import obstacle
+
+    reasons: dict[str, list[str]] = {}
+    for arm in experiment.selected if trainer != "torch" else ():
+        run = arm.template
+        why_not = obstacle(run) if isinstance(run, RegressionRun) else None
+        if why_not and trainer == "fused":
+            raise UserError(f"--trainer fused cannot train arm {arm.full_name}: {why_not}; take --trainer auto")
+        # Stacks are PyTorch's by design; there is nothing to warn of.
+        if why_not and isinstance(run, RegressionRun) and isinstance(run.model, OneLayer):
+            reasons.setdefault(why_not, []).append(arm.full_name)
+    return [f"{', '.join(arms)}: {why_not}; PyTorch trains instead" for why_not, arms in reasons.items()]
 
 
 def finish(store: Store) -> None:

@@ -94,20 +94,22 @@ def run(
 
     On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe.
     """
-    from headway.api import finish, prepare
+    from headway.api import fallbacks, finish, prepare
     from headway.lab.local import WORKER, run_all
     from headway.progress import watch
 
     experiment = _experiment(name, scale, settings, arms, control, seeds)
+    for warning in fallbacks(experiment, trainer):
+        typer.secho(f"warning: {warning}", fg="yellow", err=True)
     store, runs = prepare(experiment, directory)
     watch(run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer)))
     finish(store)
     _print_answer(store)
-    failed = [run for run in runs if store.run(run.name, run.seed).status == "failed"]
-    if failed:
+    unfinished = [run for run in runs if store.run(run.name, run.seed).status != "done"]
+    if unfinished:
         raise RunFailed(
-            f"{len(failed)} of {len(runs)} runs failed; the reasons stand above and in log.txt of each run folder. "
-            "`headway run` again tries them again"
+            f"{len(unfinished)} of {len(runs)} runs gave no result; the reasons stand above and in log.txt of each "
+            "run folder. `headway run` again tries them again"
         )
 
 

@@ -121,10 +121,6 @@ void draw_block(const Task& task, uint64_t key, uint32_t step, uint32_t first, F
         with_constant<8>(task.d_x, [&](auto n) { respond<n.value>(task, block, k); });
 }
 
-}  // namespace HEADWAY_SET
-
-using namespace HEADWAY_SET;
-
 EXPORT(void, draw)
 (const Task* task, uint64_t key, uint32_t step, int64_t batch_size, float* x, float* y, float* x_query, float* y_query,
  float* beta) {
@@ -172,3 +168,5 @@ extern "C" __attribute__((visibility("default"))) int headway_supports(const cha
     return 0;
 }
 #endif
+
+}  // namespace HEADWAY_SET

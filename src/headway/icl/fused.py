@@ -77,7 +77,6 @@ class FusedTrainer:
         self._library = native.library(instruction_set)
         self._shapes = weight_shapes(run.model, run.task)
         self._optimizer = run.training.optimizer
-        self._learning_rate = run.training.learning_rate
         self._run = _native_run(run)
         self.step = 0
         # Rows of this array: the weights, and two numbers that the optimizer may keep for each.
@@ -101,10 +100,7 @@ class FusedTrainer:
         done = train(self._run, *self._arrays, self.step, n, losses)
         self.step += done
         if done < n:
-            raise Diverged(
-                f"the loss of step {self.step + 1} is {losses[done]}: training diverged; "
-                f"lower training.learning_rate (now {self._learning_rate:g})"
-            )
+            raise Diverged(f"the loss of step {self.step + 1} is {losses[done]}: training diverged")
         return losses
 
     def gradient(self) -> tuple[float, Weights]:

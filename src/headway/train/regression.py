@@ -61,15 +61,6 @@ def trained_model(run: RegressionRun, weights: Weights) -> "InContextAttention":
     return InContextAttention(run.model, run.task, weights)
 
 
-def fallbacks(runs: Mapping[str, RegressionRun]) -> list[str]:
-    """A sentence for each reason why one-layer runs, by name, are left to the slower PyTorch trainer."""
-    reasons: dict[str, list[str]] = {}
-    for name, run in runs.items():
-        if isinstance(run.model, OneLayer) and (obstacle := fused.obstacle(run)):
-            reasons.setdefault(obstacle, []).append(name)
-    return [f"{', '.join(names)}: {reason}; PyTorch trains instead" for reason, names in reasons.items()]
-
-
 def _is_its_circuits(run: RegressionRun) -> bool:
     """Whether the circuits are the whole model, so that numpy can evaluate it."""
     return isinstance(run.model, OneLayer) and not run.model.bias

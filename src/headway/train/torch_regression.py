@@ -67,7 +67,7 @@ def predictor(module: InContextAttention) -> Callable[[Prompts, Sequence[int] | 
         at_once = max(1, _SCORES_AT_ONCE // (module.model.n_heads * n_pairs * (n_pairs + len(ends))))
         chunks = zip(*(part.split(at_once) for part in _tensors(prompts)), strict=True)
         with torch.inference_mode():
-            return torch.cat([module.at_lengths(*chunk, ends) for chunk in chunks]).numpy()
+            return torch.cat([module.at_lengths(x, y, x_query, ends) for x, y, x_query in chunks]).numpy()
 
     return predict
 

@@ -1,0 +1,66 @@
+"""What the README shows runs, and what the command line can do stands in the README."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway.declare.experiment import load, resolve
+from headway.declare.mapping import read_yaml
+from headway.declare.shipped import shipped
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    assert found
+    return found[1]
+
+
+@pytest.mark.slow
+def test_the_python_example_runs(tmp_path):
+    code = "import warnings; warnings.simplefilter('error')\n" + block("python")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, second, *_ = (float(number) for number in done.stdout.strip("[]\n").split(","))
+    assert 1 < first < 6
+    assert 1 < second < 6
+
+
+def test_the_example_of_a_file_is_an_experiment():
+    experiment = resolve(read_yaml(block("yaml")))
+    assert [arm.full_name for arm in experiment.selected] == ["h1", "h2"]
+    assert len(experiment.runs) == 10
+
+
+def test_every_verb_stands_in_the_readme_and_every_verb_there_exists():
+    help_text = subprocess.run([sys.executable, "-m", "headway", "--help"], capture_output=True, text=True, check=True)
+    verbs = set(re.findall(r"^  ([a-z]+)  ", help_text.stdout.partition("Commands:")[2], re.MULTILINE))
+    shown = set(re.findall(r"^ {4}headway ([a-z]+)|; headway ([a-z]+)", README, re.MULTILINE))
+    assert verbs == {verb for pair in shown for verb in pair if verb}
+
+
+@pytest.mark.parametrize(
+    "line", re.findall(r"^ {4}headway (?:plan|run|show) (icl-.*?)(?: *#.*| *>.*)?$", README, re.MULTILINE)
+)
+def test_the_commands_of_the_readme_are_about_experiments_that_exist(line):
+    name, *options = line.split()
+    experiment = load(name)
+    controls = [value for option, value in zip(options[::2], options[1::2], strict=True) if option == "--control"]
+    assert experiment.select(controls=controls).runs
+
+
+def test_every_experiment_is_in_the_readme_with_its_question():
+    for name in shipped():
+        assert f"| `{name}` | {load(name).question} |" in README
+
+
+def test_the_files_that_the_readme_names_exist():
+    for link in re.findall(r"\]\(((?!http)[^)]+)\)", README):
+        assert (ROOT / link).exists(), link
+    for target in re.findall(r"^ {4}make ([a-z]+)", README, re.MULTILINE):
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
