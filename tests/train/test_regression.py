@@ -36,7 +36,9 @@ def run_of(model=(), steps=20, **task):
 
 def finished(run, **how):
     study = open_study(run, **how)
-    milestones = {event.step: event for event in train(study, steps=run.training.steps, log_every=10) if hasattr(event, "metrics")}
+    milestones = {
+        event.step: event for event in train(study, steps=run.training.steps, log_every=10) if hasattr(event, "metrics")
+    }
     return study, milestones, study.conclude()
 
 
@@ -54,7 +56,7 @@ def test_what_is_measured(model):
     one_layer = model.get("family") != "icl-stack"
     assert study.execution == {"trainer": "torch", "compile": False}
     assert {"train_mse", "eval_mse", "eval_mse_se"} <= set(milestones[10].metrics)
-    assert ("w" in milestones[5].metrics if 5 in milestones else not one_layer)
+    assert "w" in milestones[5].metrics if 5 in milestones else not one_layer
     assert set(milestones[10].arrays) == {"qk", "ov"}
     assert milestones[10].arrays["qk"].shape == (1 if one_layer else 2, 2, 4, 4)
     assert set(conclusion.metrics) <= set(METRICS)
