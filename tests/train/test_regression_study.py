@@ -11,7 +11,7 @@ from headway.declare.run import parse_run
 from headway.errors import UserError
 from headway.icl import fused
 from headway.train.loop import train
-from headway.train.regression import fallbacks, open_study, trained_model
+from headway.train.regression import open_study, trained_model
 
 needs_native = pytest.mark.skipif(fused.available() is None, reason="the native code is not built")
 
@@ -96,7 +96,7 @@ def test_fused_and_torch_come_to_the_same_conclusion(task):
 def test_a_fused_run_never_imports_torch():
     code = """
 import sys
-from test_regression import finished, run_of
+from test_regression_study import finished, run_of
 finished(run_of())
 assert "torch" not in sys.modules
 """
@@ -109,13 +109,9 @@ def test_the_fused_trainer_is_refused_where_it_cannot():
         open_study(run_of({"family": "icl-stack", "n_layers": 2}), trainer="fused")
 
 
-def test_a_one_layer_model_that_torch_must_train_is_said():
-    stack = run_of({"family": "icl-stack", "n_layers": 2})
-    wide = run_of(d_x=33)
-    (sentence,) = fallbacks({"deep": stack, "wide": wide})
-    assert sentence.startswith("wide: ")
-    assert sentence.endswith("PyTorch trains instead")
-    assert open_study(wide).execution["trainer"] == "torch"
+def test_torch_trains_what_native_code_cannot():
+    for run in (run_of(d_x=33), run_of({"bias": True}), run_of({"family": "icl-stack", "n_layers": 2})):
+        assert open_study(run).execution["trainer"] == "torch"
 
 
 def test_the_trained_model_predicts_what_was_trained():
