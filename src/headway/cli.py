@@ -3,6 +3,7 @@
 Every verb imports what it needs when it runs, so that `headway list` answers at once.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
@@ -65,11 +66,14 @@ def plan(
 
     Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched.
     """
+    from headway.lab.worker import THREAD_VARIABLES
     from headway.plan import plan as make_plan
 
     experiment = _experiment(name, scale, settings, arms, control, seeds)
+    # As in a worker: a core each. Threads are counted when torch is imported.
+    os.environ |= dict.fromkeys(THREAD_VARIABLES, "1")
     planned = make_plan(experiment)
-    _print_table(planned.table())
+    _print(*planned.tables())
     for sentence in planned.sentences():
         print(sentence)
 
@@ -118,7 +122,7 @@ def status(directory: Directory) -> None:
     """How far every run of a results directory is."""
     from headway.progress import status_table
 
-    _print_table(status_table(_open(directory)))
+    _print(status_table(_open(directory)))
 
 
 @app.command()
@@ -188,10 +192,12 @@ def _print_answer(store: "Store") -> None:
             print(f"{file.partition('.')[0]}: {store.path / file}")
 
 
-def _print_table(table: Any) -> None:
+def _print(*tables: Any) -> None:
     from rich.console import Console
 
-    Console().print(table)
+    for table in tables:
+        Console().print(table)
+        print()
 
 
 def main() -> None:

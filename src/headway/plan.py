@@ -8,6 +8,7 @@ from rich.table import Table
 
 from headway.declare.budget import Budget, budget
 from headway.declare.experiment import Arm, Experiment
+from headway.declare.model import Stack
 from headway.declare.run import RegressionRun, RunSpec
 from headway.lab.execution import cores
 from headway.show.words import duration
@@ -20,14 +21,18 @@ class Cost:
 
     arm: Arm
     budget: Budget
-    steps: int
-    batch_size: int
+    run: RegressionRun
     steps_per_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Training time of one run on this machine."""
+        return self.run.training.steps / self.steps_per_s
 
     @property
     def training_flops(self) -> float:
         """Forward and backward, which is about three forward passes, over all steps."""
-        return 3.0 * self.budget.flops_per_example * self.batch_size * self.steps
+        return 3.0 * self.budget.flops_per_example * self.run.training.batch_size * self.run.training.steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,32 +42,31 @@ class Plan:
     experiment: Experiment
     costs: tuple[Cost, ...]
 
-    def table(self) -> Table:
-        """A row per arm: parameters by part, arithmetic, memory and time of one run."""
+    def tables(self) -> tuple[Table, Table]:
+        """Parameters by part, and what a run costs; a row per arm."""
         parts = list(dict.fromkeys(part for cost in self.costs for part in cost.budget.parameters))
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("arm")
-        for heading in (*parts, "parameters", "forward FLOPs/example", "training FLOPs", "memory", "steps/s", "time"):
-            table.add_column(heading, justify="right")
+        counts, costs = _table(*parts, "parameters"), _table("FLOPs/example", "FLOPs", "memory", "steps/s", "time")
         for cost in self.costs:
-            counts = [f"{cost.budget.parameters.get(part, 0):,}" for part in parts]
-            table.add_row(
+            numbers = [cost.budget.parameters.get(part, 0) for part in parts]
+            counts.add_row(cost.arm.full_name, *(f"{n:,}" for n in (*numbers, cost.budget.n_parameters)))
+            costs.add_row(
                 cost.arm.full_name,
-                *counts,
-                f"{cost.budget.n_parameters:,}",
                 f"{cost.budget.flops_per_example:,}",
                 f"{cost.training_flops:.2e}",
                 f"{cost.budget.training_bytes / 1e6:.1f} MB",
                 f"{cost.steps_per_s:,.0f}",
-                duration(cost.steps / cost.steps_per_s),
+                duration(cost.seconds),
             )
-        return table
+        return counts, costs
 
     def sentences(self) -> Iterable[str]:
-        """Which arms are matched, and how long all of it takes."""
+        """What the columns mean, which arms are matched, and how long all of it takes."""
+        yield "FLOPs of an example are those of a forward pass; of a run, about three times that for every example"
         yield _matched("parameters", {c.arm.full_name: c.budget.n_parameters for c in self.costs})
         yield _matched("FLOPs", {c.arm.full_name: c.training_flops for c in self.costs})
-        seconds = sum(c.steps / c.steps_per_s for c in self.costs) * len(self.experiment.seeds)
+        if any(isinstance(c.run.model, Stack) for c in self.costs):
+            yield "stacks were timed uncompiled; compiled, as long runs are, they take a half to a fifth of the time"
+        seconds = sum(c.seconds for c in self.costs) * len(self.experiment.seeds)
         count = len(self.experiment.runs)
         yield (
             f"{count} runs ({len(self.experiment.seeds)} seeds) on {cores()} cores: "
@@ -79,13 +83,15 @@ def plan(experiment: Experiment) -> Plan:
 
 def _cost(arm: Arm, run: RunSpec) -> Cost:
     assert isinstance(run, RegressionRun)
-    return Cost(
-        arm=arm,
-        budget=budget(run),
-        steps=run.training.steps,
-        batch_size=run.training.batch_size,
-        steps_per_s=trial_steps_per_s(run),
-    )
+    return Cost(arm=arm, budget=budget(run), run=run, steps_per_s=trial_steps_per_s(run))
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("arm", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
 
 
 def _matched(what: str, values: dict[str, Hashable]) -> str:

@@ -8,12 +8,12 @@ from headway.declare.experiment import load, resolve
 from headway.declare.run import RegressionRun, parse_run
 
 GOLDEN = {
-    ("icl-heads", "h2", 0): "run1-",
-    ("icl-paper", "h8", 1): "run1-",
-    ("icl-depth", "l3-tied-residual", 0): "run1-",
-    ("icl-two-tasks", "h3", 2): "run1-",
-    ("icl-anisotropic", "h2+stronger", 0): "run1-",
-    ("icl-optimizer", "adamw", 0): "run1-",
+    ("icl-heads", "h2", 0): "run1-a3050d9aff89e458",
+    ("icl-paper", "h8", 1): "run1-a79f6b8017ff0eb7",
+    ("icl-depth", "l3-tied-residual", 0): "run1-ca6ab8efcab5f624",
+    ("icl-two-tasks", "h3", 2): "run1-0c3301dcc73c3b56",
+    ("icl-anisotropic", "h2+stronger", 0): "run1-abe473936ba8537b",
+    ("icl-optimizer", "adamw", 0): "run1-28d75e508f04705f",
 }
 """Ids that stored results already carry: a changed default or a renamed field would orphan them."""
 

@@ -28,14 +28,14 @@ _ALL = (
     Metric(name="eval_mse_se", sentence="standard error of eval_mse over the prompts", unit="y squared"),
     Metric(
         name="eval_mse_adjusted",
-        sentence="eval_mse with debiased gradient descent on the same prompts as control variate",
+        sentence="eval_mse with that debiased gradient step on the same prompts as control variate",
         unit="y squared",
         better="lower",
     ),
     Metric(name="eval_mse_adjusted_se", sentence="standard error of eval_mse_adjusted", unit="y squared"),
     Metric(
         name="ratio_to_debiased_gd",
-        sentence="eval_mse divided by that of the best debiased gradient descent on the same prompts",
+        sentence="eval_mse over that of the best debiased gradient step, preconditioned where x is correlated",
         unit="ratio",
         better="lower",
         null=1.0,
