@@ -68,11 +68,12 @@ def _is_its_circuits(run: RegressionRun) -> bool:
 
 def _study(run: RegressionRun, trainer: Trainer, execution: Mapping[str, Any], predict: Predict | None) -> Study:
     judge = _Judge(run, trainer, predict)
-    kept = {*run.probes.circuits, run.training.steps}
     measures = [Measure(due=_every(run.evaluation.every, run.training.steps), take=judge.during)]
     if isinstance(run.model, OneLayer):
         measures.append(Measure(due=_every(run.probes.every, run.training.steps), take=judge.heads))
-    measures.append(Measure(due=lambda step: step in kept, take=lambda: Measured(arrays=judge.circuits())))
+    measures.append(
+        Measure(due=lambda step: step in run.probes.circuits, take=lambda: Measured(arrays=judge.circuits()))
+    )
     return Study(trainer=trainer, measures=tuple(measures), execution=execution, conclude=judge.conclude)
 
 
