@@ -163,17 +163,20 @@ class _Pace:
         began = time.perf_counter()
         losses = trainer.advance(n)
         took = time.perf_counter() - began
+        if not self.training_s:
+            # The first step may have compiled the model; at its rate the run would seem to take days.
+            self._step, self._time = trainer.step, time.perf_counter()
         self.training_s += took
         fitting = int(n * _CHUNK_S / max(took, 1e-9))
         self._portion = max(1, min(8 * max(n, self._portion), fitting))
         return losses
 
     def rate(self, step: int) -> float:
-        """Steps per second of about the last five seconds, an exponential window."""
+        """Steps per second of about the last five seconds, an exponential window; 0 while it is not known."""
         now = time.perf_counter()
         elapsed = max(now - self._time, 1e-9)
         kept = math.exp(-elapsed / _RECENT_S)
         self._steps_sum = kept * self._steps_sum + (step - self._step)
         self._time_sum = kept * self._time_sum + elapsed
         self._step, self._time = step, now
-        return self._steps_sum / self._time_sum
+        return self._steps_sum / self._time_sum if self._steps_sum else 0.0
