@@ -3,14 +3,16 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from headway.declare.experiment import Experiment, load
 from headway.declare.model import OneLayer
 from headway.declare.run import RegressionRun
-from headway.errors import UserError
+from headway.errors import UserError, near
 from headway.lab.run import Run
 from headway.lab.store import Store
+
+Trainer = Literal["auto", "fused", "torch"]
 
 
 def run(
@@ -19,7 +21,7 @@ def run(
     *,
     seeds: int | Sequence[int] | None = None,
     workers: int | None = None,
-    trainer: Literal["auto", "fused", "torch"] = "auto",
+    trainer: Trainer = "auto",
 ) -> Store:
     """Train what is missing of an experiment, compare and report; the results directory.
 
@@ -45,6 +47,8 @@ def run(
     """
     from headway.lab.local import WORKER, run_all
 
+    if trainer not in get_args(Trainer):
+        raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(Trainer))}")
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
     for warning in fallbacks(chosen, trainer):
         warnings.warn(warning, RuntimeWarning, stacklevel=2)
@@ -52,6 +56,9 @@ def run(
     for _ in run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer)):
         pass  # nobody is watching
     finish(store)
+    unfinished = [f"{r.name} seed {r.seed} ({r.message})" for r in store.runs() if r.status != "done"]
+    if unfinished:
+        warnings.warn(f"runs without a result: {'; '.join(unfinished)}", RuntimeWarning, stacklevel=2)
     return store
 
 

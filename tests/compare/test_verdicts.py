@@ -44,29 +44,29 @@ def say(comparison, arm="2 heads", baseline="1 head", metric=EVAL_MSE, notes=())
 
 
 def test_a_clear_difference():
-    assert say(CLEAR) == "2 heads beat 1 head by 53.3 % (95 % interval 52.9 to 53.7 %, p < .001, 5 pairs)"
+    assert say(CLEAR) == "2 heads beat 1 head by 53.3 % (95 % interval 52.9 to 53.7 %, p < .001, 5 paired seeds)"
 
 
 def test_no_difference_says_what_could_have_been_seen():
     assert say(CLOSE, arm="8 heads", baseline="2 heads") == (
         "8 heads and 2 heads cannot be told apart (difference 0.1 %, interval -0.4 to 0.6 %; "
-        "5 pairs would detect 0.8 %); a 1 % difference would need about 4 seeds"
+        "5 paired seeds would detect 0.8 %); a 1 % difference would need about 4 seeds"
     )
 
 
 def test_one_pair():
     assert say(SINGLE) == (
-        "2 heads differ from 1 head by -53.3 % (better), one pair: no interval; run at least 3 seeds"
+        "2 heads differ from 1 head by -53.3 % (better), one paired seed: no interval; run at least 3 seeds"
     )
     assert "(worse)" in say(replace(SINGLE, difference=0.1, relative=0.2))
     assert say(replace(SINGLE, difference=0.0, relative=0.0)) == (
-        "2 heads and 1 head do not differ, one pair: no interval; run at least 3 seeds"
+        "2 heads and 1 head do not differ, one paired seed: no interval; run at least 3 seeds"
     )
 
 
 def test_pairs_without_spread():
     assert say(replace(SINGLE, n_pairs=4)) == (
-        "2 heads differ from 1 head by -53.3 % (better), the same in all 4 pairs: no spread, so no interval"
+        "2 heads differ from 1 head by -53.3 % (better), the same for all 4 seeds: no spread, so no interval"
     )
 
 
@@ -76,7 +76,7 @@ def test_no_pair_and_failed_runs():
         "8 heads and 1 head cannot be compared: no seed gave a result for both; 3 of 3 runs of 8 heads failed"
     )
     assert say(CLEAR, notes=shortfall("2 heads", ["failed", "done", "failed", "done", "failed"])).endswith(
-        "5 pairs); 3 of 5 runs of 2 heads failed"
+        "5 paired seeds); 3 of 5 runs of 2 heads failed"
     )
 
 
@@ -97,7 +97,7 @@ def test_direction(better, difference, words):
         CLEAR, difference=difference, relative=0.533 * difference, interval=(difference - 0.1, difference + 0.1)
     )
     # The interval is turned with the difference: both are sizes.
-    assert say(c, metric=metric) == f"{words} (95 % interval 48.0 to 58.6 %, p < .001, 5 pairs)"
+    assert say(c, metric=metric) == f"{words} (95 % interval 48.0 to 58.6 %, p < .001, 5 paired seeds)"
 
 
 def test_verbs_agree_with_labels():
@@ -115,7 +115,7 @@ def test_metrics_other_than_the_primary_one_are_named():
 def test_what_does_not_survive_the_correction_is_not_claimed():
     c = replace(CLEAR, difference=-0.03, relative=-0.03, interval=(-0.055, -0.005), p=0.03, p_holm=0.09)
     assert say(c) == (
-        "2 heads may beat 1 head by 3.0 % (95 % interval 0.5 to 5.5 %, p = .030, 5 pairs), "
+        "2 heads may beat 1 head by 3.0 % (95 % interval 0.5 to 5.5 %, p = .030, 5 paired seeds), "
         "but p = .090 corrected for the number of comparisons; more seeds would tell"
     )
     assert "may lose to" in say(replace(c, difference=0.03, relative=0.03, interval=(0.005, 0.055)))
@@ -124,14 +124,14 @@ def test_what_does_not_survive_the_correction_is_not_claimed():
 
 
 def test_what_survives_the_correction_states_both():
-    assert "p = .010, corrected p = .030, 5 pairs)" in say(replace(CLEAR, p=0.01, p_holm=0.03))
+    assert "p = .010, corrected p = .030, 5 paired seeds)" in say(replace(CLEAR, p=0.01, p_holm=0.03))
 
 
 def test_without_percentages_the_unit_stands():
     c = replace(CLOSE, relative=None, seeds_for_1pct=None)
     assert say(c) == (
         "2 heads and 1 head cannot be told apart (difference 0.001 y squared, interval -0.004 to 0.006 y squared; "
-        "5 pairs would detect 0.008 y squared)"
+        "5 paired seeds would detect 0.008 y squared)"
     )
 
 
@@ -140,8 +140,8 @@ def test_small_and_large_numbers_stay_readable():
     assert "difference 0.0001 %, interval -0.0004 to 0.0006 %" in say(tiny)
     vast = replace(CLEAR, difference=3e9, relative=3e9, interval=(2e9, 4e9))
     assert "by 3e+11 % (95 % interval 2e+11 to 4e+11 %" in say(vast)
-    assert "about 120,000 seeds" in say(replace(CLOSE, seeds_for_1pct=123_456))
-    assert "about 3.0e+12 seeds" in say(replace(CLOSE, seeds_for_1pct=2_999_999_999_999))
+    assert "need about 120 seeds" in say(replace(CLOSE, seeds_for_1pct=123))
+    assert "need more than 1,000 seeds" in say(replace(CLOSE, seeds_for_1pct=123_456))
     assert "-0.0" not in say(replace(CLOSE, difference=-1e-9, relative=-1e-9)).replace("-0.04", "").replace("-0.4", "")
 
 

@@ -63,8 +63,23 @@ def test_order_is_scale_then_set_then_arm_then_control():
 
 
 def test_a_setting_that_an_arm_overrides_is_an_error_that_names_the_path():
-    with pytest.raises(DeclarationError, match=r"arm one sets it itself.*use --set arms\.one\.training\.steps"):
+    with pytest.raises(DeclarationError, match=r"arm one sets it itself.*add --set arms\.one\.training\.steps"):
         resolve(BASE, settings=["training.steps=6"])
+
+
+def test_a_setting_takes_effect_in_every_arm_or_is_an_error():
+    arms = {"one": {"training": {"optimizer": "adam", "learning_rate": 0.1, "batch_size": 4, "steps": 10}}, "two": None}
+    content = changed(scales={}, arms=arms)
+    with pytest.raises(
+        DeclarationError, match=r"arm one sets it itself, or what holds it.*arms\.one\.training\.momentum"
+    ):
+        resolve(content, settings=["training.momentum=0.5"])
+    both = resolve(content, settings=["training.steps=5", "arms.one.training.steps=6"])
+    assert (steps(both, "one"), steps(both, "two")) == (6, 5)
+    with pytest.raises(DeclarationError, match=r"there is no arm 'onee'; did you mean one"):
+        resolve(content, settings=["arms.onee.training.steps=6"])
+    with pytest.raises(DeclarationError, match=r"scales\.laptop\.arms\.tow: there is no arm 'tow'; did you mean two"):
+        resolve(changed(scales={"laptop": {"arms": {"tow": {}}}}))
 
 
 def test_the_default_scale_is_laptop_and_names_the_directory():
@@ -114,6 +129,15 @@ def test_differences_name_the_keys_that_results_depend_on():
         ({"task": {"kind": "regresion"}}, "task.kind: 'regresion' is not known; did you mean regression"),
         ({"training": {"optimizer": "sgd"}}, "arm one: training.batch_size: missing"),
         ({"seeds": 0}, "seeds: 0 was given"),
+        ({"seeds": 10**20}, "seeds: 100000000000000000000 was given; input should be less than or equal to 10000"),
+        ({"arms": {"one": {"label": "x"}, "two": {"label": "x"}}}, "two arms have the label 'x'"),
+        ({"arms": {"one": {"label": ["x"]}, "two": {}}}, r"arms\.one\.label: \['x'\] was given; a label is text"),
+        (
+            {"groups": {"g": {"arms": ["one"], "baseline": "two"}}},
+            "groups.g.baseline: 'two' is not an arm of the group",
+        ),
+        ({"model": {"family": "icl", "n_heads": [2]}}, r"model.n_heads: \[2\] was given"),
+        ({"model": {"family": "icl", "n_heads": None}}, "model.n_heads: null was given"),
         ({"seeds": [1, 1]}, "must be one or more different numbers"),
         ({"groups": {"g": {"arms": ["one"], "baseline": "onee"}}}, "groups.g.baseline: there is no arm 'onee'"),
         (
@@ -162,6 +186,13 @@ def test_unknown_names_are_answered_with_near_ones(tmp_path):
         resolve(BASE, scale="lap")
     with pytest.raises(DeclarationError, match=r"no arm 'on'; did you mean one"):
         resolve(BASE).select(arms=["on"])
+    with pytest.raises(DeclarationError, match="no arm was chosen"):
+        resolve(BASE).select(arms=[])
+    for seeds in ("2", 1.5, [], [-1], [0, 0], 10**20, [2**64]):
+        with pytest.raises(DeclarationError, match="give how many"):
+            resolve(BASE).select(seeds=seeds)
+    with pytest.raises(DeclarationError, match="None is neither"):
+        load(None)
     with pytest.raises(DeclarationError, match=r"no control 'noise'; did you mean noisy"):
         resolve(BASE).select(controls=["noise"])
 

@@ -37,6 +37,11 @@ def test_a_key_that_stands_twice_is_an_error_with_its_line():
         read_yaml("steps: 1\nrate: 2\nsteps: 3\n", "mine.yaml")
 
 
+def test_a_value_that_contains_itself_is_an_error():
+    with pytest.raises(DeclarationError, match="contains itself"):
+        read_yaml("a: &x [*x]")
+
+
 def test_a_syntax_error_names_its_line():
     with pytest.raises(DeclarationError, match=r"mine.yaml: line 3: this is not YAML"):
         read_yaml("a: 1\nb: [1, 2\nc: 3", "mine.yaml")

@@ -11,7 +11,7 @@ from headway.declare.task import RegressionTask
 from headway.errors import UserError
 from headway.icl.attention import InContextAttention
 from headway.icl.circuits import circuits
-from headway.icl.estimators import attention
+from headway.icl.estimators import attend
 from headway.icl.weights import initial_weights, weight_shapes
 
 ONE = RegressionTask(kind="regression", d_x=3, n_pairs=7)
@@ -96,7 +96,7 @@ def test_the_numpy_estimator_computes_the_same_from_circuits(kind):
     found = circuits(module.float().weights(), model, TWO)
     with torch.no_grad():
         prediction = module(*(torch.from_numpy(getattr(drawn, name)) for name in ("x", "y", "x_query")))
-    from_circuits = attention(drawn, found["qk"][0], found["ov"][0], kind)[:, 0]
+    from_circuits = attend(drawn, found["qk"][0], found["ov"][0], kind)[:, 0]
     np.testing.assert_allclose(prediction.numpy(), from_circuits, rtol=1e-4, atol=1e-5)
 
 

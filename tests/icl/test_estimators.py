@@ -89,7 +89,7 @@ def random_circuits(task, n_heads, scale):
 def test_attention_is_the_slow_one(task, kind, n_heads):
     prompts = prompts_of(task)
     qk, ov = random_circuits(task, n_heads, scale=0.3)
-    fast = estimators.attention(prompts, qk, ov, kind, LENGTHS)
+    fast = estimators.attend(prompts, qk, ov, kind, LENGTHS)
     slow = slowly(prompts, LENGTHS, slow_attention(qk, ov, kind))
     assert fast.shape == (12, len(LENGTHS), task.d_y)
     np.testing.assert_allclose(fast, slow, rtol=2e-5, atol=2e-5 * np.abs(slow).max())
@@ -107,7 +107,7 @@ def test_softmax_survives_logits_far_below_and_above_all_others(scale, order):
     prompts = Prompts(**sort, x_query=prompts.x_query, y_query=prompts.y_query, beta=prompts.beta)
     qk, ov = estimators.kernel_circuits(np.array([scale, -0.2]), np.array([1.0, 0.5]), task.read_mask())
     with np.errstate(all="raise", under="ignore"):
-        fast = estimators.attention(prompts, qk, ov, "softmax", LENGTHS)
+        fast = estimators.attend(prompts, qk, ov, "softmax", LENGTHS)
     slow = slowly(prompts, LENGTHS, slow_attention(qk, ov, "softmax"))
     np.testing.assert_allclose(fast, slow, atol=2e-3 if scale < 100 else 0.1)
     assert np.median(np.abs(fast - slow)) < 1e-5
@@ -231,7 +231,7 @@ def test_the_order_of_pairs_changes_nothing():
     )
     qk, ov = random_circuits(TASKS["two outputs"], 2, 0.3)
     for predict in (
-        lambda p: estimators.attention(p, qk, ov),
+        lambda p: estimators.attend(p, qk, ov),
         lambda p: estimators.debiased_gd(p, 0.9),
         lambda p: estimators.ridge(p, 0.3),
     ):
@@ -242,9 +242,9 @@ def test_the_longest_prompt_is_the_default_and_chunks_leave_no_trace(monkeypatch
     task = TASKS["isotropic"]
     prompts = prompts_of(task)
     qk, ov = random_circuits(task, 2, 0.3)
-    whole = estimators.attention(prompts, qk, ov), estimators.ridge(prompts, 0.3)
+    whole = estimators.attend(prompts, qk, ov), estimators.ridge(prompts, 0.3)
     monkeypatch.setattr(estimators, "_CHUNK_BYTES", 20_000)
-    parts = estimators.attention(prompts, qk, ov, "softmax", [40]), estimators.ridge(prompts, 0.3, [40])
+    parts = estimators.attend(prompts, qk, ov, "softmax", [40]), estimators.ridge(prompts, 0.3, [40])
     assert len(list(estimators.prompt_chunks(prompts))) > 1
     for one, other in zip(whole, parts, strict=True):
         assert one.shape == (12, 1, 1)
@@ -269,7 +269,7 @@ def test_a_long_curve_of_many_heads_fits_in_300_mb():
     lengths = np.unique(np.geomspace(1, 500, 46).round().astype(int))
     qk, ov = random_circuits(task, 8, 0.1)
     tracemalloc.start()
-    estimators.attention(prompts, qk, ov, "softmax", lengths)
+    estimators.attend(prompts, qk, ov, "softmax", lengths)
     estimators.ridge(prompts, 0.3, lengths)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

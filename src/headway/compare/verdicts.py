@@ -34,7 +34,7 @@ def verdict(comparison: Comparison, *, metric: Metric, arm: str, baseline: str, 
         ...     difference=-0.763, relative=-0.533, interval=(-0.769, -0.757), p=1e-9, p_holm=1e-9,
         ...     detectable=0.01, seeds_for_1pct=3, verdict="")
         >>> verdict(one, metric=METRICS["eval_mse"], arm="2 heads", baseline="1 head")
-        '2 heads beat 1 head by 53.3 % (95 % interval 52.9 to 53.7 %, p < .001, 5 pairs)'
+        '2 heads beat 1 head by 53.3 % (95 % interval 52.9 to 53.7 %, p < .001, 5 paired seeds)'
     """
     named = metric.better is None or metric.name not in PRIMARY.values()
     words = _Words(arm=arm, baseline=baseline, better=metric.better, metric=metric.name if named else None)
@@ -117,14 +117,15 @@ def _finding(c: Comparison, metric: Metric, words: "_Words") -> str:
     amount = _Amount.of(c, metric)
     p_holm = c.p if c.p_holm is None else c.p_holm
     if c.p >= LEVEL:
+        seeds = _many(c.n_pairs, "paired seed")
         return (
             f"{words.both} cannot be told apart{words.on} (difference {amount(c.difference)}, "
-            f"interval {amount(*c.interval)}; {_many(c.n_pairs, 'pair')} would detect {amount(c.detectable or 0.0)})"
-            + (f"; a 1 % difference would need about {_about(c.seeds_for_1pct)} seeds" if c.seeds_for_1pct else "")
+            f"interval {amount(*c.interval)}; {seeds} would detect {amount(c.detectable or 0.0)})"
+            + (f"; a 1 % difference would need {_about(c.seeds_for_1pct)} seeds" if c.seeds_for_1pct else "")
         )
     sign = -1 if c.difference < 0 else 1
     size = f"{amount(abs(c.difference))} (95 % interval {amount(*sorted(sign * end for end in c.interval))}"
-    pairs = _many(c.n_pairs, "pair")
+    pairs = _many(c.n_pairs, "paired seed")
     if p_holm >= LEVEL:
         return (
             f"{words.outcome(c.difference, 'may ')} by {size}, {_p(c.p)}, {pairs}), "
@@ -137,9 +138,9 @@ def _finding(c: Comparison, metric: Metric, words: "_Words") -> str:
 
 def _without_test(c: Comparison, metric: Metric, words: "_Words") -> str:
     assert c.difference is not None
-    advice = "one pair: no interval; run at least 3 seeds"
+    advice = "one paired seed: no interval; run at least 3 seeds"
     if c.n_pairs > 1:
-        advice = f"the same in all {c.n_pairs} pairs: no spread, so no interval"
+        advice = f"the same for all {c.n_pairs} seeds: no spread, so no interval"
     if c.difference == 0:
         return f"{words.both} do not differ{words.on}, {advice}"
     judged = {True: " (better)", False: " (worse)", None: ""}[words.improves(c.difference)]
@@ -218,8 +219,8 @@ def _p(p: float) -> str:
 
 
 def _about(n: int) -> str:
-    """A number of seeds to two digits: the spread it rests on is known no better."""
-    return f"{n:,}" if n < 100 else f"{float(f'{n:.1e}'):,.0f}" if n < 1e9 else f"{n:.1e}"
+    """A number of seeds to two digits: the spread it rests on is known no better, and far numbers not at all."""
+    return f"about {n}" if n < 100 else f"about {float(f'{n:.1e}'):.0f}" if n < 1000 else "more than 1,000"
 
 
 def _many(n: int, noun: str) -> str:

@@ -47,9 +47,11 @@ def budget(run: RegressionRun) -> Budget:
     if model.bias:
         parameters["biases"] = layers * (3 * heads * width + rows) + (task.d_y if stack else 0)
     depth = 1 if isinstance(model, OneLayer) else model.n_layers
-    # Per query and key of a head: a dot product with the key and one with the value; the last layer has one query.
-    pairs_of_positions = length + (depth - 1) * (length + 1) * length // 2
-    flops = 4 * width * heads * pairs_of_positions
+    # A head's work where a token looks: its row of QK, its OV, and two products of tokens per token that it sees. In
+    # the last layer only the query looks; below, every token does, at those before it.
+    looking = 1 + (depth - 1) * (length + 1)
+    seen = length + (depth - 1) * (length + 1) * length // 2
+    flops = heads * (2 * width * (width + rows) * looking + 4 * width * seen) + (2 * task.d_y * width if stack else 0)
     state = {"sgd": 2, "adam": 4, "adamw": 4}[run.training.optimizer]
     numbers = state * sum(parameters.values()) + run.training.batch_size * (length + 1) * width
     return Budget(parameters=parameters, flops_per_example=flops, training_bytes=4 * numbers)

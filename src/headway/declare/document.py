@@ -1,7 +1,7 @@
 """Declare: the top level of an experiment's file."""
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -11,7 +11,10 @@ from headway.errors import near
 PARTS = ("task", "model", "training", "evaluation", "probes")
 """The keys of a document that make up a run; arms and controls override them."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+MOST_SEEDS = 10_000
 
 
 class Logging(Spec):
@@ -42,17 +45,21 @@ class Document(Spec):
     controls: dict[str, dict[str, Any]] = Field({}, description="variations that cross the arms when asked for")
     groups: dict[str, Group] = Field({}, description="arms that are compared among themselves")
     baseline: str | None = Field(None, description="the arm that the others are compared with")
-    seeds: PositiveInt | tuple[NonNegativeInt, ...] = Field(3, description="how many seeds (0 to N - 1), or which")
+    seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = Field(
+        3, description="how many seeds (0 to N - 1), or which"
+    )
     scale: str | None = Field(None, description="the scale this document was resolved for (written by Headway)")
     scales: dict[str, dict[str, Any]] = Field({}, description="overrides by scale, chosen with --scale")
 
     @model_validator(mode="after")
     def _names(self) -> "Document":
+        for scale, content in self.scales.items():
+            for name in content.get("arms") or {}:
+                if name not in self.arms:
+                    raise ValueError(f"scales.{scale}.arms.{name}: there is no arm {name!r}; {near(name, self.arms)}")
         for name in [self.name, *self.arms, *self.controls, *self.scales]:
             if not _NAME.fullmatch(name):
-                raise ValueError(
-                    f"name {name!r} becomes part of a path; use letters, digits, dots, dashes and underscores"
-                )
+                raise ValueError(f"name {name!r} becomes part of a path; use letters, digits, dashes and underscores")
         if not self.arms:
             raise ValueError("arms: an experiment needs at least one arm, such as `plain: {}`")
         for where, arm in [
@@ -66,9 +73,18 @@ class Document(Spec):
             (f"{where}.{name}", value) for where in ("arms", "controls") for name, value in getattr(self, where).items()
         ]
         for where, value in named:
+            if not isinstance((value or {}).get("label", ""), str):
+                raise ValueError(f"{where}.label: {(value or {})['label']!r} was given; a label is text, in quotes")
             for key in value or {}:
                 if key not in (*PARTS, "label"):
                     raise ValueError(f"{where}.{key}: there is no such key; {near(key, (*PARTS, 'label'))}")
+        for name, group in self.groups.items():
+            if group.baseline not in group.arms:
+                raise ValueError(f"groups.{name}.baseline: {group.baseline!r} is not an arm of the group; add it there")
+        labels = [str((arm or {}).get("label", name)) for name, arm in self.arms.items()]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise ValueError(f"arms: two arms have the label {label!r}, and a figure could not tell them apart")
         if isinstance(self.seeds, tuple) and (not self.seeds or len(set(self.seeds)) < len(self.seeds)):
             raise ValueError(f"seeds {list(self.seeds)} must be one or more different numbers")
         return self

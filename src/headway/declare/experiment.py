@@ -10,9 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headway.declare.document import PARTS, Document, Group, Logging
-from headway.declare.mapping import at_path, leaves, merge, read_file, read_plain, write_yaml
+from headway.declare.document import MOST_SEEDS, PARTS, Document, Group, Logging
+from headway.declare.mapping import leaves, merge, read_file, write_yaml
 from headway.declare.run import RunSpec, parse_run
+from headway.declare.settings import with_settings
 from headway.declare.shipped import shipped
 from headway.declare.spec import Locate, parse
 from headway.errors import DeclarationError, near
@@ -121,15 +122,10 @@ class Experiment:
         Raises:
             DeclarationError: for an unknown arm or control, with near names, or no seed.
         """
-        names = tuple(self.document.arms) if arms is None else tuple(arms)
-        for name in names:
-            if name not in self.document.arms:
-                raise DeclarationError(f"--arms: there is no arm {name!r}; {near(name, self.document.arms)}")
-        for control in controls:
-            if control not in self.document.controls:
-                raise DeclarationError(
-                    f"--control: there is no control {control!r}; {near(control, self.document.controls)}"
-                )
+        names = tuple(self.document.arms) if arms is None else _names("arm", arms, self.document.arms)
+        if not names:
+            raise DeclarationError(f"no arm was chosen, so there is nothing to run; {near('', self.document.arms)}")
+        controls = _names("control", controls, self.document.controls)
         chosen = tuple(a for a in self.arms if a.name in names and (a.control is None or a.control in controls))
         return replace(self, selected=chosen, seeds=self.seeds if seeds is None else _seeds(seeds))
 
@@ -162,6 +158,8 @@ def load(name_or_path: str | Path, *, scale: str | None = None, settings: Iterab
         >>> load("icl-heads").baseline
         'h2'
     """
+    if not isinstance(name_or_path, str | Path):
+        raise DeclarationError(f"an experiment is given by its name or path, and {name_or_path!r} is neither")
     path = shipped().get(str(name_or_path), Path(name_or_path))
     if not path.is_file():
         if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
@@ -181,7 +179,7 @@ def read_resolved(path: Path) -> Experiment:
     """
     content = read_file(path)
     content.pop("headway", None)
-    return _assemble(parse(Document, content, _in_file(path.name)))
+    return _assemble(parse(Document, content, _in_file(path.name)), path.name)
 
 
 def resolve(
@@ -199,42 +197,25 @@ def resolve(
     plain = {key: value for key, value in content.items() if key != "scales"}
     if chosen:
         plain = merge(plain, {**document.scales[chosen], "scale": chosen})
-    for setting in settings:
-        plain = _set(plain, setting)
-    return _assemble(parse(Document, plain, _in_file(source)))
+    plain = with_settings(plain, settings)
+    return _assemble(parse(Document, plain, _in_file(source)), source)
 
 
 def _in_file(source: str) -> Locate:
     return lambda path: ": ".join(part for part in (source, path) if part)
 
 
-def _set(plain: dict[str, Any], setting: str) -> dict[str, Any]:
-    path, equals, text = setting.partition("=")
-    if not equals or not all(path.split(".")):
-        raise DeclarationError(f"--set {setting}: write it as PATH=VALUE, such as training.steps=2000")
-    if path in ("name", "scale", "scales") or path.startswith("scales."):
-        raise DeclarationError(f"--set {path}: cannot be set; copy the file with `headway show` and change it there")
-    for arm, override in (plain.get("arms") or {}).items():
-        clash = next((p for p in leaves(override or {}) if p == path or p.startswith(path + ".")), None)
-        if clash:
-            raise DeclarationError(
-                f"--set {path}: arm {arm} sets it itself, so this would change nothing there; "
-                f"use --set arms.{arm}.{clash}=..."
-            )
-    return merge(plain, at_path(path, read_plain(text)))
-
-
-def _assemble(document: Document) -> Experiment:
+def _assemble(document: Document, source: str) -> Experiment:
     shared = {part: getattr(document, part) for part in PARTS if getattr(document, part)}
     arms = []
     for name, override in document.arms.items():
         override = dict(override or {})
-        label = str(override.pop("label", name))
+        label = override.pop("label", name)
         group = next((g for g, members in document.groups.items() if name in members.arms), None)
         content = merge(shared, override)
         for control in (None, *document.controls):
             over = {k: v for k, v in document.controls[control].items() if k != "label"} if control else {}
-            locate = _locator(name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
+            locate = _locator(source, name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
             template = parse_run({**merge(content, over), "seed": 0}, locate)
             full = f"{label}, {document.controls[control].get('label', control)}" if control else label
             arms.append(Arm(name=name, control=control, group=group, label=full, template=template))
@@ -242,20 +223,35 @@ def _assemble(document: Document) -> Experiment:
     return Experiment(document=document, arms=tuple(arms), selected=plain, seeds=_seeds(document.seeds))
 
 
-def _locator(arm: str, *places: tuple[str, Mapping[str, Any]]) -> Locate:
+def _locator(source: str, arm: str, *places: tuple[str, Mapping[str, Any]]) -> Locate:
     """Name a path by the place in the document that set it: the control, the arm, or what all arms share."""
 
     def locate(path: str) -> str:
         for where, content in places:
             if path and any(leaf == path or leaf.startswith(f"{path}.") for leaf in leaves(content)):
-                return f"{where}{path}"
-        return f"arm {arm}: {path}" if path else f"arm {arm}"
+                return _in_file(source)(f"{where}{path}")
+        return _in_file(source)(f"arm {arm}: {path}" if path else f"arm {arm}")
 
     return locate
 
 
+def _names(what: str, asked: str | Sequence[str], declared: Iterable[str]) -> tuple[str, ...]:
+    names = (asked,) if isinstance(asked, str) else tuple(asked)
+    for name in names:
+        if name not in declared:
+            raise DeclarationError(f"there is no {what} {name!r}; {near(name, declared)}")
+    return names
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+
+
 def _seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not chosen or min(chosen) < 0 or len(set(chosen)) < len(chosen):
-        raise DeclarationError(f"seeds {seeds!r}: give how many (at least 1), or different numbers from 0 up")
+    chosen = tuple(range(min(seeds, MOST_SEEDS + 1))) if isinstance(seeds, int) else _listed(seeds)
+    whole = all(isinstance(seed, int) and 0 <= seed < 2**63 for seed in chosen)
+    if not chosen or not whole or len(set(chosen)) < len(chosen) or len(chosen) > MOST_SEEDS:
+        raise DeclarationError(
+            f"seeds {seeds!r}: give how many (1 to {MOST_SEEDS:,}), or different whole numbers from 0 up"
+        )
     return chosen

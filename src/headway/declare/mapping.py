@@ -71,13 +71,17 @@ def read_yaml(text: str, source: str = "YAML") -> Any:
         {'steps': 1000, 'when': '2024-11-01', 'rate': 0.0005, 'many': 500001}
     """
     try:
-        return yaml.load(text, Loader=_Loader)
+        value = yaml.load(text, Loader=_Loader)
+        _visit(value)  # does not end if an alias stands inside its own anchor
+        return value
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f"line {mark.line + 1}: " if mark else ""
         raise DeclarationError(f"{source}: {line}this is not YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise DeclarationError(f"{source}: this is not YAML: {error}") from None
+    except RecursionError:
+        raise DeclarationError(f"{source}: a value contains itself (an alias inside its own anchor)") from None
     except DeclarationError as error:
         raise DeclarationError(f"{source}: {error}") from None
 
@@ -180,3 +184,8 @@ def leaves(value: Any, prefix: str = "") -> dict[str, Any]:
     if isinstance(value, Mapping) and value:
         return {path: leaf for key, inner in value.items() for path, leaf in leaves(inner, f"{prefix}{key}.").items()}
     return {prefix.rstrip("."): value}
+
+
+def _visit(value: Any) -> None:
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _visit(inner)

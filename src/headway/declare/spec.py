@@ -4,6 +4,7 @@ A declared value is frozen, knows its keys and refuses others. `parse` turns pyd
 `DeclarationError` with a line per finding: where, what was given, what is wrong, what to do.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -98,7 +99,12 @@ def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
         ("mapping", "dictionary"),
     ):
         message = message.replace(theirs, ours)
-    return path, f"{given!r} was given; {message}"
+    return path, f"{_written(given)} was given; {message}"
+
+
+def _written(value: Any) -> str:
+    """A value as a user would have written it."""
+    return json.dumps(value, default=str) if isinstance(value, bool | tuple | list | dict | None) else repr(value)
 
 
 def _words(expected: str) -> list[str]:

@@ -150,7 +150,7 @@ class PromptEvaluation(Spec):
     """The fixed prompts a regression run is judged on; they depend on the task alone."""
 
     every: PositiveInt = Field(1_000, description="steps between evaluations during training")
-    prompts_during: PositiveInt = Field(2_000, description="prompts of an evaluation during training")
+    prompts_during: PositiveInt = Field(500, description="prompts of an evaluation during training")
     prompts: PositiveInt = Field(100_000, description="prompts of the final evaluation, at the training length")
     curve: LengthCurve | None = Field(LengthCurve(), description="error against prompt length; null: not measured")
 

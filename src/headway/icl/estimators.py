@@ -33,7 +33,7 @@ _CHUNK_BYTES = 32_000_000
 """What the arrays of a chunk of prompts may take: small enough for the cache to help, and for any machine."""
 
 
-def attention(
+def attend(
     prompts: Prompts,
     qk: Float[np.ndarray, "head D D"],
     ov: Float[np.ndarray, "head d_y D"],
@@ -63,9 +63,6 @@ def attention(
             sums = _prefix_sums(np.einsum("nlh,nlhk->nlk", scores, values), ends)
             predictions[chunk] = sums / ends[:, None] if attention == "linear-mean" else sums
     return predictions
-
-
-_attend = attention  # the function, which the parameter of `kernel` of the same name hides
 
 
 def _softmax_means(
@@ -103,7 +100,7 @@ def kernel(
     With several outputs each has its own w and mu, and a kernel over the coordinates that it reads.
     """
     qk, ov = kernel_circuits(w, mu, _reads(prompts, reads))
-    return _attend(prompts, qk, ov, attention, lengths)
+    return attend(prompts, qk, ov, attention, lengths)
 
 
 def kernel_circuits(

@@ -122,6 +122,7 @@ def proportional_gd_risk(ratio: float, noise: float) -> float:
         >>> round(proportional_gd_risk(0.2, 3.0), 5)
         3.44444
     """
+    _check_limit(ratio, noise)
     return noise + ratio * (1 + noise) / (1 + ratio * (1 + noise))
 
 
@@ -132,8 +133,14 @@ def proportional_bayes_risk(ratio: float, noise: float) -> float:
         >>> round(proportional_bayes_risk(0.2, 3.0), 5)
         3.40512
     """
+    _check_limit(ratio, noise)
     root = math.sqrt(4 * noise + (noise + (1 - ratio) / ratio) ** 2)
     return (noise + (ratio - 1) / ratio + root) / 2
+
+
+def _check_limit(ratio: float, noise: float) -> None:
+    if not (ratio > 0 and noise >= 0):
+        raise UserError(f"ratio d/L {ratio} and noise variance {noise} were given; they must be > 0 and >= 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +184,8 @@ class EffectiveLoss:
     def second_moment(self, w: Float[np.ndarray, " head"]) -> Float[np.ndarray, "head head"]:
         """M(w) = w w^T + (1 + s2)/L exp(d w w^T)."""
         outer = np.outer(w, w)
-        return outer + (1 + self.noise) / self.n_pairs * np.exp(self.d_x * outer)
+        with np.errstate(over="ignore"):  # inf is the right answer for heads that attend to one pair
+            return outer + (1 + self.noise) / self.n_pairs * np.exp(self.d_x * outer)
 
     def loss(self, w: Float[np.ndarray, " head"], mu: Float[np.ndarray, " head"]) -> float:
         """The effective loss, with the query's noise."""

@@ -13,7 +13,6 @@ from headway.data.regression import Prompts, curve_prompts, evaluation_prompts
 from headway.declare.budget import budget
 from headway.declare.model import OneLayer
 from headway.declare.run import RegressionRun
-from headway.declare.task import Identity
 from headway.errors import UserError
 from headway.icl import estimators, evaluation, fused
 from headway.icl.circuits import circuits, head_scalars
@@ -150,7 +149,8 @@ class _Judge:
     @property
     def _has_kernel(self) -> bool:
         # With correlated coordinates heads learn another matrix than w I, and the kernel of w says nothing of them.
-        return isinstance(self._run.model, OneLayer) and isinstance(self._run.task.covariance, Identity)
+        sigma = self._run.task.covariance_matrix()
+        return isinstance(self._run.model, OneLayer) and np.array_equal(sigma, np.eye(len(sigma)))
 
     def _head_scalars(self) -> tuple[np.ndarray, np.ndarray]:
         now = self.circuits()
@@ -158,7 +158,7 @@ class _Judge:
 
     def _from_circuits(self, prompts: Prompts, lengths: Sequence[int] | None) -> np.ndarray:
         now = self.circuits()
-        return estimators.attention(prompts, now["qk"][0], now["ov"][0], self._run.model.attention, lengths)
+        return estimators.attend(prompts, now["qk"][0], now["ov"][0], self._run.model.attention, lengths)
 
     def _by_kernel(self, prompts: Prompts, lengths: Sequence[int] | None) -> np.ndarray:
         w, mu = self._head_scalars()

@@ -1,0 +1,69 @@
+"""Declare: settings of the command line, `PATH=VALUE`, merged after the scale and before the arms.
+
+A setting that would change nothing, because an arm overrides it or a name is misspelt, is an error: silence would
+be taken for a result.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headway.declare.document import PARTS
+from headway.declare.mapping import at_path, merge, read_plain
+from headway.errors import DeclarationError, near
+
+
+def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """A plain document with settings merged in, one after the other.
+
+    Raises:
+        DeclarationError: for one that is no `PATH=VALUE`, names nothing, or would have no effect in some arm.
+    """
+    parsed = [_parsed(setting, document) for setting in settings]
+    changed = dict(document)
+    for path, value in parsed:
+        changed = merge(changed, at_path(path, value))
+    for path, value in parsed:
+        if path.partition(".")[0] in PARTS:
+            _check_effect(path, value, changed, [other for other, _ in parsed])
+    return changed
+
+
+def _parsed(setting: str, document: Mapping[str, Any]) -> tuple[str, Any]:
+    path, equals, text = setting.partition("=")
+    keys = path.split(".")
+    if not equals or not all(keys):
+        raise DeclarationError(f"--set {setting}: write it as PATH=VALUE, such as training.steps=2000")
+    if keys[0] in ("name", "scale", "scales"):
+        raise DeclarationError(f"--set {path}: cannot be set; copy the file with `headway show` and change it there")
+    named = document.get(keys[0])
+    if keys[0] in ("arms", "controls", "groups") and isinstance(named, Mapping) and keys[1:] and keys[1] not in named:
+        raise DeclarationError(f"--set {path}: there is no {keys[0][:-1]} {keys[1]!r}; {near(keys[1], named)}")
+    return path, read_plain(text)
+
+
+def _check_effect(path: str, value: Any, document: Mapping[str, Any], paths: list[str]) -> None:
+    keys = path.split(".")
+    shared = {part: document[part] for part in PARTS if part in document}
+    deaf = [
+        arm
+        for arm, override in document["arms"].items()
+        if not _holds(merge(shared, override or {}), keys, value) and not _is_set(f"arms.{arm}.{path}", paths)
+    ]
+    if deaf:
+        instead = " ".join(f"--set arms.{arm}.{path}=..." for arm in deaf)
+        who = f"arm {deaf[0]} sets it itself" if len(deaf) == 1 else f"arms {', '.join(deaf)} set it themselves"
+        raise DeclarationError(
+            f"--set {path}: {who}, or what holds it, so this would change nothing there; add {instead}"
+        )
+
+
+def _holds(content: Any, keys: list[str], value: Any) -> bool:
+    for key in keys:
+        if not isinstance(content, Mapping) or key not in content:
+            return False
+        content = content[key]
+    return repr(merge(content, value)) == repr(content)  # unlike ==, nan is itself
+
+
+def _is_set(path: str, paths: list[str]) -> bool:
+    return any(path == other or path.startswith(f"{other}.") or other.startswith(f"{path}.") for other in paths)
