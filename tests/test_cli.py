@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -158,6 +159,29 @@ def test_a_diverging_run_is_recorded_and_ends_with_1(tmp_path):
     assert run["status"] == "failed"
     assert re.search(r"step \d+.*lower training.learning_rate", run["message"])
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_damaged_run_is_said_and_the_healthy_ones_are_compared_and_reported(finished, tmp_path):
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    (out / "runs/h1/seed-0/run.json").write_text("{bad")
+    with open(out / "runs/h2/seed-1/metrics.jsonl", "a") as file:
+        file.write('{"step": 3')
+    shown = headway("status", out, env={**os.environ, "COLUMNS": "400"})
+    assert shown.returncode == 0
+    assert re.search(
+        r"h1 seed 0 damaged: .*h1/seed-0/run\.json: cannot be read .*; delete the run's folder", shown.stdout
+    )
+    assert shown.stderr.startswith("warning: /")
+    assert shown.stderr.endswith("h2/seed-1/metrics.jsonl: the last line was cut short and is left out\n")
+    for verb in ("compare", "report"):
+        done = headway(verb, out)
+        assert done.returncode == 0, done.stderr
+    results = json.loads((out / "results.json").read_text())
+    assert "a damaged run is left out" in results["warnings"][0]
+    done = headway("run", "icl-heads", "--arms", "h1,h2", "--seeds", "2", *SMALL, "--out", out)
+    assert done.returncode == 1
+    assert f"to repeat those, delete {out / 'runs/h1/seed-0'} first" in done.stderr
+    assert (out / "runs/h1/seed-0/run.json").read_text() == "{bad"
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ Every verb imports what it needs when it runs, so that `headway list` answers at
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
@@ -107,13 +108,18 @@ def run(
         typer.secho(f"warning: {warning}", fg="yellow", err=True)
     store, runs = prepare(experiment, directory)
     watch(run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer)))
+    typer.echo("comparing, and drawing the report ...", err=True)
     finish(store)
     _print_answer(store)
-    unfinished = [run for run in runs if store.run(run.name, run.seed).status != "done"]
+    unfinished = [run for run in (store.run(run.name, run.seed) for run in runs) if run.status != "done"]
     if unfinished:
+        if damaged := [str(run.path) for run in unfinished if run.status == "damaged"]:
+            again = f"tries them again, without the damaged; to repeat those, delete {', '.join(damaged)} first"
+        else:
+            again = "tries them again"
         raise RunFailed(
             f"{len(unfinished)} of {len(runs)} runs gave no result; the reasons stand above and in log.txt of each "
-            "run folder. `headway run` again tries them again"
+            f"run folder. `headway run` again {again}"
         )
 
 
@@ -202,6 +208,7 @@ def _print(*tables: Any) -> None:
 
 def main() -> None:
     """Run the command line; exit 0, 1 when a run failed, 2 for a user's error, 130 on Ctrl-C."""
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # no file and line of ours
     try:
         sys.exit(app(standalone_mode=False))
     except KeyboardInterrupt:

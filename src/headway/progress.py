@@ -1,11 +1,10 @@
 """Door: runs while they are going on, as a live table, or as lines where there is no terminal."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -14,7 +13,14 @@ from headway.lab.progress import Progress, Snapshot
 from headway.lab.store import Store
 from headway.show.words import duration
 
-COLORS = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "red", "interrupted": "yellow"}
+COLORS = {
+    "waiting": "dim",
+    "running": "cyan",
+    "done": "green",
+    "failed": "red",
+    "interrupted": "yellow",
+    "damaged": "red",
+}
 _SAID_EVERY_S = 30.0
 
 
@@ -30,9 +36,9 @@ def watch(snapshots: Generator[Snapshot]) -> None:
             _say(snapshots, console)
 
 
-def status_table(store: Store) -> Table:
-    """How far every run of a directory is, one row each."""
-    table = _table()
+def status_table(store: Store) -> Group:
+    """How far every run of a directory is, one row each; and what is to be said of some."""
+    runs = []
     for run in store.runs():
         holder = last_holder(run.path / "lease") if run.status in ("running", "interrupted") else None
         progress = Progress(
@@ -45,42 +51,44 @@ def status_table(store: Store) -> Table:
             steps_per_s=holder.steps_per_s if holder and run.status == "running" else None,
             work_per_step=1.0,
         )
-        _add(table, progress)
-    return table
+        runs.append(progress)
+    return Group(_table(runs), *_messages(runs))
 
 
 def _picture(snapshot: Snapshot, height: int) -> Group:
-    """The table, those that are going on first, as many as fit; and a line about all of them."""
-    order = {"running": 0, "failed": 1, "interrupted": 1, "waiting": 2, "done": 3}
+    """The table, those that are going on first, as many as fit; a line about all of them, and what is to be said."""
+    order = {"running": 0, "failed": 1, "interrupted": 1, "damaged": 1, "waiting": 2, "done": 3}
     runs = sorted(snapshot.runs, key=lambda run: order[run.status])
     shown = runs[: max(1, height - 5)]
-    table = _table()
-    for run in shown:
-        _add(table, run)
     hidden = f"{len(runs) - len(shown)} more runs; " if len(shown) < len(runs) else ""
-    return Group(table, Text(hidden + _summary(snapshot)))
+    return Group(_table(shown), Text(hidden + _summary(snapshot)), *_messages(runs))
 
 
-def _table() -> Table:
+def _messages(runs: Sequence[Progress]) -> list[Text]:
+    """What is said of single runs, over the whole width: a column would fold it to a word a line."""
+    return [Text(_line(run), style=COLORS[run.status]) for run in runs if run.message]
+
+
+def _line(run: Progress) -> str:
+    return f"{run.name} seed {run.seed} {run.status}" + (f": {run.message}" if run.message else "")
+
+
+def _table(runs: Sequence[Progress]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("arm", "seed", "status", "progress", "step", "steps/s", "time left"):
         table.add_column(heading, justify="left" if heading in ("arm", "status") else "right", no_wrap=True)
-    table.add_column("")
+    for run in runs:
+        left = run.seconds_left
+        table.add_row(
+            run.name,
+            str(run.seed),
+            Text(run.status, style=COLORS[run.status]),
+            f"{run.step / run.steps:.0%}" if run.steps else "",
+            f"{run.step:,}" if run.steps else "",
+            f"{run.steps_per_s:,.0f}" if run.steps_per_s else "",
+            duration(left) if left is not None and run.status == "running" else "",
+        )
     return table
-
-
-def _add(table: Table, run: Progress) -> None:
-    left = run.seconds_left
-    table.add_row(
-        run.name,
-        str(run.seed),
-        Text(run.status, style=COLORS[run.status]),
-        f"{run.step / run.steps:.0%}",
-        f"{run.step:,}",
-        f"{run.steps_per_s:,.0f}" if run.steps_per_s else "",
-        duration(left) if left is not None and run.status == "running" else "",
-        escape(run.message),
-    )
 
 
 def _summary(snapshot: Snapshot) -> str:
@@ -99,8 +107,7 @@ def _say(snapshots: Iterator[Snapshot], console: Console) -> None:
             key = (run.name, run.seed)
             if run.status != said.get(key, "waiting"):
                 said[key] = run.status
-                message = f": {run.message}" if run.message else ""
-                console.print(f"{run.name} seed {run.seed} {run.status}{message}", markup=False, soft_wrap=True)
+                console.print(_line(run), markup=False, soft_wrap=True)
         if snapshot.elapsed_s - last_s >= _SAID_EVERY_S:
             last_s = snapshot.elapsed_s
             console.print(_summary(snapshot), markup=False, soft_wrap=True)

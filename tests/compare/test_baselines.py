@@ -27,11 +27,11 @@ def test_the_shape_of_the_answer():
     assert sorted(found["baselines"]) == NAMES
     assert all(set(entry) == {"mse", "se"} and entry["se"] > 0 for entry in found["baselines"].values())
     curves = found["curves"]
-    assert curves.pop("n_pairs") == list(SMALL.curve.grid())
+    assert curves.pop("n_pairs") == list(SMALL.curve.grid(NOTEBOOK.n_pairs))
     assert sorted(curves) == NAMES
     for curve in curves.values():
         low, mse, high = (np.array(curve[key]) for key in ("low", "mse", "high"))
-        assert low.shape == (len(SMALL.curve.grid()),)
+        assert low.shape == (len(SMALL.curve.grid(NOTEBOOK.n_pairs)),)
         assert (low <= mse).all()
         assert (mse <= high).all()
 
@@ -60,7 +60,7 @@ def test_they_are_the_named_estimators_on_the_runs_prompts(task):
 
 def test_curves_take_each_lengths_best_step_and_a_median_for_least_squares():
     found = estimator_errors(TWO, SMALL)["curves"]
-    lengths = list(SMALL.curve.grid())
+    lengths = list(SMALL.curve.grid(TWO.n_pairs))
     prompts, reads = curve_prompts(TWO, 500, 100), TWO.read_mask()
     for name, predict, debiased in (
         ("gd_best", estimators.gd, False),

@@ -11,7 +11,9 @@ from headway.compare import results
 from headway.compare.matches import matches_of
 from headway.declare.experiment import resolve
 from headway.errors import ResultsError
+from headway.lab.run import damaged
 from headway.lab.store import Store
+from headway.train import checkpoint
 
 DOCUMENT = {
     "name": "small",
@@ -136,7 +138,7 @@ def test_one_pair(store):
     store.add("h1", [1.4]).add("h2", [0.7])
     (comparison,) = results.build(store)["comparisons"]
     assert {comparison[key] for key in ("interval", "p", "p_holm", "detectable", "seeds_for_1pct")} == {None}
-    assert comparison["verdict"].endswith("one pair: no interval; run at least 3 seeds")
+    assert comparison["verdict"].endswith("one paired seed: no interval; run at least 3 seeds")
 
 
 def test_runs_without_a_result_are_listed_and_not_compared(store):
@@ -152,6 +154,19 @@ def test_runs_without_a_result_are_listed_and_not_compared(store):
         "1 head, seed 0 failed: the loss was not finite at step 7; lower it",
         "1 of 4 runs are not finished; `headway run` on this directory finishes them",
     ]
+
+
+def test_a_damaged_run_is_listed_warned_about_and_not_compared(store):
+    store.add("h1", [1.4, 1.5]).add("h2", [0.7, 0.8])
+    gone = damaged(store.path / "runs" / "h1" / "seed-0", "h1/seed-0/run.json: cannot be read; delete the run's folder")
+    store.content[0] = gone
+    content = results.build(store)
+    row = content["runs"][0]
+    assert (row["arm"], row["seed"], row["status"], row["task"], row["metrics"]) == ("h1", 0, "damaged", None, None)
+    (comparison,) = content["comparisons"]
+    assert comparison["n_pairs"] == 1
+    assert comparison["verdict"].endswith("; 1 of 2 runs of 1 head is damaged")
+    assert content["warnings"] == [f"1 head: a damaged run is left out: {gone.message}"]
 
 
 def test_an_arm_that_failed_throughout_is_named(store):
@@ -273,13 +288,17 @@ def test_of_a_real_store(tmp_path, calls):
         outcome = {"status": "done", "execution": {"threads": seed}, "metrics": metrics} if metrics else {}
         file = run.path / "run.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | outcome))
+        (run.path / "metrics.jsonl").write_text('{"step": 10}\n')
+        checkpoint.save(run.path / "checkpoint", checkpoint.Checkpoint(step=10, state={}))
     content = json.loads(results.write(store).read_text())
     assert [(row["arm"], row["control"], row["seed"], row["status"]) for row in content["runs"]] == [
         ("h1", None, 0, "done"),
         ("h2", None, 0, "done"),
         ("h2", "opposed", 1, "waiting"),
     ]
-    assert content["comparisons"][0]["verdict"].startswith("1 head differs from 2 heads by 50.0 % (worse), one pair")
+    assert content["comparisons"][0]["verdict"].startswith(
+        "1 head differs from 2 heads by 50.0 % (worse), one paired seed"
+    )
     assert len(content["warnings"]) == 1
 
 

@@ -1,11 +1,21 @@
 """Broken files in a run folder: each is a stated recovery, and the run ends with the same bits."""
 
+import io
+import shutil
+import sys
+
 import pytest
 import quadratic
+from rich.console import Console
 
+from headway.compare import results
+from headway.errors import ResultsError
 from headway.lab import work as work_module
+from headway.lab.local import run_all
 from headway.lab.run import Run
+from headway.lab.store import Store
 from headway.lab.work import DONE, work
+from headway.progress import status_table
 
 
 def stopped_run(directory) -> Run:
@@ -95,3 +105,98 @@ def test_a_checkpoint_that_is_only_half_written_was_never_there(tmp_path):
     assert quadratic.train_here(run) == DONE
     assert Run.open(run.path).message == ""
     assert not list(run.path.rglob(".*"))
+
+
+DONE_DAMAGES = {
+    "run.json cut": (lambda p: (p / "run.json").write_text("{bad"), "run.json: cannot be read"),
+    "run.json of another kind": (lambda p: (p / "run.json").write_text("[]"), "run.json: it is no mapping"),
+    "run.json without a number": (lambda p: replace(p / "run.json", '"seed": 0', '"seed": null'), "slow/seed-None"),
+    "a status of its own": (lambda p: replace(p / "run.json", '"done"', '"perfect"'), "status perfect"),
+    "no metrics": (lambda p: replace(p / "run.json", '"metrics": {', '"metrics": 7, "m": {'), "metrics is no mapping"),
+    "the configuration edited": (lambda p: replace(p / "run.json", '"d_x": 2', '"d_x": 3'), "it was edited"),
+    "the configuration broken": (lambda p: replace(p / "run.json", '"d_x": 2', '"d_x": -2'), "run.json: task.d_x"),
+    "a record in the middle": (lambda p: cross_out_a_line(p / "metrics.jsonl"), "metrics.jsonl: line 5 is damaged"),
+    "a record of another kind": (
+        lambda p: replace(p / "metrics.jsonl", "\n", "\n7\n"),
+        "metrics.jsonl: line 2 is damaged",
+    ),
+    "the records missing": (lambda p: (p / "metrics.jsonl").unlink(), "metrics.jsonl: there are no records"),
+    "the curves": (lambda p: truncate(p / "curves.json", -3), "curves.json: cannot be read"),
+    "the checkpoint missing": (lambda p: shutil.rmtree(p / "checkpoint"), "checkpoint of its last step is missing"),
+    "the checkpoint cut": (lambda p: truncate(p / "checkpoint/000000060.safetensors", -9), "of step 60 is damaged"),
+    "the heads": (lambda p: truncate(p / "heads/000000010.safetensors", 40), "000000010.safetensors: it is damaged"),
+}
+
+
+def replace(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def content(path):
+    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A directory with a done run of each arm and seed."""
+    of = quadratic.experiment()
+    store = Store.create(tmp_path_factory.mktemp("whole") / "results", of)
+    for arm, seed in of.runs:
+        assert quadratic.train_here(store.add(arm, seed)) == DONE
+    return store.path
+
+
+@pytest.mark.parametrize("name", DONE_DAMAGES)
+def test_a_damaged_run_is_said_left_alone_and_left_out_while_the_others_go_on(tmp_path, whole, name, monkeypatch):
+    damage, said = DONE_DAMAGES[name]
+    store = Store.open(shutil.copytree(whole, tmp_path / "results"))
+    path = store.path / "runs" / "slow" / "seed-0"
+    damage(path)
+    shutil.rmtree(store.path / "runs" / "fast" / "seed-1")
+    before = content(path)
+    runs = [store.add(arm, seed) for arm, seed in store.experiment.runs]
+    assert [run.status for run in runs] == ["damaged", "done", "done", "waiting"]
+    for _ in run_all(runs, workers=1, command=quadratic.WORKER):
+        pass
+    assert [run.status for run in store.runs()] == ["damaged", "done", "done", "done"]
+    assert content(path) == before
+    run = store.run("slow", 0)
+    assert said in run.message
+    assert str(path) in run.message
+    assert "delete " in run.message
+    with pytest.raises(ResultsError) as raised:
+        _ = run.spec
+    assert str(raised.value) == run.message
+    monkeypatch.setattr(results, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
+    found = results.build(store)
+    assert found["comparisons"][0]["n_pairs"] == 1
+    assert found["warnings"][0] == f"slow: a damaged run is left out: {run.message}"
+    shown = io.StringIO()
+    Console(file=shown, width=400).print(status_table(store))
+    assert f"slow seed 0 damaged: {run.message}\n" in shown.getvalue()
+
+
+def test_truncated_heads_are_an_error_that_names_them(tmp_path, whole):
+    run = Store.open(shutil.copytree(whole, tmp_path / "results")).run("slow", 0)
+    truncate(run.path / "heads/000000010.safetensors", 40)
+    with pytest.raises(ResultsError, match=r"000000010\.safetensors: it is damaged .*; delete the run's folder"):
+        run.head_arrays(10)
+
+
+def test_a_cut_last_line_of_a_done_run_is_a_warning_only(tmp_path, whole):
+    store = Store.open(shutil.copytree(whole, tmp_path / "results"))
+    metrics = store.path / "runs" / "slow" / "seed-0" / "metrics.jsonl"
+    truncate(metrics, -5)
+    with pytest.warns(UserWarning, match=f"^{metrics}: the last line was cut short and is left out$"):
+        assert store.run("slow", 0).status == "done"
+
+
+def test_a_run_json_that_is_damaged_while_its_worker_runs_stops_nothing(tmp_path):
+    run = quadratic.fresh_run(tmp_path / "results")
+    script = "import sys, pathlib; pathlib.Path(sys.argv[1], 'run.json').write_text('{')"
+    for snapshot in run_all([run], workers=1, command=(sys.executable, "-c", script)):
+        last = snapshot.runs[0]
+    assert last.status == "damaged"
+    assert "run.json: cannot be read" in last.message

@@ -137,7 +137,7 @@ def test_closing_it_stops_the_workers_which_store_where_they_are(tmp_path, slow_
                 break
     opened = [Run.open(run.path) for run in runs]
     assert [run.status for run in opened] == ["interrupted", "interrupted"]
-    assert all(re.match(r"stopped at step \d+ by SIGTERM", run.message) for run in opened)
+    assert all(re.match(r"stopped at step \d+ with `headway run`; run again", run.message) for run in opened)
     assert all(run.weights() for run in opened)
 
 

@@ -25,7 +25,7 @@ def test_a_done_run_gives_all_that_was_recorded(done):
     assert 1e3 < done.metrics["steps_per_s"] < 1e6
     assert 10e6 < done.metrics["peak_memory_bytes"] < 10e9
     assert done.execution["trainer"] == "quadratic"
-    assert done.execution["versions"].keys() == {"python", "headway", "numpy"}
+    assert done.execution["versions"].keys() - {"torch"} == {"python", "headway", "numpy"}
     assert done.curves() == {"line": [1, 2]}
     assert done.head_steps() == [1, 10, 50]
     assert done.head_arrays(10)["qk"].shape == (2, 3)
@@ -38,7 +38,7 @@ def test_a_done_run_gives_all_that_was_recorded(done):
 def test_what_is_not_there_yet_is_empty_or_said(tmp_path):
     run = quadratic.fresh_run(tmp_path / "results")
     assert (run.records(), run.head_steps(), run.curves(), run.metrics) == ([], [], {}, {})
-    with pytest.raises(ResultsError, match="has no checkpoint yet; it is waiting"):
+    with pytest.raises(ResultsError, match="has no checkpoint yet: it is waiting; `headway run` goes on with it"):
         run.weights()
     with pytest.raises(ResultsError, match="nothing was kept of the heads at step 3; there is no step"):
         run.head_arrays(3)

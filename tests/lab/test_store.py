@@ -1,5 +1,6 @@
 import json
 import multiprocessing
+import shutil
 
 import pytest
 import quadratic
@@ -97,11 +98,12 @@ def test_a_file_in_the_way_is_named(tmp_path):
 
 def test_a_folder_of_another_run_is_never_overwritten(store):
     run = store.add(store.experiment.arm("slow"), 0)
-    content = json.loads((run.path / "run.json").read_text())
-    (run.path / "run.json").write_text(json.dumps({**content, "id": "run1-0000000000000000"}))
-    with pytest.raises(ResultsError, match=r"holds run run1-0{16}, and slow with seed 0 is run1-"):
+    other = quadratic.fresh_run(store.path.parent / "other", steps=70)
+    content = (other.path / "run.json").read_text()
+    (run.path / "run.json").write_text(content)
+    with pytest.raises(ResultsError, match=rf"holds run {other.id}, and slow with seed 0 is {run.id}"):
         store.add(store.experiment.arm("slow"), 0)
-    assert "run1-0000000000000000" in (run.path / "run.json").read_text()
+    assert (run.path / "run.json").read_text() == content
 
 
 @pytest.mark.parametrize("content", [None, "half: [", "name: x\narms: {}\n"])
@@ -110,6 +112,37 @@ def test_what_is_no_results_directory_is_named(tmp_path, content):
         (tmp_path / "experiment.yaml").write_text(content)
     with pytest.raises(ResultsError, match=str(tmp_path)):
         Store.open(tmp_path)
+
+
+def test_a_file_is_no_results_directory(tmp_path):
+    (tmp_path / "mine.yaml").touch()
+    with pytest.raises(ResultsError, match=r"mine\.yaml is no results directory of Headway: it is a file"):
+        Store.open(tmp_path / "mine.yaml")
+
+
+def test_a_store_and_a_run_print_in_a_line(store):
+    assert repr(store) == f"Store('{store.path}', quadratics: no runs)"
+    run = store.add(store.experiment.arm("slow"), 0)
+    quadratic.train_here(store.add(store.experiment.arm("slow"), 1))
+    assert repr(run) == f"Run('{run.path}', waiting)"
+    assert repr(store) == f"Store('{store.path}', quadratics: 1 waiting, 1 done)"
+
+
+def test_a_copied_folder_is_damaged_and_no_second_seed(store):
+    run = store.add(store.experiment.arm("slow"), 0)
+    for copy in ("seed-x", "seed-7"):
+        shutil.copytree(run.path, run.path.parent / copy)
+    shutil.copytree(run.path.parent, store.path / "runs" / "kept")
+    found = {f"{run.path.parent.name}/{run.path.name}": run for run in store.runs()}
+    assert [name for name, run in found.items() if run.status == "waiting"] == ["slow/seed-0"]
+    assert {run.status for name, run in found.items() if name != "slow/seed-0"} == {"damaged"}
+    assert [found[f"slow/{seed}"].seed for seed in ("seed-x", "seed-7")] == [-1, 7]
+    assert found["kept/seed-0"].message == (
+        f"{store.path}/runs/kept/seed-0: its run.json is that of slow/seed-0; rename the folder or delete it"
+    )
+    assert store.add(store.experiment.arm("slow"), 7).status == "damaged", "it is not overwritten"
+    with pytest.raises(ResultsError, match=r"no run of arm 'slow' with seed 4; there is \[-1, 0, 7\]"):
+        store.run("slow", 4)
 
 
 def test_a_directory_that_does_not_exist_is_named(tmp_path):

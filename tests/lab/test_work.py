@@ -8,6 +8,7 @@ import quadratic
 from headway.errors import UserError
 from headway.lab import work as work_module
 from headway.lab.run import Run
+from headway.lab.stop import FROM_PARENT
 from headway.lab.work import DONE, ELSEWHERE, FAILED, STOPPED, work
 from headway.train import checkpoint
 
@@ -46,6 +47,11 @@ def test_a_signal_stores_a_checkpoint_at_the_next_milestone_and_interrupts(run, 
     assert stopped.message == f"stopped at step 20 by {number.name}; run again to go on"
     assert checkpoint.load(run.path / "checkpoint")[0].step == 20
     assert stopped.records()[-1]["step"] == 20
+
+
+def test_a_stop_by_the_process_that_started_it_is_told_apart(run):
+    assert work(run.path, stopping_at(17, FROM_PARENT)) == STOPPED
+    assert Run.open(run.path).message == "stopped at step 20 with `headway run`; run again to go on"
 
 
 def test_the_second_signal_interrupts_at_once(run):

@@ -24,6 +24,29 @@ def test_ids_are_frozen(key, id):
     assert load(name).arm(arm).spec(seed).id == id
 
 
+def test_defaults_are_frozen():
+    # They are left out of ids: a changed default would give an old id another meaning.
+    minimal = parse_run(
+        {
+            "task": {"kind": "regression", "d_x": 5, "n_pairs": 40},
+            "model": {"family": "icl", "n_heads": 2},
+            "training": {"optimizer": "adamw", "learning_rate": 1e-3, "batch_size": 128, "steps": 1000},
+            "seed": 0,
+        }
+    )
+    assert json.loads(minimal.model_dump_json()) == {
+        "seed": 0,
+        "task": {"kind": "regression", "d_x": 5, "d_y": 1, "n_pairs": 40, "beta_variance": 1.0, "noise_variance": 0.0,
+                 "noisy_query": False, "covariance": {"kind": "identity"}, "reads": None},
+        "model": {"attention": "softmax", "n_heads": 2, "bias": False, "init": "random", "family": "icl", "n_out": None},
+        "training": {"steps": 1000, "batch_size": 128, "learning_rate": 0.001, "betas": [0.9, 0.999], "eps": 1e-8,
+                     "optimizer": "adamw", "weight_decay": 0.01},
+        "evaluation": {"every": 1000, "prompts_during": 500, "prompts": 100_000,
+                       "curve": {"prompts": 10_000, "longest": 500, "lengths": 40, "resamples": 200}},
+        "probes": {"every": 1000, "circuits": [1, 1000, 10_000, 100_000, 500_000]},
+    }  # fmt: skip
+
+
 def test_defaults_written_out_change_no_id():
     run = load("icl-heads").arm("h2").spec(0)
     assert parse_run(json.loads(run.model_dump_json())).id == run.id

@@ -116,7 +116,7 @@ def _write_run(path: Path, arm: Arm, seed: int, status: str) -> dict:
             line |= {"w": (w * rise).tolist(), "mu": (mu * rise).tolist()}
         lines.append(json.dumps(line))
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    lengths = spec.evaluation.curve.grid()
+    lengths = spec.evaluation.curve.grid(spec.task.n_pairs)
     model = [final * 45 / 40 * (0.05 + 40 / (n + 5) * 0.95) for n in lengths]
     curve = {
         "n_pairs": lengths,
@@ -173,7 +173,7 @@ def _weights(spec, rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 def _estimators(spec) -> dict:
     scale = spec.task.variance_of_beta * spec.task.d_x / 5
-    lengths = spec.evaluation.curve.grid()
+    lengths = spec.evaluation.curve.grid(spec.task.n_pairs)
     curves = {
         name: _band([max(mse * scale * 45 / (n + 5), 5e-5) for n in lengths]) for name, mse in ESTIMATOR_MSE.items()
     }

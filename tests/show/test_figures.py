@@ -13,7 +13,7 @@ from headway.declare.experiment import load
 from headway.errors import ResultsError, UserError
 from headway.lab.store import Store
 from headway.show import dynamics, lengths, maps, outcome, theory, training
-from headway.show.figure import Figure, inline, thinned
+from headway.show.figure import SOLID, Figure, inline, thinned
 from headway.show.files import FORMATS, figures, render, write_figures
 from headway.show.material import Material, gather
 from headway.show.theme import ARM_COLOURS, HEAD_COLOURS
@@ -41,8 +41,8 @@ def test_every_figure_has_words_is_valid_and_draws_offline(heads: Material) -> N
     for figure in figures(heads):
         assert figure.title, figure.name
         assert figure.caption.endswith("."), figure.name
-        assert "http" not in str(figure.spec()), figure.name
-        assert render(figure.spec(), "svg").startswith(b"<svg"), figure.name
+        assert "http" not in str(figure.spec), figure.name
+        assert render(figure.spec).startswith("<svg"), figure.name
 
 
 def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: Material) -> None:
@@ -61,7 +61,7 @@ def test_with_one_seed_there_is_no_band_and_captions_say_so(directory: Path) -> 
     assert "faint" not in captions["dynamics"]
     loss = training.loss(material)
     assert loss is not None
-    assert "area" not in [mark["type"] for mark in found(loss.spec(), "mark")]
+    assert "area" not in [mark["type"] for mark in found(loss.spec, "mark")]
 
 
 def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:
@@ -77,7 +77,7 @@ def test_heads_are_coloured_the_same_in_every_figure(heads: Material) -> None:
         colour["scale"]
         for figure in drawn
         if figure is not None
-        for colour in found(figure.spec(), "color")
+        for colour in found(figure.spec, "color")
         if isinstance(colour, dict) and colour.get("field") == "head"
     ]
     assert len(scales) > 8
@@ -93,7 +93,7 @@ def test_arms_are_coloured_the_same_in_every_figure_and_whatever_has_finished(di
         for draw in (training.loss, lengths.lengths, lengths.lengths_by_arm, outcome.final_error, theory.proportional):
             figure = draw(material)
             assert figure is not None
-            for colour in (c for c in found(figure.spec(), "color") if isinstance(c, dict) and "scale" in c):
+            for colour in (c for c in found(figure.spec, "color") if isinstance(c, dict) and "scale" in c):
                 drawn = dict(zip(colour["scale"]["domain"], colour["scale"]["range"], strict=True))
                 assert {arm: c for arm, c in drawn.items() if arm in expected}.items() <= expected.items()
 
@@ -101,7 +101,7 @@ def test_arms_are_coloured_the_same_in_every_figure_and_whatever_has_finished(di
 def test_maps_are_centred_at_zero_with_one_scale_and_part_x_from_y(heads: Material) -> None:
     figure = maps.circuit_steps(heads.arms[-1])
     assert figure is not None
-    spec = figure.spec()
+    spec = figure.spec
     scales = [c["scale"] for c in found(spec, "color") if isinstance(c, dict) and "scale" in c]
     assert len(scales) == 1
     low, high = scales[0]["domain"]
@@ -116,7 +116,7 @@ def test_a_circuit_map_shows_the_entries_of_the_circuit(heads: Material) -> None
     arm = heads.arms[1]
     data = {
         (row["across"], row["row"], row["column"]): row["value"]
-        for rows in maps.final_circuits(arm).spec()["datasets"].values()
+        for rows in maps.final_circuits(arm).spec["datasets"].values()
         for row in rows
         if "value" in row
     }
@@ -133,7 +133,7 @@ def test_long_curves_are_thinned_and_captions_say_so(heads: Material, monkeypatc
     assert figure is not None
     assert "thinned" not in whole.caption
     assert "thinned to at most 20 points" in figure.caption
-    per_arm = [len(rows) / 4 for rows in figure.spec()["datasets"].values() if "step" in rows[0]]
+    per_arm = [len(rows) / 4 for rows in figure.spec["datasets"].values() if "step" in rows[0]]
     assert max(per_arm) <= 20
 
 
@@ -158,14 +158,14 @@ def test_other_experiments_leave_out_what_they_do_not_have(name: str, directory:
     assert ("dynamics" in drawn) == (name != "icl-depth")
     assert ("gradient-flow" in drawn) == (name == "icl-linear-attention")
     for figure in figures(material):
-        render(figure.spec(), "svg")
+        render(figure.spec)
 
 
 def test_two_tasks_show_a_w_and_a_mu_for_each_output(directory: Path) -> None:
     material = gather(Store.open(fabricate(directory, small("icl-two-tasks").select(arms=["h3"], seeds=1))))
     figure = dynamics.dynamics(material)
     assert figure is not None
-    titles = {title for title in found(figure.spec(), "title") if isinstance(title, str)}
+    titles = {title for title in found(figure.spec, "title") if isinstance(title, str)}
     assert {"w, output 1", "w, output 2", "mu, output 1", "mu, output 2"} <= titles
 
 
@@ -175,8 +175,45 @@ def test_a_control_with_another_task_is_drawn_without_shared_baselines(directory
     assert not material.one_task
     loss = training.loss(material)
     assert loss is not None
-    assert "on that arm's task" in loss.caption
+    assert "on each task, preconditioned where x is correlated" in loss.caption
     assert [arm.label for arm in material.arms] == ["1 head", "2 heads", "1 head, isotropic", "2 heads, isotropic"]
+
+
+def test_curves_stay_solid_beside_the_references_of_several_tasks(directory: Path) -> None:
+    experiment = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=1)
+    material = gather(Store.open(fabricate(directory, experiment)))
+    loss = training.loss(material)
+    assert loss is not None
+    arms = [arm.label for arm in material.arms]
+    references = ["debiased GD, best step: no control", "debiased GD, best step: rho 0.8"]
+    for dash in found(loss.spec, "strokeDash"):
+        assert dash["legend"] is not None
+        drawn = dict(zip(dash["scale"]["domain"], dash["scale"]["range"], strict=True))
+        assert list(drawn) == [*arms, *references]
+        assert all(drawn[arm] == list(SOLID) for arm in arms)
+        assert all(drawn[name] != list(SOLID) for name in references)
+    rules = [row["what"] for rows in loss.spec["datasets"].values() for row in rows if "step" not in row]
+    assert set(rules) == set(references)
+
+
+def test_tasks_without_a_control_are_named_by_their_arms(directory: Path) -> None:
+    experiment = small("icl-heads", **{"arms.h1.task.n_pairs": 20}).select(arms=["h1", "h2", "h4"], seeds=1)
+    material = gather(Store.open(fabricate(directory, experiment)))
+    names = [name for (name, _, _), _ in training._one_per_task(material)]
+    assert names == ["debiased GD, best step: 1 head", "debiased GD, best step: 2 heads and 1 other arm"]
+
+
+def test_captions_say_where_curves_go_that_leave_their_panel(heads: Material) -> None:
+    figure = lengths.lengths(heads)
+    assert figure is not None
+    assert re.search(r"Below the panel: ridge \(Bayes\) falls to \d\.\d\de−5 at \d+ pairs\.$", figure.caption)
+
+
+def test_nothing_leaves_a_panel_that_holds_it() -> None:
+    rows = [{"what": "a", "n_pairs": n, "mse": 1.0, "low": 0.9, "high": 1.1} for n in (1, 10)]
+    assert lengths._leaving([(rows, 10)]) == ""
+    ridge = [{**row, "what": lengths.OPTIMAL[0], "mse": 0.1 / row["n_pairs"]} for row in rows]
+    assert lengths._leaving([(rows + ridge, 9)]) == "Below the panel: ridge (Bayes) falls to 0.0100 at 10 pairs."
 
 
 def test_nothing_is_drawn_before_a_run_has_finished(directory: Path) -> None:
@@ -202,6 +239,14 @@ def test_figures_are_written_in_every_format(directory: Path) -> None:
     assert all(re.fullmatch(r"[a-z0-9-]+", path.stem) for path in paths)
 
 
+def test_vega_lite_has_nothing_to_warn_of(heads: Material, capfd: pytest.CaptureFixture[str]) -> None:
+    import vl_convert
+
+    for figure in figures(heads):
+        vl_convert.vegalite_to_vega(figure.spec, show_warnings=True)
+    assert "WARN" not in "".join(capfd.readouterr())
+
+
 def test_an_unknown_format_is_refused_before_anything_is_drawn(directory: Path) -> None:
     with pytest.raises(UserError, match=r"figures cannot be written as 'jpg'; .*png"):
         write_figures(directory, (), formats=("jpg",))
@@ -223,7 +268,7 @@ def test_a_figure_is_refused_when_its_chart_is_not_valid() -> None:
     chart = alt.Chart(inline([{"a": 1}])).mark_point().encode(x=alt.X("a:Q"))
     chart.mark = "no such mark"
     with pytest.raises(alt.utils.schemapi.SchemaValidationError):
-        Figure(name="x", part="x", title="x", caption="x", chart=chart).spec()
+        assert Figure(name="x", part="x", title="x", caption="x", chart=chart).spec
 
 
 def test_shipped_experiments_have_few_enough_heads_and_arms_for_the_palettes() -> None:

@@ -11,10 +11,12 @@ import pytest
 from fabricate import fabricate, small
 
 from headway.lab.store import Store
+from headway.show import tables
 from headway.show.files import figures
 from headway.show.material import Material, gather
-from headway.show.report import command, page, progress, verdicts, write_report
-from headway.show.tables import number, spread
+from headway.show.report import command, luck, page, progress, verdicts, write_report
+from headway.show.tables import spread
+from headway.show.words import number
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -101,6 +103,36 @@ def test_the_table_gives_means_over_seeds_beside_the_estimators(heads: Material,
     values = [run.metrics["eval_mse"] for run in heads.arms[1].runs]
     assert f"<td>{spread(values)}</td>" in html
     assert "<td>0.6522</td><td>0.9783</td>" in html
+
+
+def test_the_page_says_what_its_intervals_leave_out(heads: Material, html: str, directory: Path) -> None:
+    said = "Intervals are over seeds; all arms are judged on the same 100,000 prompts, whose own luck (standard error "
+    assert luck(heads) == said + "0.0040) they share."
+    assert html.count(luck(heads)) == 1
+    several = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=2)
+    assert "; all arms of a task are judged" in luck(gather(Store.open(fabricate(directory, several))))
+
+
+def test_without_an_interval_there_is_nothing_to_say_of_it(heads: Material) -> None:
+    none = [{**comparison, "interval": None} for comparison in heads.results["comparisons"]]
+    assert luck(replace(heads, results={**heads.results, "comparisons": none})) == ""
+
+
+def test_several_outputs_stand_below_one_another(directory: Path) -> None:
+    experiment = small("icl-two-tasks").select(arms=["h3"], seeds=2)
+    material = gather(Store.open(fabricate(directory, experiment)))
+    final = tables.final_metrics(material)
+    assert final.rows[0].cells[final.columns.index("μ·w")].count("\n") == 1
+    _, head = next(tables.heads(material.arms[0]))
+    assert head.rows[0].cells[head.columns.index("μ")].count("\n") == 1
+
+
+def test_pairs_of_seeds_are_not_taken_for_pairs_of_a_prompt(heads: Material) -> None:
+    table = tables.comparisons(heads)
+    assert table is not None
+    assert "seed pairs" in table.columns
+    assert "pairs" not in table.columns
+    assert table.rows[0].cells[table.columns.index("seed pairs")] == "2"
 
 
 def test_names_and_messages_are_printed_and_not_obeyed(directory: Path) -> None:

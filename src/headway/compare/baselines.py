@@ -48,9 +48,10 @@ def _curves(task: RegressionTask, evaluation: PromptEvaluation) -> dict[str, Any
     if evaluation.curve is None:
         return {}
     curve = evaluation.curve
+    lengths = curve.grid(task.n_pairs)
     prompts = curve_prompts(task, curve.prompts, curve.longest)
-    curves: dict[str, Any] = {"n_pairs": list(curve.grid())}
-    for name, errors in _errors(task, prompts, curve.grid()).items():
+    curves: dict[str, Any] = {"n_pairs": list(lengths)}
+    for name, errors in _errors(task, prompts, lengths).items():
         statistic: Literal["mean", "median"] = "median" if name == "least_squares" else "mean"
         curves[name] = judge.length_curve(errors, curve.resamples, statistic)
     return curves

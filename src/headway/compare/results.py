@@ -65,7 +65,7 @@ def _row(run: Run) -> dict[str, Any]:
         "seed": run.seed,
         "id": run.id,
         "status": run.status,
-        "task": _task_digest(run.spec),
+        "task": None if run.status == "damaged" else _task_digest(run.spec),
         "metrics": dict(run.metrics) if run.status == "done" else None,
     }
 
@@ -134,7 +134,9 @@ def _warnings_about_runs(experiment: Experiment, runs: Sequence[Run]) -> Iterato
     for run in runs:
         if run.status == "failed":
             yield f"{labels.get(run.name, run.name)}, seed {run.seed} failed: {run.message or 'no reason recorded'}"
-    unfinished = sum(run.status not in ("done", "failed") for run in runs)
+        if run.status == "damaged":
+            yield f"{labels.get(run.name, run.name)}: a damaged run is left out: {run.message}"
+    unfinished = sum(run.status not in ("done", "failed", "damaged") for run in runs)
     if unfinished:
         yield f"{unfinished} of {len(runs)} runs are not finished; `headway run` on this directory finishes them"
 

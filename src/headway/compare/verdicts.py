@@ -48,8 +48,13 @@ def shortfall(label: str, statuses: Sequence[str]) -> list[str]:
         >>> shortfall("8 heads", ["done", "failed", "failed", "waiting"])
         ['2 of 4 runs of 8 heads failed', '1 of 4 runs of 8 heads is not finished']
     """
-    counts = Counter("failed" if status == "failed" else "open" for status in statuses if status != "done")
-    said = {"failed": "failed", "open": "is not finished" if counts["open"] == 1 else "are not finished"}
+    known = ("failed", "damaged")
+    counts = Counter(status if status in known else "open" for status in statuses if status != "done")
+    said = {
+        "failed": "failed",
+        "damaged": "is damaged" if counts["damaged"] == 1 else "are damaged",
+        "open": "is not finished" if counts["open"] == 1 else "are not finished",
+    }
     return [f"{counts[how]} of {_many(len(statuses), 'run')} of {label} {said[how]}" for how in said if counts[how]]
 
 

@@ -4,6 +4,7 @@ The extension is optional. What is built and what this machine can run is known 
 """
 
 import ctypes
+import sysconfig
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -69,20 +70,44 @@ FLOATS = np.ctypeslib.ndpointer(np.float32, flags="C_CONTIGUOUS")
 DOUBLES = np.ctypeslib.ndpointer(np.float64, flags="C_CONTIGUOUS")
 
 
+_FUNCTIONS = ("draw", "draw_only", "train", "gradient")
+
+
 @cache
+def _loaded() -> tuple[ctypes.CDLL | None, str]:
+    """The library of this very Python and system, or why there is none; what another left beside it is no use."""
+    path = Path(__file__).parents[1] / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    if not path.is_file():
+        return None, "the native code is not built"
+    try:
+        code = ctypes.CDLL(str(path))
+    except OSError as error:
+        return None, f"the native code cannot be loaded ({error})"
+    if not (hasattr(code, "headway_supports") and _built(code)):
+        return None, f"the native code in {path} is of another version"
+    return code, ""
+
+
+def _built(code: ctypes.CDLL) -> list[InstructionSet]:
+    """The instruction sets of which a library has every function."""
+    sets: tuple[InstructionSet, ...] = get_args(InstructionSet)
+    return [name for name in sets if all(hasattr(code, f"headway_{function}_{name}") for function in _FUNCTIONS)]
+
+
 def _code() -> ctypes.CDLL | None:
-    built = sorted(Path(__file__).parents[1].glob("_native*.so"))
-    return ctypes.CDLL(str(built[-1])) if built else None
+    return _loaded()[0]
+
+
+def absence() -> str:
+    """Why there is no native code here, where there is none, and what to do about it."""
+    return f"{_loaded()[1] or 'the native code is not built'}; install a C++ compiler and then Headway again"
 
 
 @cache
 def instruction_sets() -> tuple[InstructionSet, ...]:
     """The instruction sets that are built and that this machine has, fastest first; empty when nothing is built."""
     code = _code()
-    if code is None:
-        return ()
-    built = [name for name in get_args(InstructionSet) if hasattr(code, f"headway_draw_{name}")]
-    return tuple(name for name in built if code.headway_supports(name.encode()))
+    return () if code is None else tuple(name for name in _built(code) if code.headway_supports(name.encode()))
 
 
 def available() -> InstructionSet | None:
@@ -98,7 +123,7 @@ def library(instruction_set: InstructionSet | None = None) -> Library:
     """
     code, sets = _code(), instruction_sets()
     if code is None:
-        raise UserError("native code was asked for, but it is not built; install a C++ compiler and then Headway again")
+        raise UserError(f"native code was asked for, but {absence()}")
     if instruction_set is not None and instruction_set not in sets:
         raise UserError(f"instruction set {instruction_set} is not available here; choose from: {', '.join(sets)}")
     return Library(code, instruction_set or sets[0])

@@ -135,10 +135,10 @@ class LengthCurve(Spec):
     lengths: PositiveInt = Field(40, description="about how many lengths from 1 to the longest, evenly on a log scale")
     resamples: PositiveInt = Field(200, description="bootstrap resamples of the prompts, for the intervals")
 
-    def grid(self) -> tuple[int, ...]:
-        """The prompt lengths, in pairs: distinct, ascending, from 1 to `longest`."""
+    def grid(self, n_pairs: int) -> tuple[int, ...]:
+        """The prompt lengths, in pairs: distinct, ascending, from 1 to `longest`, the task's own among them."""
         points = [round(self.longest ** (i / max(1, self.lengths - 1))) for i in range(self.lengths)]
-        dense = sorted({1, *points, self.longest})
+        dense = sorted({1, *points, self.longest, min(n_pairs, self.longest)})
         # A log grid repeats its first integers; fill up with the integers that it skips.
         missing = (n for n in range(1, math.ceil(self.longest) + 1) if n not in set(dense))
         while len(dense) < min(self.lengths, self.longest):

@@ -50,7 +50,7 @@ def obstacle(run: RegressionRun) -> str | None:
     if run.task.d_x > WIDEST:
         return f"the fused trainer takes up to {WIDEST} coordinates of x, and this task has {run.task.d_x}"
     if available() is None:
-        return "the native code is not built; install a C++ compiler and then Headway again, to train far faster"
+        return f"{native.absence()}, to train far faster"
     return None
 
 

@@ -18,17 +18,18 @@ from pathlib import Path
 
 from headway.declare.budget import budget
 from headway.declare.run import RegressionRun
-from headway.errors import UserError
+from headway.errors import ResultsError, UserError
 from headway.lab.execution import cores
 from headway.lab.lease import Lease, LeaseHeld, is_held, last_holder
 from headway.lab.progress import Progress, Snapshot
-from headway.lab.run import Run, Status, read, update
+from headway.lab.run import Run, Status, damaged, read, update
+from headway.lab.stop import FROM_PARENT
 from headway.lab.work import DISK_FULL, ELSEWHERE, STOPPED, disk_full
 
 WORKER = (sys.executable, "-m", "headway.lab.worker")
 
 _LOOK_EVERY_S = 0.25
-_STOPPING = ((signal.SIGTERM, 20.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
+_STOPPING = ((FROM_PARENT, 20.0), (FROM_PARENT, 5.0), (signal.SIGKILL, 5.0))
 
 
 def run_all(
@@ -36,9 +37,9 @@ def run_all(
 ) -> Generator[Snapshot, None, None]:
     """Work on runs until each is done or has failed, longest first, and show how far they are.
 
-    Runs that are done are left out, those that failed before are tried once more. A run that fails does not stop the
-    others. An exception in the iteration (Ctrl-C), or closing it, stops the workers, which store where they are; use
-    `contextlib.closing` where that is to happen at once. SIGTERM and SIGHUP then act like Ctrl-C.
+    Runs that are done or damaged are left alone, those that failed before are tried once more. A run that fails does
+    not stop the others. An exception in the iteration (Ctrl-C), or closing it, stops the workers, which store where
+    they are; use `contextlib.closing` where that is to happen at once. SIGTERM and SIGHUP then act like Ctrl-C.
 
     Args:
         runs: what to work on.
@@ -83,14 +84,10 @@ class _Sweep:
         self._elsewhere: dict[Path, Run] = {}
         self._settled: dict[Path, Run] = {}
         for run in runs:
-            try:
-                self._work_per_step[run.path] = _work_per_step(run)
-            except UserError as error:
-                self._settled[run.path] = replace(run, status="failed", message=str(error))
-                continue
-            if run.status == "done":
+            if run.status in ("done", "damaged"):
                 self._settled[run.path] = run
             else:
+                self._work_per_step[run.path] = _work_per_step(run)
                 self._waiting.append(run)
         self._waiting.sort(key=lambda run: -run.steps * self._work_per_step[run.path])
 
@@ -103,8 +100,8 @@ class _Sweep:
         for path, run in list(self._elsewhere.items()):
             if not is_held(path / "lease"):
                 del self._elsewhere[path]
-                now = read(path)
-                if now.status in ("done", "failed"):
+                now = _written(path)
+                if now.status in ("done", "failed", "damaged"):
                     self._settled[path] = now
                 else:
                     self._waiting.append(run)
@@ -158,11 +155,12 @@ class _Sweep:
 
     def _collect(self, worker: _Worker, *, stopping: bool) -> None:
         """Learn from the folder what became of a run whose worker has ended; write it there if the worker could not."""
-        now, code = read(worker.run.path), worker.process.returncode
-        ended = now.status in ("done", "failed", "interrupted") and _written_ns(now) != worker.written_ns
+        now, code = _written(worker.run.path), worker.process.returncode
         if code == ELSEWHERE:
             self._elsewhere[now.path] = worker.run
-        elif ended or now.status == "done":
+        elif now.status in ("done", "damaged") or (
+            now.status in ("failed", "interrupted") and _written_ns(now) != worker.written_ns
+        ):
             self._settled[now.path] = now
         else:
             self._settle(now, "interrupted" if stopping else "failed", _cause_of_death(now.path, code))
@@ -195,6 +193,14 @@ class _Sweep:
         )
 
 
+def _written(path: Path) -> Run:
+    """A run with the status that was written last; `damaged` if its run.json was removed or damaged meanwhile."""
+    try:
+        return read(path)
+    except ResultsError as error:
+        return damaged(path, str(error))
+
+
 def _written_ns(run: Run) -> int:
     return (run.path / "run.json").stat().st_mtime_ns
 
@@ -209,7 +215,7 @@ def _work_per_step(run: Run) -> float:
 def _cause_of_death(path: Path, code: int) -> str:
     if code == DISK_FULL:
         return disk_full(path)
-    if code == STOPPED:
+    if code in (STOPPED, -FROM_PARENT):  # the latter before the worker listens to signals
         return "stopped before it began; run again to go on"
     if code >= 0:
         return f"its process ended with exit code {code}; {path / 'log.txt'} says more"

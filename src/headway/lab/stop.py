@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FROM_PARENT = signal.SIGUSR1
+"""What the process that started a worker stops it with, so that it is told apart from what others send."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, FROM_PARENT)
 
 
 class Stop(BaseException):
-    """The process was asked to stop; the message says where and by what. Like KeyboardInterrupt, it is no error."""
+    """The process was asked to stop; the message says where and how. Like KeyboardInterrupt, it is no error."""
 
 
 class Wishes:
@@ -25,9 +28,9 @@ class Wishes:
 
     @property
     def stop(self) -> str:
-        """By what the process was asked to stop; empty if it was not."""
+        """How the process was asked to stop, as in `by SIGTERM`; empty if it was not."""
         if self._parent is not None and os.getppid() != self._parent:
-            return "the end of the process that started it"
+            return "by the end of the process that started it"
         return self._signal
 
     @contextmanager
@@ -52,8 +55,8 @@ class Wishes:
             self._patient = False
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
+        how = "with `headway run`" if number == FROM_PARENT else f"by {signal.Signals(number).name}"
         if self._patient and not self._signal:
-            self._signal = name
+            self._signal = how
         else:
-            raise Stop(f"by {name}")
+            raise Stop(how)

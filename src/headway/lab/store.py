@@ -7,6 +7,7 @@ A directory belongs to one document. It takes more arms, controls and seeds of i
 """
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,11 @@ class Store:
     def __init__(self, path: Path, experiment: Experiment):
         self.path, self.experiment = path, experiment
 
+    def __repr__(self) -> str:
+        counts = Counter(run.status for run in self.runs())
+        runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "no runs"
+        return f"Store({str(self.path)!r}, {self.experiment.name}: {runs})"
+
     @classmethod
     def open(cls, path: str | Path) -> "Store":
         """A directory that Headway wrote.
@@ -38,7 +44,8 @@ class Store:
         """
         path = Path(path)
         if not (path / "experiment.yaml").is_file():
-            what = "there is no such directory" if not path.is_dir() else "it has no experiment.yaml"
+            missing = "it is a file" if path.is_file() else "there is no such directory"
+            what = "it has no experiment.yaml" if path.is_dir() else missing
             raise ResultsError(f"{path} is no results directory of Headway: {what}; `headway run --out DIR` makes one")
         try:
             return cls(path, read_resolved(path / "experiment.yaml"))
@@ -79,6 +86,8 @@ class Store:
     def add(self, arm: Arm, seed: int) -> Run:
         """The run of an arm and a seed; its folder is made if it does not exist, and otherwise left as it is.
 
+        A folder that cannot be relied on gives a run with status `damaged`.
+
         Raises:
             ResultsError: when the folder holds a run of another content, or cannot be written.
         """
@@ -103,8 +112,8 @@ class Store:
             create_text(path / "run.json", json.dumps(plain(document(run)), indent=1) + "\n")
         except OSError as error:
             raise _unwritable(path, error) from None
-        found = Run.open(path)
-        if found.id != run.id:
+        found = Run.examine(path)
+        if found.status != "damaged" and found.id != run.id:
             raise ResultsError(
                 f"{path} holds run {found.id}, and {arm.full_name} with seed {seed} is {run.id}; "
                 "it is left as it is: choose another directory with --out"
@@ -112,13 +121,16 @@ class Store:
         return found
 
     def runs(self) -> tuple[Run, ...]:
-        """All runs that have a folder, in the document's order of arms, then by seed."""
+        """All runs that have a folder, in the document's order of arms, then by seed.
+
+        Those whose folder cannot be relied on are `damaged`, with a message; what is done can be read.
+        """
         order = {arm.full_name: place for place, arm in enumerate(self.experiment.arms)}
-        runs = [Run.open(file.parent) for file in self.path.glob("runs/*/seed-*/run.json")]
+        runs = [Run.examine(file.parent) for file in self.path.glob("runs/*/seed-*/run.json")]
         return tuple(sorted(runs, key=lambda run: (order.get(run.name, len(order)), run.name, run.seed)))
 
     def run(self, arm: str, seed: int) -> Run:
-        """The run of an arm (`ARM` or `ARM+CONTROL`) and a seed.
+        """The run of an arm (`ARM` or `ARM+CONTROL`) and a seed; `damaged` if its folder cannot be relied on.
 
         Raises:
             ResultsError: when it has no folder here.
@@ -128,9 +140,9 @@ class Store:
             names = {folder.name for folder in self.path.glob("runs/*")}
             if arm not in names:
                 raise ResultsError(f"{self.path} has no runs of arm {arm!r}; {near(arm, names)}")
-            seeds = sorted(int(p.name.removeprefix("seed-")) for p in (self.path / "runs" / arm).glob("seed-*"))
+            seeds = [run.seed for run in self.runs() if run.name == arm]
             raise ResultsError(f"{self.path} has no run of arm {arm!r} with seed {seed}; there is {seeds}")
-        return Run.open(path)
+        return Run.examine(path)
 
     def records(self) -> list[dict[str, Any]]:
         """A mapping per run: arm, control, seed, status and its final metrics (none before it is done)."""

@@ -158,7 +158,7 @@ class _Work:
                     recorder.checkpoint(Checkpoint(step=event.step, state=state, counters=counters))
                     stored = time.perf_counter()
                 if stop:
-                    raise Stop(f"at step {event.step} by {stop}")
+                    raise Stop(f"at step {event.step} {stop}")
         return training_s
 
     def _count(self, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,7 @@ class Figure:
     caption: str
     chart: "alt.TopLevelMixin"
 
+    @cached_property
     def spec(self) -> dict[str, Any]:
         """The chart as a Vega-Lite specification, validated, with its data inside and no address in it.
 
@@ -75,7 +77,10 @@ def keyed(column: str, looks: Sequence[Look], *, nested: bool = True) -> dict[st
     names = [name for name, _, _ in looks]
     solid = [name for name, _, dash in looks if nested and dash == SOLID]
     wide = dict(zip(solid, np.linspace(min(1.8 + 0.8 * (len(solid) - 1), 5), 1.8, len(solid)), strict=True))
-    widths = alt.Scale(type="ordinal", domain=names, range=[round(float(wide.get(name, 1.8)), 2) for name in names])
+    # The other way round, or Vega-Lite takes it for part of the legend of colours and dashes, and warns.
+    backwards = names[::-1]
+    thick = [round(float(wide.get(name, 1.8)), 2) for name in backwards]
+    widths = alt.Scale(type="ordinal", domain=backwards, range=thick)
     legend = alt.Legend(title=None, orient="bottom", columns=4, columnPadding=18)
     colours = alt.Scale(domain=names, range=[colour for _, colour, _ in looks])
     dashes = alt.Scale(domain=names, range=[list(dash) for _, _, dash in looks])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from headway.errors import ResultsError, UserError, near
 from headway.files import replacing
@@ -46,21 +47,27 @@ def write_figures(folder: Path, drawn: Iterable[Figure], formats: Iterable[str] 
             raise UserError(f"figures cannot be written as {name!r}; {near(name, FORMATS)}")
     paths = []
     for figure in drawn:
-        spec = figure.spec()
-        for name in wanted:
-            paths.append(write_whole(folder / f"{figure.name}.{name}", render(spec, name)))
+        svg = render(figure.spec)
+        paths += [write_whole(folder / f"{figure.name}.{name}", convert(svg, name)) for name in wanted]
     return tuple(paths)
 
 
-def render(spec: dict[str, object], kind: str) -> bytes:
-    """A Vega-Lite specification as the bytes of a png, svg or pdf."""
+def render(spec: dict[str, Any]) -> str:
+    """A Vega-Lite specification drawn as SVG: the slow part, from which the other formats are made."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(spec))
+
+
+def convert(svg: str, kind: str) -> bytes:
+    """An SVG as the bytes of a png, svg or pdf."""
     import vl_convert
 
     if kind == "svg":
-        return str(vl_convert.vegalite_to_svg(spec)).encode()
+        return svg.encode()
     if kind == "pdf":
-        return bytes(vl_convert.vegalite_to_pdf(spec))
-    return bytes(vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
+        return bytes(vl_convert.svg_to_pdf(svg))
+    return bytes(vl_convert.svg_to_png(svg, scale=PNG_SCALE))
 
 
 def write_whole(path: Path, content: bytes) -> Path:

@@ -1,6 +1,6 @@
 """Show: the error against the length of the prompt, shorter and longer than in training."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,11 +8,17 @@ import numpy as np
 from headway.show.figure import SOLID, WIDTH, Figure, Look, inline, keyed
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
-from headway.show.words import counted, join
+from headway.show.words import counted, join, span
 
 KERNEL: Look = ("kernel estimator of the model", "#000000", (1, 2))
 COMPARED = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
 """Estimators in the figure of all arms; the figure per arm has all there are."""
+
+
+OPTIMAL = (ESTIMATORS["ridge"][0], ESTIMATORS["least_squares"][0])
+"""Estimators that may leave a panel: they fall far below the models."""
+
+Rows = list[dict[str, Any]]
 
 
 def lengths_by_arm(material: Material) -> Figure | None:
@@ -49,7 +55,8 @@ def lengths_by_arm(material: Material) -> Figure | None:
             if len(looks) > len(arms) + 1
             else "",
             "Bands: 95 % bootstrap intervals over the prompts. The vertical line marks the prompt length of training.",
-            "Both axes are logarithmic; curves far below the models leave the panel.",
+            "Both axes are logarithmic.",
+            _leaving((drawn[arm.name], arm.shown.spec.task.n_pairs) for arm in arms),
         ),
         chart=alt.vconcat(*grid),
     )
@@ -78,7 +85,8 @@ def lengths(material: Material) -> Figure | None:
             else "A line per arm, one seed; bands are 95 % bootstrap intervals over the prompts.",
             "Lines of arms are nested, so that all are seen where they coincide." if len(arms) > 1 else "",
             "The vertical line marks the prompt length of training.",
-            "Both axes are logarithmic; curves far below the models leave the panel.",
+            "Both axes are logarithmic.",
+            _leaving([(rows, arms[0].shown.spec.task.n_pairs)]),
         ),
         chart=_panel({arm.shown.spec.task.n_pairs for arm in arms}, rows, looks, WIDTH - 60, height=360, nested=True),
     )
@@ -98,10 +106,9 @@ def _panel(
     import altair as alt
 
     look = keyed("what", looks, nested=nested)
-    optimal = (ESTIMATORS["ridge"][0], ESTIMATORS["least_squares"][0])
-    low, high = min(r["low"] for r in rows if r["what"] not in optimal), max(r["high"] for r in rows)
-    rows = list(_above(rows, low / 1.6))
-    y_scale = alt.Scale(type="log", domain=[low / 1.6, high * 1.2], nice=False)
+    floor, high = _floor(rows), max(row["high"] for row in rows)
+    rows = list(_above(rows, floor))
+    y_scale = alt.Scale(type="log", domain=[floor, high * 1.2], nice=False)
     x = alt.X(
         "n_pairs:Q",
         title="pairs in the prompt",
@@ -117,6 +124,26 @@ def _panel(
     )
     trained = alt.Chart(inline([{"n_pairs": n} for n in sorted(lengths)])).mark_rule(color="#b8bdc6")
     return alt.layer(trained.encode(x="n_pairs:Q"), band, line).properties(width=width, height=height)
+
+
+def _floor(rows: Rows) -> float:
+    """The lower end of a panel: below all but the estimators that nothing trained comes near."""
+    return min(row["low"] for row in rows if row["what"] not in OPTIMAL) / 1.6
+
+
+def _leaving(panels: Iterable[tuple[Rows, int]]) -> str:
+    """Where curves go that leave their panels: their errors at the length of training, or near it."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for rows, trained in panels:
+        below = [row for row in rows if row["mse"] < _floor(rows)]
+        for what in dict.fromkeys(row["what"] for row in below):
+            curve = [row for row in below if row["what"] == what]
+            found.setdefault(what, []).append(min(curve, key=lambda row: abs(row["n_pairs"] - trained)))
+    said = [
+        f"{what} falls to {span([row['mse'] for row in rows])} at {span([row['n_pairs'] for row in rows])} pairs"
+        for what, rows in found.items()
+    ]
+    return f"Below the panel: {'; '.join(said)}." if said else ""
 
 
 def _above(rows: list[dict[str, Any]], floor: float) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ from headway.show import tables
 from headway.show.figure import Figure
 from headway.show.files import figures, write_figures, write_whole
 from headway.show.material import Material, gather
-from headway.show.words import counted, duration
+from headway.show.words import counted, duration, span
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -65,6 +65,7 @@ def page(material: Material, drawn: Sequence[Figure]) -> str:
         experiment=material.experiment,
         verdicts=verdicts(material),
         progress=progress(material),
+        luck=luck(material),
         warnings=material.results.get("warnings") or [],
         final=tables.final_metrics(material) if material.arms else None,
         parts=parts,
@@ -74,7 +75,7 @@ def page(material: Material, drawn: Sequence[Figure]) -> str:
         execution=tables.execution(material),
         command=command(material),
         document=material.experiment.dump(),
-        charts=script_data({figure.name: figure.spec() for figure in drawn}),
+        charts=script_data({figure.name: figure.spec for figure in drawn}),
         vega=Markup(vl_convert.javascript_bundle()),  # type: ignore[call-arg]  # its stub is wrong
         anchor=lambda title: title.lower().replace(" ", "-"),
     )
@@ -96,11 +97,26 @@ def progress(material: Material) -> str:
     done = sum(run.status == "done" for run in material.runs)
     failed = sum(run.status == "failed" for run in material.runs)
     said = f"{counted(len(material.runs), 'run')}: {done} done"
-    open_runs = len(material.runs) - done - failed
+    damaged = sum(run.status == "damaged" for run in material.runs)
+    open_runs = len(material.runs) - done - failed - damaged
     said += f", {failed} failed" if failed else ""
+    said += f", {damaged} damaged" if damaged else ""
     said += f", {open_runs} not finished" if open_runs else ""
     seconds = sum(run.metrics.get("wall_s") or 0.0 for run in material.runs)
     return said + (f"; {duration(seconds)} of training" if seconds else "")
+
+
+def luck(material: Material) -> str:
+    """What the intervals leave out: the luck of the prompts that all arms share; nothing where there is no interval."""
+    if not any(comparison["interval"] for comparison in material.results.get("comparisons") or []):
+        return ""
+    of_prompts = f"{tables.primary(material)}_se"
+    errors = [error for arm in material.arms for error in arm.final(of_prompts)]
+    counts = {arm.shown.spec.evaluation.prompts for arm in material.arms}
+    same = f"the same {max(counts):,} prompts" if len(counts) == 1 else "the same prompts"
+    known = f" (standard error {span(errors, 2)})" if errors else ""
+    arms = "all arms" if material.one_task else "all arms of a task"
+    return f"Intervals are over seeds; {arms} are judged on {same}, whose own luck{known} they share."
 
 
 def command(material: Material) -> str:

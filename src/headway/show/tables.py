@@ -1,7 +1,7 @@
 """Show: the tables of a report, as text in rows.
 
 A cell is ready to be read: means with their spread over seeds, fractions as percentages, nothing where there is
-nothing.
+nothing, and a line per output where there are several.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +14,7 @@ from headway.declare.metrics import METRICS, PRIMARY
 from headway.icl.circuits import head_table
 from headway.show.material import ArmResults, Finished, Material
 from headway.show.theme import ESTIMATORS, HEAD_COLOURS
+from headway.show.words import join, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +57,12 @@ HEADS = {
 }
 """Columns of `head_table`: name to heading."""
 
+PER_OUTPUT = "Of several values in a cell, the first is of the first output."
+
 COMPARED = {
     "arm": "arm",
     "baseline": "against",
-    "n_pairs": "pairs",
+    "n_pairs": "seed pairs",
     "difference": "difference",
     "relative": "relative",
     "interval": "95 % interval",
@@ -83,7 +86,10 @@ def final_metrics(material: Material) -> Table:
     return Table(
         columns=("", *(FINAL[name] for name in names)),
         rows=tuple(rows),
-        caption=f"At the end of training: {several}" + ("; below, what needs no training." if found else "."),
+        caption=join(
+            f"At the end of training: {several}" + ("; below, what needs no training." if found else "."),
+            PER_OUTPUT if any(arm.shown.spec.task.d_y > 1 for arm in material.arms) else "",
+        ),
         hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
     )
 
@@ -103,7 +109,7 @@ def _over_seeds(arm: ArmResults, name: str) -> str:
     found = np.array([value for value in values if value is not None], dtype=float)
     if len(found) == 0:
         return "–"
-    return ", ".join(spread(column) for column in found.reshape(len(found), -1).T)
+    return "\n".join(spread(column) for column in found.reshape(len(found), -1).T)
 
 
 def heads(arm: ArmResults) -> Iterator[tuple[int, Table]]:
@@ -117,12 +123,12 @@ def _heads_of(run: Finished) -> Table:
     columns = head_table(found["qk"][0], found["ov"][0], task)
     rows = [
         Row(
-            cells=(str(head), *(", ".join(number(v, 3) for v in np.atleast_1d(columns[name][head])) for name in HEADS)),
+            cells=(str(head), *("\n".join(number(v, 3) for v in np.atleast_1d(columns[name][head])) for name in HEADS)),
             colour=HEAD_COLOURS[head % len(HEAD_COLOURS)],
         )
         for head in range(len(columns["w"]))
     ]
-    caption = "" if task.d_y == 1 else "A value per output."
+    caption = "" if task.d_y == 1 else PER_OUTPUT
     return Table(columns=("head", *HEADS.values()), rows=tuple(rows), caption=caption)
 
 
@@ -136,7 +142,7 @@ def comparisons(material: Material) -> Table | None:
     ]
     hints = {
         "p, Holm": "corrected for the number of comparisons",
-        "detectable": "the smallest difference that this many pairs would detect four times in five",
+        "detectable": "the smallest difference that this many seed pairs would detect four times in five",
         "seeds for 1 %": "about how many seeds would detect a difference of 1 %",
     }
     return Table(columns=("metric", *COMPARED.values()), rows=tuple(rows), hints=hints) if rows else None
@@ -192,26 +198,6 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str
             yield from _flat(inner, f"{prefix}{key}: ")
         elif inner is not None:
             yield f"{prefix}{key}", str(inner)
-
-
-def number(value: Any, digits: int = 4) -> str:
-    """A number to so many significant digits, with thousands separated; a dash for none.
-
-    Examples:
-        >>> number(0.66668), number(500001), number(7.3512e-5), number(None), number(-0.0)
-        ('0.6667', '500,001', '7.35e−5', '–', '0')
-    """
-    if value is None or (isinstance(value, float) and not np.isfinite(value)):
-        return "–"
-    if value == 0:
-        return "0"
-    size = abs(value)
-    if size >= 10 ** (digits - 1):
-        return f"{value:,.0f}".replace("-", "−")
-    if size < 1e-3:
-        mantissa, _, exponent = f"{value:.{min(digits, 3) - 1}e}".partition("e")
-        return f"{mantissa}e{int(exponent)}".replace("-", "−")
-    return f"{value:.{max(0, digits - 1 - int(np.floor(np.log10(size))))}f}".replace("-", "−")
 
 
 def spread(values: Sequence[float] | np.ndarray) -> str:

@@ -8,12 +8,16 @@ import numpy as np
 from headway.show.figure import SOLID, WIDTH, Figure, Look, inline, keyed, step_axis, thinned
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
-from headway.show.words import counted, join
+from headway.show.words import counted, join, number
 
 POINTS = 200
 """Points of a curve, at most."""
 
 REFERENCES = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
+
+TASK_DASHES = ((4, 2), (1, 2), (8, 3), (8, 3, 2, 3))
+"""Dashes of the references when arms have several tasks: task i of the arms has dashes i (mod 4)."""
+
 PANELS = {"train_mse": "training loss", "eval_mse": "validation loss"}
 
 
@@ -27,8 +31,8 @@ def loss(material: Material) -> Figure | None:
         return None
     every = [row for curve in rows.values() for row in curve]
     low, high = min(row["low"] for row in every), max(row["high"] for row in every)
-    drawn, below = _references(material, low)
-    low = min([low, *(row["mse"] for row in drawn)])
+    references, below = _references(material, low)
+    low = min([low, *(mse for _, mse in references)])
     y = alt.Y(
         "mse:Q",
         title="mean squared error",
@@ -36,15 +40,16 @@ def loss(material: Material) -> Figure | None:
         axis=alt.Axis(tickCount=6),
     )
     first, last = _first(material), max(row["step"] for row in every)
-    look = _looks(material, drawn)
+    arms: list[Look] = [(arm.label, arm.colour, SOLID) for arm in material.arms]
+    look = keyed("what", [*arms, *(look for look, _ in references)])
     panels = []
     for metric, curve in rows.items():
         base = alt.Chart(inline(curve)).encode(x=step_axis(first, last), color=look["color"])
         layers = [base.mark_line().encode(y=y, **look, tooltip=["what:N", "step:Q", "mse:Q"])]
         if material.n_seeds > 1:
             layers.insert(0, base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q"), y2="high:Q"))
-        if drawn:
-            rules = alt.Chart(inline(drawn)).mark_rule()
+        if references:
+            rules = alt.Chart(inline([{"what": name, "mse": mse} for (name, _, _), mse in references])).mark_rule()
             layers.append(rules.encode(y=y, **look, tooltip=["what:N", "mse:Q"]))
         panels.append(alt.layer(*layers).properties(width=WIDTH // 2 - 40, height=300, title=PANELS[metric]))
     return Figure(
@@ -85,26 +90,37 @@ def _per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array(shared, dtype=int), np.array([[s[step] for step in shared] for s in series])
 
 
-def _references(material: Material, low: float) -> tuple[list[dict[str, Any]], list[str]]:
-    """The estimators' errors as rules, and a sentence's end for those far below everything else."""
+def _references(material: Material, low: float) -> tuple[list[tuple[Look, float]], list[str]]:
+    """The estimators' errors and how their rules look, and a sentence's end for those far below everything else."""
     if not material.one_task:
-        return [
-            {"what": arm.label, "mse": material.baselines(arm)["debiased_gd_best"]["mse"]}
-            for arm in material.arms
-            if "debiased_gd_best" in material.baselines(arm)
-        ], []
+        return list(_one_per_task(material)), []
     baselines = material.baselines(material.arms[0])
     found = {name: baselines[name]["mse"] for name in REFERENCES if name in baselines}
-    drawn = [{"what": ESTIMATORS[name][0], "mse": mse} for name, mse in found.items() if mse > low / 4]
-    return drawn, [f"{ESTIMATORS[name][0]} ({mse:.3g})" for name, mse in found.items() if mse <= low / 4]
+    drawn = [(ESTIMATORS[name], mse) for name, mse in found.items() if mse > low / 4]
+    return drawn, [f"{ESTIMATORS[name][0]} ({number(mse, 3)})" for name, mse in found.items() if mse <= low / 4]
 
 
-def _looks(material: Material, references: list[dict[str, Any]]) -> dict[str, Any]:
-    """How lines look by name: arms solid, references dashed unless they stand for an arm."""
-    drawn = {row["what"] for row in references}
-    looks: list[Look] = [(arm.label, arm.colour, (4, 2) if arm.label in drawn else SOLID) for arm in material.arms]
-    looks += [look for look in ESTIMATORS.values() if look[0] in drawn]
-    return keyed("what", looks)
+def _one_per_task(material: Material) -> Iterator[tuple[Look, float]]:
+    """The best debiased gradient step on each task, preconditioned where x is correlated, told apart by dashes."""
+    tasks: dict[str, list[ArmResults]] = {}
+    for arm in material.arms:
+        tasks.setdefault(arm.shown.task, []).append(arm)
+    for at, arms in enumerate(tasks.values()):
+        baselines = material.baselines(arms[0])
+        for name in [name for name in ("preconditioned_gd", "debiased_gd_best") if name in baselines][:1]:
+            label, colour, _ = ESTIMATORS[name]
+            look = (f"{label}: {_task_name(material, arms)}", colour, TASK_DASHES[at % len(TASK_DASHES)])
+            yield look, baselines[name]["mse"]
+
+
+def _task_name(material: Material, arms: list[ArmResults]) -> str:
+    """What a reader calls the task of some arms: their control if it is all theirs, otherwise the arms themselves."""
+    controls = {arm.shown.run.control for arm in arms}
+    others = {arm.shown.run.control for arm in material.arms if arm not in arms}
+    if len(controls) == 1 and not controls & others:
+        control = next(iter(controls))
+        return str(material.experiment.document.controls[control].get("label", control)) if control else "no control"
+    return arms[0].label + (f" and {counted(len(arms) - 1, 'other arm')}" if len(arms) > 1 else "")
 
 
 def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
@@ -122,7 +138,8 @@ def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
         "Dashed lines: estimators that are not trained (GD: one step of gradient descent), on the prompts of the final "
         "evaluation."
         if material.one_task
-        else "Dashed, in the arm's colour: debiased gradient descent with its best step on that arm's task.",
+        else "Dashed: the best step of debiased gradient descent on each task, preconditioned where x is correlated, "
+        "on the prompts of the final evaluation.",
         f"Below the axis: {', '.join(below)}." if below else "",
         "Lines of arms are nested, so that all are seen where they coincide." if len(material.arms) > 1 else "",
         f"The error is on a logarithmic axis, and so are the steps beyond {_first(material):,}.",

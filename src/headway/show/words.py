@@ -1,5 +1,10 @@
 """Show: numbers in the words of a sentence."""
 
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
 
 def duration(seconds: float) -> str:
     """Seconds as people say them.
@@ -29,3 +34,36 @@ def counted(n: int, noun: str) -> str:
         ('1 seed', '2 seeds')
     """
     return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number to so many significant digits, an integer in full, with thousands separated; a dash for none.
+
+    Examples:
+        >>> number(0.66668), number(500001), number(7.3512e-5), number(None), number(-0.0)
+        ('0.6667', '500,001', '7.35e−5', '–', '0')
+    """
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return "–"
+    if value == 0:
+        return "0"
+    if isinstance(value, int):
+        return f"{value:,}".replace("-", "−")
+    size = abs(value)
+    if size >= 10 ** (digits - 1):
+        return f"{value:,.0f}".replace("-", "−")
+    if size < 1e-3:
+        mantissa, _, exponent = f"{value:.{min(digits, 3) - 1}e}".partition("e")
+        return f"{mantissa}e{int(exponent)}".replace("-", "−")
+    return f"{value:.{max(0, digits - 1 - int(np.floor(np.log10(size))))}f}".replace("-", "−")
+
+
+def span(values: Iterable[float], digits: int = 3) -> str:
+    """From the smallest to the largest number; one number where they are the same to these digits.
+
+    Examples:
+        >>> span([0.02, 0.01]), span([0.01, 0.010001])
+        ('0.0100 to 0.0200', '0.0100')
+    """
+    ends = sorted(values)
+    return " to ".join(dict.fromkeys(number(value, digits) for value in (ends[0], ends[-1])))

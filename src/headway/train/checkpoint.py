@@ -78,7 +78,8 @@ def load(directory: Path) -> tuple[Checkpoint | None, list[str]]:
 
 def _commits(directory: Path) -> list[Path]:
     """Committed checkpoints, newest first."""
-    return sorted(directory.glob("[0-9]*.json"), key=lambda path: int(path.stem), reverse=True)
+    commits = [path for path in directory.glob("*.json") if path.stem.isdecimal()]
+    return sorted(commits, key=lambda path: int(path.stem), reverse=True)
 
 
 def _read(path: Path) -> Checkpoint:

@@ -137,7 +137,7 @@ class _Judge:
         wanted = self._run.evaluation.curve
         if wanted is None:
             return {}
-        lengths = wanted.grid()
+        lengths = wanted.grid(self._run.task.n_pairs)
         prompts = curve_prompts(self._run.task, wanted.prompts, wanted.longest)
         curve: dict[str, Any] = {"n_pairs": list(lengths)}
         predictors = {"model": self._predict, **({"kernel": self._by_kernel} if self._has_kernel else {})}
