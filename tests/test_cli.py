@@ -42,7 +42,7 @@ def test_show_prints_a_file_that_runs_as_it_is(tmp_path):
 def test_plan_counts_parameters_and_names_matched_arms():
     done = headway("plan", "icl-init", env={**os.environ, "COLUMNS": "200"})
     assert done.returncode == 0, done.stderr
-    assert re.search(r"random +72 +72 +72 +12 +228 ", done.stdout)
+    assert re.search(r"random +72 +72 +72 +12 +228\n", done.stdout)
     assert "matched in parameters: random = small-id = small-id-qk = oppo-small-id" in done.stdout
 
 
@@ -130,7 +130,7 @@ def test_python_opens_what_the_command_wrote(finished):
         (("run", "icl-hed"), "no experiment 'icl-hed'; did you mean icl-heads"),
         (("run", "icl-heads", "--arms", "h3"), "no arm 'h3'"),
         (("run", "icl-heads", "--seeds", "two"), "--seeds two: give how many"),
-        (("run", "icl-heads", "--seeds", "0"), "seeds 0: give how many (at least 1)"),
+        (("run", "icl-heads", "--seeds", "0"), "seeds 0: give how many (1 to 10,000)"),
         (("run", "icl-heads", "--set", "training.steps=0"), "training.steps: 0 was given"),
         (("run", "icl-heads", "--set", "task.noise_variance=-1"), "task.noise_variance: -1 was given"),
         (("run", "icl-heads", "--set", "training.stpes=3"), "training.stpes: there is no such key; did you mean steps"),

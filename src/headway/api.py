@@ -72,8 +72,8 @@ def open(out: str | Path) -> Store:
         >>> import headway
         >>> headway.open("nowhere")
         Traceback (most recent call last):
-        headway.errors.ResultsError: nowhere: ...
-    """
+        headway.errors.ResultsError: nowhere is no results directory of Headway: there is no such directory; `headway run --out DIR` makes one
+    """  # noqa: E501 - the doctest's error stands on one line
     return Store.open(Path(out))
 
 

@@ -163,7 +163,7 @@ def _experiment(
 
     experiment = load(name, scale=scale, settings=settings or ())
     chosen = None if arms is None else [arm for arm in arms.split(",") if arm]
-    return experiment.select(arms=chosen, controls=controls or (), seeds=_seeds(seeds))
+    return experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))
 
 
 def _seeds(text: str | None) -> int | list[int] | None:
@@ -210,15 +210,14 @@ def main() -> None:
     """Run the command line; exit 0, 1 when a run failed, 2 for a user's error, 130 on Ctrl-C."""
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # no file and line of ours
     try:
-        sys.exit(app(standalone_mode=False))
-    except KeyboardInterrupt:
-        _fail("interrupted; `headway run` again goes on from here", 130)
+        code = app(standalone_mode=False)
+        if code == 130:  # what typer makes of Ctrl-C
+            _fail("interrupted; `headway run` again goes on from here", code)
+        sys.exit(code)
     except UserError as error:
         _fail(str(error), 2)
     except HeadwayError as error:
         _fail(str(error), 1)
-    except typer.Abort:
-        sys.exit(130)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise

@@ -94,7 +94,10 @@ def test_controls_cross_the_arms_only_when_asked_for():
     assert [a.full_name for a in experiment.selected] == ["one", "two"]
     chosen = experiment.select(controls=["noisy"])
     assert [a.full_name for a in chosen.selected] == ["one", "one+noisy", "two", "two+noisy"]
-    assert [a.full_name for a in experiment.select(arms=["two"]).selected] == ["two"]
+    two = experiment.select(arms=["two"])
+    assert [a.full_name for a in two.selected] == ["two"]
+    assert [a.full_name for a in two.select(seeds=5).selected] == ["two"]
+    assert [a.full_name for a in two.select(controls=["noisy"]).select(seeds=5).selected] == ["two", "two+noisy"]
 
 
 def test_seeds_add_and_never_renumber():

@@ -109,24 +109,27 @@ class Experiment:
         self,
         *,
         arms: Sequence[str] | None = None,
-        controls: Sequence[str] = (),
+        controls: Sequence[str] | None = None,
         seeds: int | Sequence[int] | None = None,
     ) -> "Experiment":
         """The same experiment with other arms, controls and seeds to be run.
 
         Args:
-            arms: names of arms; all of the document if None.
+            arms: names of arms.
             controls: controls that cross the arms, beside the arms without a control.
-            seeds: how many (0 to N - 1), or which; the document's own if None.
+            seeds: how many (0 to N - 1), or which.
+
+        What is None stays as it is; at first that is all arms, no control and the document's seeds.
 
         Raises:
             DeclarationError: for an unknown arm or control, with near names, or no seed.
         """
-        names = tuple(self.document.arms) if arms is None else _names("arm", arms, self.document.arms)
+        now = dict.fromkeys(arm.name for arm in self.selected), dict.fromkeys(arm.control for arm in self.selected)
+        names = tuple(now[0]) if arms is None else _names("arm", arms, self.document.arms)
         if not names:
             raise DeclarationError(f"no arm was chosen, so there is nothing to run; {near('', self.document.arms)}")
-        controls = _names("control", controls, self.document.controls)
-        chosen = tuple(a for a in self.arms if a.name in names and (a.control is None or a.control in controls))
+        crossed = tuple(now[1]) if controls is None else _names("control", controls, self.document.controls)
+        chosen = tuple(a for a in self.arms if a.name in names and (a.control is None or a.control in crossed))
         return replace(self, selected=chosen, seeds=self.seeds if seeds is None else _seeds(seeds))
 
     def dump(self) -> str:
