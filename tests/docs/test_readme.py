@@ -64,3 +64,12 @@ def test_the_files_that_the_readme_names_exist():
         assert (ROOT / link).exists(), link
     for target in re.findall(r"^ {4}make ([a-z]+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["README.md", "LOG.md", "CONTRIBUTING.md"])
+def test_nothing_is_left_to_be_filled_in(name):
+    text = (ROOT / name).read_text()
+    words = set(
+        re.findall(r"(?<![\w-])[A-Z]{4,}(?:_[A-Z]+)*(?![\w-])", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    )
+    assert words <= {"ICML", "YAML", "JSON", "LICENSE", "CONTRIBUTING", "EPYC"}, words
