@@ -55,7 +55,7 @@ def test_what_is_measured(model):
     study, milestones, conclusion = finished(run, trainer="torch")
     one_layer = model.get("family") != "icl-stack"
     assert study.execution == {"trainer": "torch", "compile": False}
-    assert {"train_mse", "eval_mse", "eval_mse_se"} <= set(milestones[10].metrics)
+    assert {"train_mse", "eval_mse", "eval_mse_se", "eval_mse_adjusted"} <= set(milestones[10].metrics)
     assert "w" in milestones[5].metrics if 5 in milestones else not one_layer
     assert set(milestones[10].arrays) == {"qk", "ov"}
     assert milestones[10].arrays["qk"].shape == (1 if one_layer else 2, 2, 4, 4)

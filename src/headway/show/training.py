@@ -18,7 +18,7 @@ REFERENCES = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
 TASK_DASHES = ((4, 2), (1, 2), (8, 3), (8, 3, 2, 3))
 """Dashes of the references when arms have several tasks: task i of the arms has dashes i (mod 4)."""
 
-PANELS = {"train_mse": "training loss", "eval_mse": "validation loss"}
+PANELS = {"train_mse": "training loss", "eval_mse_adjusted": "validation loss"}
 
 
 def loss(material: Material) -> Figure | None:
@@ -129,7 +129,7 @@ def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
     prompts = material.arms[0].shown.spec.evaluation.prompts_during
     return join(
         "Left: mean squared error on the fresh prompts of training, averaged since the last logged step. "
-        f"Right: on {prompts:,} fixed prompts, fewer than in the final evaluation, so its level may differ a little."
+        f"Right: on {prompts:,} fixed prompts, their luck taken out as far as debiased GD on the same prompts shows it."
         if len(rows) == 2
         else f"The {' and '.join(PANELS[m] for m in rows)}.",
         f"A line is the mean over {seeds}; its band reaches from the smallest to the largest seed."

@@ -91,11 +91,15 @@ class _Judge:
     def _prompts_during(self) -> Prompts:
         return evaluation_prompts(self._run.task, self._run.evaluation.prompts_during)
 
+    @cached_property
+    def _control_during(self) -> evaluation.Control:
+        return evaluation.debiased_gd_control(self._prompts_during, self._run.task)
+
     def during(self) -> Measured:
         """The error on the first of the evaluation's prompts."""
-        predictions = self._predict(self._prompts_during, None)
-        mse, se = evaluation.summary(evaluation.squared_errors(predictions, self._prompts_during)[:, 0])
-        return Measured(metrics={"eval_mse": mse, "eval_mse_se": se})
+        return Measured(
+            metrics=_errors(self._predict(self._prompts_during, None), self._prompts_during, self._control_during)
+        )
 
     def circuits(self) -> dict[str, np.ndarray]:
         """QK and OV of every layer and head, now."""
@@ -111,19 +115,14 @@ class _Judge:
         run, task = self._run, self._run.task
         prompts = evaluation_prompts(task, run.evaluation.prompts)
         predictions = self._predict(prompts, None)
-        errors = evaluation.squared_errors(predictions, prompts)[:, 0]
         control = evaluation.debiased_gd_control(prompts, task)
-        mse, se = evaluation.summary(errors)
-        adjusted, adjusted_se = evaluation.adjusted(errors, control)
+        errors = _errors(predictions, prompts, control)
         metrics: dict[str, Any] = {
             "n_heads": run.model.n_heads,
             "n_layers": 1 if isinstance(run.model, OneLayer) else run.model.n_layers,
             "n_parameters": budget(run).n_parameters,
-            "eval_mse": mse,
-            "eval_mse_se": se,
-            "eval_mse_adjusted": adjusted,
-            "eval_mse_adjusted_se": adjusted_se,
-            "ratio_to_debiased_gd": mse / float(control.errors.mean()),
+            **errors,
+            "ratio_to_debiased_gd": errors["eval_mse"] / float(control.errors.mean()),
         }
         if isinstance(run.model, OneLayer):
             metrics |= self.heads().metrics
@@ -164,6 +163,14 @@ class _Judge:
         w, mu = self._head_scalars()
         reads = self._run.task.read_mask()
         return estimators.kernel(prompts, w, mu, self._run.model.attention, lengths, reads=reads)
+
+
+def _errors(predictions: np.ndarray, prompts: Prompts, control: evaluation.Control) -> dict[str, float]:
+    """The mean squared error at full length, as it is and corrected by a control on the same prompts."""
+    errors = evaluation.squared_errors(predictions, prompts)[:, 0]
+    mse, se = evaluation.summary(errors)
+    adjusted, adjusted_se = evaluation.adjusted(errors, control)
+    return {"eval_mse": mse, "eval_mse_se": se, "eval_mse_adjusted": adjusted, "eval_mse_adjusted_se": adjusted_se}
 
 
 def _plain(value: np.ndarray | np.float64) -> float | list[float]:
