@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from headway.errors import ResultsError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -31,6 +33,20 @@ def replacing(path: Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def derived(path: Path) -> Iterator[None]:
+    """Write a derived file in the block, in a directory that is made if need be; failing is told to the user.
+
+    Raises:
+        ResultsError: when it cannot be written; with the writers of this file, the former content then stands.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be written: {error.strerror}; free space or check permissions") from error
 
 
 def sweep(directory: Path) -> None:

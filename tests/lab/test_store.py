@@ -87,7 +87,7 @@ def test_a_directory_with_other_things_is_refused(tmp_path):
 
 def test_hidden_files_do_not_count(tmp_path):
     (tmp_path / ".DS_Store").touch()
-    Store.create(tmp_path, quadratic.experiment())
+    assert Store.create(tmp_path, quadratic.experiment()).runs() == ()
 
 
 def test_a_file_in_the_way_is_named(tmp_path):

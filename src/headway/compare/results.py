@@ -17,8 +17,7 @@ from headway.compare.verdicts import execution_warning, left_out, shortfall, ver
 from headway.declare.experiment import Arm, Experiment
 from headway.declare.metrics import METRICS, PRIMARY, Metric
 from headway.declare.run import RegressionRun, RunSpec
-from headway.errors import ResultsError
-from headway.files import plain, write_json
+from headway.files import derived, plain, write_json
 from headway.identity import digest
 from headway.lab.run import Run
 from headway.lab.store import Store
@@ -198,8 +197,5 @@ def _baselines(experiment: Experiment, tasks: Mapping[str, Any]) -> Any:
 
 
 def _write(path: Path, value: Any) -> None:
-    try:
-        path.parent.mkdir(exist_ok=True)
+    with derived(path):
         write_json(path, value)
-    except OSError as error:
-        raise ResultsError(f"{path} cannot be written: {error.strerror}; free space or check permissions") from error

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.errors import ResultsError, UserError, near
-from headway.files import replacing
+from headway.errors import UserError, near
+from headway.files import derived, replacing
 from headway.show import dynamics, lengths, maps, outcome, theory, training
 from headway.show.figure import Figure
 from headway.show.material import ArmResults, Material
@@ -76,10 +76,6 @@ def write_whole(path: Path, content: bytes) -> Path:
     Raises:
         ResultsError: when it cannot be written; the former file is then as it was.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary:
-            temporary.write_bytes(content)
-    except OSError as error:
-        raise ResultsError(f"{path} cannot be written: {error.strerror}; free space or check permissions") from error
+    with derived(path), replacing(path) as temporary:
+        temporary.write_bytes(content)
     return path
