@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from headway.declare.spec import Spec
 from headway.errors import near
 
-PARTS = ("task", "model", "training", "evaluation", "probes")
+PARTS = ("task", "model", "training", "evaluation", "probes", "samples")
 """The keys of a document that make up a run; arms and controls override them."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -40,6 +40,7 @@ class Document(Spec):
     training: dict[str, Any] = Field({}, description="how it is trained")
     evaluation: dict[str, Any] = Field({}, description="on what it is judged")
     probes: dict[str, Any] = Field({}, description="what is measured in the heads")
+    samples: dict[str, Any] | None = Field({}, description="what the model writes before and after training")
     logging: Logging = Field(Logging(), description="how often a run writes a line")
     arms: dict[str, dict[str, Any] | None] = Field(description="what differs, by name; `label` names an arm in figures")
     controls: dict[str, dict[str, Any]] = Field({}, description="variations that cross the arms when asked for")

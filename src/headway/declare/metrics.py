@@ -76,5 +76,5 @@ _ALL = (
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
 
-PRIMARY = {"regression": "eval_mse"}
+PRIMARY = {"regression": "eval_mse", "text": "eval_loss_nats"}
 """The metric that arms are judged by, for each `task.kind`."""

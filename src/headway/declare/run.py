@@ -12,7 +12,9 @@ from pydantic import Field, NonNegativeInt, model_validator
 from headway.declare.model import OneLayer, RegressionModel
 from headway.declare.spec import Locate, Spec, parse
 from headway.declare.task import CircuitProbes, PromptEvaluation, RegressionTask
-from headway.declare.training import TrainingSpec
+from headway.declare.text import Samples, TextEvaluation, TextTask
+from headway.declare.training import TextTraining, TrainingSpec
+from headway.declare.transformer import LanguageModel
 from headway.errors import DeclarationError, near
 from headway.identity import digest
 
@@ -45,7 +47,26 @@ class RegressionRun(RunSpec):
         return self
 
 
-RUN_KINDS: dict[str, type[RunSpec]] = {"regression": RegressionRun}
+class TextRun(RunSpec):
+    """A run of the language-model laboratory."""
+
+    task: TextTask
+    model: LanguageModel
+    training: TextTraining
+    evaluation: TextEvaluation = Field(TextEvaluation(), description="on what the run is judged")
+    samples: Samples | None = Field(Samples(), description="what the model writes before and after; null: nothing")
+
+    @model_validator(mode="after")
+    def _context(self) -> "TextRun":
+        if self.task.n_ctx > self.model.n_positions:
+            raise ValueError(
+                f"task.n_ctx {self.task.n_ctx} is longer than the model's {self.model.n_positions} positions; "
+                "shorten it, or raise model.n_positions"
+            )
+        return self
+
+
+RUN_KINDS: dict[str, type[RunSpec]] = {"regression": RegressionRun, "text": TextRun}
 """The type of a run for each `task.kind`."""
 
 

@@ -1,0 +1,91 @@
+"""Declare: language modelling on a corpus: its tokens, on what a model is judged, and what it writes."""
+
+import json
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from headway.declare.spec import Spec
+from headway.errors import DeclarationError
+
+
+class TextTask(Spec):
+    """Predict the next token of a corpus."""
+
+    kind: Literal["text"]
+    corpus: str = Field(
+        description="`stories` (Headway's own grammar), `tinystories` (from the hub), or a file or folder"
+    )
+    validation: str | None = Field(None, description="a corpus that is held out; null: held_out of the corpus")
+    held_out: float = Field(0.01, gt=0, lt=1, description="share of the documents that are held out")
+    stories: PositiveInt | None = Field(
+        None, description="documents that are taken, the held-out ones among them; null: all (20,000 of `stories`)"
+    )
+    tokenizer: str = Field(
+        "bytes",
+        description="`bytes`, `bpe-4096` (trained on the corpus), `gpt2` (from the hub), or a folder with vocab.json "
+        "and merges.txt or tokenizer.json",
+    )
+    n_ctx: PositiveInt = Field(description="tokens of a training sequence")
+    padding: Literal["packed", "published"] = Field(
+        "packed", description="packed: documents one after the other; published: padded, and never told to stop"
+    )
+
+    @model_validator(mode="after")
+    def _tokenizer_known(self) -> "TextTask":
+        bpe = re.fullmatch(r"bpe-(\d+)", self.tokenizer)
+        if bpe and int(bpe[1]) < 258:
+            raise ValueError(
+                f"tokenizer {self.tokenizer}: a byte-level BPE needs 258 tokens or more (256 bytes, the end of a "
+                "text, a merge); `bytes` takes 257"
+            )
+        return self
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens of the vocabulary.
+
+        Raises:
+            DeclarationError: when the tokenizer's folder cannot be read.
+        """
+        if self.tokenizer in ("bytes", "gpt2"):
+            return {"bytes": 257, "gpt2": 50257}[self.tokenizer]
+        if bpe := re.fullmatch(r"bpe-(\d+)", self.tokenizer):
+            return int(bpe[1])
+        return _vocab_size(Path(self.tokenizer))
+
+
+def _vocab_size(folder: Path) -> int:
+    try:
+        if (folder / "tokenizer.json").is_file():
+            content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+            ids = [*content["model"]["vocab"].values(), *(token["id"] for token in content.get("added_tokens", ()))]
+        else:
+            ids = list(json.loads((folder / "vocab.json").read_text(encoding="utf-8")).values())
+        return max(ids) + 1
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise DeclarationError(
+            f"task.tokenizer: {str(folder)!r} is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
+            "merges.txt, or a tokenizer.json"
+        ) from None
+
+
+class TextEvaluation(Spec):
+    """The fixed held-out sequences a language model is judged on; they depend on the task alone."""
+
+    every: PositiveInt = Field(1_000, description="steps between evaluations during training")
+    sequences_during: PositiveInt = Field(64, description="sequences of an evaluation during training")
+    sequences: PositiveInt | None = Field(None, description="sequences of the final evaluation; null: all held out")
+
+
+class Samples(Spec):
+    """What a model is made to write before and after training."""
+
+    prompt: str = Field("Once upon a time there was", description="how the text begins")
+    tokens: PositiveInt = Field(500, description="tokens that are written, within the model's longest context")
+    temperature: float = Field(0.9, ge=0, description="divides the logits; 0: always the likeliest token")
+    top_k: PositiveInt | None = Field(None, description="only the k likeliest tokens; null: all")
+    top_p: float | None = Field(None, gt=0, le=1, description="only the likeliest tokens of this joint probability")
+    count: PositiveInt = Field(1, description="texts")
