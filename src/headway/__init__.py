@@ -6,20 +6,21 @@
     results = headway.run(experiment, "results/mine", seeds=2)
     model = headway.open("results/mine").run("h2", seed=0).model()
 
-`headway.icl` holds the in-context laboratory's models, estimators and theory. Names are imported when they
-are first used, so that `import headway` costs nothing.
+`headway.icl` holds the in-context laboratory's models, estimators and theory; `headway.hf.load(folder)` reads a
+language model of Hugging Face. Names are imported when they are first used, so that `import headway` costs nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headway import hf as hf
     from headway import icl as icl
     from headway.api import open as open
     from headway.api import run as run
     from headway.declare.experiment import load as load
 
-__all__ = ["__version__", "icl", "load", "open", "run"]
+__all__ = ["__version__", "hf", "icl", "load", "open", "run"]
 
 _HOMES = {"load": "headway.declare.experiment", "run": "headway.api", "open": "headway.api"}
 
@@ -27,8 +28,8 @@ _HOMES = {"load": "headway.declare.experiment", "run": "headway.api", "open": "h
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("importlib.metadata").version("headway")
-    if name == "icl":
-        return import_module("headway.icl")
+    if name in ("hf", "icl"):
+        return import_module(f"headway.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'headway' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -1,13 +1,13 @@
 """Door: Headway from Python; what `headway.run` and `headway.open` are."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
 from headway.declare.experiment import Experiment, load
 from headway.declare.model import OneLayer
-from headway.declare.run import RegressionRun
+from headway.declare.run import RegressionRun, RunSpec, TextRun
 from headway.errors import UserError, near
 from headway.lab.run import Run
 from headway.lab.store import Store
@@ -22,6 +22,8 @@ def run(
     seeds: int | Sequence[int] | None = None,
     workers: int | None = None,
     trainer: Trainer = "auto",
+    device: str = "auto",
+    timing: bool = True,
 ) -> Store:
     """Train what is missing of an experiment, compare and report; the results directory.
 
@@ -33,9 +35,11 @@ def run(
         seeds: how many (0 to N - 1), or which; the experiment's own if None.
         workers: runs at a time; a core each if None.
         trainer: `fused` and `torch` insist on one.
+        device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`; a GPU takes one run at a time.
+        timing: whether arms of language models are each timed alone first, for figures of time against heads.
 
     Raises:
-        UserError: when the directory holds something else.
+        UserError: when the directory holds something else, or a corpus cannot be used.
 
     Examples:
         >>> import headway, tempfile
@@ -46,15 +50,20 @@ def run(
         [('h1', 0, 'done'), ('h2', 0, 'done')]
     """
     from headway.lab.local import WORKER, run_all
+    from headway.lab.timing import time_arms
 
     if trainer not in get_args(Trainer):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(Trainer))}")
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
-    for warning in fallbacks(chosen, trainer):
+    for warning in fallbacks(chosen, trainer, device):
         warnings.warn(warning, RuntimeWarning, stacklevel=2)
     store, runs = prepare(chosen if seeds is None else chosen.select(seeds=seeds), None if out is None else Path(out))
-    for _ in run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer)):
+    for warning in crowding(runs, workers, device):
+        warnings.warn(warning, RuntimeWarning, stacklevel=2)
+    for _ in time_arms(store.path, runs, device=device) if timing else ():
         pass  # nobody is watching
+    for _ in run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer), device=device):
+        pass
     finish(store)
     unfinished = [f"{r.name} seed {r.seed} ({r.message})" for r in store.runs() if r.status != "done"]
     if unfinished:
@@ -80,25 +89,58 @@ def open(out: str | Path) -> Store:
 def prepare(experiment: Experiment, out: Path | None) -> tuple[Store, tuple[Run, ...]]:
     """The results directory of an experiment, with a folder for every run that is asked for.
 
+    The tokens of every corpus that is still to be trained on are made here, once; workers find them.
+
     Raises:
-        UserError: when the directory holds something else.
+        UserError: when the directory holds something else, or a corpus or tokenizer cannot be used; a new directory
+            is then not made.
     """
-    store = Store.create(out or experiment.directory, experiment)
-    return store, tuple(store.add(arm, seed) for arm, seed in experiment.runs)
+    path = out or experiment.directory
+    if not path.exists():
+        _prepare_corpora(arm.template for arm in experiment.selected)
+    store = Store.create(path, experiment)
+    runs = tuple(store.add(arm, seed) for arm, seed in experiment.runs)
+    _prepare_corpora(run.spec for run in runs if run.status not in ("done", "damaged"))
+    return store, runs
 
 
-def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
+def _prepare_corpora(specs: Iterable[RunSpec]) -> None:
+    texts = {(spec.task, spec.training.batch_size) for spec in specs if isinstance(spec, TextRun)}
+    if texts:
+        from headway.data.text import check, open_corpus
+
+        for task, batch_size in texts:
+            check(open_corpus(task), task, batch_size)
+
+
+def crowding(runs: Sequence[Run], workers: int | None, device: str) -> list[str]:
+    """A warning when the runs that are worked on at once would need more memory than there is.
+
+    Raises:
+        UserError: when there is no such device.
+    """
+    from headway.lab.local import run_slots
+    from headway.lab.memory import too_much
+
+    places = run_slots(runs, workers=workers, device=device)
+    warning = too_much(runs, len(places)) if all(place.device == "cpu" for place in places) else None
+    return [warning] if warning else []
+
+
+def fallbacks(experiment: Experiment, trainer: str, device: str = "auto") -> list[str]:
     """A sentence for each reason why one-layer models are left to the slower PyTorch trainer, unasked.
 
     Raises:
-        UserError: when the fused trainer is asked for and cannot train an arm.
+        UserError: when the fused trainer is asked for and cannot train an arm, or a device is not there.
     """
     from headway.icl.fused import obstacle
+    from headway.lab.devices import slots
 
+    slots(device, workers=None, runs=1, of_text=any(isinstance(arm.template, TextRun) for arm in experiment.selected))
     reasons: dict[str, list[str]] = {}
     for arm in experiment.selected if trainer != "torch" else ():
         run = arm.template
-        why_not = obstacle(run) if isinstance(run, RegressionRun) else None
+        why_not = obstacle(run) if isinstance(run, RegressionRun) else "it trains in-context models of one layer only"
         if why_not and trainer == "fused":
             raise UserError(f"--trainer fused cannot train arm {arm.full_name}: {why_not}; take --trainer auto")
         # Stacks are PyTorch's by design; there is nothing to warn of.

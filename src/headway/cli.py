@@ -32,6 +32,7 @@ Controls = Annotated[
     list[str] | None, typer.Option("--control", metavar="NAME", help="Cross the arms with it; repeatable.")
 ]
 Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="How many seeds (0 to N-1), or which: 3,5 or 7,")]
+Checkpoint = Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A run's folder, or a folder of Hugging Face.")]
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="A results directory.")]
 
 
@@ -56,27 +57,46 @@ def show(name: Name, scale: Scale = None, settings: Settings = None) -> None:
 
 @app.command()
 def plan(
-    name: Name,
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="EXPERIMENT|SHAPE...", help="An experiment, or published models such as gpt2."),
+    ],
     scale: Scale = None,
     settings: Settings = None,
     arms: Arms = None,
     control: Controls = None,
     seeds: Seeds = None,
+    trial: Annotated[bool, typer.Option("--trial/--no-trial", help="Whether arms are timed on this machine.")] = True,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The picture as a png, svg, pdf or html file.")
+    ] = None,
 ) -> None:
     """Parameters, FLOPs, memory and time of each arm.
 
     Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched.
+    Names of published models (or `shapes` for all of them) show where their parameters go.
     """
     from headway.lab.worker import THREAD_VARIABLES
-    from headway.plan import plan as make_plan
+    from headway.published import named_shapes, shape_table
 
-    experiment = _experiment(name, scale, settings, arms, control, seeds)
     # As in a worker: a core each. Threads are counted when torch is imported.
     os.environ |= dict.fromkeys(THREAD_VARIABLES, "1")
-    planned = make_plan(experiment)
-    _print(*planned.tables())
-    for sentence in planned.sentences():
-        print(sentence)
+    options = (scale, settings, arms, control, seeds)
+    if picture := named_shapes(names, options_given=any(option is not None for option in options)):
+        _print(shape_table(picture), picture)
+        title = "Where parameters go in published models"
+    else:
+        from headway.plan import plan as make_plan
+
+        planned = make_plan(_experiment(names[0], *options), trial=trial)
+        picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
+        _print(*planned.tables(), picture)
+        for sentence in planned.sentences():
+            print(sentence)
+    if out is not None:
+        from headway.show.parameters import write_picture
+
+        print(f"figure: {write_picture(out, picture.figure(title))}")
 
 
 @app.command()
@@ -91,6 +111,10 @@ def run(
         int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default a core each.")
     ] = None,
     trainer: Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")] = "auto",
+    device: Annotated[
+        str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
+    ] = "auto",
+    timing: Annotated[bool, typer.Option(help="Time each language model by itself first.")] = True,
     directory: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="By default results/NAME-SCALE.")
     ] = None,
@@ -99,15 +123,20 @@ def run(
 
     On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe.
     """
-    from headway.api import fallbacks, finish, prepare
+    from headway.api import crowding, fallbacks, finish, prepare
     from headway.lab.local import WORKER, run_all
+    from headway.lab.timing import time_arms
     from headway.progress import watch
 
     experiment = _experiment(name, scale, settings, arms, control, seeds)
-    for warning in fallbacks(experiment, trainer):
+    for warning in fallbacks(experiment, trainer, device):
         typer.secho(f"warning: {warning}", fg="yellow", err=True)
     store, runs = prepare(experiment, directory)
-    watch(run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer)))
+    for warning in crowding(runs, workers, device):
+        typer.secho(f"warning: {warning}", fg="yellow", err=True)
+    for said in time_arms(store.path, runs, device=device) if timing else ():
+        typer.echo(said, err=True)
+    watch(run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer), device=device))
     typer.echo("comparing, and drawing the report ...", err=True)
     finish(store)
     _print_answer(store)
@@ -151,6 +180,55 @@ def report(directory: Directory) -> None:
     print(f"report: {store.path / 'report.html'}")
 
 
+@app.command()
+def generate(
+    checkpoint: Checkpoint,
+    prompt: Annotated[str, typer.Option(help="How the text begins; nothing: at the start of a text.")] = "",
+    tokens: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="At most so many; by default 200, or what fits its training context."),
+    ] = None,
+    temperature: Annotated[float, typer.Option(min=0, help="Divides the logits; 0: always the likeliest token.")] = 0.9,
+    top_k: Annotated[int | None, typer.Option(min=1, metavar="K", help="Only the K likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(metavar="P", help="Only the likeliest tokens of this joint probability.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed, the same text.")] = 0,
+    stop: Annotated[bool, typer.Option(help="Whether the text ends at its end-of-text token.")] = True,
+    tokenizer: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Or bytes, or gpt2; where the checkpoint has none.")
+    ] = None,
+) -> None:
+    """Let a trained language model write."""
+    from headway.checkpoints import open_model
+
+    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    print(open_model(checkpoint, tokenizer).write(prompt, n_tokens=tokens, stop=stop, **sampling))
+
+
+@app.command()
+def export(
+    checkpoint: Checkpoint,
+    directory: Annotated[Path, typer.Argument(metavar="OUT", help="A folder that is made.")],
+    to: Annotated[Literal["hf"], typer.Option(help="hf: a folder that Hugging Face's transformers loads.")] = "hf",
+) -> None:
+    """Write a trained language model for other libraries.
+
+    A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other takes its code along.
+    """
+    from headway.checkpoints import open_model
+    from headway.hf.export import export as to_hugging_face
+
+    write = {"hf": to_hugging_face}[to]
+    opened = open_model(checkpoint)
+    model = opened.model
+    model_type = write(model.model, model.vocab_size, model.weights(), directory, opened.tokenizer)
+    code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
+    print(f"{model_type}: {directory}{code}")
+    if opened.tokenizer is None:
+        typer.secho(f"warning: {checkpoint} has no tokenizer, so {directory} has none", fg="yellow", err=True)
+
+
 def _experiment(
     name: str,
     scale: str | None,
@@ -182,17 +260,16 @@ def _open(directory: Path) -> "Store":
 
 
 def _print_answer(store: "Store") -> None:
-    """The verdicts on the primary metric, the warnings, and where the rest stands."""
+    """The warnings, the answer, and where the rest stands."""
     import json
 
-    from headway.declare.metrics import PRIMARY
+    from headway.compare.answer import answer
 
     results = json.loads((store.path / "results.json").read_text(encoding="utf-8"))
     for warning in results["warnings"]:
         typer.secho(f"warning: {warning}", fg="yellow", err=True)
-    for comparison in results["comparisons"]:
-        if comparison["metric"] in PRIMARY.values():
-            print(f"* {comparison['verdict']}")
+    for sentence in answer(results):
+        print(f"* {sentence}")
     for file in ("report.html", "results.json"):
         if (store.path / file).exists():
             print(f"{file.partition('.')[0]}: {store.path / file}")

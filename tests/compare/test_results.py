@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.compare import results
+from headway.compare import references, results
 from headway.compare.matches import matches_of
 from headway.declare.experiment import resolve
 from headway.errors import ResultsError
@@ -82,7 +82,7 @@ class FakeStore:
 def calls(monkeypatch):
     """The tasks for which estimators were computed, in place of computing them."""
     calls = []
-    monkeypatch.setattr(results, "estimator_errors", lambda task, evaluation: calls.append(task) or ESTIMATES)
+    monkeypatch.setattr(references, "estimator_errors", lambda task, evaluation: calls.append(task) or ESTIMATES)
     return calls
 
 
@@ -99,7 +99,19 @@ def test_the_whole_file(store):
     store.add("h1", [1.40, 1.45, 1.43]).add("h2", [0.67, 0.66, 0.68])
     content = results.build(store)
     assert list(content) == [
-        *("schema", "experiment", "scale", "runs", "baselines", "tasks", "comparisons", "fits", "warnings")
+        *(
+            "schema",
+            "experiment",
+            "scale",
+            "runs",
+            "baselines",
+            "tasks",
+            "comparisons",
+            "fits",
+            "plain_curve",
+            "learning_rates",
+            "warnings",
+        )
     ]
     assert (content["schema"], content["experiment"], content["scale"], content["fits"]) == (1, "small", None, [])
     row = content["runs"][4]
@@ -237,7 +249,7 @@ def test_groups_have_their_own_baseline_and_the_experiments_across():
         ("h9", "h1", None),
     ]
     without = resolve({**DOCUMENT, "arms": arms, "groups": groups, "controls": {}, "baseline": None})
-    assert [(m.arm.name, m.baseline.name) for m in matches_of(without)] == [("h2", "h1"), ("h8", "h4")]
+    assert [(m.arm.name, m.baseline.name) for m in matches_of(without)] == [("h2", "h1"), ("h8", "h4"), ("h4", "h1")]
 
 
 def test_a_baseline_that_was_not_run_is_missed_aloud(store):

@@ -1,6 +1,7 @@
 import pytest
 
 from headway.declare.experiment import load, read_resolved, resolve
+from headway.declare.mapping import read_file
 from headway.declare.run import RegressionRun
 from headway.declare.shipped import shipped
 from headway.errors import DeclarationError
@@ -40,6 +41,139 @@ def test_every_shipped_experiment_resolves_and_reads_back(tmp_path):
         assert experiment.question.endswith("?")
         assert again.differences(experiment) == []
         assert [a.template.id for a in again.arms] == [a.template.id for a in experiment.arms]
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"), [(name, scale) for name in shipped() for scale in read_file(shipped()[name]).get("scales", ())]
+)
+def test_every_shipped_experiment_resolves_at_every_scale(name, scale):
+    experiment = load(name, scale=scale)
+    assert experiment.scale == scale
+    assert len({arm.template.id for arm in experiment.selected}) == len(experiment.selected)
+    labels = [arm.label for arm in experiment.arms]
+    assert len(set(labels)) == len(labels)
+    assert experiment.baseline in experiment.document.arms
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_head_progressions_at_both_scales(scale):
+    experiment = load("head-progression", scale=scale)
+    assert experiment.baseline == "constant-medium"
+    assert {name: group.baseline for name, group in experiment.groups.items()} == {
+        height: f"constant-{height}" for height in ("low", "medium", "high")
+    }
+    for arm in experiment.selected:
+        scheme, _, height = arm.name.partition("-")
+        layout = arm.template.model.layout
+        assert arm.label == str(layout)
+        assert arm.group == (None if height == "tenth" else height)
+        order = {"ascending": sorted(layout.n_heads), "descending": sorted(layout.n_heads, reverse=True)}
+        assert list(layout.n_heads) == order.get(scheme, [layout.n_heads[0]] * 4)
+    assert {"scaled-logits", "all-global", "padding-as-published"} <= set(experiment.document.controls)
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+@pytest.mark.parametrize("name", ["head-progression", "data-lane", "low-rank", "head-scaling"])
+def test_learning_rates_are_half_and_twice_those_of_each_arm(name, scale):
+    experiment = load(name, scale=scale).select(controls=["learning-rates"])
+    assert {arm.control for arm in experiment.selected} == {None, "learning-rates-half", "learning-rates-double"}
+    for arm in experiment.selected:
+        own = experiment.arm(arm.name).template.training
+        factor = {None: 1, "learning-rates-half": 0.5, "learning-rates-double": 2}[arm.control]
+        for key in ("learning_rate", "adamw_learning_rate"):
+            assert getattr(arm.template.training, key, None) == (
+                factor * getattr(own, key) if hasattr(own, key) else None
+            )
+
+
+def test_the_published_recipe():
+    experiment = load("head-progression", scale="paper")
+    run = experiment.arm("descending-low").spec(0)
+    assert (run.task.corpus, run.task.stories, run.task.tokenizer, run.task.held_out) == (
+        "tinystories", 250_000, "gpt2", 0.01,
+    )  # fmt: skip
+    training = run.training
+    assert (training.optimizer, training.learning_rate, training.epochs, training.betas) == (
+        "adamw",
+        5e-5,
+        1,
+        (0.9, 0.999),
+    )
+    assert (training.weight_decay, training.warmup_steps, training.decay, training.clip) == (0, 0, "linear", 1)
+    assert run.model.windows == (None, 256)
+    padded = experiment.arm("descending-low+padding-as-published").spec(0)
+    assert (padded.task.padding, padded.task.n_ctx, padded.training.batch_size) == ("published", 2048, 2)
+
+
+TEXT = {
+    "name": "small-text",
+    "task": {"kind": "text", "corpus": "stories", "n_ctx": 8},
+    "model": {"family": "gpt-neo", "d_model": 8, "n_layers": 1, "n_heads": 2},
+    "training": {"optimizer": "adamw", "learning_rate": 0.1, "batch_size": 4, "steps": 10},
+    "arms": {"plain": None, "quiet": {"samples": None}},
+    "controls": {
+        "rates-half": {"training": {"learning_rate": "x0.5"}},
+        "rates-more": {"training": {"learning_rate": "x2"}},
+        "silent": {"samples": None},
+        "heads": {"model": {"n_heads": "x2"}},
+    },
+}
+
+
+def test_no_samples_reach_the_run():
+    experiment = resolve(TEXT)
+    assert experiment.arm("plain").template.samples is not None
+    assert experiment.arm("quiet").template.samples is None
+    assert experiment.arm("plain+silent").template.samples is None
+    for nowhere in (resolve({**TEXT, "samples": None}), resolve(TEXT, settings=["samples=null"])):
+        assert nowhere.arm("plain").template.samples is None
+        assert resolve(nowhere.plain()).arm("plain").template.id == nowhere.arm("plain").template.id
+    shorter = resolve(TEXT, settings=["samples.tokens=7", "arms.quiet.samples.tokens=7"])
+    assert shorter.arm("plain").template.samples.tokens == 7
+
+
+def test_parts_of_another_kind_of_task_are_errors():
+    with pytest.raises(DeclarationError, match=r"probes: there is no such key"):
+        resolve({**TEXT, "probes": {"every": 5}})
+    with pytest.raises(DeclarationError, match=r"samples: there is no such key"):
+        resolve({**BASE, "samples": None})
+
+
+def rate(experiment, arm):
+    return experiment.arm(arm).template.training.learning_rate
+
+
+def test_factors_of_a_number():
+    experiment = resolve(TEXT)
+    assert rate(experiment, "plain+rates-half") == 0.05
+    assert rate(experiment, "quiet+rates-more") == 0.2
+    assert experiment.arm("plain+heads").template.model.n_heads == 4
+    assert rate(resolve(TEXT, settings=["training.learning_rate=x3"]), "plain+rates-half") == pytest.approx(0.15)
+    scaled = resolve({**TEXT, "scales": {"laptop": {"training": {"steps": "x0.5"}}}})
+    assert scaled.arm("plain").template.training.steps == 5
+    assert scaled.arm("plain").template.id == resolve(TEXT, settings=["training.steps=5"]).arm("plain").template.id
+    arms = {"plain": None, "slow": {"training": {"learning_rate": "x.1"}}}
+    assert rate(resolve({**TEXT, "arms": arms}), "slow+rates-half") == pytest.approx(0.005)
+
+
+def test_factors_of_what_is_no_number():
+    with pytest.raises(
+        DeclarationError, match=r"training\.warmup_steps: 'x2' was given; input should be a valid integer"
+    ):
+        resolve({**TEXT, "controls": {"c": {"training": {"warmup_steps": "x2"}}}})
+    with pytest.raises(DeclarationError, match=r"training\.batch_size: 1.2 was given; input should be a valid integer"):
+        resolve({**TEXT, "controls": {"c": {"training": {"batch_size": "x0.3"}}}})
+
+
+def test_a_name_stands_for_the_controls_that_begin_with_it():
+    experiment = resolve(TEXT)
+    chosen = experiment.select(controls=["rates"], arms=["plain"])
+    assert [arm.full_name for arm in chosen.selected] == ["plain", "plain+rates-half", "plain+rates-more"]
+    assert [a.full_name for a in experiment.select(controls=["rates-half"], arms=["plain"]).selected] == [
+        "plain", "plain+rates-half",
+    ]  # fmt: skip
+    with pytest.raises(DeclarationError, match=r"no control 'rates-hal'; did you mean rates-half"):
+        experiment.select(controls=["rates-hal"])
 
 
 def test_the_notebook_setting_is_the_published_one():

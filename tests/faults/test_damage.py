@@ -8,7 +8,7 @@ import pytest
 import quadratic
 from rich.console import Console
 
-from headway.compare import results
+from headway.compare import references, results
 from headway.errors import ResultsError
 from headway.lab import work as work_module
 from headway.lab.local import run_all
@@ -169,7 +169,7 @@ def test_a_damaged_run_is_said_left_alone_and_left_out_while_the_others_go_on(tm
     with pytest.raises(ResultsError) as raised:
         _ = run.spec
     assert str(raised.value) == run.message
-    monkeypatch.setattr(results, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
+    monkeypatch.setattr(references, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
     found = results.build(store)
     assert found["comparisons"][0]["n_pairs"] == 1
     assert found["warnings"][0] == f"slow: a damaged run is left out: {run.message}"

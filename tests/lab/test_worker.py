@@ -48,7 +48,7 @@ def test_a_run_that_goes_on_has_the_trainer_and_compilation_it_began_with(monkey
 
     class Room:
         @staticmethod
-        def open_study(spec, *, trainer, compile):
+        def open_study(spec, *, trainer, compile, device):
             calls.append((trainer, compile))
             return quadratic.study(spec)
 

@@ -6,12 +6,27 @@ import pytest
 
 from headway.declare.budget import budget
 from headway.declare.experiment import load
-from headway.declare.run import parse_run
+from headway.declare.run import RegressionRun, TextRun, parse_run
 from headway.declare.shipped import shipped
 from headway.icl.attention import InContextAttention
 from headway.icl.weights import initial_weights, weight_shapes
+from headway.model.transformer import Transformer
+from headway.model.weights import initial_weights as initial_text_weights
 
-ARMS = [(name, arm.full_name) for name in shipped() for arm in load(name).arms]
+
+def arms_of(kind, changing=None):
+    """The names of the arms of every experiment of a kind, without those whose control changes no part of interest."""
+    return [
+        (name, arm.full_name)
+        for name in shipped()
+        for arm in load(name).arms
+        if isinstance(arm.template, kind)
+        and (changing is None or arm.control is None or changing in load(name).document.controls[arm.control])
+    ]
+
+
+ARMS = arms_of(RegressionRun)
+TEXT_ARMS = arms_of(TextRun, changing="model")
 
 
 def variants(run):
@@ -28,6 +43,51 @@ def test_counted_parameters_are_the_built_models(name, arm):
         assert counted == sum(math.prod(shape) for shape in weight_shapes(run.model, run.task).values())
         model = InContextAttention(run.model, run.task, initial_weights(run.model, run.task, seed=0))
         assert counted == sum(parameter.numel() for parameter in model.parameters())
+
+
+def counted_is_built(run):
+    vocab_size = run.task.vocab_size
+    built = Transformer(run.model, vocab_size, initial_text_weights(run.model, vocab_size, 0))
+    parts = budget(run).parameters
+    assert all(parts.values())
+    assert sum(parts.values()) == sum(parameter.numel() for parameter in built.parameters())
+
+
+@pytest.mark.parametrize(("name", "arm"), TEXT_ARMS)
+def test_counted_parameters_are_the_built_transformers(name, arm):
+    counted_is_built(load(name).arm(arm).spec(0))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"n_heads": "8:2-0-3+1x5"},
+        {"n_heads": "openelm(0.5, 1.0)", "d_head": 4, "d_mlp": "openelm(0.5, 4.0, 8)"},
+        {"family": "gpt-2", "tied": False, "d_embed": 8, "lane": "switched"},
+        {"family": "gpt-2", "positions": "sinusoidal", "norm_place": "after"},
+        {
+            "family": "gpt-2",
+            "positions_in_lane": False,
+            "d_embed": 12,
+            "ranks": {"q": 3, "o": "1-2-3", "up": 5, "down": 4},
+        },
+        {"family": "llama", "ranks": {"up": 5}, "n_kv_heads": 2},
+        {"family": "llama", "mlp": "none", "norm": "none"},
+    ],
+    ids=str,
+)
+def test_counted_parameters_are_the_built_transformers_for_every_choice(model):
+    shape = {"family": "gpt-neo", "d_model": 32, "n_layers": 3, "n_heads": 4, "n_positions": 16}
+    counted_is_built(
+        parse_run(
+            {
+                "task": {"kind": "text", "corpus": "stories", "n_ctx": 16},
+                "model": {**shape, **model},
+                "training": {"optimizer": "adamw", "batch_size": 1, "steps": 1, "learning_rate": 0.1},
+                "seed": 0,
+            }
+        )
+    )
 
 
 def test_flops_of_a_small_model_by_hand():

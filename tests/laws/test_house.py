@@ -45,6 +45,9 @@ def test_no_torch_is_loaded(verb):
         "icl.estimators",
         "icl.fused",
         "icl.weights",
+        "model.weights",
+        "data.text",
+        "checkpoints",
     ],
 )
 def test_torch_free_modules(module):

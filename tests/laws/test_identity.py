@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headway.declare.experiment import load, resolve
-from headway.declare.run import RegressionRun, parse_run
+from headway.declare.run import parse_run
 
 GOLDEN = {
     ("icl-heads", "h2", 0): "run1-a3050d9aff89e458",
@@ -18,10 +18,21 @@ GOLDEN = {
 """Ids that stored results already carry: a changed default or a renamed field would orphan them."""
 
 
-@pytest.mark.parametrize(("key", "id"), GOLDEN.items())
+GOLDEN_TEXT = {
+    ("head-progression", "descending-low", 0): "run1-0c1b704ae0049f12",
+    ("head-progression", "ascending-high+padding-as-published", 1): "run1-b75026a0a5272567",
+    ("data-lane", "switched-quarter", 0): "run1-31af9888f46df7a0",
+    ("data-lane", "lane-half+positions-outside-lane", 0): "run1-0e3501668e38bbd7",
+    ("low-rank", "inc-sa", 2): "run1-7154a7491b139937",
+    ("head-scaling", "openelm+learning-rates-half", 0): "run1-108bfc8c8f739b92",
+}
+"""At the scale of the papers."""
+
+
+@pytest.mark.parametrize(("key", "id"), [*GOLDEN.items(), *GOLDEN_TEXT.items()])
 def test_ids_are_frozen(key, id):
     name, arm, seed = key
-    assert load(name).arm(arm).spec(seed).id == id
+    assert load(name, scale="paper" if key in GOLDEN_TEXT else None).arm(arm).spec(seed).id == id
 
 
 def test_defaults_are_frozen():
@@ -48,8 +59,9 @@ def test_defaults_are_frozen():
     }  # fmt: skip
 
 
-def test_defaults_written_out_change_no_id():
-    run = load("icl-heads").arm("h2").spec(0)
+@pytest.mark.parametrize(("name", "arm"), [("icl-heads", "h2"), ("low-rank", "inc-sa"), ("head-scaling", "openelm")])
+def test_defaults_written_out_change_no_id(name, arm):
+    run = load(name).arm(arm).spec(0)
     assert parse_run(json.loads(run.model_dump_json())).id == run.id
 
 
@@ -61,33 +73,119 @@ def test_names_scale_and_logging_change_no_id():
     assert [a.template.id for a in other.arms] == [a.template.id for a in base.arms]
 
 
+REGRESSION = load("icl-heads").arm("h1").spec(0).content()
+MUON = {"optimizer": "muon", "steps": 100, "batch_size": 8, "learning_rate": 0.02, "adamw_learning_rate": 0.01}
+ADAMW = {"optimizer": "adamw", "batch_size": 8, "learning_rate": 0.02}
+TEXT = {
+    "task": {"kind": "text", "corpus": "stories", "n_ctx": 16},
+    "model": {"family": "gpt-neo", "d_model": 48, "n_layers": 2, "n_heads": 4, "d_embed": 24},
+    "training": MUON,
+    "seed": 0,
+}
+BASES = {"regression": REGRESSION, "text": TEXT}
+
 VARIATIONS = {
-    "task": {"d_x": 6, "d_y": 2, "n_pairs": 41, "beta_variance": 2.0, "noise_variance": 0.3, "noisy_query": True,
-             "covariance": {"kind": "power", "rho": 0.1}, "reads": [[0]]},
-    "model": {"attention": "linear-mean", "n_heads": 3, "bias": True, "init": "small_id", "n_out": None},
-    "training": {"steps": 7, "batch_size": 7, "learning_rate": 0.7, "betas": [0.1, 0.2], "eps": 0.1,
-                 "weight_decay": 0.1},
-    "evaluation": {"every": 7, "prompts_during": 7, "prompts": 7, "curve": {"prompts": 7}},
-    "probes": {"every": 7, "circuits": [7]},
+    "regression": {
+        "task": {"d_x": 6, "d_y": 2, "n_pairs": 41, "beta_variance": 2.0, "noise_variance": 0.3, "noisy_query": True,
+                 "covariance": {"kind": "power", "rho": 0.1}, "reads": [[0]]},
+        "model": {"attention": "linear-mean", "n_heads": 3, "bias": True, "init": "small_id", "n_out": None},
+        "training": {"steps": 7, "batch_size": 7, "learning_rate": 0.7, "betas": [0.1, 0.2], "eps": 0.1,
+                     "weight_decay": 0.1},
+        "evaluation": {"every": 7, "prompts_during": 7, "prompts": 7, "curve": {"prompts": 7}},
+        "probes": {"every": 7, "circuits": [7]},
+    },
+    "text": {
+        "task": {"corpus": "tinystories", "validation": "other.txt", "held_out": 0.1, "stories": 7,
+                 "tokenizer": "gpt2", "n_ctx": 7, "padding": "published"},
+        "model": {"d_model": 96, "n_layers": 3, "n_heads": 3, "n_kv_heads": 2, "d_head": 7, "attention_scale": 0.7,
+                  "windows": [7], "positions": "sinusoidal", "n_positions": 77, "rotary_base": 7.0, "norm": "rms",
+                  "norm_place": "after", "norm_eps": 0.7, "mlp": "gelu", "d_mlp": 7, "biases": ["mlp"],
+                  "tied": False, "dropout": 0.7, "d_embed": 7, "lane": "switched", "positions_in_lane": False,
+                  "ranks": {"q": 7}, "init_std": 0.7, "factor_init": "matched"},
+        "training": {"steps": 7, "tokens": None, "epochs": None, "batch_size": 7, "accumulate": 4,
+                     "learning_rate": 0.7, "warmup_steps": 7, "decay": "cosine", "clip": None, "precision": "bf16",
+                     "betas": [0.1, 0.2], "eps": 0.1, "weight_decay": 0.1, "momentum": 0.7,
+                     "adamw_learning_rate": 0.7},
+        "evaluation": {"every": 7, "sequences_during": 7, "sequences": 7},
+        "samples": {"prompt": "Seven", "tokens": 7, "temperature": 0.7, "top_k": 7, "top_p": 0.7, "count": 7},
+    },
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("part", "field"), [(p, f) for p, fields in VARIATIONS.items() for f in fields])
-def test_every_field_changes_the_id(part, field):
-    run = load("icl-heads").arm("h2").spec(0)
-    content = run.content()
-    content["model"].pop("n_out")  # so that d_y may vary
+@pytest.mark.parametrize(
+    ("kind", "part", "field"),
+    [(kind, part, field) for kind, parts in VARIATIONS.items() for part, fields in parts.items() for field in fields],
+)
+def test_every_field_changes_the_id(kind, part, field):
+    content = BASES[kind]
+    if (part, field) == ("task", "d_y"):  # else n_out would have to vary with it
+        content = {**content, "model": {k: v for k, v in content["model"].items() if k != "n_out"}}
+    changed = {**content.get(part, {}), field: VARIATIONS[kind][part][field]}
+    if field in ("tokens", "epochs") and part == "training":  # instead of steps
+        changed = {**changed, "steps": None, field: 100}
     base = parse_run(content)
-    if field == "n_out":
-        base = run
-        content = run.content()
-    content[part] = {**content.get(part, {}), field: VARIATIONS[part][field]}
-    assert parse_run(content).id != base.id
+    assert parse_run({**content, part: changed}).id != base.id
     assert base.model_copy(update={"seed": 1}).id != base.id
 
 
-def test_the_variations_cover_every_field():
-    kinds = RegressionRun(**load("icl-heads").arm("h2").spec(0).__dict__)
-    for part, fields in VARIATIONS.items():
-        declared = set(type(getattr(kinds, part)).model_fields) - {"kind", "family", "optimizer"}
+@pytest.mark.parametrize("kind", BASES)
+def test_the_variations_cover_every_field(kind):
+    run = parse_run(BASES[kind])
+    assert set(VARIATIONS[kind]) == set(type(run).model_fields) - {"seed"}
+    for part, fields in VARIATIONS[kind].items():
+        declared = set(type(getattr(run, part)).model_fields) - {"kind", "family", "optimizer"}
         assert declared == set(fields), part
+
+
+def test_no_samples_is_another_run():
+    assert parse_run({**TEXT, "samples": None}).id != parse_run(TEXT).id
+
+
+def test_every_optimizer_and_family_has_ids_of_its_own():
+    runs = [
+        *(parse_run({**TEXT, "model": {**TEXT["model"], "family": family}}) for family in FAMILIES),
+        parse_run({**TEXT, "training": {**ADAMW, "steps": 100}}),
+    ]
+    assert len({run.id for run in runs}) == 4
+
+
+TRANSFORMER = {
+    "d_model": 48, "n_layers": 2, "n_heads": 4, "n_kv_heads": None, "d_head": None, "attention_scale": "d_head",
+    "windows": [None], "positions": "learned", "n_positions": 2048, "rotary_base": 10_000.0, "norm": "layer",
+    "norm_place": "before", "norm_eps": 1e-5, "mlp": "gelu_new", "d_mlp": None, "biases": [], "tied": True,
+    "dropout": 0.0, "d_embed": None, "lane": "same", "positions_in_lane": True,
+    "ranks": {"q": None, "k": None, "v": None, "o": None, "up": None, "down": None},
+    "init_std": 0.02, "factor_init": "published",
+}  # fmt: skip
+FAMILIES = {
+    "gpt-neo": {"attention_scale": "none", "windows": [None, 256], "biases": ["output", "mlp"]},
+    "gpt-2": {"n_positions": 1024, "biases": ["qkv", "output", "mlp"]},
+    "llama": {"positions": "rotary", "norm": "rms", "mlp": "swiglu", "tied": False},
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_defaults_of_language_models_are_frozen(family):
+    shape = {"family": family, "d_model": 48, "n_layers": 2, "n_heads": 4}
+    minimal = parse_run({**TEXT, "model": shape})
+    assert json.loads(minimal.model_dump_json()) == {
+        "seed": 0,
+        "task": {"kind": "text", "corpus": "stories", "validation": None, "held_out": 0.01, "stories": None,
+                 "tokenizer": "bytes", "n_ctx": 16, "padding": "packed"},
+        "model": {**TRANSFORMER, **FAMILIES[family], "family": family},
+        "training": {"steps": 100, "tokens": None, "epochs": None, "batch_size": 8, "accumulate": 1,
+                     "learning_rate": 0.02, "warmup_steps": 0, "decay": "linear", "clip": 1.0, "precision": "fp32",
+                     "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0, "optimizer": "muon", "momentum": 0.95,
+                     "adamw_learning_rate": 0.01},
+        "evaluation": {"every": 1000, "sequences_during": 64, "sequences": None},
+        "samples": {"prompt": "Once upon a time there was", "tokens": 500, "temperature": 0.9, "top_k": None,
+                    "top_p": None, "count": 1},
+    }  # fmt: skip
+
+
+def test_defaults_of_adamw_for_language_models_are_frozen():
+    assert json.loads(parse_run({**TEXT, "training": {**ADAMW, "epochs": 1}}).training.model_dump_json()) == {
+        "steps": None, "tokens": None, "epochs": 1.0, "batch_size": 8, "accumulate": 1, "learning_rate": 0.02,
+        "warmup_steps": 0, "decay": "linear", "clip": 1.0, "precision": "fp32", "betas": [0.9, 0.999], "eps": 1e-8,
+        "weight_decay": 0.0, "optimizer": "adamw",
+    }  # fmt: skip

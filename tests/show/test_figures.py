@@ -13,8 +13,9 @@ from headway.declare.experiment import load
 from headway.errors import ResultsError, UserError
 from headway.lab.store import Store
 from headway.show import dynamics, lengths, maps, outcome, theory, training
-from headway.show.figure import SOLID, Figure, inline, thinned
+from headway.show.figure import Figure, inline, thinned
 from headway.show.files import FORMATS, figures, render, write_figures
+from headway.show.looks import SOLID
 from headway.show.material import Material, gather
 from headway.show.theme import ARM_COLOURS, HEAD_COLOURS
 

@@ -11,10 +11,10 @@ import pytest
 from fabricate import fabricate, small
 
 from headway.lab.store import Store
-from headway.show import tables
+from headway.show import regression, tables
 from headway.show.files import figures
 from headway.show.material import Material, gather
-from headway.show.report import command, luck, page, progress, verdicts, write_report
+from headway.show.report import command, page, progress, verdicts, write_report
 from headway.show.tables import spread
 from headway.show.words import number
 
@@ -107,23 +107,23 @@ def test_the_table_gives_means_over_seeds_beside_the_estimators(heads: Material,
 
 def test_the_page_says_what_its_intervals_leave_out(heads: Material, html: str, directory: Path) -> None:
     said = "Intervals are over seeds; all arms are judged on the same 100,000 prompts, whose own luck (standard error "
-    assert luck(heads) == said + "0.0040) they share."
-    assert html.count(luck(heads)) == 1
+    assert regression.luck(heads) == said + "0.0040) they share."
+    assert html.count(regression.luck(heads)) == 1
     several = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=2)
-    assert "; all arms of a task are judged" in luck(gather(Store.open(fabricate(directory, several))))
+    assert "; all arms of a task are judged" in regression.luck(gather(Store.open(fabricate(directory, several))))
 
 
 def test_without_an_interval_there_is_nothing_to_say_of_it(heads: Material) -> None:
     none = [{**comparison, "interval": None} for comparison in heads.results["comparisons"]]
-    assert luck(replace(heads, results={**heads.results, "comparisons": none})) == ""
+    assert regression.luck(replace(heads, results={**heads.results, "comparisons": none})) == ""
 
 
 def test_several_outputs_stand_below_one_another(directory: Path) -> None:
     experiment = small("icl-two-tasks").select(arms=["h3"], seeds=2)
     material = gather(Store.open(fabricate(directory, experiment)))
-    final = tables.final_metrics(material)
+    final = regression.final_metrics(material)
     assert final.rows[0].cells[final.columns.index("μ·w")].count("\n") == 1
-    _, head = next(tables.heads(material.arms[0]))
+    _, head = next(regression.heads(material.arms[0]))
     assert head.rows[0].cells[head.columns.index("μ")].count("\n") == 1
 
 

@@ -1,8 +1,12 @@
 """Compare: which arm is compared with which, read off what an experiment declares."""
 
+import re
 from dataclasses import dataclass
 
 from headway.declare.experiment import Arm, Experiment
+
+_LAYOUT = re.compile(r"[0-9:x+]+(-[0-9:x+]+)+")
+"""The text of a head layout, such as 24-12-6-3."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +28,9 @@ class Match:
 def matches_of(experiment: Experiment) -> tuple[Match, ...]:
     """What is compared with what, of everything that an experiment declares.
 
-    Each arm with its group's baseline; with the experiment's baseline unless a group holds them both; the same
-    again within each control; and each arm under a control with itself without it.
+    Each arm with its group's baseline; across groups each with the experiment's baseline, unless a group holds them
+    both, or, where the experiment has none, the baselines of the groups with that of the first; the same again within
+    each control; and each arm under a control with itself without it.
     """
     names = tuple(dict.fromkeys(arm.name for arm in experiment.arms))
     pairs: list[tuple[str, str, str | None]] = [
@@ -34,6 +39,9 @@ def matches_of(experiment: Experiment) -> tuple[Match, ...]:
     if experiment.baseline is not None:
         together = {name for g in experiment.groups.values() if experiment.baseline in g.arms for name in g.arms}
         pairs += [(name, experiment.baseline, None) for name in names if name not in together]
+    else:
+        first, *others = dict.fromkeys(group.baseline for group in experiment.groups.values()) or [""]
+        pairs += [(name, first, None) for name in others]
     arms = {(arm.name, arm.control): arm for arm in experiment.arms}
     controls = tuple(dict.fromkeys(arm.control for arm in experiment.arms))
     matches = []
@@ -48,3 +56,18 @@ def matches_of(experiment: Experiment) -> tuple[Match, ...]:
             if name != baseline
         ]
     return tuple(matches)
+
+
+def title(arm: Arm, experiment: Experiment) -> str:
+    """What a sentence calls an arm: its label, with its name where the label is a mere layout.
+
+    Examples:
+        >>> from headway.declare.experiment import load
+        >>> experiment = load("icl-heads", settings=["arms.h2.label=8-4"])
+        >>> [title(arm, experiment) for arm in experiment.arms[:2]]
+        ['1 head', 'h2 (8-4)']
+    """
+    label = experiment.arm(arm.name).label
+    if not _LAYOUT.fullmatch(label):
+        return arm.label
+    return f"{arm.name} ({label}){arm.label.removeprefix(label)}"

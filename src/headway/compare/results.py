@@ -1,22 +1,21 @@
 """Compare: `results.json`, the whole of a results directory in one derived file.
 
-It is computed from the run folders and written whole, so it can be deleted at any time. What is costly in it,
-the errors of the classical estimators on each task's prompts, is kept under `estimators/`, derived as well.
+It is computed from the run folders and written whole, so it can be deleted at any time.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from headway.compare.baselines import estimator_errors
-from headway.compare.matches import Match, matches_of
+from headway.compare.kinds import kind_of
+from headway.compare.matches import Match, matches_of, title
+from headway.compare.rates import at_best_rates
 from headway.compare.statistics import Comparison, compare, corrected, paired
 from headway.compare.verdicts import execution_warning, left_out, shortfall, verdict
 from headway.declare.experiment import Arm, Experiment
 from headway.declare.metrics import METRICS, PRIMARY, Metric
-from headway.declare.run import RegressionRun, RunSpec
+from headway.declare.run import RunSpec
 from headway.files import derived, plain, write_json
 from headway.identity import digest
 from headway.lab.run import Run
@@ -32,7 +31,8 @@ def write(store: Store) -> Path:
         ResultsError: when it cannot be written; the former file is then as it was.
     """
     path = store.path / "results.json"
-    _write(path, build(store))
+    with derived(path):
+        write_json(path, build(store))
     return path
 
 
@@ -40,7 +40,9 @@ def build(store: Store) -> dict[str, Any]:
     """The content of `results.json`: plain JSON types, numbers that are not finite as None."""
     experiment, runs = store.experiment, store.runs()
     matches = [match for match in matches_of(experiment) if match.arm.full_name in {run.name for run in runs}]
-    tasks = _tasks(store.path, [run.spec for run in runs if run.status == "done"])
+    kind = kind_of(experiment.arms[0].template)
+    tasks = _tasks(store.path, [run for run in runs if run.status == "done"])
+    comparisons = list(_comparisons(matches, runs, experiment))
     return plain(
         {
             "schema": SCHEMA,
@@ -49,9 +51,11 @@ def build(store: Store) -> dict[str, Any]:
             "runs": [_row(run) for run in runs],
             "baselines": _baselines(experiment, tasks),
             "tasks": tasks,
-            "comparisons": [asdict(comparison) for comparison in _comparisons(matches, runs)],
-            "fits": [],
-            "warnings": [*_warnings_about_runs(experiment, runs), *_warnings_about_matches(matches, runs)],
+            "comparisons": [asdict(comparison) for comparison in comparisons],
+            "fits": list(kind.fits(experiment, runs)),
+            "plain_curve": kind.plain_curve(experiment, runs),
+            "learning_rates": _learning_rates(experiment, matches, runs, comparisons),
+            "warnings": [*_warnings_about_runs(experiment, runs), *_warnings_about_matches(matches, runs, experiment)],
         }
     )
 
@@ -69,7 +73,7 @@ def _row(run: Run) -> dict[str, Any]:
     }
 
 
-def _comparisons(matches: Sequence[Match], runs: Sequence[Run]) -> Iterator[Comparison]:
+def _comparisons(matches: Sequence[Match], runs: Sequence[Run], experiment: Experiment) -> Iterator[Comparison]:
     """One comparison per metric with a better direction and match; those of a task's primary metric come first."""
     compared = []
     for metric in sorted(METRICS.values(), key=lambda metric: metric.name not in PRIMARY.values()):
@@ -87,19 +91,30 @@ def _comparisons(matches: Sequence[Match], runs: Sequence[Run]) -> Iterator[Comp
         for match, metric in compared
     )
     for (match, metric), comparison in zip(compared, tested, strict=True):
-        yield replace(comparison, verdict=_sentence(comparison, match, metric, runs))
+        yield replace(comparison, verdict=_sentence(comparison, match, metric, runs, experiment))
 
 
-def _sentence(comparison: Comparison, match: Match, metric: Metric, runs: Sequence[Run]) -> str:
+def _sentence(comparison: Comparison, match: Match, metric: Metric, runs: Sequence[Run], experiment: Experiment) -> str:
+    arm, baseline = (title(arm, experiment) for arm in (match.arm, match.baseline))
     notes = [
         *left_out(paired(*(_values(arm, metric.name, runs) for arm in (match.arm, match.baseline))).excluded),
-        *(clause for arm in (match.arm, match.baseline) for clause in shortfall(arm.label, _statuses(arm, runs))),
+        *shortfall(arm, _statuses(match.arm, runs)),
+        *shortfall(baseline, _statuses(match.baseline, runs)),
     ]
     if not match.same_task:
         # An easier task is no merit of the arm.
         metric = metric.model_copy(update={"better": None})
         notes.append("they are judged on different tasks")
-    return verdict(comparison, metric=metric, arm=match.arm.label, baseline=match.baseline.label, notes=notes)
+    return verdict(comparison, metric=metric, arm=arm, baseline=baseline, notes=notes)
+
+
+def _learning_rates(
+    experiment: Experiment, matches: Sequence[Match], runs: Sequence[Run], comparisons: Sequence[Comparison]
+) -> list[dict[str, Any]]:
+    metric = METRICS[PRIMARY[experiment.arms[0].template.content()["task"]["kind"]]]
+    values = {arm.full_name: _values(arm, metric.name, runs) for arm in experiment.arms}
+    plain = [c for c in comparisons if c.metric == metric.name and c.control is None]
+    return at_best_rates(experiment, matches, values, metric, plain)
 
 
 def _is_measured(match: Match, metric: str, runs: Sequence[Run]) -> bool:
@@ -129,7 +144,7 @@ def _statuses(arm: Arm, runs: Sequence[Run]) -> list[str]:
 
 
 def _warnings_about_runs(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
-    labels = {arm.full_name: arm.label for arm in experiment.arms}
+    labels = {arm.full_name: title(arm, experiment) for arm in experiment.arms}
     for run in runs:
         if run.status == "failed":
             yield f"{labels.get(run.name, run.name)}, seed {run.seed} failed: {run.message or 'no reason recorded'}"
@@ -140,7 +155,7 @@ def _warnings_about_runs(experiment: Experiment, runs: Sequence[Run]) -> Iterato
         yield f"{unfinished} of {len(runs)} runs are not finished; `headway run` on this directory finishes them"
 
 
-def _warnings_about_matches(matches: Sequence[Match], runs: Sequence[Run]) -> Iterator[str]:
+def _warnings_about_matches(matches: Sequence[Match], runs: Sequence[Run], experiment: Experiment) -> Iterator[str]:
     names = {run.name for run in runs}
     absent = {m.baseline.full_name: m.baseline.label for m in matches if m.baseline.full_name not in names}
     for name, label in absent.items():
@@ -149,53 +164,26 @@ def _warnings_about_matches(matches: Sequence[Match], runs: Sequence[Run]) -> It
     for match in {(m.arm.full_name, m.baseline.full_name): m for m in matches}.values():
         mine, theirs = ({run.seed: run.execution for run in _done(a, runs)} for a in (match.arm, match.baseline))
         common = [(mine[seed], theirs[seed]) for seed in sorted(mine.keys() & theirs.keys())]
-        warning = execution_warning(match.arm.label, match.baseline.label, common)
+        warning = execution_warning(title(match.arm, experiment), title(match.baseline, experiment), common)
         if warning:
             yield warning
 
 
-def _tasks(directory: Path, specs: Sequence[RunSpec]) -> dict[str, Any]:
-    """What the classical estimators reach, by task digest."""
-    regressions = {_task_digest(spec): spec for spec in specs if isinstance(spec, RegressionRun)}
-    return {
-        key: _kept(directory / "estimators" / f"{key}.json", spec)
-        for key, spec in regressions.items()
-        if key is not None
-    }
+def _tasks(directory: Path, runs: Sequence[Run]) -> dict[str, Any]:
+    """What needs no training, by task digest."""
+    tasks: dict[str, list[Run]] = {}
+    for run in runs:
+        tasks.setdefault(_task_digest(run.spec), []).append(run)
+    return {key: kind_of(found[0].spec).references(directory, key, found) for key, found in tasks.items()}
 
 
-def _kept(path: Path, spec: RegressionRun) -> Any:
-    """The estimators' errors from a file of an earlier call, or else computed and kept there."""
-    errors = _read_kept(path)
-    if errors is None:
-        errors = plain(estimator_errors(spec.task, spec.evaluation))
-        _write(path, {"schema": SCHEMA, "errors": errors})
-    return errors
-
-
-def _read_kept(path: Path) -> Any:
-    """The content of a file of kept errors; None where it is absent, damaged or of another schema."""
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    whole = isinstance(kept, dict) and kept.get("schema") == SCHEMA and isinstance(kept.get("errors"), dict)
-    return kept["errors"] if whole and kept["errors"].keys() >= {"baselines", "curves"} else None
-
-
-def _task_digest(spec: RunSpec) -> str | None:
-    """Names what a run is judged on; None for runs that no estimator is compared with."""
-    if not isinstance(spec, RegressionRun):
-        return None
-    return digest({"task": spec.task.content(), "evaluation": spec.evaluation.content()})
+def _task_digest(spec: RunSpec) -> str:
+    """Names what a run is judged on."""
+    content = spec.content()
+    return digest({"task": content["task"], "evaluation": content.get("evaluation", {})})
 
 
 def _baselines(experiment: Experiment, tasks: Mapping[str, Any]) -> Any:
-    """The estimators' errors on the baseline arm's task (the first arm's where none is the baseline)."""
+    """What needs no training, on the baseline arm's task (the first arm's where none is the baseline)."""
     arm = experiment.arms[0] if experiment.baseline is None else experiment.arm(experiment.baseline)
-    return tasks.get(_task_digest(arm.spec(0)) or "", {}).get("baselines", {})
-
-
-def _write(path: Path, value: Any) -> None:
-    with derived(path):
-        write_json(path, value)
+    return tasks.get(_task_digest(arm.spec(0)), {}).get("baselines", {})

@@ -59,7 +59,7 @@ class Comparison:
     p: float | None
     """Two-sided p of the paired t test."""
     p_holm: float | None
-    """`p` corrected for the number of comparisons in the same metric."""
+    """`p` corrected for the number of comparisons in the same metric, without a control or under the same."""
     detectable: float | None
     """The true difference that this many pairs find with 80 % power, if their spread is the true one."""
     seeds_for_1pct: int | None
@@ -120,11 +120,15 @@ def compare(
 
 
 def corrected(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """The comparisons with `p_holm`; those in one metric are a family."""
+    """The comparisons with `p_holm`.
+
+    Those in one metric without a control are a family, and so are those under each control: a control that is run
+    later is another question, and leaves the first answer as it was.
+    """
     comparisons = tuple(comparisons)
-    families: dict[str, list[int]] = defaultdict(list)
+    families: dict[tuple[str, str | None], list[int]] = defaultdict(list)
     for index, comparison in enumerate(comparisons):
-        families[comparison.metric].append(index)
+        families[comparison.metric, comparison.control].append(index)
     p_holm: dict[int, float | None] = {}
     for indices in families.values():
         p_holm |= zip(indices, holm([comparisons[i].p for i in indices]), strict=True)

@@ -116,7 +116,8 @@ class Experiment:
 
         Args:
             arms: names of arms.
-            controls: controls that cross the arms, beside the arms without a control.
+            controls: controls that cross the arms, beside the arms without a control; `learning-rates` stands for
+                `learning-rates-half`, `learning-rates-double` and whatever else begins so.
             seeds: how many (0 to N - 1), or which.
 
         What is None stays as it is; at first that is all arms, no control and the document's seeds.
@@ -128,7 +129,7 @@ class Experiment:
         names = tuple(now[0]) if arms is None else _names("arm", arms, self.document.arms)
         if not names:
             raise DeclarationError(f"no arm was chosen, so there is nothing to run; {near('', self.document.arms)}")
-        crossed = tuple(now[1]) if controls is None else _names("control", controls, self.document.controls)
+        crossed = tuple(now[1]) if controls is None else _controls(controls, tuple(self.document.controls))
         chosen = tuple(a for a in self.arms if a.name in names and (a.control is None or a.control in crossed))
         return replace(self, selected=chosen, seeds=self.seeds if seeds is None else _seeds(seeds))
 
@@ -209,7 +210,8 @@ def _in_file(source: str) -> Locate:
 
 
 def _assemble(document: Document, source: str) -> Experiment:
-    shared = {part: getattr(document, part) for part in PARTS if getattr(document, part)}
+    # An empty mapping is a part that the file does not mention; null is an answer.
+    shared = {part: getattr(document, part) for part in PARTS if getattr(document, part) != {}}
     arms = []
     for name, override in document.arms.items():
         override = dict(override or {})
@@ -244,6 +246,14 @@ def _names(what: str, asked: str | Sequence[str], declared: Iterable[str]) -> tu
         if name not in declared:
             raise DeclarationError(f"there is no {what} {name!r}; {near(name, declared)}")
     return names
+
+
+def _controls(asked: str | Sequence[str], declared: Sequence[str]) -> tuple[str, ...]:
+    """Names of controls; one that is not declared stands for all that begin with it and a dash."""
+    names = (asked,) if isinstance(asked, str) else tuple(asked)
+    families = {name: [other for other in declared if other.startswith(f"{name}-")] for name in names}
+    wanted = [other for name in names for other in (families[name] if name not in declared else ()) or [name]]
+    return _names("control", wanted, declared)
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

@@ -5,6 +5,8 @@ Paper: Mehta et al. 2024 (OpenELM, arXiv 2404.14619); Mehta et al. 2021 (DeLighT
 
 import math
 import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from headway.errors import DeclarationError, near
 
@@ -12,11 +14,24 @@ PerLayer = int | str | tuple[int | None, ...] | None
 """One number for every layer, a list, or text: `10-30-80-150`, or where it is a width, a schedule."""
 
 
-def per_layer(value: PerLayer, n_layers: int, what: str) -> tuple[int | None, ...]:
+class Schedule(NamedTuple):
+    """A schedule that was asked for by its name and its numbers."""
+
+    name: str
+    numbers: tuple[float, ...]
+
+
+def per_layer(value: PerLayer, n_layers: int, what: str, *, smallest: int = 1) -> tuple[int | None, ...]:
     """The number of each layer; None where the default stands.
 
+    Args:
+        value: one number for all layers, a list with one for each, or numbers joined by dashes.
+        n_layers: layers.
+        what: the key, for errors.
+        smallest: the least number that is allowed.
+
     Raises:
-        DeclarationError: when they are not as many as layers, or below 1.
+        DeclarationError: when they are not as many as layers, or too small.
 
     Examples:
         >>> per_layer("5-20-50-100", 4, "rank")
@@ -24,27 +39,79 @@ def per_layer(value: PerLayer, n_layers: int, what: str) -> tuple[int | None, ..
     """
     if isinstance(value, str):
         parts = value.split("-")
-        if not all(part.strip().isdecimal() for part in parts):
-            raise DeclarationError(f"{what} {value!r}: write a number, a list, or numbers joined by dashes: 5-20-50-100")
+        if not all(re.fullmatch(r" *[0-9]+ *", part) for part in parts):
+            raise DeclarationError(
+                f"{what} {value!r}: write a number, a list, or numbers joined by dashes: 5-20-50-100"
+            )
         numbers: tuple[int | None, ...] = tuple(int(part) for part in parts)
         numbers = numbers * n_layers if len(numbers) == 1 else numbers
     elif isinstance(value, tuple):
         numbers = value
     else:
         numbers = (value,) * n_layers
-    if len(numbers) != n_layers:
-        raise DeclarationError(f"{what} names {len(numbers)} layers, but n_layers is {n_layers}; make them equal")
-    smallest = 0 if what == "n_heads" else 1
+    check_layers(numbers, n_layers, what)
     for number in numbers:
         if number is not None and number < smallest:
             raise DeclarationError(f"{what}: {number} was given; give {smallest} or more")
     return numbers
 
 
+def check_layers(values: Sequence[object], n_layers: int, what: str) -> None:
+    """Refuse a list that is not as long as there are layers.
+
+    Raises:
+        DeclarationError: naming both numbers.
+    """
+    if len(values) != n_layers:
+        raise DeclarationError(
+            f"{what} names {len(values)} layer{'s' * (len(values) != 1)}, but n_layers is {n_layers}; make them equal"
+        )
+
+
+def schedule_in(text: object, examples: Mapping[str, str], what: str) -> Schedule | None:
+    """The schedule that a text such as `openelm(0.5, 1.0)` asks for; None where it is no schedule.
+
+    Args:
+        text: what was declared.
+        examples: by name, a call of each schedule that is known, with as many numbers as it may have at most;
+            those behind a `;` may be left out.
+        what: the key, for errors.
+
+    Raises:
+        DeclarationError: for an unknown schedule, or other numbers than it takes.
+
+    Examples:
+        >>> schedule_in("linear(4, 16)", {"linear": "linear(4, 16)"}, "n_heads")
+        Schedule(name='linear', numbers=(4.0, 16.0))
+        >>> schedule_in("4-8-16", {"linear": "linear(4, 16)"}, "n_heads")
+    """
+    found = re.fullmatch(r"\s*([A-Za-z]+)\s*\(([^()]*)\)\s*", text) if isinstance(text, str) else None
+    if not found:
+        return None
+    name = found[1]
+    if name not in examples:
+        raise DeclarationError(f"{what}: there is no schedule {name!r}; {near(name, examples)}")
+    example = examples[name].replace(";", ",")
+    least, most = examples[name].partition(";")[0].count(",") + 1, example.count(",") + 1
+    try:
+        numbers = tuple(float(argument) for argument in found[2].split(","))
+    except ValueError:
+        numbers = ()
+    if not least <= len(numbers) <= most or not all(math.isfinite(n) and n > 0 for n in numbers):
+        count = f"{most}" if least == most else f"{least} or {most}"
+        raise DeclarationError(
+            f"{what} {text}: {name} takes {count} positive number{'s' * (count != '1')}, as in {example}"
+        )
+    return Schedule(name, numbers)
+
+
+_WIDTHS = {"openelm": "openelm(0.5, 4.0; 256)", "delight": "delight(2, 4, 8)"}
+
+
 def widths(value: PerLayer, *, n_layers: int, d_model: int) -> tuple[int, ...]:
     """The width of the MLP of each layer; by default 4 d_model.
 
-    `openelm(0.5, 4.0)` is a multiplier that grows linearly, the width made divisible by 256;
+    `openelm(0.5, 4.0)` is a multiplier that grows linearly, the width made divisible by 256, or by a third number;
     `delight(2, 4, 8)` is the multiplier m + (N_max / N_min - 1) b / (B - 1) for m, N_min, N_max.
 
     Raises:
@@ -53,28 +120,32 @@ def widths(value: PerLayer, *, n_layers: int, d_model: int) -> tuple[int, ...]:
     Examples:
         >>> widths("openelm(0.5, 4.0)", n_layers=4, d_model=1280)
         (768, 2048, 3584, 5120)
+        >>> widths("openelm(0.5, 4.0, 16)", n_layers=4, d_model=64)
+        (32, 112, 176, 256)
     """
-    schedule = re.fullmatch(r"\s*([a-z]+)\s*\(([^()]*)\)\s*", value) if isinstance(value, str) else None
+    schedule = schedule_in(value, _WIDTHS, "d_mlp")
     if not schedule:
         return tuple(4 * d_model if width is None else width for width in per_layer(value, n_layers, "d_mlp"))
-    counts = {"openelm": 2, "delight": 3}
-    if schedule[1] not in counts:
-        raise DeclarationError(f"d_mlp: there is no schedule {schedule[1]!r}; {near(schedule[1], counts)}")
-    try:
-        numbers = [float(argument) for argument in schedule[2].split(",")]
-    except ValueError:
-        numbers = []
-    if len(numbers) != counts[schedule[1]] or not all(math.isfinite(n) and n > 0 for n in numbers):
-        raise DeclarationError(
-            f"d_mlp {value!r}: {schedule[1]} takes {counts[schedule[1]]} positive numbers, "
-            "as in openelm(0.5, 4.0) and delight(2, 4, 8)"
+    if schedule.name == "openelm":
+        first, last, *divisor = schedule.numbers
+        if divisor and (divisor[0] < 1 or divisor[0] % 1):
+            raise DeclarationError(f"d_mlp {value}: widths are divisible by a whole number; {divisor[0]:g} is none")
+        return tuple(
+            make_divisible(round(beta, 2) * d_model, int(divisor[0]) if divisor else 256)
+            for beta in line(first, last, n_layers)
         )
-    along = [i / max(1, n_layers - 1) for i in range(n_layers)]
-    if schedule[1] == "openelm":
-        first, last = numbers
-        return tuple(make_divisible(round(first + (last - first) * x, 2) * d_model, 256) for x in along)
-    m, fewest, most = numbers
-    return tuple(max(1, round((m + (most / fewest - 1) * x) * d_model)) for x in along)
+    m, fewest, most = schedule.numbers
+    return tuple(max(1, round(beta * d_model)) for beta in line(m, m + most / fewest - 1, n_layers))
+
+
+def line(first: float, last: float, n_layers: int) -> tuple[float, ...]:
+    """Values on a straight line from the first layer to the last.
+
+    Examples:
+        >>> line(1, 2, 3)
+        (1.0, 1.5, 2.0)
+    """
+    return tuple(first + (last - first) * i / max(1, n_layers - 1) for i in range(n_layers))
 
 
 def make_divisible(value: float, divisor: int) -> int:

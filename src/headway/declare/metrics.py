@@ -62,15 +62,69 @@ _ALL = (
         name="mu_dot_w", sentence="sum over heads of mu w: the step size of the learned estimator", unit="1", null=0.0
     ),
     Metric(name="sum_mu", sentence="sum over heads of mu; zero makes the estimator debiased", unit="1", null=0.0),
+    Metric(
+        name="eval_loss_nats",
+        sentence="mean loss of the fixed held-out sequences, over every token that is predicted",
+        unit="nats per token",
+        better="lower",
+    ),
+    Metric(
+        name="train_loss_nats",
+        sentence="mean training loss since the last logged step",
+        unit="nats per token",
+        better="lower",
+    ),
+    Metric(
+        name="unigram_loss_nats",
+        sentence="held-out loss of the frequencies of single tokens in the training text",
+        unit="nats per token",
+    ),
+    Metric(
+        name="bigram_loss_nats",
+        sentence="held-out loss of the frequencies of pairs of tokens in the training text, smoothed",
+        unit="nats per token",
+    ),
+    Metric(
+        name="entropy_nats",
+        sentence="mean -log probability of the held-out stories under the grammar that wrote them: no model gets below",
+        unit="nats per token",
+    ),
+    Metric(
+        name="lane_share",
+        sentence="share of the stream's squared norm in the data lane, before each layer and before the final norm",
+        unit="fraction",
+    ),
+    Metric(
+        name="repetition",
+        sentence="of each 100 tokens of a sample, the share whose last four tokens stood earlier in the sample",
+        unit="fraction",
+        null=0.0,
+    ),
+    Metric(
+        name="unused_token_share",
+        sentence="share of the sampled tokens that the training text never uses",
+        unit="fraction",
+        null=0.0,
+    ),
     Metric(name="n_heads", sentence="heads in each layer", unit="heads"),
+    Metric(name="total_heads", sentence="query heads of all layers", unit="heads"),
     Metric(name="n_layers", sentence="layers", unit="layers"),
     Metric(name="n_parameters", sentence="trained numbers", unit="numbers"),
+    Metric(name="tokens", sentence="tokens that were trained on", unit="tokens"),
+    # No better: runs of a sweep share the machine, and are no measurement of time.
+    Metric(name="tokens_per_s", sentence="tokens trained on per second, evaluation not counted", unit="tokens/s"),
     Metric(
         name="steps_per_s", sentence="training steps per second, evaluation not counted", unit="1/s", better="higher"
     ),
     Metric(name="wall_s", sentence="seconds from start to end, interruptions not counted", unit="s", better="lower"),
     Metric(
         name="peak_memory_bytes", sentence="largest resident memory of the run's process", unit="bytes", better="lower"
+    ),
+    Metric(
+        name="memory_bytes",
+        sentence="largest memory above what the process held before the model was built",
+        unit="bytes",
+        better="lower",
     ),
 )
 

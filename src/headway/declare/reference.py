@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from headway.declare.document import PARTS, Document
+from headway.declare.mapping import FACTOR
 from headway.declare.run import RUN_KINDS
 from headway.declare.spec import Spec, specs_in
 
@@ -27,6 +28,15 @@ UNITS = {
     "longest": "pairs",
     "beta_variance": "per coordinate",
     "noise_variance": "y squared",
+    "n_ctx": "tokens",
+    "n_positions": "tokens",
+    "tokens": "tokens",
+    "windows": "keys",
+    "stories": "documents",
+    "epochs": "passes",
+    "warmup_steps": "steps",
+    "sequences": "sequences",
+    "sequences_during": "sequences",
 }
 """Units of keys that have one; the others are counts, names or pure numbers."""
 
@@ -37,14 +47,14 @@ def reference() -> str:
         "# Experiment keys",
         "",
         "Generated from the declared types by `make docs`. A key without a default must be given, in the",
-        "experiment or in every arm. Numbers follow YAML 1.2; underscores may group digits.",
+        "experiment or in every arm. Numbers follow YAML 1.2; underscores may group digits. Where an arm, a control, a",
+        "scale or `--set` changes a number, `x0.5` means half of what it was.",
         "",
         *_table("The file", "", Document),
     ]
     for kind, run in RUN_KINDS.items():
-        for part in PARTS:
-            field = run.model_fields[part]
-            for member in _nested(field.annotation):
+        for part in (part for part in PARTS if part in run.model_fields):
+            for member in dict.fromkeys(_nested(run.model_fields[part].annotation)):
                 lines += _table(f"`{part}` of `task.kind: {kind}`", _choice(member), member)
     return "\n".join(lines) + "\n"
 
@@ -53,9 +63,14 @@ def schema() -> dict[str, Any]:
     """The JSON schema of an experiment's file, for editors."""
     runs = {kind: run.model_json_schema(ref_template="#/$defs/{model}") for kind, run in RUN_KINDS.items()}
     definitions = {name: value for run in runs.values() for name, value in run.pop("$defs", {}).items()}
-    parts = {part: {"anyOf": [run["properties"][part] for run in runs.values()]} for part in PARTS}
+    parts = {
+        part: {"anyOf": [run["properties"][part] for run in runs.values() if part in run["properties"]]}
+        for part in PARTS
+    }
     # Parts may be incomplete where an arm completes them, so nothing is required below the top level.
-    partial = {name: {k: v for k, v in value.items() if k != "required"} for name, value in definitions.items()}
+    partial = {name: _with_factors(value) for name, value in definitions.items()}
+    for value in partial.values():
+        value.pop("required", None)
     document = Document.model_json_schema(ref_template="#/$defs/{model}")
     document["$defs"] = {**document.get("$defs", {}), **partial}
     override = {"type": "object", "additionalProperties": False, "properties": {**parts, "label": {"type": "string"}}}
@@ -65,6 +80,17 @@ def schema() -> dict[str, Any]:
     document["properties"]["scales"]["additionalProperties"] = {"type": "object"}
     document["properties"].pop("scale")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_without_discriminators(document)}
+
+
+def _with_factors(value: Any) -> Any:
+    """A schema in which every number may be `x0.5`: half of what it was before."""
+    if isinstance(value, list):
+        return [_with_factors(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("type") in ("integer", "number"):
+        return {"anyOf": [value, {"type": "string", "pattern": f"^{FACTOR}$"}]}
+    return {key: _with_factors(inner) for key, inner in value.items()}
 
 
 def _without_discriminators(value: Any) -> Any:
@@ -117,7 +143,7 @@ def _type(annotation: Any) -> str:
         names = {"int": "integer", "float": "number", "str": "text", "bool": "true or false", "Any": "any"}
         return names.get(annotation.__name__, "mapping")
     if "tuple" in origin:
-        return "list of " + inner[0]
+        return "list of " + (f"({inner[0]})" if " or " in inner[0] else inner[0])
     if "dict" in origin:
         return "mapping"
     return " or ".join(dict.fromkeys(inner))

@@ -24,8 +24,16 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
         changed = merge(changed, at_path(path, value))
     for path, value in parsed:
         if path.partition(".")[0] in PARTS:
-            _check_effect(path, value, changed, [other for other, _ in parsed])
+            # A factor such as x0.5 has become a number.
+            meant = _at(path, changed) if isinstance(value, str) else value
+            _check_effect(path, meant, changed, [other for other, _ in parsed])
     return changed
+
+
+def _at(path: str, content: Any) -> Any:
+    for key in path.split("."):
+        content = content[key]
+    return content
 
 
 def _parsed(setting: str, document: Mapping[str, Any]) -> tuple[str, Any]:

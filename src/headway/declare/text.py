@@ -8,7 +8,13 @@ from typing import Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from headway.declare.spec import Spec
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, near
+
+CORPORA = ("stories", "tinystories")
+"""Corpora that are known by name."""
+
+TOKENIZERS = ("bytes", "gpt2", "bpe-N")
+"""Tokenizers that are known by name, N a size of the vocabulary."""
 
 
 class TextTask(Spec):
@@ -16,7 +22,8 @@ class TextTask(Spec):
 
     kind: Literal["text"]
     corpus: str = Field(
-        description="`stories` (Headway's own grammar), `tinystories` (from the hub), or a file or folder"
+        description="`stories` (Headway's own grammar), `tinystories` (from the hub), or the path of a file or folder, "
+        "from the working directory"
     )
     validation: str | None = Field(None, description="a corpus that is held out; null: held_out of the corpus")
     held_out: float = Field(0.01, gt=0, lt=1, description="share of the documents that are held out")
@@ -25,8 +32,8 @@ class TextTask(Spec):
     )
     tokenizer: str = Field(
         "bytes",
-        description="`bytes`, `bpe-4096` (trained on the corpus), `gpt2` (from the hub), or a folder with vocab.json "
-        "and merges.txt or tokenizer.json",
+        description="`bytes`, `bpe-4096` (trained on the corpus), `gpt2` (from the hub), or the path of a folder, from "
+        "the working directory, with vocab.json and merges.txt or tokenizer.json",
     )
     n_ctx: PositiveInt = Field(description="tokens of a training sequence")
     padding: Literal["packed", "published"] = Field(
@@ -34,12 +41,29 @@ class TextTask(Spec):
     )
 
     @model_validator(mode="after")
-    def _tokenizer_known(self) -> "TextTask":
-        bpe = re.fullmatch(r"bpe-(\d+)", self.tokenizer)
+    def _names_known(self) -> "TextTask":
+        bpe = re.fullmatch(r"bpe-([0-9]{1,9})", self.tokenizer)
         if bpe and int(bpe[1]) < 258:
             raise ValueError(
                 f"tokenizer {self.tokenizer}: a byte-level BPE needs 258 tokens or more (256 bytes, the end of a "
                 "text, a merge); `bytes` takes 257"
+            )
+        if not bpe and self.tokenizer not in ("bytes", "gpt2") and not _is_path(self.tokenizer):
+            raise ValueError(
+                f"tokenizer {self.tokenizer!r} is not known; {near(self.tokenizer, TOKENIZERS)}; a folder is given by "
+                f"a path with a slash, such as ./{self.tokenizer or 'gpt2'}"
+            )
+        corpora = [("corpus", self.corpus)] + ([] if self.validation is None else [("validation", self.validation)])
+        for key, corpus in corpora:
+            if corpus not in CORPORA and not _is_path(corpus) and "." not in corpus:
+                raise ValueError(
+                    f"{key} {corpus!r} is not known; {near(corpus, CORPORA)}; a folder is given by a path with a "
+                    f"slash, such as ./{corpus or 'texts'}"
+                )
+        if self.validation is not None and self.held_out != type(self).model_fields["held_out"].default:
+            raise ValueError(
+                f"held_out {self.held_out} would change nothing, since validation {self.validation} is held out "
+                "already; give one of them"
             )
         return self
 
@@ -52,9 +76,14 @@ class TextTask(Spec):
         """
         if self.tokenizer in ("bytes", "gpt2"):
             return {"bytes": 257, "gpt2": 50257}[self.tokenizer]
-        if bpe := re.fullmatch(r"bpe-(\d+)", self.tokenizer):
+        if bpe := re.fullmatch(r"bpe-([0-9]+)", self.tokenizer):
             return int(bpe[1])
-        return _vocab_size(Path(self.tokenizer))
+        return _vocab_size(Path(self.tokenizer).expanduser())
+
+
+def _is_path(text: str) -> bool:
+    # Not by looking whether it is there: what a stored run says must mean the same in every directory.
+    return "/" in text or "\\" in text
 
 
 def _vocab_size(folder: Path) -> int:

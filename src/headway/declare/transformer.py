@@ -10,12 +10,14 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from headway.declare.layers import PerLayer, per_layer, widths
-from headway.declare.layout import HeadLayout
+from headway.declare.layout import HeadCounts, HeadLayout
 from headway.declare.spec import Spec
 
 Norm = Literal["layer", "rms", "none"]
 Mlp = Literal["gelu_new", "gelu", "relu", "swiglu", "none"]
 Bias = Literal["qkv", "output", "mlp"]
+Projection = Literal["q", "k", "v", "o", "up", "down"]
+Scale = Annotated[float, Field(gt=0)] | Literal["none", "d_head", "d_model"]
 
 
 class Ranks(Spec):
@@ -34,12 +36,14 @@ class TransformerModel(Spec):
 
     d_model: PositiveInt = Field(description="width of the residual stream")
     n_layers: PositiveInt = Field(description="layers")
-    n_heads: PerLayer = Field(
-        description="query heads: a number, a layout such as 24-12-6-3, or a schedule such as descending(45)"
+    n_heads: HeadCounts = Field(
+        description="query heads: a number, a list, a layout such as 24-12-6-3, 12:4 (KV heads), 7x64 (d_head) or 0 "
+        "(no attention), or a schedule: ascending(45), descending(45), constant(48), linear(4, 16), delight(4, 8) or "
+        "openelm(0.5, 1.0)"
     )
     n_kv_heads: PerLayer = Field(None, description="KV heads; null: as many as query heads")
     d_head: PositiveInt | None = Field(None, description="width of every head; null: d_model / n_heads")
-    attention_scale: float | Literal["none", "d_head", "d_model"] = Field(
+    attention_scale: Scale = Field(
         "d_head", description="what logits are multiplied by: none (1), d_head (d_head^-1/2), d_model, or a number"
     )
     windows: tuple[PositiveInt | None, ...] = Field(
@@ -52,7 +56,11 @@ class TransformerModel(Spec):
     norm_place: Literal["before", "after"] = Field("before", description="before each sub-layer, or after its sum")
     norm_eps: float = Field(1e-5, gt=0, description="added to the variance")
     mlp: Mlp = Field("gelu_new", description="the MLP's kind; none: attention only")
-    d_mlp: PerLayer = Field(None, description="width of the MLP; null: 4 d_model")
+    d_mlp: PerLayer = Field(
+        None,
+        description="width of the MLP: a number, a list, numbers joined by dashes, or a schedule: openelm(0.5, 4.0) or "
+        "delight(2, 4, 8) times d_model; null: 4 d_model",
+    )
     biases: tuple[Bias, ...] = Field((), description="which linear maps have biases")
     tied: bool = Field(True, description="whether the read-out is the token embedding")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of entries that are dropped while training")
@@ -102,7 +110,7 @@ class TransformerModel(Spec):
         width = {"none": 1, "d_head": self.layout.layers[layer].d_head or 1, "d_model": self.d_model}
         return self.attention_scale if isinstance(self.attention_scale, float) else width[self.attention_scale] ** -0.5
 
-    def rank(self, projection: Literal["q", "k", "v", "o", "up", "down"], layer: int) -> int | None:
+    def rank(self, projection: Projection, layer: int) -> int | None:
         """The rank of a projection of a layer; None for full."""
         return per_layer(getattr(self.ranks, projection), self.n_layers, f"ranks.{projection}")[layer]
 
@@ -111,6 +119,12 @@ class TransformerModel(Spec):
         layout, mlps = self.layout, self.mlp_widths
         if not self.windows:
             raise ValueError("windows: an empty list was given; give [null] for all keys")
+        if self.mlp == "none" and self.d_mlp is not None:
+            raise ValueError(
+                f"d_mlp {self.d_mlp} is the width of an MLP, but mlp is none; leave it out, or name an MLP"
+            )
+        if self.mlp == "none" and (self.ranks.up is not None or self.ranks.down is not None):
+            raise ValueError("ranks.up and ranks.down belong to an MLP, but mlp is none; leave them out")
         if len(set(self.biases)) < len(self.biases):
             raise ValueError(f"biases {list(self.biases)}: one of them stands twice; keep one")
         if self.embedding_width > self.d_model:
@@ -120,24 +134,29 @@ class TransformerModel(Spec):
         if self.lane == "switched" and self.embedding_width == self.d_model:
             raise ValueError("lane switched needs a lane; give a d_embed below d_model")
         if self.positions == "rotary" and (odd := [h.d_head for h in layout.layers if h.d_head % 2]):
-            raise ValueError(f"rotary positions turn pairs of entries, but d_head is {odd[0]}, which is odd; make it even")
+            raise ValueError(
+                f"rotary positions turn pairs of entries, but d_head is {odd[0]}, which is odd; make it even"
+            )
         for layer, (heads, d_mlp) in enumerate(zip(layout.layers, mlps, strict=True)):
-            q, kv = heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head
-            for name, other in (("q", q), ("k", kv), ("v", kv), ("o", q), ("up", d_mlp), ("down", d_mlp)):
-                rank, full = self.rank(name, layer), min(self.d_model, other)  # type: ignore[arg-type]
-                if rank is not None and rank > full:
-                    raise ValueError(
-                        f"ranks.{name}: {rank} is above the width of layer {layer}'s matrix, "
-                        f"{self.d_model} x {other}; give at most {full}, or null for the full matrix"
-                    )
+            self._check_ranks(layer, heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head, d_mlp)
         return self
+
+    def _check_ranks(self, layer: int, queries: int, keys: int, d_mlp: int) -> None:
+        others: dict[Projection, int] = {"q": queries, "k": keys, "v": keys, "o": queries, "up": d_mlp, "down": d_mlp}
+        for name, other in others.items():
+            rank, full = self.rank(name, layer), min(self.d_model, other)
+            if rank is not None and rank > full > 0:  # a layer without attention has no such matrix
+                raise ValueError(
+                    f"ranks.{name}: {rank} is above the width of layer {layer}'s matrix, "
+                    f"{self.d_model} x {other}; give at most {full}, or null for the full matrix"
+                )
 
 
 class GptNeo(TransformerModel):
     """GPT-Neo: unscaled logits, alternating windows of 256 keys, gelu_new, no biases on Q, K and V."""
 
     family: Literal["gpt-neo"]
-    attention_scale: float | Literal["none", "d_head", "d_model"] = Field(
+    attention_scale: Scale = Field(
         "none", description="what logits are multiplied by: none (1), d_head (d_head^-1/2), d_model, or a number"
     )
     windows: tuple[PositiveInt | None, ...] = Field(

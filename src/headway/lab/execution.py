@@ -6,7 +6,6 @@ can be seen to have been computed differently.
 
 import os
 import platform
-import resource
 import socket
 import sys
 from collections.abc import Mapping
@@ -42,17 +41,6 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def peak_memory_bytes() -> int:
-    """The most memory this process has had in use at once."""
-    try:
-        # Linux hands getrusage's number down to started programs: it would be that of the largest ancestor.
-        status = Path("/proc/self/status").read_text()
-        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
-    except (OSError, IndexError):
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def _version(package: str) -> str:

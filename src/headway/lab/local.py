@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.declare.budget import budget
-from headway.declare.run import RegressionRun
 from headway.errors import ResultsError, UserError
-from headway.lab.execution import cores
+from headway.lab.devices import Slot, slots
 from headway.lab.lease import Lease, LeaseHeld, is_held, last_holder
+from headway.lab.memory import estimated_bytes
 from headway.lab.progress import Progress, Snapshot
 from headway.lab.run import Run, Status, damaged, read, update
 from headway.lab.stop import FROM_PARENT
@@ -33,7 +33,7 @@ _STOPPING = ((FROM_PARENT, 20.0), (FROM_PARENT, 5.0), (signal.SIGKILL, 5.0))
 
 
 def run_all(
-    runs: Sequence[Run], *, workers: int | None = None, command: Sequence[str] = WORKER
+    runs: Sequence[Run], *, workers: int | None = None, command: Sequence[str] = WORKER, device: str = "auto"
 ) -> Generator[Snapshot, None, None]:
     """Work on runs until each is done or has failed, longest first, and show how far they are.
 
@@ -46,13 +46,12 @@ def run_all(
         workers: processes at a time; by default one for each core, or for each run if there are fewer. Each has
             the cores divided by their number as threads.
         command: what starts a worker, with options such as `--trainer torch`; the run folder and more options follow.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`; GPUs take one run each.
 
     Raises:
-        UserError: when there is no worker.
+        UserError: when there is no worker, or no such device.
     """
-    if workers is not None and workers < 1:
-        raise UserError(f"workers {workers}: at least 1 is needed; leave it out for one for each core")
-    sweep = _Sweep(runs, workers or max(1, min(cores(), len(runs))), command)
+    sweep = _Sweep(runs, run_slots(runs, workers=workers, device=device), command)
     with _ended_like_ctrl_c():
         try:
             while sweep.look():
@@ -63,11 +62,18 @@ def run_all(
             sweep.stop()
 
 
+def run_slots(runs: Sequence[Run], *, workers: int | None, device: str) -> tuple[Slot, ...]:
+    """Where runs are worked on at the same time; see `headway.lab.devices.slots`."""
+    of_text = any(run.config.get("task", {}).get("kind") == "text" for run in runs)
+    return slots(device, workers=workers, runs=len(runs), of_text=of_text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Worker:
     """A process on a run, and when its run.json had been written last before it began."""
 
     run: Run
+    slot: Slot
     written_ns: int
     process: subprocess.Popen[bytes]
 
@@ -75,10 +81,11 @@ class _Worker:
 class _Sweep:
     """Runs, and the workers of this process on them."""
 
-    def __init__(self, runs: Sequence[Run], workers: int, command: Sequence[str]):
-        self._runs, self._workers, self._command = runs, workers, command
+    def __init__(self, runs: Sequence[Run], places: Sequence[Slot], command: Sequence[str]):
+        self._runs, self._free, self._workers, self._command = runs, list(places), len(places), command
         self._began = time.monotonic()
         self._work_per_step: dict[Path, float] = {}
+        self._counted: dict[Path, int] = {}
         self._waiting: list[Run] = []
         self._working: dict[Path, _Worker] = {}
         self._elsewhere: dict[Path, Run] = {}
@@ -89,13 +96,14 @@ class _Sweep:
             else:
                 self._work_per_step[run.path] = _work_per_step(run)
                 self._waiting.append(run)
-        self._waiting.sort(key=lambda run: -run.steps * self._work_per_step[run.path])
+        self._waiting.sort(key=lambda run: -max(1, run.steps) * self._work_per_step[run.path])
 
     def look(self) -> bool:
         """Collect what ended, start what can be started; whether anything is left."""
         for path, worker in list(self._working.items()):
             if worker.process.poll() is not None:
                 del self._working[path]
+                self._free.append(worker.slot)
                 self._collect(worker, stopping=False)
         for path, run in list(self._elsewhere.items()):
             if not is_held(path / "lease"):
@@ -105,7 +113,7 @@ class _Sweep:
                     self._settled[path] = now
                 else:
                     self._waiting.append(run)
-        while self._waiting and len(self._working) < self._workers:
+        while self._waiting and self._free:
             self._start(self._waiting.pop(0))
         return bool(self._working or self._waiting or self._elsewhere)
 
@@ -136,13 +144,14 @@ class _Sweep:
         if is_held(run.path / "lease"):
             self._elsewhere[run.path] = run
             return
-        options = ["--threads", str(max(1, cores() // self._workers)), "--parent", str(os.getpid())]
+        slot = self._free[0]
         try:
             written_ns = _written_ns(run)
             with open(run.path / "log.txt", "ab") as log:
                 # In a process group of its own: the terminal's Ctrl-C reaches us alone, and we stop the workers.
                 process = subprocess.Popen(
-                    [*self._command, str(run.path), *options],
+                    [*self._command, str(run.path), *slot.options, "--parent", str(os.getpid())],
+                    env=os.environ | slot.environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -151,7 +160,8 @@ class _Sweep:
         except OSError as error:
             self._settled[run.path] = replace(run, status="failed", message=f"its worker could not be started: {error}")
             return
-        self._working[run.path] = _Worker(run=run, written_ns=written_ns, process=process)
+        self._free.remove(slot)
+        self._working[run.path] = _Worker(run=run, slot=slot, written_ns=written_ns, process=process)
 
     def _collect(self, worker: _Worker, *, stopping: bool) -> None:
         """Learn from the folder what became of a run whose worker has ended; write it there if the worker could not."""
@@ -163,7 +173,7 @@ class _Sweep:
         ):
             self._settled[now.path] = now
         else:
-            self._settle(now, "interrupted" if stopping else "failed", _cause_of_death(now.path, code))
+            self._settle(now, "interrupted" if stopping else "failed", _cause_of_death(now, code))
 
     def _settle(self, run: Run, status: Status, message: str) -> None:
         self._settled[run.path] = replace(run, status=status, message=message)
@@ -179,6 +189,7 @@ class _Sweep:
         settled = self._settled.get(run.path)
         active = run.path in self._working or run.path in self._elsewhere
         holder = last_holder(run.path / "lease")
+        steps = self._steps(run)
         if run.path in self._working and holder and holder.pid != self._working[run.path].process.pid:
             holder = None  # our worker has not got the lease yet
         return Progress(
@@ -186,11 +197,21 @@ class _Sweep:
             seed=run.seed,
             status=settled.status if settled else "running" if active else "waiting",
             message=settled.message if settled else "",
-            step=run.steps if settled and settled.status == "done" else holder.step if holder else 0,
-            steps=run.steps,
+            step=steps if settled and settled.status == "done" else holder.step if holder else 0,
+            steps=steps,
             steps_per_s=holder.steps_per_s if holder and active else None,
             work_per_step=self._work_per_step.get(run.path, 0.0),
         )
+
+    def _steps(self, run: Run) -> int:
+        """The steps of a run; where its corpus decides them, its worker writes them down when it has opened it."""
+        known = self._settled.get(run.path) or run
+        if known.steps:
+            return known.steps
+        begun = run.path in self._working or run.path in self._elsewhere
+        if begun and not self._counted.get(run.path):
+            self._counted[run.path] = _written(run.path).steps
+        return self._counted.get(run.path, 0)
 
 
 def _written(path: Path) -> Run:
@@ -206,13 +227,14 @@ def _written_ns(run: Run) -> int:
 
 
 def _work_per_step(run: Run) -> float:
-    spec = run.spec
-    if isinstance(spec, RegressionRun):
-        return float(budget(spec).flops_per_example * spec.training.batch_size)
-    return 1.0
+    try:
+        return float(budget(run.spec).flops_per_example * run.config["training"]["batch_size"])
+    except UserError:  # its worker says what is wrong
+        return 1.0
 
 
-def _cause_of_death(path: Path, code: int) -> str:
+def _cause_of_death(run: Run, code: int) -> str:
+    path = run.path
     if code == DISK_FULL:
         return disk_full(path)
     if code in (STOPPED, -FROM_PARENT):  # the latter before the worker listens to signals
@@ -221,6 +243,8 @@ def _cause_of_death(path: Path, code: int) -> str:
         return f"its process ended with exit code {code}; {path / 'log.txt'} says more"
     name = signal.Signals(-code).name
     reason = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
+    if reason and (needed := estimated_bytes(run)):
+        reason += f" (it needs about {needed / 1e9:.1f} GB)" if needed > 1e8 else ""
     return f"its process was killed by {name}{reason}; run again to go on"
 
 

@@ -6,8 +6,10 @@ away, and writes it again while training repeats those steps: the same, except f
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from safetensors.numpy import save as format_arrays
 
@@ -36,7 +38,8 @@ class Recorder:
             sweep(directory)
         self.resumed, self.recoveries = _resumable(path)
         _cut(path, self.resumed.step if self.resumed else -1)
-        self._metrics = os.open(path / "metrics.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._metrics = _appending(path / "metrics.jsonl")
+        self._samples: int | None = None
 
     def __enter__(self) -> "Recorder":
         return self
@@ -45,9 +48,11 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._metrics)
+        if self._samples is not None:
+            os.close(self._samples)
 
     def record(self, milestone: Milestone, wall_s: float) -> None:
-        """Append a milestone's record, and keep its arrays.
+        """Append a milestone's record, and keep its arrays and samples.
 
         Raises:
             LeaseLost: when another process owns the folder.
@@ -59,10 +64,9 @@ class Recorder:
             path.parent.mkdir(exist_ok=True)
             with replacing(path) as temporary:
                 temporary.write_bytes(format_arrays(dict(milestone.arrays)))
-        record = {"step": milestone.step, "wall_s": round(wall_s, 3), **milestone.metrics}
-        line = memoryview(json.dumps(plain(record), allow_nan=False).encode() + b"\n")
-        while line:  # a disk that gets full takes a part first, and tells at the next part
-            line = line[os.write(self._metrics, line) :]
+        for sample in milestone.samples:
+            self._write_sample({"step": milestone.step, **sample})
+        _append(self._metrics, {"step": milestone.step, "wall_s": round(wall_s, 3), **milestone.metrics})
 
     def checkpoint(self, state: Checkpoint) -> None:
         """Commit the state of the step that was recorded last.
@@ -74,7 +78,26 @@ class Recorder:
         self._lease.check()
         # The commit must never be ahead of the records: they reach the disk first.
         os.fsync(self._metrics)
+        if self._samples is not None:
+            os.fsync(self._samples)
         checkpoint.save(self._path / "checkpoint", state)
+
+    def _write_sample(self, sample: Mapping[str, Any]) -> None:
+        if self._samples is None:
+            # Opened before the look at the lease: who takes over from here on has cut it into a new file.
+            self._samples = _appending(self._path / "samples.jsonl")
+            self._lease.check()
+        _append(self._samples, sample)
+
+
+def _appending(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+
+
+def _append(descriptor: int, record: Mapping[str, Any]) -> None:
+    line = memoryview(json.dumps(plain(record), allow_nan=False).encode() + b"\n")
+    while line:  # a disk that gets full takes a part first, and tells at the next part
+        line = line[os.write(descriptor, line) :]
 
 
 def _resumable(path: Path) -> tuple[Checkpoint | None, list[str]]:

@@ -2,6 +2,8 @@
 
     run.json                  what was asked, where it stands, how it was executed and what came out
     metrics.jsonl             a line per recorded step
+    samples.jsonl             a line per text that the model wrote
+    tokenizer.json            how a language model's text becomes tokens
     heads/STEP.safetensors    what was measured per head
     curves.json               what the finished model was judged by, where that is too long for a number
     checkpoint/ lease/ log.txt
@@ -22,12 +24,13 @@ from typing import Any, Literal, get_args
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from headway.declare.run import RegressionRun, RunSpec, parse_run
+from headway.declare.run import RegressionRun, RunSpec, TextRun, parse_run
 from headway.errors import DeclarationError, ResultsError
 from headway.files import write_json
 from headway.lab.lease import Lease, is_held
 from headway.train import checkpoint
 from headway.train.loop import Arrays
+from headway.train.schedule import declared_steps
 
 SCHEMA = 1
 Status = Literal["waiting", "running", "done", "failed", "interrupted", "damaged"]
@@ -41,7 +44,8 @@ class Run:
     """A run folder, as it was when it was opened.
 
     `control` is None for a plain arm, `metrics` is empty until the run is done, and `execution` says how it was
-    computed (trainer, instruction set, threads, versions, host, ...).
+    computed (trainer, instruction set, threads, versions, host, ...). `counted_steps` are those of a run whose length
+    its corpus decides, None before that was opened.
     """
 
     path: Path
@@ -56,6 +60,7 @@ class Run:
     log_every: int
     execution: Mapping[str, Any]
     metrics: Mapping[str, Any]
+    counted_steps: int | None = None
 
     @classmethod
     def open(cls, path: Path) -> "Run":
@@ -108,8 +113,15 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """Optimizer steps when it is done; 0 for a damaged run."""
-        return int(self.config["training"]["steps"]) if self.status != "damaged" else 0
+        """Optimizer steps when it is done; 0 for a damaged run, and for one whose corpus has yet to say it."""
+        if self.status == "damaged":
+            return 0
+        if self.counted_steps is not None:
+            return self.counted_steps
+        spec = self.spec
+        if isinstance(spec, TextRun):
+            return declared_steps(spec.task, spec.training) or 0
+        return int(self.config["training"]["steps"])
 
     @cached_property
     def spec(self) -> RunSpec:
@@ -140,6 +152,14 @@ class Run:
             ResultsError: when an earlier line is damaged.
         """
         return read_records(self.path / "metrics.jsonl")
+
+    def samples(self) -> list[dict[str, Any]]:
+        """What the model wrote, a mapping per text with the step at which it was written.
+
+        Raises:
+            ResultsError: when it is damaged.
+        """
+        return read_records(self.path / "samples.jsonl")
 
     def head_steps(self) -> list[int]:
         """The steps at which arrays of the heads were kept."""
@@ -190,7 +210,7 @@ class Run:
         return training_room(self.spec).trained_model(self.spec, self.weights())
 
 
-_TRAINING_ROOMS: dict[type[RunSpec], str] = {RegressionRun: "headway.train.regression"}
+_TRAINING_ROOMS: dict[type[RunSpec], str] = {RegressionRun: "headway.train.regression", TextRun: "headway.train.text"}
 
 
 def training_room(spec: RunSpec) -> ModuleType:
@@ -220,7 +240,7 @@ def read(path: Path) -> Run:
         if wrong := [key for key in ("config", "execution", "metrics") if not isinstance(content[key], dict)]:
             raise TypeError(f"{wrong[0]} is no mapping")
         named = {key: content[key] for key in (*_IDENTITY, "status", "message", "config", "execution", "metrics")}
-        return Run(path=path, log_every=content["logging"]["every"], **named)
+        return Run(path=path, log_every=content["logging"]["every"], counted_steps=content.get("steps"), **named)
     except (KeyError, TypeError) as error:
         raise ResultsError(f"{path}: run.json is damaged ({error!r}); {_ANEW}") from None
 
@@ -260,6 +280,7 @@ def document(run: Run) -> dict[str, Any]:
         "logging": {"every": run.log_every},
         "execution": run.execution,
         "metrics": run.metrics,
+        **({} if run.counted_steps is None else {"steps": run.counted_steps}),
     }
 
 

@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from headway.declare.run import RunSpec
-from headway.errors import Diverged, HeadwayError, LeaseLost
-from headway.files import plain, write_json
-from headway.lab.execution import changes, peak_memory_bytes, surroundings
+from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError
+from headway.files import plain, write_json, write_text
+from headway.lab.execution import changes, surroundings
 from headway.lab.lease import Lease, LeaseHeld
+from headway.lab.memory import is_out_of_memory, out_of_memory
 from headway.lab.recorder import Recorder
 from headway.lab.run import Run, Status, update
 from headway.lab.stop import Stop, Wishes
 from headway.train.checkpoint import Checkpoint
 from headway.train.loop import Milestone, Study, train
+from headway.train.memory import peak_bytes
 
 DONE, FAILED, DISK_FULL, ELSEWHERE, STOPPED = 0, 1, 74, 75, 130
 """Exit codes: EX_IOERR and EX_TEMPFAIL of sysexits.h for a full disk and for a run that another process works on."""
@@ -93,6 +95,8 @@ class _Work:
             _say(traceback.format_exc())
             if isinstance(error, OSError) and _is_disk_full(error):
                 return self._ended(DISK_FULL, "failed", disk_full(self._run.path))
+            if is_out_of_memory(error):
+                return self._ended(FAILED, "failed", out_of_memory(self._run))
             return self._ended(FAILED, "failed", f"{type(error).__name__}: {error}; log.txt says where")
         return DONE
 
@@ -122,22 +126,52 @@ class _Work:
         self._lease.check()
         if conclusion.curves:
             write_json(self._run.path / "curves.json", conclusion.curves)
-        counters = self._count(base, training_s)
-        measured = {"steps_per_s": self._run.steps / counters["training_s"], **counters}
-        del measured["training_s"]
-        metrics = {**conclusion.metrics, **measured}
+        counters = self._count(study, base, training_s)
+        training_s = counters.pop("training_s")
+        last = self._run.records()[-1]
+        metrics = {
+            **{name: last.get(name) for name in study.carried},
+            **conclusion.metrics,
+            **{f"{name}_per_s": n / training_s for name, n in self._amounts(conclusion.metrics).items()},
+            **counters,
+        }
         self._run = update(self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics))
 
     def _start(self, study: Study, resumed: Checkpoint | None) -> None:
         """Put the trainer where it goes on, and record how it is executed from here."""
         execution: dict[str, Any] = {**study.execution, **surroundings()}
         if resumed:
+            self._check_corpus(execution)
             study.trainer.restore(resumed.step, resumed.state)
             before = {key: value for key, value in self._run.execution.items() if key != "changes"}
             changed = [f"from step {resumed.step} on {change}" for change in changes(before, execution)]
             if changed := [*self._run.execution.get("changes", ()), *changed]:
                 execution["changes"] = changed
-        self._run = update(self._run, self._lease, status="running", message="", metrics={}, execution=execution)
+        for name, text in study.files.items():
+            self._lease.check()
+            write_text(self._run.path / name, text)
+        self._run = update(
+            self._run,
+            self._lease,
+            status="running",
+            message="",
+            metrics={},
+            execution=execution,
+            counted_steps=study.steps,
+        )
+
+    def _check_corpus(self, execution: Mapping[str, Any]) -> None:
+        """See that a run goes on with the text that it began with; a run on drawn data has none."""
+        before, now = self._run.execution.get("corpus"), execution.get("corpus")
+        if before != now:
+            raise ResultsError(
+                f"the tokens of its corpus are not those that the run began with ({before} then, {now} now): the text "
+                "or its tokenizer was changed; put them back, or delete the run's folder to run it again"
+            )
+
+    def _amounts(self, metrics: Mapping[str, Any]) -> dict[str, int]:
+        """What is told per second of training."""
+        return {"steps": self._run.steps, **({"tokens": metrics["tokens"]} if "tokens" in metrics else {})}
 
     def _train(self, study: Study, recorder: Recorder, base: Mapping[str, Any]) -> float:
         """Train to the end, recording and storing on the way; returns the seconds spent in steps."""
@@ -149,7 +183,7 @@ class _Work:
                     self._lease.check()
                     continue
                 training_s = event.training_s
-                counters = self._count(base, training_s)
+                counters = self._count(study, base, training_s)
                 recorder.record(event, counters["wall_s"])
                 stop = self._wishes.stop
                 due = stop or event.step == steps or time.perf_counter() - stored >= CHECKPOINT_EVERY_S
@@ -161,12 +195,13 @@ class _Work:
                     raise Stop(f"at step {event.step} {stop}")
         return training_s
 
-    def _count(self, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:
+    def _count(self, study: Study, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:
         """Seconds and memory until now, with those of the processes whose work this one goes on with."""
+        memory = {"peak_memory_bytes": peak_bytes(), **study.memory()}
         return {
             "wall_s": round(base.get("wall_s", 0.0) + time.perf_counter() - self._began, 3),
             "training_s": base.get("training_s", 0.0) + training_s,
-            "peak_memory_bytes": max(base.get("peak_memory_bytes", 0), peak_memory_bytes()),
+            **{name: max(base.get(name, 0), size) for name, size in memory.items()},
         }
 
 

@@ -28,18 +28,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("run_dir", type=Path, help="the run folder")
     parser.add_argument("--trainer", choices=("auto", "fused", "torch"), default="auto", help="what trains the model")
     parser.add_argument("--threads", type=int, default=1, help="threads, for a run from the start")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--time", type=Path, metavar="FILE", help="only time some steps, and write what came out")
     parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
     asked = parser.parse_args(arguments)
-    threads = _stored_threads(asked.run_dir) or asked.threads
+    threads = asked.threads if asked.time else _stored_threads(asked.run_dir) or asked.threads
     os.environ |= dict.fromkeys(THREAD_VARIABLES, str(threads))
+    # Not a pool of compilers for each of many workers.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what deterministic CUDA needs
     from headway.lab.stop import Stop
     from headway.lab.work import STOPPED, work
 
     def open_study(spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
-        return _open_study(spec, stored, trainer=asked.trainer, threads=threads)
+        return _open_study(spec, stored, trainer=asked.trainer, threads=threads, device=asked.device)
 
     try:
+        if asked.time:
+            from headway.lab.timing import time_steps
+
+            return time_steps(asked.run_dir, open_study, asked.time)
         return work(asked.run_dir, open_study, parent=asked.parent)
     except UserError as error:
         print(error, file=sys.stderr)
@@ -58,17 +66,21 @@ def _stored_threads(path: Path) -> int | None:
         return None  # `work` says what is wrong with it
 
 
-def _open_study(spec: "RunSpec", stored: Mapping[str, Any], *, trainer: str, threads: int) -> "Study":
+def _open_study(
+    spec: "RunSpec", stored: Mapping[str, Any], *, trainer: str, threads: int, device: str = "auto"
+) -> "Study":
     from headway.lab.run import training_room
 
     if trainer == "auto" and stored.get("trainer") == "torch":
         trainer = "torch"
-    study = training_room(spec).open_study(spec, trainer=trainer, compile=stored.get("compile"))
+    study = training_room(spec).open_study(spec, trainer=trainer, compile=stored.get("compile"), device=device)
     if "torch" in sys.modules:
         import torch
 
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(True)
+        # It would also fill all memory before it is used, which finds bugs and costs time; no operator reads it.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return replace(study, execution={**study.execution, "threads": threads})
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headway.show.looks import SOLID
 from headway.show.theme import config
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ WIDTH = 1000
 
 Look = tuple[str, str, tuple[float, ...]]
 """A line in a legend: its name, colour and dashes."""
-
-SOLID = (1, 0)
-"""Dashes without gaps."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,37 +1,23 @@
 """Show: all figures of an experiment, in the order of the report, and as files."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from headway.errors import UserError, near
 from headway.files import derived, replacing
-from headway.show import dynamics, lengths, maps, outcome, theory, training
 from headway.show.figure import Figure
-from headway.show.material import ArmResults, Material
+from headway.show.kinds import kind_of
+from headway.show.material import Material
 
 FORMATS = ("png", "svg", "pdf")
 PNG_SCALE = 2.0
 
-WHOLE: tuple[Callable[[Material], Figure | None], ...] = (
-    outcome.final_error,
-    lengths.lengths,
-    lengths.lengths_by_arm,
-    training.loss,
-    dynamics.dynamics,
-)
-PER_ARM: tuple[Callable[[ArmResults], Figure | None], ...] = (maps.final_circuits, maps.circuit_steps)
-THEORY: tuple[Callable[[Material], Figure | None], ...] = (theory.flow, theory.proportional)
-
 
 def figures(material: Material) -> Iterator[Figure]:
     """Every figure that the results have the numbers for; none at all before a run has finished."""
-    if not material.arms:
-        return
-    drawn = [draw(material) for draw in WHOLE]
-    drawn += [draw(arm) for arm in material.arms for draw in PER_ARM]
-    drawn += [draw(material) for draw in THEORY]
-    yield from (figure for figure in drawn if figure is not None)
+    if material.arms:
+        yield from (figure for figure in kind_of(material).figures(material) if figure is not None)
 
 
 def write_figures(folder: Path, drawn: Iterable[Figure], formats: Iterable[str] = FORMATS) -> tuple[Path, ...]:

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.figure import SOLID, WIDTH, Figure, Look, inline, keyed
+from headway.show.figure import WIDTH, Figure, Look, inline, keyed
+from headway.show.looks import SOLID
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
 from headway.show.words import counted, join, span
@@ -36,7 +37,7 @@ def lengths_by_arm(material: Material) -> Figure | None:
     width = (WIDTH - 60) // columns - 45
     panels = [
         _panel(
-            {arm.shown.spec.task.n_pairs}, drawn[arm.name], looks, min(width, 640), height=260, nested=False
+            {arm.shown.regression.task.n_pairs}, drawn[arm.name], looks, min(width, 640), height=260, nested=False
         ).properties(title=arm.label)
         for arm in arms
     ]
@@ -56,7 +57,7 @@ def lengths_by_arm(material: Material) -> Figure | None:
             else "",
             "Bands: 95 % bootstrap intervals over the prompts. The vertical line marks the prompt length of training.",
             "Both axes are logarithmic.",
-            _leaving((drawn[arm.name], arm.shown.spec.task.n_pairs) for arm in arms),
+            _leaving((drawn[arm.name], arm.shown.regression.task.n_pairs) for arm in arms),
         ),
         chart=alt.vconcat(*grid),
     )
@@ -74,6 +75,7 @@ def lengths(material: Material) -> Figure | None:
         drawn = {row["what"] for row in rows}
         looks += [look for look in ESTIMATORS.values() if look[0] in drawn]
     several = material.n_seeds > 1
+    trained = {arm.shown.regression.task.n_pairs for arm in arms}
     return Figure(
         name="lengths",
         part="Prompt length",
@@ -86,9 +88,9 @@ def lengths(material: Material) -> Figure | None:
             "Lines of arms are nested, so that all are seen where they coincide." if len(arms) > 1 else "",
             "The vertical line marks the prompt length of training.",
             "Both axes are logarithmic.",
-            _leaving([(rows, arms[0].shown.spec.task.n_pairs)]),
+            _leaving([(rows, arms[0].shown.regression.task.n_pairs)]),
         ),
-        chart=_panel({arm.shown.spec.task.n_pairs for arm in arms}, rows, looks, WIDTH - 60, height=360, nested=True),
+        chart=_panel(trained, rows, looks, WIDTH - 60, height=360, nested=True),
     )
 
 

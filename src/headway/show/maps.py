@@ -26,7 +26,7 @@ def final_circuits(arm: ArmResults) -> Figure:
     """QK above OV for each head at the end of training, of the arm's shown seed."""
     import altair as alt
 
-    task, found = arm.shown.spec.task, arm.shown.circuits()
+    task, found = arm.shown.regression.task, arm.shown.circuits()
     n_layers, n_heads = found["qk"].shape[:2]
     size = max(70, min(120, WIDTH // min(COLUMNS, n_heads) - 24))
     inputs = _coordinates(task)
@@ -55,7 +55,9 @@ def final_circuits(arm: ArmResults) -> Figure:
         caption=join(
             f"Seed {arm.shown.seed}. Above, QK: row = the token that is seen, column = the token that looks."
             f"{PALE * arm.one_layer} Below, OV: what a seen token adds to the output.",
-            "The OV of every layer is multiplied by the final map." if isinstance(arm.shown.spec.model, Stack) else "",
+            "The OV of every layer is multiplied by the final map."
+            if isinstance(arm.shown.regression.model, Stack)
+            else "",
             "All QK share one scale and all OV another, both centred at 0; a line parts the x block from y.",
         ),
         chart=alt.vconcat(*grids, spacing=16).resolve_scale(color="independent"),
@@ -75,7 +77,7 @@ def circuit_steps(arm: ArmResults) -> Figure | None:
         for head in range(n_heads)
         for step, qk in probed.items()
     }
-    task = arm.shown.spec.task
+    task = arm.shown.regression.task
     size = max(70, min(max(84, 13 * task.d_token), WIDTH // len(steps) - 24))
     untrained = arm.one_layer
     largest = max(_largest(qk, task, untrained) for qk in probed.values())

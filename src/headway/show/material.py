@@ -6,17 +6,18 @@ finished.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headway.declare.model import OneLayer
-from headway.declare.run import RegressionRun
+from headway.declare.run import RegressionRun, TextRun
 from headway.errors import ResultsError
 from headway.icl.circuits import circuits
-from headway.show.theme import arm_colour
+from headway.lab.run import read_records
+from headway.show.looks import ArmLook, looks
 
 if TYPE_CHECKING:
     from headway.declare.experiment import Experiment
@@ -43,9 +44,15 @@ class Finished:
         return self.run.metrics
 
     @property
-    def spec(self) -> RegressionRun:
-        """What was run."""
+    def regression(self) -> RegressionRun:
+        """What was run, in the in-context laboratory."""
         assert isinstance(self.run.spec, RegressionRun)
+        return self.run.spec
+
+    @property
+    def text(self) -> TextRun:
+        """What was run, in the laboratory of language models."""
+        assert isinstance(self.run.spec, TextRun)
         return self.run.spec
 
     def series(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
@@ -54,9 +61,13 @@ class Finished:
         steps = np.array([step for step, _ in measured], dtype=int)
         return steps, np.array([value for _, value in measured], dtype=float)
 
+    def samples(self) -> list[dict[str, Any]]:
+        """The texts that it wrote before and after training, with what was measured of them."""
+        return read_records(self.run.path / "samples.jsonl")
+
     def circuits(self) -> dict[str, np.ndarray]:
         """QK (layer, head, D, D) and OV (layer, head, d_y, D) of the trained weights."""
-        return circuits(self.run.weights(), self.spec.model, self.spec.task)
+        return circuits(self.run.weights(), self.regression.model, self.regression.task)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +75,23 @@ class ArmResults:
     """An arm and its finished runs, at least one, by seed. What is drawn of one run only is drawn of the first."""
 
     name: str
-    label: str
-    colour: str
+    look: ArmLook
     runs: tuple[Finished, ...]
+
+    @property
+    def label(self) -> str:
+        """What legends, tables and sentences call it."""
+        return self.look.label
+
+    @property
+    def colour(self) -> str:
+        """Its colour in every figure."""
+        return self.look.colour
+
+    @property
+    def control(self) -> str | None:
+        """The control that it is under."""
+        return self.shown.run.control
 
     @property
     def shown(self) -> Finished:
@@ -81,12 +106,17 @@ class ArmResults:
     @property
     def one_layer(self) -> bool:
         """Whether its model is a single layer, whose heads are w and mu."""
-        return isinstance(self.shown.spec.model, OneLayer)
+        return isinstance(self.shown.regression.model, OneLayer)
 
     def final(self, metric: str) -> np.ndarray:
         """A final metric of each seed that has it as one number."""
         values = [run.metrics.get(metric) for run in self.runs]
         return np.array([value for value in values if isinstance(value, int | float)], dtype=float)
+
+    def by_seed(self, metric: str) -> dict[int, float]:
+        """A final metric of each seed that has it as one number, by seed."""
+        values = {run.seed: run.metrics.get(metric) for run in self.runs}
+        return {seed: float(value) for seed, value in values.items() if isinstance(value, int | float)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +128,22 @@ class Material:
     results: Mapping[str, Any]
     runs: tuple["Run", ...]
     arms: tuple[ArmResults, ...]
+    timings: Mapping[str, Mapping[str, Any]]
+    """What a short timing with the machine to itself measured, by full name of an arm."""
+
+    @property
+    def kind(self) -> str:
+        """Which laboratory the experiment belongs to: its `task.kind`."""
+        return str(self.experiment.document.task["kind"])
+
+    @property
+    def controls(self) -> tuple[str | None, ...]:
+        """The controls that finished arms are under; None for those without."""
+        return tuple(dict.fromkeys(arm.control for arm in self.arms))
+
+    def under(self, control: str | None) -> "Material":
+        """The same with the arms under one control only."""
+        return replace(self, arms=tuple(arm for arm in self.arms if arm.control == control))
 
     @property
     def n_seeds(self) -> int:
@@ -110,7 +156,7 @@ class Material:
         return len({arm.shown.task for arm in self.arms}) == 1
 
     def baselines(self, arm: ArmResults) -> Mapping[str, Mapping[str, float]]:
-        """The errors of the estimators on the prompts that an arm was judged on: name to `mse` and `se`."""
+        """What needs no training reaches on the task of an arm: estimators, or n-gram models, and their errors."""
         return self.results.get("tasks", {}).get(arm.shown.task, {}).get("baselines") or {}
 
     def estimator_curves(self, arm: ArmResults) -> Mapping[str, Any]:
@@ -126,7 +172,7 @@ def gather(store: "Store") -> Material:
     """
     results = _results(store.path)
     tasks = {(r["arm"], r["control"], r["seed"]): r.get("task") or "" for r in results["runs"]}
-    labels = _labels(store.experiment)
+    found = looks(store.experiment)
     finished: dict[str, list[Finished]] = {}
     runs = tuple(store.runs())
     for run in runs:
@@ -135,13 +181,18 @@ def gather(store: "Store") -> Material:
             read = Finished(run=run, records=tuple(run.records()), curves=run.curves(), task=task)
             finished.setdefault(run.name, []).append(read)
     arms = [
-        ArmResults(
-            name=name, label=label, colour=arm_colour(at), runs=tuple(sorted(finished[name], key=lambda r: r.seed))
-        )
-        for at, (name, label) in enumerate(labels.items())
+        ArmResults(name=name, look=look, runs=tuple(sorted(finished[name], key=lambda run: run.seed)))
+        for name, look in found.items()
         if name in finished
     ]
-    return Material(path=store.path, experiment=store.experiment, results=results, runs=runs, arms=tuple(arms))
+    return Material(
+        path=store.path,
+        experiment=store.experiment,
+        results=results,
+        runs=runs,
+        arms=tuple(arms),
+        timings=_timings(store.path / "timings"),
+    )
 
 
 def _results(path: Path) -> dict[str, Any]:
@@ -154,8 +205,11 @@ def _results(path: Path) -> dict[str, Any]:
         raise ResultsError(f"{file}: cannot be read ({error}); `headway compare {path}` writes it anew") from None
 
 
-def _labels(experiment: "Experiment") -> dict[str, str]:
-    # Arms without a control come first, so that a control never changes their colours.
-    arms = sorted(experiment.arms, key=lambda arm: arm.control is not None)
-    labels = [arm.label for arm in arms]
-    return {arm.full_name: arm.label if labels.count(arm.label) == 1 else arm.full_name for arm in arms}
+def _timings(folder: Path) -> dict[str, Any]:
+    timings = {}
+    for file in sorted(folder.glob("*.json")):
+        try:
+            timings[file.stem] = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ResultsError(f"{file}: cannot be read ({error}); delete it, and it is measured again") from None
+    return timings

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.compare.answer import MANY
 from headway.declare.experiment import load
 from headway.declare.shipped import shipped
 from headway.show import tables
 from headway.show.figure import Figure
 from headway.show.files import figures, write_figures, write_whole
+from headway.show.kinds import kind_of
 from headway.show.material import Material, gather
-from headway.show.words import counted, duration, span
+from headway.show.words import counted, duration
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -31,6 +33,7 @@ class Verdict:
     sentence: str
     colour: str
     group: str | None
+    control: str | None
 
 
 def write_report(store: "Store") -> Path:
@@ -58,18 +61,24 @@ def page(material: Material, drawn: Sequence[Figure]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    kind = kind_of(material)
+    said = by_control(material)
     parts: dict[str, list[Figure]] = {}
     for figure in drawn:
         parts.setdefault(figure.part, []).append(figure)
     return environment.get_template("report.html.j2").render(
         experiment=material.experiment,
-        verdicts=verdicts(material),
+        verdicts=said[None],
+        controlled={name: found for name, found in said.items() if name is not None},
         progress=progress(material),
-        luck=luck(material),
+        luck=kind.luck(material),
+        statements=kind.statements(material),
         warnings=material.results.get("warnings") or [],
-        final=tables.final_metrics(material) if material.arms else None,
+        final=kind.final(material) if material.arms else None,
+        further=kind.tables(material),
+        writings=kind.writings(material),
         parts=parts,
-        heads={arm.label: found for arm in material.arms if (found := list(tables.heads(arm)))},
+        heads={arm.label: found for arm in material.arms if (found := list(kind.heads(arm)))},
         comparisons=tables.comparisons(material),
         runs=tables.runs(material),
         execution=tables.execution(material),
@@ -86,10 +95,21 @@ def verdicts(material: Material) -> list[Verdict]:
     colours = {arm.name: arm.colour for arm in material.arms}
     primary = tables.primary(material)
     return [
-        Verdict(sentence=c["verdict"], colour=colours.get(c["arm"], "#9aa0a8"), group=c["group"])
+        Verdict(sentence=c["verdict"], colour=colours.get(c["arm"], "#9aa0a8"), group=c["group"], control=c["control"])
         for c in material.results.get("comparisons") or []
         if c["metric"] == primary and c["verdict"]
     ]
+
+
+def by_control(material: Material) -> dict[str | None, list[Verdict]]:
+    """The verdicts that stand in the answer, under None, and where they are many, those that each control adds."""
+    every = verdicts(material)
+    folded: dict[str | None, list[Verdict]] = {None: []}
+    for verdict in every:
+        control = verdict.control if len(every) > MANY else None
+        label = None if control is None else material.experiment.document.controls[control].get("label", control)
+        folded.setdefault(label, []).append(verdict)
+    return folded
 
 
 def progress(material: Material) -> str:
@@ -104,19 +124,6 @@ def progress(material: Material) -> str:
     said += f", {open_runs} not finished" if open_runs else ""
     seconds = sum(run.metrics.get("wall_s") or 0.0 for run in material.runs)
     return said + (f"; {duration(seconds)} of training" if seconds else "")
-
-
-def luck(material: Material) -> str:
-    """What the intervals leave out: the luck of the prompts that all arms share; nothing where there is no interval."""
-    if not any(comparison["interval"] for comparison in material.results.get("comparisons") or []):
-        return ""
-    of_prompts = f"{tables.primary(material)}_se"
-    errors = [error for arm in material.arms for error in arm.final(of_prompts)]
-    counts = {arm.shown.spec.evaluation.prompts for arm in material.arms}
-    same = f"the same {max(counts):,} prompts" if len(counts) == 1 else "the same prompts"
-    known = f" (standard error {span(errors, 2)})" if errors else ""
-    arms = "all arms" if material.one_task else "all arms of a task"
-    return f"Intervals are over seeds; {arms} are judged on {same}, whose own luck{known} they share."
 
 
 def command(material: Material) -> str:

@@ -4,17 +4,16 @@ A cell is ready to be read: means with their spread over seeds, fractions as per
 nothing, and a line per output where there are several.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from headway.declare.metrics import METRICS, PRIMARY
-from headway.icl.circuits import head_table
-from headway.show.material import ArmResults, Finished, Material
-from headway.show.theme import ESTIMATORS, HEAD_COLOURS
-from headway.show.words import join, number
+from headway.show.looks import looks
+from headway.show.material import ArmResults, Material
+from headway.show.words import number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,29 +35,6 @@ class Table:
     hints: Mapping[str, str] = field(default_factory=dict)
 
 
-FINAL = {
-    "eval_mse": "error",
-    "ratio_to_debiased_gd": "÷ debiased GD",
-    "kernel_mse": "kernel's error",
-    "reduction_error": "model − kernel",
-    "mu_dot_w": "μ·w",
-    "sum_mu": "Σμ",
-    "n_parameters": "parameters",
-}
-"""Final metrics in the opening table: name to heading."""
-
-HEADS = {
-    "w": "w",
-    "diagonal_variance": "variance of the diagonal",
-    "largest_off_diagonal": "largest off-diagonal",
-    "largest_y_row": "largest in y's row",
-    "mu": "μ",
-    "largest_other_ov": "largest other OV",
-}
-"""Columns of `head_table`: name to heading."""
-
-PER_OUTPUT = "Of several values in a cell, the first is of the first output."
-
 COMPARED = {
     "arm": "arm",
     "baseline": "against",
@@ -73,38 +49,8 @@ COMPARED = {
 }
 
 
-def final_metrics(material: Material) -> Table:
-    """A row per arm and, below, a row per estimator on the same prompts."""
-    names = [name for name in FINAL if any(run.metrics.get(name) is not None for a in material.arms for run in a.runs)]
-    rows = [
-        Row(cells=(arm.label, *(_over_seeds(arm, name) for name in names)), colour=arm.colour) for arm in material.arms
-    ]
-    if material.one_task and "eval_mse" in names:
-        rows += _estimator_rows(material, names)
-    several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
-    found = material.one_task and bool(material.baselines(material.arms[0]))
-    return Table(
-        columns=("", *(FINAL[name] for name in names)),
-        rows=tuple(rows),
-        caption=join(
-            f"At the end of training: {several}" + ("; below, what needs no training." if found else "."),
-            PER_OUTPUT if any(arm.shown.spec.task.d_y > 1 for arm in material.arms) else "",
-        ),
-        hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
-    )
-
-
-def _estimator_rows(material: Material, names: Sequence[str]) -> Iterator[Row]:
-    baselines = material.baselines(material.arms[0])
-    reference = baselines.get("debiased_gd_best", {}).get("mse")
-    for name, (label, _, _) in ESTIMATORS.items():
-        if name in baselines and baselines[name]["mse"] is not None:
-            mse = baselines[name]["mse"]
-            known = {"eval_mse": number(mse), "ratio_to_debiased_gd": number(mse / reference) if reference else ""}
-            yield Row(cells=(label, *(known.get(name, "") for name in names)), quiet=True)
-
-
-def _over_seeds(arm: ArmResults, name: str) -> str:
+def over_seeds(arm: ArmResults, name: str) -> str:
+    """A final metric of an arm, mean and spread over seeds; a line each where it is several numbers."""
     values = [run.metrics.get(name) for run in arm.runs]
     found = np.array([value for value in values if value is not None], dtype=float)
     if len(found) == 0:
@@ -112,30 +58,10 @@ def _over_seeds(arm: ArmResults, name: str) -> str:
     return "\n".join(spread(column) for column in found.reshape(len(found), -1).T)
 
 
-def heads(arm: ArmResults) -> Iterator[tuple[int, Table]]:
-    """The table per head of every seed of a one-layer arm, at the end of training."""
-    for run in arm.runs if arm.one_layer else ():
-        yield run.seed, _heads_of(run)
-
-
-def _heads_of(run: Finished) -> Table:
-    found, task = run.circuits(), run.spec.task
-    columns = head_table(found["qk"][0], found["ov"][0], task)
-    rows = [
-        Row(
-            cells=(str(head), *("\n".join(number(v, 3) for v in np.atleast_1d(columns[name][head])) for name in HEADS)),
-            colour=HEAD_COLOURS[head % len(HEAD_COLOURS)],
-        )
-        for head in range(len(columns["w"]))
-    ]
-    caption = "" if task.d_y == 1 else PER_OUTPUT
-    return Table(columns=("head", *HEADS.values()), rows=tuple(rows), caption=caption)
-
-
 def comparisons(material: Material) -> Table | None:
     """Every comparison in full, of all metrics; None when there is none."""
     found = material.results.get("comparisons") or []
-    labels = {arm.full_name: arm.label for arm in material.experiment.arms}
+    labels = {name: look.label for name, look in looks(material.experiment).items()}
     rows = [
         Row(cells=(METRIC_NAMES.get(c["metric"], c["metric"]), *(_compared(c, key, labels) for key in COMPARED)))
         for c in found
@@ -221,4 +147,4 @@ def spread(values: Sequence[float] | np.ndarray) -> str:
 
 def primary(material: Material) -> str:
     """The metric that the arms of an experiment are judged by."""
-    return PRIMARY[str(material.experiment.document.task["kind"])]
+    return PRIMARY[material.kind]

@@ -52,6 +52,27 @@ ESTIMATORS: dict[str, tuple[str, str, tuple[float, ...]]] = {
 }
 """Of each estimator: its label, colour and dashes."""
 
+SCHEME_COLOURS: dict[str | None, str] = {
+    "ascending": "#c2185b",
+    "constant": "#5f6b7a",
+    "descending": "#2f6db3",
+    None: "#d4a017",
+}
+"""A scheme of head layouts keeps its colour; None is a layout that goes up and down."""
+
+GROUP_DASHES = ((1, 0), (7, 3), (2, 2), (8, 3, 2, 3), (4, 4))
+GROUP_SHAPES = ("circle", "square", "triangle-up", "triangle-down", "cross")
+"""Group i of the document is drawn in dashes and shape i (mod 5)."""
+
+NO_GROUP_DASH = (1, 3)
+
+NGRAMS: dict[str, tuple[str, str, tuple[float, ...]]] = {
+    "unigram": ("unigram model", "#b4b8bf", (1, 3)),
+    "bigram": ("bigram model", "#22262b", (4, 2)),
+    "entropy": ("entropy of the text", "#a07d4b", (8, 3, 2, 3)),
+}
+"""Of each model that is not trained by gradient: its label, colour and dashes."""
+
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 INK = "#22262b"
 QUIET = "#6b7280"

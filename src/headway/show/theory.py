@@ -28,7 +28,7 @@ RATIOS = np.geomspace(0.02, 2.0, 80)
 
 def covered(arm: ArmResults) -> bool:
     """Whether the effective loss holds for an arm: one softmax layer, isotropic x, one output that reads all of x."""
-    model, task = arm.shown.spec.model, arm.shown.spec.task
+    model, task = arm.shown.regression.model, arm.shown.regression.task
     isotropic = isinstance(task.covariance, Identity) and task.d_y == 1 and bool(task.read_mask().all())
     return arm.one_layer and model.attention == "softmax" and isotropic
 
@@ -40,7 +40,7 @@ def flow(material: Material) -> Figure | None:
     arm = _reference(material)
     if arm is None:
         return None
-    task = arm.shown.spec.task
+    task = arm.shown.regression.task
     effective, start = EffectiveLoss.of(task), small_start(2)
     path = gradient_flow(effective, start, start, steps=round(FLOW_TIME / STEP), step_size=STEP, every=25)
     panels = [_path(path, path.w, "w"), _path(path, path.mu, "mu", effective), _descent(path, effective)]
@@ -115,7 +115,7 @@ def proportional(material: Material) -> Figure | None:
     reference = _reference(material)
     if reference is None:
         return None
-    noise = EffectiveLoss.of(reference.shown.spec.task).noise
+    noise = EffectiveLoss.of(reference.shown.regression.task).noise
     names = {"best gradient descent step": ("#22262b", [4, 2]), "ridge (Bayes)": ("#a07d4b", [8, 3, 2, 3])}
     risks = dict(zip(names, (proportional_gd_risk, proportional_bayes_risk), strict=True))
     rows = [{"what": what, "ratio": r, "risk": risk(float(r), noise)} for what, risk in risks.items() for r in RATIOS]
@@ -153,7 +153,7 @@ def proportional(material: Material) -> Figure | None:
 
 
 def _ended(arm: ArmResults) -> dict[str, Any]:
-    task = arm.shown.spec.task
+    task = arm.shown.regression.task
     signal = task.d_x * task.variance_of_beta
     noise = 0.0 if task.noisy_query else task.noise_variance
     return {

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.figure import SOLID, WIDTH, Figure, Look, inline, keyed, step_axis, thinned
+from headway.show.figure import WIDTH, Figure, Look, inline, keyed, step_axis, thinned
+from headway.show.looks import SOLID
 from headway.show.material import ArmResults, Material
 from headway.show.theme import ESTIMATORS
 from headway.show.words import counted, join, number
@@ -63,12 +64,12 @@ def loss(material: Material) -> Figure | None:
 
 def _first(material: Material) -> int:
     """The steps between evaluations: up to there the axis is linear."""
-    return min(arm.shown.spec.evaluation.every for arm in material.arms)
+    return min(arm.shown.regression.evaluation.every for arm in material.arms)
 
 
 def _curves(material: Material, metric: str) -> Iterator[dict[str, Any]]:
     for arm in material.arms:
-        steps, values = _per_seed(arm, metric)
+        steps, values = per_seed(arm, metric)
         for at in thinned(steps.tolist(), POINTS) if len(steps) else []:
             column = values[:, at]
             yield {
@@ -80,7 +81,7 @@ def _curves(material: Material, metric: str) -> Iterator[dict[str, Any]]:
             }
 
 
-def _per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
+def per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
     """The steps that all seeds measured, and the metric (seeds, steps) there."""
     series = [dict(zip(steps.tolist(), values, strict=True)) for steps, values in (r.series(metric) for r in arm.runs)]
     shared = sorted(set.intersection(*(set(s) for s in series)))
@@ -124,9 +125,9 @@ def _task_name(material: Material, arms: list[ArmResults]) -> str:
 
 
 def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
-    longest = max(len(_per_seed(arm, metric)[0]) for arm in material.arms for metric in rows)
+    longest = max(len(per_seed(arm, metric)[0]) for arm in material.arms for metric in rows)
     seeds = counted(material.n_seeds, "seed")
-    prompts = material.arms[0].shown.spec.evaluation.prompts_during
+    prompts = material.arms[0].shown.regression.evaluation.prompts_during
     return join(
         "Left: mean squared error on the fresh prompts of training, averaged since the last logged step. "
         f"Right: on {prompts:,} fixed prompts, their luck taken out as far as debiased GD on the same prompts shows it."

@@ -26,6 +26,17 @@ def join(*sentences: str) -> str:
     return " ".join(sentence for sentence in sentences if sentence)
 
 
+def listed(parts: Iterable[str]) -> str:
+    """Parts of a sentence in a row.
+
+    Examples:
+        >>> listed(["a", "b", "c"]), listed(["a"])
+        ('a, b and c', 'a')
+    """
+    *others, last = parts
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def counted(n: int, noun: str) -> str:
     """A number and its noun.
 

@@ -46,10 +46,11 @@ class Trainer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What was measured at a step: numbers (or lists of numbers) for its record, and arrays per head."""
+    """What was measured at a step: numbers (or lists of numbers) for its record, arrays per head, and texts."""
 
     metrics: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    samples: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +73,18 @@ class Conclusion:
 class Study:
     """What one kind of run supplies to the loop.
 
-    `execution` says how it is computed (trainer, instruction set, compile, threads, ...): what may change bits, but
-    is no part of what was asked. `loss` is the name under which the training loss is recorded.
+    Attributes:
+        trainer: what is trained.
+        measures: what is measured meanwhile.
+        execution: how it is computed (trainer, instruction set, compile, threads, ...): what may change bits, but is
+            no part of what was asked.
+        conclude: judges the trained model.
+        loss: the name under which the training loss is recorded.
+        steps: how many there are, where the declaration alone does not say it.
+        extra: what else stands in the record of a step.
+        carried: what the last record has that is a final metric too.
+        files: texts that are kept in the run's folder, by name.
+        memory: bytes in use until now, by metric; of several processes on one run the largest counts.
     """
 
     trainer: Trainer
@@ -81,6 +92,11 @@ class Study:
     execution: Mapping[str, Any]
     conclude: Callable[[], Conclusion]
     loss: str = "train_mse"
+    steps: int | None = None
+    extra: Callable[[int], Mapping[str, Any]] = lambda _step: {}
+    carried: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    memory: Callable[[], Mapping[str, int]] = dict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +120,7 @@ class Milestone:
     training_s: float
     metrics: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray]
+    samples: tuple[Mapping[str, Any], ...] = ()
 
 
 Event = Beat | Milestone
@@ -138,14 +155,24 @@ def _next_milestone(measures: tuple[Measure, ...], step: int, steps: int, log_ev
 def _milestone(study: Study, pace: "_Pace", losses: list[np.ndarray]) -> Milestone:
     step = study.trainer.step
     # One array, one mean: summing portion by portion would depend on where the portions end.
-    metrics: dict[str, Any] = {study.loss: float(np.concatenate(losses).mean())} if losses else {}
+    metrics: dict[str, Any] = {**study.extra(step)}
+    metrics |= {study.loss: float(np.concatenate(losses).mean())} if losses else {}
     arrays: Arrays = {}
+    samples: tuple[Mapping[str, Any], ...] = ()
     for measure in study.measures:
         if measure.due(step):
             measured = measure.take()
             metrics |= measured.metrics
             arrays |= measured.arrays
-    return Milestone(step=step, steps_per_s=pace.rate(step), training_s=pace.training_s, metrics=metrics, arrays=arrays)
+            samples += measured.samples
+    return Milestone(
+        step=step,
+        steps_per_s=pace.rate(step),
+        training_s=pace.training_s,
+        metrics=metrics,
+        arrays=arrays,
+        samples=samples,
+    )
 
 
 class _Pace:

@@ -27,7 +27,11 @@ Predict = Callable[[Prompts, Sequence[int] | None], np.ndarray]
 
 
 def open_study(
-    run: RegressionRun, *, trainer: Literal["auto", "fused", "torch"] = "auto", compile: bool | None = None
+    run: RegressionRun,
+    *,
+    trainer: Literal["auto", "fused", "torch"] = "auto",
+    compile: bool | None = None,
+    device: str = "auto",
 ) -> Study:
     """A run, ready to be trained from its initial weights.
 
@@ -35,10 +39,13 @@ def open_study(
         run: what is asked for.
         trainer: `auto` takes the fused trainer where it can.
         compile: whether torch compiles the loss; None: where that pays.
+        device: `auto` or `cpu`: models of a few hundred numbers are the processor's.
 
     Raises:
-        UserError: when the fused trainer is insisted on and cannot train this run.
+        UserError: when the fused trainer is insisted on and cannot train this run, or for another device.
     """
+    if device not in ("auto", "cpu"):
+        raise UserError(f"--device {device}: in-context models train on the processor; take --device cpu")
     obstacle = fused.obstacle(run)
     if trainer == "fused" and obstacle:
         raise UserError(f"--trainer fused: {obstacle}; leave the choice to --trainer auto")

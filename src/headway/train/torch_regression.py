@@ -13,7 +13,7 @@ from headway.declare.run import RegressionRun
 from headway.icl.attention import InContextAttention, tokens
 from headway.icl.weights import Weights
 from headway.train.optimizer import optimizer_for
-from headway.train.trainer import Batch, TorchTrainer, compiling_obstacle
+from headway.train.trainer import Part, TorchTrainer, compiling_obstacle
 
 _WORTH_COMPILING = 10_000
 """Steps from which on compiling, 15 to 60 seconds, is won back: it saves 1 ms a step with one layer, 8 with two."""
@@ -35,10 +35,10 @@ def torch_trainer(
     module = InContextAttention(run.model, run.task, weights)
     key = streams.key(run.seed, "training data")
 
-    def batch(step: int) -> Batch:
+    def parts(step: int) -> tuple[Part, ...]:
         prompts = draw(run.task, key=key, step=step, batch_size=run.training.batch_size)
         x, y, x_query = _tensors(prompts)
-        return (*tokens(x, y, x_query), torch.from_numpy(prompts.y_query))
+        return (Part(tensors=(*tokens(x, y, x_query), torch.from_numpy(prompts.y_query))),)
 
     def loss(pairs: Tensor, query: Tensor, y_query: Tensor) -> Tensor:
         return (module.predict(pairs, query) - y_query).square().mean()
@@ -51,8 +51,8 @@ def torch_trainer(
     parameters = dict(module.named_parameters())
     trainer = TorchTrainer(
         parameters,
-        optimizer_for(run.training, parameters.values()),
-        batch=batch,
+        (optimizer_for(run.training, parameters.values()),),
+        parts=parts,
         loss=torch.compile(loss, dynamic=False) if compile else loss,
     )
     return trainer, module, compile

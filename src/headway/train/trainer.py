@@ -1,10 +1,12 @@
 """Train: the PyTorch trainer, of any model whose loss is a function of a batch.
 
-Everything random about a step is in its batch, which is a function of the step alone. So the state is the
-parameters and what the optimizer keeps for them, and a restored trainer goes on with the same bits.
+Everything random about a step is in its batch and in a seed, which are functions of the step alone, and so is the
+step size. So the state is the parameters and what the optimizers keep for them, and a restored trainer goes on with
+the same bits.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,12 +16,32 @@ from torch import Tensor, nn
 from headway.errors import Diverged
 from headway.train.loop import Arrays
 
-Batch = tuple[Tensor, ...]
 Loss = Callable[..., Tensor]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What is put through the model at once: what the loss takes, and its weight in the loss of the step."""
+
+    tensors: tuple[Tensor, ...]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What happens around an update; by default nothing.
+
+    `rate_share` is the step size of a step over the optimizers' own; `clip` the largest norm of all gradients
+    together; `seed` what torch's generator is seeded with before a step, for models that draw.
+    """
+
+    rate_share: Callable[[int], float] | None = None
+    clip: float | None = None
+    seed: Callable[[int], int] | None = None
+
+
 class TorchTrainer:
-    """Trains parameters on a loss, by one of torch's optimizers (a `train.loop.Trainer`)."""
+    """Trains parameters on a loss, by some of torch's optimizers (a `train.loop.Trainer`)."""
 
     step: int
     """Steps done."""
@@ -27,21 +49,24 @@ class TorchTrainer:
     def __init__(
         self,
         parameters: Mapping[str, nn.Parameter],
-        optimizer: torch.optim.Optimizer,
+        optimizers: Sequence[torch.optim.Optimizer],
         *,
-        batch: Callable[[int], Batch],
+        parts: Callable[[int], Sequence[Part]],
         loss: Loss,
+        rules: Rules = Rules(),
     ) -> None:
         """Start at step 0.
 
         Args:
             parameters: what is trained, by name.
-            optimizer: over the same parameters.
-            batch: the tensors of a step, a function of the step (the first is 1) alone.
-            loss: from these tensors to a scalar, compiled or not.
+            optimizers: over the same parameters, each parameter in one of them.
+            parts: of the batch of a step, a function of the step (the first is 1) alone; their weights sum to 1.
+            loss: from a part's tensors to a scalar, compiled or not.
+            rules: what happens around an update.
         """
-        self._parameters, self._optimizer = dict(parameters), optimizer
-        self._batch, self._loss = batch, loss
+        self._parameters, self._optimizers = dict(parameters), tuple(optimizers)
+        self._parts, self._loss, self._rules = parts, loss, rules
+        self._groups = [(group, group["lr"]) for optimizer in optimizers for group in optimizer.param_groups]
         self.step = 0
 
     def advance(self, n: int) -> Float64[np.ndarray, " n"]:
@@ -60,30 +85,44 @@ class TorchTrainer:
         return values
 
     def _advance_one(self) -> Tensor:
-        loss = self._loss(*self._batch(self.step + 1))
-        self._optimizer.zero_grad()
-        loss.backward()
-        self._optimizer.step()
-        self.step += 1
-        return loss.detach()
+        step, rules = self.step + 1, self._rules
+        if rules.rate_share is not None:
+            for group, highest in self._groups:
+                group["lr"] = highest * rules.rate_share(step)
+        if rules.seed is not None:
+            torch.manual_seed(rules.seed(step))
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
+        losses = []
+        for part in self._parts(step):
+            loss = part.weight * self._loss(*part.tensors)
+            loss.backward()
+            losses.append(loss.detach())
+        if rules.clip is not None:
+            nn.utils.clip_grad_norm_(self._parameters.values(), rules.clip)
+        for optimizer in self._optimizers:
+            optimizer.step()
+        self.step = step
+        return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
     def weights(self) -> Arrays:
         """A copy of the parameters."""
         return {name: _array(parameter) for name, parameter in self._parameters.items()}
 
     def state(self) -> Arrays:
-        """All that a later `restore` needs: `weights/NAME`, and `optimizer/KEY/NAME` for what it keeps of NAME."""
+        """All that a later `restore` needs: `weights/NAME`, and `optimizer/KEY/NAME` for what is kept of NAME."""
         kept = {
             f"optimizer/{key}/{name}": _array(value)
-            for name, parameter in self._parameters.items()
-            for key, value in self._optimizer.state[parameter].items()
+            for name, optimizer in self._owners()
+            for key, value in optimizer.state[self._parameters[name]].items()
             if value is not None
         }
         return {f"weights/{name}": array for name, array in self.weights().items()} | kept
 
     def restore(self, step: int, state: Arrays) -> None:
         """Stand where a trainer of the same run stood after `step` steps, with what its `state` returned."""
-        for name, parameter in self._parameters.items():
+        for name, optimizer in self._owners():
+            parameter = self._parameters[name]
             with torch.no_grad():
                 parameter.copy_(torch.from_numpy(state[f"weights/{name}"]))
             kept = {
@@ -93,14 +132,19 @@ class TorchTrainer:
             }
             if "step" in kept:  # a file may hold it as an array of one
                 kept["step"] = kept["step"].reshape(())
-            self._optimizer.state[parameter] = kept
+            optimizer.state[parameter] = kept
         self.step = step
 
+    def _owners(self) -> list[tuple[str, torch.optim.Optimizer]]:
+        """Each parameter's name and its optimizer."""
+        of = {p: o for o in self._optimizers for group in o.param_groups for p in group["params"]}
+        return [(name, of[parameter]) for name, parameter in self._parameters.items()]
 
-def compiling_obstacle() -> str | None:
+
+def compiling_obstacle(device: str = "cpu") -> str | None:
     """Why torch cannot compile here, in a sentence, found by compiling a sum; None when it can."""
     try:
-        torch.compile(lambda tensor: tensor + 1, dynamic=False)(torch.ones(2))
+        torch.compile(lambda tensor: tensor + 1, dynamic=False)(torch.ones(2, device=device))
     except Exception as error:  # noqa: BLE001 - whatever a missing or broken compiler makes torch raise
         reason = str(error).strip().partition("\n")[0]
         return f"torch cannot compile here ({reason}), so it trains eagerly and slower; install a C++ compiler"

@@ -1,0 +1,131 @@
+"""Training tokens per second: Headway's trainer beside Hugging Face's GPT-Neo with AdamW, in one run.
+
+    python benchmarks/lm_train.py            # five rounds of about two minutes in all; --quick: one short round
+
+Both train a GPT-Neo of d_model 128, 4 layers, 8 heads, vocabulary 4,096 and windows of 256 on batches of 16 sequences
+of 256 random tokens, on two cores. Hugging Face's runs as it comes: eager, fp32, its own eager attention, AdamW.
+Headway's loss is compiled, in fp32 and in bf16; clipping and the step size's decay are part of its step. The three
+take turns, since machines vary while they are measured; compiling and the first steps do not count.
+"""
+
+import argparse
+import os
+
+os.environ["OMP_NUM_THREADS"] = "2"  # before torch reads it
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from headway.data.text import Batch
+from headway.declare.run import TextRun, parse_run
+from headway.model.transformer import Transformer
+from headway.model.weights import initial_weights
+from headway.train.text import TextLoss, text_trainer
+
+VOCAB, CONTEXT, BATCH, D_MODEL, LAYERS, HEADS = 4096, 256, 16, 128, 4, 8
+RATE = 5e-4
+
+
+def batches() -> list[Batch]:
+    draw = np.random.default_rng(0).integers(VOCAB, size=(8, BATCH, CONTEXT + 1))
+    return [Batch(inputs=tokens[:, :-1].copy(), targets=tokens[:, 1:].copy()) for tokens in draw]
+
+
+def headway(precision: str) -> Callable[[int], None]:
+    run = parse_run(
+        {
+            "task": {"kind": "text", "corpus": "stories", "tokenizer": f"bpe-{VOCAB}", "n_ctx": CONTEXT},
+            "model": {"family": "gpt-neo", "d_model": D_MODEL, "n_layers": LAYERS, "n_heads": HEADS},
+            "training": {
+                "optimizer": "adamw",
+                "learning_rate": RATE,
+                "batch_size": BATCH,
+                "steps": 1_000_000,
+                "precision": precision,
+            },
+            "seed": 0,
+        }
+    )
+    assert isinstance(run, TextRun)
+    module = Transformer(run.model, VOCAB, initial_weights(run.model, VOCAB, 0))
+    loss, data = TextLoss(run, module, compile=True), batches()
+    trainer = text_trainer(loss, 1_000_000, lambda step: loss.split(data[step % len(data)]))
+
+    def advance(n: int) -> None:
+        trainer.advance(n)
+
+    return advance
+
+
+def hugging_face() -> Callable[[int], None]:
+    from transformers import GPTNeoConfig, GPTNeoForCausalLM
+
+    torch.manual_seed(0)
+    config = GPTNeoConfig(
+        vocab_size=VOCAB,
+        hidden_size=D_MODEL,
+        num_layers=LAYERS,
+        num_heads=HEADS,
+        attention_types=[[["global", "local"], LAYERS // 2]],
+        window_size=256,
+        max_position_embeddings=2048,
+        attn_implementation="eager",
+    )
+    model = GPTNeoForCausalLM(config).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    data = itertools.cycle(torch.from_numpy(batch.inputs) for batch in batches())
+
+    def advance(n: int) -> None:
+        for _ in range(n):
+            tokens = next(data)
+            optimizer.zero_grad()
+            model(input_ids=tokens, labels=tokens).loss.backward()
+            optimizer.step()
+
+    return advance
+
+
+def rate(advance: Callable[[int], None], seconds: float) -> float:
+    """Tokens per second over about so many seconds."""
+    began, steps = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - began) < seconds:
+        advance(1)
+        steps += 1
+    return steps * BATCH * CONTEXT / elapsed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
+    quick = parser.parse_args().quick
+    torch.set_num_threads(2)
+    torch.use_deterministic_algorithms(True)
+    trained = {
+        "Hugging Face, eager fp32": hugging_face(),
+        "Headway, fp32": headway("fp32"),
+        "Headway, bf16": headway("bf16"),
+    }
+    for name, advance in trained.items():
+        began = time.perf_counter()
+        advance(1)
+        print(f"{name}: the first step took {time.perf_counter() - began:.1f} s", flush=True)
+        advance(2)
+    rounds = [
+        {name: rate(advance, 2.0 if quick else 8.0) for name, advance in trained.items()}
+        for _ in range(1 if quick else 5)
+    ]
+    reference = "Hugging Face, eager fp32"
+    print(f"{'':26} {'tokens/s, median (range)':30} ratio, median (range)")
+    for name in trained:
+        rates, ratios = [r[name] for r in rounds], [r[name] / r[reference] for r in rounds]
+        shown = f"{statistics.median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})"
+        print(f"{name:26} {shown:30} {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Compare: what changes when every arm takes its best learning rate.
+
+Arms and their variants under controls that change nothing but the learning rate are one arm at several rates. The
+best is that of the least mean loss; the verdict against the baseline is then made again, each at its best.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headway.compare.matches import Match, title
+from headway.compare.statistics import LEVEL, Comparison, compare, corrected, paired
+from headway.compare.verdicts import verdict
+from headway.declare.experiment import Arm, Experiment
+from headway.declare.metrics import Metric
+
+_RATES = ("learning_rate", "adamw_learning_rate")
+
+Values = Mapping[str, Mapping[int, float | None]]
+"""The metric of every seed, by the full name of an arm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """An arm at one learning rate: a factor of the arm's own, and the mean of the metric over seeds."""
+
+    arm: Arm
+    factor: float
+    mean: float
+    n_seeds: int
+
+
+def rate_controls(experiment: Experiment) -> tuple[str, ...]:
+    """The controls that change nothing but the learning rate of every arm."""
+    plain = {arm.name: _but_rate(arm) for arm in experiment.arms if arm.control is None}
+    controls = dict.fromkeys(arm.control for arm in experiment.arms if arm.control is not None)
+    others = {arm.control for arm in experiment.arms if _but_rate(arm) != plain[arm.name]}
+    return tuple(control for control in controls if control not in others)
+
+
+def at_best_rates(
+    experiment: Experiment, matches: Sequence[Match], values: Values, metric: Metric, plain: Iterable[Comparison]
+) -> list[dict[str, Any]]:
+    """An entry per arm of which several rates were run: its rates, the best, and the verdict at the best ones.
+
+    Args:
+        experiment: the whole document.
+        matches: what is compared with what.
+        values: of the metric.
+        metric: what arms are judged by; less is better.
+        plain: the comparisons of that metric at the rates of the document.
+
+    Returns:
+        `arm`, `rates` (`factor`, `mean`, `n_seeds`), `best` (a factor), `at_edge`, `sentence`, and `comparisons`: of
+        the arm at its best with each of its baselines at theirs: `baseline`, `group`, `difference`, `relative`,
+        `interval`, `p`, `p_holm`, `verdict`, and `changed`, whether the verdict is another than at the plain rates.
+    """
+    rates = {arm.name: _rates(arm, experiment, values) for arm in experiment.arms if arm.control is None}
+    rates = {name: found for name, found in rates.items() if len(found) > 1}
+    best = {name: min(found, key=lambda rate: rate.mean) for name, found in rates.items()}
+    again = [m for m in matches if m.control is None and m.arm.name in best and m.baseline.name in best]
+    tested = corrected(
+        compare(
+            paired(*(values[best[arm.name].arm.full_name] for arm in (m.arm, m.baseline))),
+            metric=metric.name,
+            arm=m.arm.full_name,
+            baseline=m.baseline.full_name,
+            group=m.group,
+        )
+        for m in again
+    )
+    before = {(c.arm, c.baseline, c.group): c for c in plain}
+    compared: dict[str, list[dict[str, Any]]] = {}
+    for m, c in zip(again, tested, strict=True):
+        names = [f"{title(arm, experiment)} at x{best[arm.name].factor:g}" for arm in (m.arm, m.baseline)]
+        former = before.get((c.arm, c.baseline, c.group))
+        kept = ("baseline", "group", "n_pairs", "difference", "relative", "interval", "p", "p_holm")
+        compared.setdefault(m.arm.name, []).append(
+            {
+                **{key: getattr(c, key) for key in kept},
+                "verdict": verdict(c, metric=metric, arm=names[0], baseline=names[1]),
+                "changed": former is not None and _outcome(former) != _outcome(c),
+            }
+        )
+    return [_entry(name, rates[name], best[name], compared.get(name, []), experiment) for name in rates]
+
+
+def _entry(
+    name: str, rates: Sequence[Rate], best: Rate, compared: list[dict[str, Any]], experiment: Experiment
+) -> dict[str, Any]:
+    edge = best.factor in (rates[0].factor, rates[-1].factor)
+    said = ", ".join(f"x{rate.factor:g} {rate.mean:.4g}" for rate in rates)
+    where = "" if not edge else f", the {'lowest' if best is rates[0] else 'highest'} that was tried"
+    return {
+        "arm": name,
+        "rates": [{"factor": rate.factor, "mean": rate.mean, "n_seeds": rate.n_seeds} for rate in rates],
+        "best": best.factor,
+        "at_edge": edge,
+        "comparisons": compared,
+        "sentence": f"{title(experiment.arm(name), experiment)} is best at x{best.factor:g} of its learning rate"
+        f"{where} ({said})",
+    }
+
+
+def _rates(arm: Arm, experiment: Experiment, values: Values) -> list[Rate]:
+    """The arm and its variants that differ from it in the learning rate only and have a result, by factor."""
+    found = []
+    for variant in experiment.arms:
+        if variant.name != arm.name or _but_rate(variant) != _but_rate(arm):
+            continue
+        finite = [v for v in values.get(variant.full_name, {}).values() if v is not None and np.isfinite(v)]
+        if finite:
+            factor = float(f"{_rate(variant) / _rate(arm):.3g}")
+            found.append(Rate(arm=variant, factor=factor, mean=float(np.mean(finite)), n_seeds=len(finite)))
+    return sorted(found, key=lambda rate: rate.factor)
+
+
+def _rate(arm: Arm) -> float:
+    return float(arm.spec(0).model_dump()["training"]["learning_rate"])
+
+
+def _but_rate(arm: Arm) -> dict[str, Any]:
+    content = arm.spec(0).content()
+    content["training"] = {key: value for key, value in content["training"].items() if key not in _RATES}
+    return content
+
+
+def _outcome(c: Comparison) -> int | None:
+    """Which of the two is better; 0 where they cannot be told apart, None without a test."""
+    if c.difference is None:
+        return None
+    certain = c.p is None or (c.p if c.p_holm is None else c.p_holm) < LEVEL
+    return int(np.sign(c.difference)) if certain else 0

@@ -1,0 +1,128 @@
+"""Data: what takes long to make is made once, and kept in a folder that is whole or absent.
+
+A result is built in a temporary folder and renamed; its manifest lists the size and the hash of every file, so what a
+kill, a full disk or a stray write left is never taken for whole. Of several processes that want the same result one
+builds and the others wait; the lock is the kernel's and ends with its process.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headway import files
+from headway.errors import UserError
+from headway.identity import digest
+
+MANIFEST = "manifest.json"
+
+
+def cache_folder() -> Path:
+    """Where results are kept: `$HEADWAY_CACHE`, `$XDG_CACHE_HOME/headway` or `~/.cache/headway`."""
+    if own := os.environ.get("HEADWAY_CACHE"):
+        return Path(own).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "headway"
+
+
+def cached(name: str, build: Callable[[Path], None]) -> Path:
+    """The folder of a result, built by `build(temporary folder)` where it is missing or damaged.
+
+    Raises:
+        UserError: when the cache cannot be written, or what `build` raises.
+    """
+    folder = cache_folder() / name
+    with _told():
+        if _is_whole(folder):
+            return folder
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(folder.with_name(f"{folder.name}.lock")) as alone:
+            if alone:
+                for left in folder.parent.glob(f".{folder.name}.*.tmp"):  # by builders that were killed
+                    shutil.rmtree(left)
+            if not _is_whole(folder):
+                _build(folder, build)
+    return folder
+
+
+def content_hash(path: Path) -> str:
+    """SHA-256 of a file; read again only when its size or time of change is another.
+
+    Raises:
+        OSError: when the file cannot be read.
+    """
+    path = path.absolute()
+    status = path.stat()
+    seen = cache_folder() / "hashes" / digest([str(path), status.st_size, status.st_mtime_ns, status.st_ino])
+    if seen.is_file() and len(text := seen.read_text(encoding="utf-8")) == 64:
+        return text
+    with open(path, "rb") as file:
+        text = hashlib.file_digest(file, "sha256").hexdigest()
+    with contextlib.suppress(OSError):  # a cache that can only be read serves as well; it is hashed each time
+        seen.parent.mkdir(parents=True, exist_ok=True)
+        files.write_text(seen, text)
+    return text
+
+
+def _build(folder: Path, build: Callable[[Path], None]) -> None:
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
+    temporary.mkdir()
+    try:
+        build(temporary)
+        made = sorted(path for path in temporary.iterdir() if path.is_file())
+        for path in made:
+            files.sync(path)
+        manifest = {path.name: {"bytes": path.stat().st_size, "sha256": content_hash(path)} for path in made}
+        files.write_json(temporary / MANIFEST, manifest)
+        if folder.exists() and not _is_whole(folder):
+            shutil.rmtree(folder)
+        os.rename(temporary, folder)
+        files.sync(folder.parent)
+    except OSError as error:
+        # Where locks do not work, another builder was faster; its result is as good as ours.
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not _is_whole(folder):
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return all(
+            (folder / name).stat().st_size == entry["bytes"] and content_hash(folder / name) == entry["sha256"]
+            for name, entry in manifest.items()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Wait for a lock and hold it; False where the file system has none: there, each builds and one result stays."""
+    with open(path, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                raise
+            yield False
+        else:
+            yield True
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"the cache {cache_folder()} cannot be written: {error.strerror or error}; free space or check "
+            "permissions, or name another folder in HEADWAY_CACHE"
+        ) from error

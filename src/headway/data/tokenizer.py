@@ -1,0 +1,169 @@
+"""Data: text to tokens and back.
+
+Every tokenizer here is one of the library `tokenizers` and is kept as one `tokenizer.json`. `bytes` is a byte-level
+BPE without merges whose token ids are the bytes, and 256 the end of a text.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import SupportsIndex
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
+
+from headway.errors import UserError
+from headway.identity import digest
+
+END_OF_TEXT = "<|endoftext|>"
+_ENDS = (END_OF_TEXT, "</s>", "<|end_of_text|>", "<eos>", "[EOS]")
+_HUB = "openai-community/gpt2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokenizer:
+    """A tokenizer and its token for the end of a text, which every document ends with."""
+
+    inner: tokenizers.Tokenizer = field(repr=False)
+    end_of_text: int
+    vocab_size: int
+
+    @classmethod
+    def of(cls, inner: tokenizers.Tokenizer, name: str) -> "Tokenizer":
+        """Find the end of a text among the tokens.
+
+        Raises:
+            UserError: when there is none.
+        """
+        vocabulary = inner.get_vocab(with_added_tokens=True)
+        end = next((token for token in _ENDS if token in vocabulary), None)
+        if end is None:
+            raise UserError(
+                f"task.tokenizer {name}: it has no token for the end of a text ({', '.join(_ENDS)}); add one to it"
+            )
+        inner.no_truncation()
+        inner.no_padding()
+        # As a token of its own it is found in a text as a whole; its id stays.
+        inner.add_special_tokens([AddedToken(end, normalized=False, special=True)])
+        return cls(inner=inner, end_of_text=vocabulary[end], vocab_size=max(vocabulary.values()) + 1)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizer":
+        """Read a folder with a tokenizer.json, or a vocab.json and a merges.txt.
+
+        Raises:
+            UserError: when it has neither, or they are no tokenizer.
+        """
+        name = str(folder)
+        whole, vocabulary, merges = folder / "tokenizer.json", folder / "vocab.json", folder / "merges.txt"
+        try:
+            if whole.is_file():
+                return cls.of(tokenizers.Tokenizer.from_file(str(whole)), name)
+            if vocabulary.is_file() and merges.is_file():
+                return cls.of(_byte_level(models.BPE.from_file(str(vocabulary), str(merges))), name)
+        except UserError:
+            raise
+        except Exception as error:  # the library raises plain Exception for whatever is wrong
+            raise UserError(f"task.tokenizer {name}: its files are no tokenizer ({error}); give others") from error
+        raise UserError(
+            f"task.tokenizer {name}: it is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
+            "merges.txt, or a tokenizer.json"
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write `tokenizer.json` into a folder."""
+        (folder / "tokenizer.json").write_text(self.inner.to_str(), encoding="utf-8")
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text; `<|endoftext|>` in it is the one token."""
+        ids: list[int] = self.inner.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of each text, on all cores."""
+        return [found.ids for found in self.inner.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, tokens: Iterable[SupportsIndex]) -> str:
+        """The text of tokens; bytes that are no UTF-8 become the replacement character."""
+        text: str = self.inner.decode([int(token) for token in tokens], skip_special_tokens=False)
+        return text
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that it does."""
+        return digest(self.inner.to_str())
+
+
+def open_tokenizer(name: str, training_documents: Callable[[], Iterable[str]]) -> Tokenizer:
+    """The tokenizer that a task names; only `bpe-N` reads the training documents.
+
+    Raises:
+        UserError: when it cannot be had, or the documents are too few for N tokens.
+    """
+    if name == "bytes":
+        return bytes_tokenizer()
+    if bpe := re.fullmatch(r"bpe-(\d+)", name):
+        return trained_bpe(training_documents(), int(bpe[1]))
+    return _gpt2() if name == "gpt2" else Tokenizer.load(Path(name).expanduser())
+
+
+def bytes_tokenizer() -> Tokenizer:
+    """A token for each byte, and 256 for the end of a text.
+
+    Examples:
+        >>> bytes_tokenizer().encode("hi<|endoftext|>")
+        [104, 105, 256]
+    """
+    vocabulary = {character: byte for byte, character in enumerate(_byte_characters())} | {END_OF_TEXT: 256}
+    return Tokenizer.of(_byte_level(models.BPE(vocab=vocabulary, merges=[])), "bytes")
+
+
+def trained_bpe(documents: Iterable[str], vocab_size: int) -> Tokenizer:
+    """A byte-level BPE of so many tokens: the end of a text (id 0), 256 bytes, and merges of pairs seen twice or more.
+
+    Raises:
+        UserError: when the documents do not give that many merges.
+    """
+    inner = _byte_level(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=[END_OF_TEXT],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator(documents, trainer)
+    found = inner.get_vocab_size()
+    if found != vocab_size:
+        raise UserError(
+            f"task.tokenizer bpe-{vocab_size}: the training documents have {found - 257} merges, so {found} tokens at "
+            f"most; ask for bpe-{found} or smaller, or give a larger corpus"
+        )
+    return Tokenizer.of(inner, f"bpe-{vocab_size}")
+
+
+def _byte_level(model: models.BPE) -> tokenizers.Tokenizer:
+    inner = tokenizers.Tokenizer(model)
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    return inner
+
+
+def _byte_characters() -> list[str]:
+    """The printable character that stands for each byte in a byte-level vocabulary: itself where it is printable."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+def _gpt2() -> Tokenizer:
+    try:
+        return Tokenizer.of(tokenizers.Tokenizer.from_pretrained(_HUB), "gpt2")
+    except UserError:
+        raise
+    except Exception as error:  # the hub's client has many kinds of failures, and the library its own
+        raise UserError(
+            f"task.tokenizer gpt2: {_HUB} cannot be read from the hub ({type(error).__name__}); with no network, give "
+            "a folder with GPT-2's vocab.json and merges.txt"
+        ) from error

@@ -1,0 +1,75 @@
+"""Models: the arrays in a folder's safetensors files, one file or several with an index: known first, read later."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from headway.errors import UserError
+
+INDEX = "model.safetensors.index.json"
+
+
+class Arrays:
+    """Names and shapes of a folder's arrays; each is read when it is asked for.
+
+    Args:
+        folder: has model.safetensors, or its parts and their index.
+        prefix: what stands before every name but the read-out's; older folders leave it out, and it is put back.
+
+    Raises:
+        UserError: when a file is missing, damaged or a pickle.
+    """
+
+    def __init__(self, folder: Path, prefix: str) -> None:
+        self._homes: dict[str, tuple[Any, str]] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        for path in _files(folder):
+            try:
+                file = safe_open(path, framework="pt")
+                for name in file.keys():  # noqa: SIM118 - it is no mapping
+                    full = name if not prefix or name.startswith((f"{prefix}.", "lm_head.")) else f"{prefix}.{name}"
+                    self._homes[full] = file, name
+                    self.shapes[full] = tuple(file.get_slice(name).get_shape())
+            except (SafetensorError, OSError) as error:
+                raise UserError(f"{path}: it is damaged ({error}); fetch or write it again") from None
+
+    def read(self, name: str) -> np.ndarray:
+        """An array as float32."""
+        file, its_name = self._homes[name]
+        return file.get_tensor(its_name).float().numpy()
+
+
+def differences(needed: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """A line for every array that is missing, unexpected or of another shape."""
+    return [
+        *(f"missing: {name} {list(shape)}" for name, shape in needed.items() if name not in found),
+        *(f"unexpected: {name} {list(shape)}" for name, shape in found.items() if name not in needed),
+        *(
+            f"wrong shape: {name} is {list(found[name])}, the configuration needs {list(shape)}"
+            for name, shape in needed.items()
+            if name in found and found[name] != shape
+        ),
+    ]
+
+
+def _files(folder: Path) -> list[Path]:
+    if (folder / "model.safetensors").is_file():
+        return [folder / "model.safetensors"]
+    if (folder / INDEX).is_file():
+        try:
+            names = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+            raise UserError(f"{folder / INDEX}: it cannot be understood ({error!r}); fetch it again") from None
+        if missing := [name for name in names if not (folder / name).is_file()]:
+            raise UserError(f"{folder}: {INDEX} names {', '.join(missing)}, missing here; fetch the whole folder")
+        return [folder / name for name in names]
+    if pickles := sorted(path.name for path in folder.glob("*.bin")):
+        raise UserError(
+            f"{folder}: its weights are in {', '.join(pickles)}, a pickle, which can run any code and is not read; "
+            "convert it: load it with transformers and call save_pretrained"
+        )
+    raise UserError(f"{folder} has no model.safetensors; a folder of Hugging Face has one, or parts with an index")

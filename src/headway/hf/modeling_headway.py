@@ -1,0 +1,231 @@
+"""Models: the code of an exported model that no stock architecture can be; it travels with the model.
+
+It needs transformers and torch alone. Headway's own model is the reference that its tests hold it against.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import Cache, GenerationMixin, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from .configuration_headway import HeadwayConfig
+
+
+class HeadwayForCausalLM(PreTrainedModel, GenerationMixin):
+    """A decoder-only transformer whose layers may have different numbers of heads."""
+
+    config_class = HeadwayConfig
+    base_model_prefix = ""
+    _input_embed_layer = "embedding"
+    _supports_sdpa = True
+    _no_split_modules = ("HeadwayLayer",)
+
+    def __init__(self, config: HeadwayConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.embedding_size)
+        if config.positions == "learned":
+            self.positions = nn.Embedding(config.max_position_embeddings, _position_width(config))
+        self.layers = nn.ModuleList(HeadwayLayer(config, layer) for layer in range(config.num_hidden_layers))
+        self.norm = _norm(config) if config.norm_place == "before" else nn.Identity()
+        if not config.tie_word_embeddings:
+            self.readout = nn.Linear(config.embedding_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The token embedding."""
+        return self.embedding
+
+    def get_output_embeddings(self) -> nn.Module | None:
+        """The read-out; none where it is the embedding."""
+        return None if self.config.tie_word_embeddings else self.readout
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        labels: Tensor | None = None,
+        **_: object,
+    ) -> CausalLMOutputWithPast:
+        """Logits, and with labels (-100: not counted) the loss of the next token.
+
+        Args:
+            input_ids: tokens, (batch, pos); with `past_key_values` what comes after the tokens in it.
+            attention_mask: 0 where there is padding, (batch, past and pos).
+            position_ids: (batch, pos); counted from the first token that is no padding if not given.
+            past_key_values: keys and values of the tokens before; those of these tokens are added to it.
+            labels: the same tokens as `input_ids`; they are shifted here.
+        """
+        config = self.config
+        past = 0 if past_key_values is None else past_key_values.get_seq_length()
+        n_keys = past + input_ids.shape[1]
+        if n_keys > config.max_position_embeddings:
+            raise ValueError(f"{n_keys} tokens were given, but the longest text is {config.max_position_embeddings}")
+        unpadded = input_ids.new_ones(len(input_ids), n_keys) if attention_mask is None else attention_mask
+        positions = (unpadded.cumsum(1) - 1).clamp(min=0)[:, past:] if position_ids is None else position_ids
+        stream = self._enter(input_ids, positions)
+        for layer in self.layers:
+            stream = layer(stream, positions, unpadded.bool(), past_key_values)
+        stream, width = self.norm(stream), config.embedding_size
+        entries = stream[..., -width:] if config.lane == "switched" else stream[..., :width]
+        weight = self.embedding.weight if config.tie_word_embeddings else self.readout.weight
+        logits = functional.linear(entries, weight)
+        loss = None
+        if labels is not None:
+            loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten())
+        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values)
+
+    def _enter(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """The stream before the first layer: the embedding in its first entries, the lane in the others."""
+        config = self.config
+        stream, width = self.embedding(tokens), _position_width(config)
+        lane = (0, config.hidden_size - config.embedding_size)
+        added: Tensor | float = 0.0
+        if config.positions == "learned":
+            added = self.positions(positions)
+        if config.positions == "sinusoidal":
+            angles = _angles(positions, width + width % 2, 10_000.0)
+            added = torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)[..., :width].to(stream.dtype)
+        if width == config.embedding_size:
+            stream = functional.pad(stream + added, lane)
+        else:
+            stream = functional.pad(stream, lane) + added
+        return functional.dropout(stream, config.dropout, self.training)
+
+
+class HeadwayLayer(nn.Module):
+    """Attention, then MLP; either may be missing."""
+
+    def __init__(self, config: HeadwayConfig, layer: int) -> None:
+        super().__init__()
+        self.before, self.dropout = config.norm_place == "before", config.dropout
+        self.attention = self.mlp = None
+        if config.num_attention_heads_per_layer[layer]:
+            self.attention_norm, self.attention = _norm(config), HeadwayAttention(config, layer)
+        if config.intermediate_size_per_layer[layer]:
+            self.mlp_norm, self.mlp = _norm(config), HeadwayMlp(config, layer)
+
+    def forward(self, stream: Tensor, positions: Tensor, unpadded: Tensor, cache: Cache | None) -> Tensor:
+        """The stream after the layer."""
+        if self.attention is not None:
+            seen = self.attention_norm(stream) if self.before else stream
+            written = self.attention(seen, positions, unpadded, cache)
+            stream = self._add(stream, written, self.attention_norm)
+        if self.mlp is not None:
+            written = self.mlp(self.mlp_norm(stream) if self.before else stream)
+            stream = self._add(stream, written, self.mlp_norm)
+        return stream
+
+    def _add(self, stream: Tensor, written: Tensor, norm: nn.Module) -> Tensor:
+        total = stream + functional.dropout(written, self.dropout, self.training)
+        return total if self.before else norm(total)
+
+
+class HeadwayAttention(nn.Module):
+    """The heads of one layer."""
+
+    def __init__(self, config: HeadwayConfig, layer: int) -> None:
+        super().__init__()
+        queries, self.d_head = config.queries_of_key_value_heads_per_layer[layer], config.head_dim_per_layer[layer]
+        self.kv_of = [kv for kv, count in enumerate(queries) for _ in range(count)]
+        # The cache counts the layers that have heads: it takes its length from the first.
+        self.cached_as = sum(1 for heads in config.num_attention_heads_per_layer[:layer] if heads)
+        self.scale, self.window = config.attention_scale_per_layer[layer], config.window_per_layer[layer]
+        self.rotary_base, self.dropout = config.rotary_base, config.dropout
+        d_model, q, kv = config.hidden_size, len(self.kv_of) * self.d_head, len(queries) * self.d_head
+        bias = "qkv" in config.biases
+        self.q = _linear(config, layer, "q", d_model, q, bias)
+        self.k = _linear(config, layer, "k", d_model, kv, bias)
+        self.v = _linear(config, layer, "v", d_model, kv, bias)
+        self.o = _linear(config, layer, "o", q, d_model, "output" in config.biases)
+
+    def forward(self, x: Tensor, positions: Tensor, unpadded: Tensor, cache: Cache | None) -> Tensor:
+        """What the heads together write to the stream."""
+        q, k, v = (linear(x).unflatten(2, (-1, self.d_head)).transpose(1, 2) for linear in (self.q, self.k, self.v))
+        if self.rotary_base is not None:
+            angles = _angles(positions, self.d_head, self.rotary_base).repeat(1, 1, 2)[:, None]
+            cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+            q, k = _turned(q, cos, sin), _turned(k, cos, sin)
+        if cache is not None:
+            k, v = cache.update(k, v, self.cached_as)
+        z = functional.scaled_dot_product_attention(
+            q,
+            k[:, self.kv_of],
+            v[:, self.kv_of],
+            attn_mask=self._seen(unpadded, x.shape[1]),
+            dropout_p=self.dropout if self.training else 0.0,
+            scale=self.scale,
+        )
+        return self.o(z.transpose(1, 2).flatten(2))
+
+    def _seen(self, unpadded: Tensor, n_queries: int) -> Tensor:
+        """Which keys each query sees: earlier ones, in its window, no padding, and always itself."""
+        at = torch.arange(unpadded.shape[1], device=unpadded.device)
+        ago = at[-n_queries:, None] - at
+        seen = (ago >= 0) if self.window is None else (ago >= 0) & (ago < self.window)
+        return ((seen & unpadded[:, None]) | (ago == 0))[:, None]
+
+
+class HeadwayMlp(nn.Module):
+    """The MLP of one layer."""
+
+    def __init__(self, config: HeadwayConfig, layer: int) -> None:
+        super().__init__()
+        self.kind, bias = config.mlp, "mlp" in config.biases
+        d_model, d_mlp = config.hidden_size, config.intermediate_size_per_layer[layer]
+        if self.kind == "swiglu":
+            self.gate = _linear(config, layer, "up", d_model, d_mlp, bias)
+        self.up = _linear(config, layer, "up", d_model, d_mlp, bias)
+        self.down = _linear(config, layer, "down", d_mlp, d_model, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the MLP writes to the stream."""
+        inside = self.up(x)
+        if self.kind == "swiglu":
+            return self.down(functional.silu(self.gate(x)) * inside)
+        if self.kind == "relu":
+            return self.down(functional.relu(inside))
+        return self.down(functional.gelu(inside, approximate="tanh" if self.kind == "gelu_new" else "none"))
+
+
+class HeadwayLowRank(nn.Module):
+    """A linear map that is a product of two."""
+
+    def __init__(self, into: int, out: int, rank: int, bias: bool) -> None:
+        super().__init__()
+        self.first = nn.Linear(into, rank, bias=False)
+        self.second = nn.Linear(rank, out, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The map of x."""
+        return self.second(self.first(x))
+
+
+def _linear(config: HeadwayConfig, layer: int, name: str, into: int, out: int, bias: bool) -> nn.Module:
+    rank = None if config.ranks_per_layer is None else config.ranks_per_layer[name][layer]
+    return nn.Linear(into, out, bias=bias) if rank is None else HeadwayLowRank(into, out, rank, bias)
+
+
+def _norm(config: HeadwayConfig) -> nn.Module:
+    if config.norm == "none":
+        return nn.Identity()
+    kind = nn.LayerNorm if config.norm == "layer" else nn.RMSNorm
+    return kind(config.hidden_size, eps=config.norm_eps)
+
+
+def _position_width(config: HeadwayConfig) -> int:
+    return config.embedding_size if config.positions_in_lane is False else config.hidden_size
+
+
+def _angles(positions: Tensor, width: int, base: float) -> Tensor:
+    """(batch, pos, width / 2), in float64."""
+    frequencies = base ** -(torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width)
+    return positions[..., None] * frequencies
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Queries or keys turned by their position, entry i paired with entry i + d_head / 2."""
+    first, second = x.chunk(2, dim=3)
+    return x * cos + torch.cat((-second, first), dim=3) * sin

@@ -1,0 +1,7 @@
+"""Model: transformers whose layers may have different numbers of heads.
+
+* `transformer`: the model; `attention`, `residual`, `positions`, `maps`: its parts;
+* `weights`: its arrays by name, how they start and how they are checked (numpy, no torch);
+* `trace`: what a recorded forward pass gives back of every head;
+* `generate`, `cache`: text from a model.
+"""

@@ -1,0 +1,167 @@
+"""Model: the attention of one layer, whatever its number of heads.
+
+Queries see keys up to their own position, and with a window only the last `window` of them, their own included. The
+scores go through torch's scaled_dot_product_attention, which never holds heads x queries x keys: memory is that of the
+queries, however many heads share them. `reference_attention` is the slow, obvious version.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from headway.declare.transformer import TransformerModel
+from headway.model.cache import KVCache
+from headway.model.maps import linear
+from headway.model.positions import rotate
+from headway.model.trace import AttentionTrace
+
+_BLOCKS, _SMALLEST_BLOCK = 4, 32
+"""Blocks of queries: 5/8 of the work of one block without a window, less with one; more of them cost their overhead."""
+
+
+class Attention(nn.Module):
+    """Self-attention of one layer: any number of query heads, each on one of the KV heads."""
+
+    def __init__(self, model: TransformerModel, layer: int) -> None:
+        super().__init__()
+        heads = model.layout.layers[layer]
+        q_width, kv_width = heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head
+        self.layer, self.queries, self.d_head = layer, heads.queries, heads.d_head
+        self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
+        for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
+            setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]
+        self.o = linear(q_width, model.d_model, model.rank("o", layer), bias="output" in model.biases)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch pos d_model"],
+        rotary: Float[Tensor, "2 pos d_head"] | None = None,
+        gate: Tensor | None = None,
+        cache: KVCache | None = None,
+        record: bool = False,
+    ) -> tuple[Float[Tensor, "batch pos d_model"], AttentionTrace | None]:
+        """What the heads together write, and, when recording, what each of them did.
+
+        Args:
+            x: the (normed) stream.
+            rotary: rows of the rotary table at these positions.
+            gate: broadcasts to (batch, head); multiplies the heads' contexts.
+            cache: keys and values of the positions before; these positions' are added to it.
+            record: whether to give the trace.
+        """
+        q, k, v = (self._split(getattr(self, name)(x)) for name in "qkv")
+        if rotary is not None:
+            q, k = rotate(q, rotary), rotate(k, rotary)
+        if cache is not None:
+            k, v = cache.extend(self.layer, k, v)
+        z = attend(
+            q,
+            of_queries(k, self.queries),
+            of_queries(v, self.queries),
+            scale=self.scale,
+            window=self.window,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        if gate is not None:
+            z = z * gate.broadcast_to(z.shape[:2])[:, :, None, None]
+        written = self.o(z.transpose(1, 2).flatten(2))
+        return written, self._trace(q, k, v, z) if record else None
+
+    def _split(self, x: Tensor) -> Float[Tensor, "batch head pos d_head"]:
+        return x.unflatten(2, (-1, self.d_head)).transpose(1, 2)
+
+    def _trace(self, q: Tensor, k: Tensor, v: Tensor, z: Tensor) -> AttentionTrace:
+        return AttentionTrace(
+            name=f"layers.{self.layer}.attention",
+            layer=self.layer,
+            kind="self",
+            q=q,
+            k=k,
+            v=v,
+            z=z,
+            kv_of=tuple(kv for kv, count in enumerate(self.queries) for _ in range(count)),
+            W_O=self.o.weight.T.unflatten(0, (-1, self.d_head)),
+            b_O=self.o.bias,
+            scale=self.scale,
+            mask=sees(q.shape[2], k.shape[2], self.window, q.device),
+        )
+
+
+def of_queries(
+    x: Float[Tensor, "batch kv_head key d_head"], queries: tuple[int, ...]
+) -> Float[Tensor, "batch head key d_head"]:
+    """The keys or values of each query head, from those of the KV heads; `queries` counts the query heads of each."""
+    if len(set(queries)) > 1:
+        # After pruning: a KV head may have lost some of its query heads.
+        kv_of = [kv for kv, count in enumerate(queries) for _ in range(count)]
+        return x.index_select(1, torch.tensor(kv_of, device=x.device))
+    return x if queries[0] == 1 else x[:, :, None].expand(-1, -1, queries[0], -1, -1).flatten(1, 2)
+
+
+def sees(n_queries: int, n_keys: int, window: int | None, device: torch.device) -> Bool[Tensor, "{n_queries} {n_keys}"]:
+    """Whether each query sees each key, the queries being the last positions of the keys."""
+    ago = torch.arange(n_keys - n_queries, n_keys, device=device)[:, None] - torch.arange(n_keys, device=device)
+    return ago >= 0 if window is None else (ago >= 0) & (ago < window)
+
+
+def attend(
+    q: Float[Tensor, "batch head query d_head"],
+    k: Float[Tensor, "batch head key d_head"],
+    v: Float[Tensor, "batch head key d_head"],
+    *,
+    scale: float,
+    window: int | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "batch head query d_head"]:
+    """Contexts of each head; the queries are the last positions of the keys.
+
+    CPUs compute in float32 at least: their bfloat16 backward pass is slower. With dropout torch holds the scores of a
+    block of queries, heads x queries x keys; without it never.
+    """
+    attention = partial(nn.functional.scaled_dot_product_attention, scale=scale, dropout_p=dropout)
+    if q.is_cuda:
+        # For other widths than multiples of 8 some of torch's kernels give way to one that holds all scores.
+        d_head = q.shape[3]
+        q, k, v = (nn.functional.pad(x, (0, -d_head % 8)) for x in (q, k, v))
+        n_queries, n_keys = q.shape[2], k.shape[2]
+        if n_queries == n_keys and (window is None or window >= n_keys):
+            return attention(q, k, v, is_causal=True)[..., :d_head]
+        return _in_blocks(attention, q, k, v, window)[..., :d_head]
+    wide = torch.promote_types(q.dtype, torch.float32)
+    with torch.autocast(q.device.type, enabled=False):
+        return _in_blocks(attention, q.to(wide), k.to(wide), v.to(wide), window).to(q.dtype)
+
+
+def _in_blocks(attention: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
+    """Blocks of queries, each against the keys that any of it sees: torch computes what a mask hides.
+
+    On CPUs it does so even for causal attention, of up to 512 keys; GPUs skip what is later by themselves.
+    """
+    n_queries, past = q.shape[2], k.shape[2] - q.shape[2]
+    size = max(_SMALLEST_BLOCK, -(-n_queries // _BLOCKS))
+    blocks = []
+    for start in range(0, n_queries, size):
+        end = min(start + size, n_queries)
+        first = 0 if window is None else max(0, past + start - window + 1)
+        keys = slice(first, past + end)
+        mask = None if end - start == 1 else sees(end - start, past + end - first, window, q.device)
+        block = attention(q[:, :, start:end], k[:, :, keys], v[:, :, keys], attn_mask=mask)
+        blocks.append(block.transpose(1, 2))
+    return torch.cat(blocks, dim=1).transpose(1, 2)
+
+
+def reference_attention(
+    q: Float[Tensor, "batch head query d_head"],
+    k: Float[Tensor, "batch head key d_head"],
+    v: Float[Tensor, "batch head key d_head"],
+    *,
+    scale: float,
+    window: int | None = None,
+) -> Float[Tensor, "batch head query d_head"]:
+    """The same by its definition: all logits, those not seen at -inf, a softmax, a weighted sum."""
+    logits = q @ k.mT * scale
+    hidden = ~sees(q.shape[2], k.shape[2], window, q.device)
+    return logits.masked_fill(hidden, -torch.inf).softmax(3) @ v

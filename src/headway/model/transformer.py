@@ -1,0 +1,210 @@
+"""Model: a decoder-only transformer with ragged heads; one class for every arm of every experiment.
+
+What it is made of is declared in `TransformerModel`; its parameters have the names and shapes of
+`headway.declare.parameters`. There is one code path: recording, gates and a cache do not choose another one.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headway.declare.parameters import parameters_of
+from headway.declare.transformer import TransformerModel
+from headway.errors import UserError
+from headway.model.attention import Attention
+from headway.model.cache import KVCache
+from headway.model.maps import Mlp
+from headway.model.positions import rotary_table, sinusoids
+from headway.model.residual import enter, lane_share, norm, read_entries
+from headway.model.trace import AttentionTrace, Trace
+from headway.model.weights import Weights, check_weights
+
+Gates = Sequence[Tensor]
+"""Per layer a tensor that broadcasts to (batch, head) and multiplies the heads' contexts.
+
+Law: gate 0 is the model without that head; all ones are no gates.
+"""
+
+
+class Transformer(nn.Module):
+    """A model of text; its parameters are NaN until weights are given or `put`.
+
+    Laws: recording and gates of 1 change no bit (eager); the heads' contributions sum to an attention's output minus
+    its bias; no logit depends on a later token, nor on one outside the windows; the order of the heads of a layer
+    changes nothing; a uniform GPT-Neo has Hugging Face's logits.
+
+    Raises:
+        UserError: when the weights are not those of the model.
+
+    Examples:
+        >>> from headway.declare.transformer import GptNeo
+        >>> from headway.model.weights import initial_weights
+        >>> model = GptNeo(family="gpt-neo", d_model=16, n_layers=2, n_heads="4-2")
+        >>> module = Transformer(model, 10, initial_weights(model, 10, seed=0))
+        >>> module(torch.tensor([[1, 2, 3]]))[0].shape
+        torch.Size([1, 3, 10])
+    """
+
+    def __init__(self, model: TransformerModel, vocab_size: int, weights: Weights | None = None) -> None:
+        super().__init__()
+        self.model, self.vocab_size = model, vocab_size
+        width = model.d_model if model.positions_in_lane else model.embedding_width
+        with torch.device("meta"):  # nothing is drawn from torch's generator
+            self.embedding = nn.Embedding(vocab_size, model.embedding_width)
+            if model.positions == "learned":
+                self.positions = nn.Embedding(model.n_positions, width)
+            self.layers = nn.ModuleList(_Layer(model, layer) for layer in range(model.n_layers))
+            self.norm = norm(model) if model.norm_place == "before" else nn.Identity()
+            if not model.tied:
+                self.readout = nn.Linear(model.embedding_width, vocab_size, bias=False)
+        self.to_empty(device="cpu")
+        if model.positions == "sinusoidal":
+            self.register_buffer("sinusoids", sinusoids(model.n_positions, width), persistent=False)
+        if model.positions == "rotary":
+            for d_head in {heads.d_head for heads in model.layout.layers if heads.n_heads}:
+                table = rotary_table(model.n_positions, d_head, model.rotary_base)
+                self.register_buffer(f"rotary_{d_head}", table, persistent=False)
+        if weights is not None:
+            self.put(weights)
+        else:
+            for parameter in self.parameters():
+                nn.init.constant_(parameter, torch.nan)
+
+    def put(self, weights: Weights) -> None:
+        """Take these weights, copied.
+
+        Raises:
+            UserError: naming every array that is missing, unexpected or of another shape.
+        """
+        check_weights(weights, self.model, self.vocab_size)
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                parameter.copy_(torch.tensor(weights[name]))
+
+    def weights(self) -> Weights:
+        """A float32 copy of the parameters, in the order of `parameters_of`."""
+        held = dict(self.named_parameters())
+        names = (parameter.name for parameter in parameters_of(self.model, self.vocab_size))
+        return {name: np.array(held[name].detach().float().cpu().numpy()) for name in names}
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        gates: Gates | None = None,
+        record: bool = False,
+        cache: KVCache | None = None,
+    ) -> tuple[Float[Tensor, "batch pos vocab"], Trace | None]:
+        """The logits of the token after each position, and the trace when recording.
+
+        Args:
+            tokens: the text, or with a cache what comes after the text in it.
+            gates: per layer what multiplies the heads' contexts; broadcasts to (batch, head).
+            record: whether to give back what every head did.
+            cache: keys and values of the positions before; these are added to it.
+
+        Raises:
+            UserError: for a text that is longer than `n_positions`, or gates for other layers than there are.
+        """
+        stream, trace = self.hidden(tokens, gates, record, cache)
+        return self.read_out(stream), trace
+
+    def hidden(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        gates: Gates | None = None,
+        record: bool = False,
+        cache: KVCache | None = None,
+    ) -> tuple[Float[Tensor, "batch pos d_model"], Trace | None]:
+        """The stream after the last layer, before the final norm; otherwise as `forward`."""
+        past, n_new = (cache.length if cache is not None else 0), tokens.shape[1]
+        self._check(past + n_new, gates)
+        here = slice(past, past + n_new)
+        stream = enter(self.embedding(tokens), self._positions(here), self.model.d_model)
+        stream = nn.functional.dropout(stream, self.model.dropout, self.training)
+        streams, attentions = [stream], []
+        for i, layer in enumerate(self.layers):
+            rotary = self._rotary(i, here)
+            gate = None if gates is None else gates[i]
+            stream, attention = layer(stream, rotary, gate, cache, record)
+            streams.append(stream)
+            attentions += [] if attention is None else [attention]
+        if cache is not None:
+            cache.advance(n_new)
+        return stream, Trace(attentions=tuple(attentions), streams=tuple(streams)) if record else None
+
+    def read_out(self, stream: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos vocab"]:
+        """Logits from the stream after the last layer."""
+        entries = read_entries(self.norm(stream), self.model)
+        return nn.functional.linear(entries, self.embedding.weight if self.model.tied else self.readout.weight)
+
+    def loss(self, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "batch pos"]) -> Float[Tensor, ""]:
+        """Mean cross-entropy in nats over the targets that are not -1, from float32 logits; this is what to compile."""
+        logits, _ = self(inputs)
+        return nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=-1)
+
+    def lane_shares(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "stream batch pos"]:
+        """The lane's share of each token's squared norm, before each layer and before the final norm."""
+        _, trace = self.hidden(tokens, record=True)
+        assert trace is not None
+        return torch.stack([lane_share(stream, self.model.embedding_width) for stream in trace.streams])
+
+    def _positions(self, here: slice) -> Tensor | None:
+        if self.model.positions == "learned":
+            return self.positions.weight[here]
+        return self.sinusoids[here] if self.model.positions == "sinusoidal" else None  # type: ignore[index]
+
+    def _rotary(self, layer: int, here: slice) -> Tensor | None:
+        heads = self.model.layout.layers[layer]
+        if self.model.positions != "rotary" or not heads.n_heads:
+            return None
+        return getattr(self, f"rotary_{heads.d_head}")[:, here]
+
+    def _check(self, length: int, gates: Gates | None) -> None:
+        if length > self.model.n_positions:
+            raise UserError(
+                f"a text of {length} tokens was given, but the model's longest is {self.model.n_positions} "
+                "(n_positions); give a shorter one, or a model with more positions"
+            )
+        if gates is not None and len(gates) != self.model.n_layers:
+            raise UserError(
+                f"gates for {len(gates)} layers were given, but the model has {self.model.n_layers}; give one tensor "
+                "for each, of any size for a layer without heads"
+            )
+
+
+class _Layer(nn.Module):
+    """Attention, then MLP; either may be missing."""
+
+    def __init__(self, model: TransformerModel, layer: int) -> None:
+        super().__init__()
+        self.before, self.dropout = model.norm_place == "before", model.dropout
+        self.attention = self.mlp = None
+        if model.layout.layers[layer].n_heads:
+            self.attention_norm, self.attention = norm(model), Attention(model, layer)
+        if model.mlp_widths[layer]:
+            self.mlp_norm, self.mlp = norm(model), Mlp(model, layer)
+
+    def forward(
+        self,
+        stream: Tensor,
+        rotary: Tensor | None,
+        gate: Tensor | None,
+        cache: KVCache | None,
+        record: bool,
+    ) -> tuple[Tensor, AttentionTrace | None]:
+        trace = None
+        if self.attention is not None:
+            seen = self.attention_norm(stream) if self.before else stream
+            written, trace = self.attention(seen, rotary, gate, cache, record)
+            stream = self._add(stream, written, self.attention_norm)
+        if self.mlp is not None:
+            written = self.mlp(self.mlp_norm(stream) if self.before else stream)
+            stream = self._add(stream, written, self.mlp_norm)
+        return stream, trace
+
+    def _add(self, stream: Tensor, written: Tensor, normed: nn.Module) -> Tensor:
+        total = stream + nn.functional.dropout(written, self.dropout, self.training)
+        return total if self.before else normed(total)

@@ -1,0 +1,209 @@
+"""Show: what a report on language models holds: its figures in their order, its tables and its texts."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headway.compare.fits import PARAMETERS
+from headway.compare.rates import rate_controls
+from headway.declare.metrics import METRICS
+from headway.show import cost, heads, lane, lane_diagram, learning, outcome, sizes, writing
+from headway.show.figure import Figure
+from headway.show.kind import Kind, Statement
+from headway.show.looks import looks
+from headway.show.material import ArmResults, Material
+from headway.show.tables import Row, Table, over_seeds
+from headway.show.theme import NGRAMS, QUIET, SCHEME_COLOURS
+from headway.show.words import join, number
+
+Draw = Callable[[Material], Figure | None]
+
+PER_CONTROL: tuple[Draw, ...] = (
+    heads.loss_against_heads,
+    learning.learning,
+    learning.hours,
+    cost.cost,
+    lane.lane_use,
+    writing.repetition,
+)
+"""Drawn of the arms without a control, and again of those under each."""
+
+FINAL = {
+    "eval_loss_nats": "evaluation loss, nats per token",
+    "total_heads": "heads in all layers",
+    "n_parameters": "parameters",
+    "tokens": "tokens trained on",
+}
+"""Final metrics in the opening table: name to heading."""
+
+
+def figures(material: Material) -> Iterator[Figure | None]:
+    """The figures in their order; None in place of one that the results have no numbers for."""
+    shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
+    per_control = {draw: [_under(material, control, draw) for control in shown] for draw in PER_CONTROL}
+    yield from per_control[heads.loss_against_heads]
+    yield sizes.loss_against_parameters(material)
+    yield outcome.final_error(material, outcome.LOSS)
+    for draw in (learning.learning, learning.hours, cost.cost):
+        yield from per_control[draw]
+    yield lane_diagram.lane_diagram(material)
+    yield from per_control[lane.lane_use]
+    yield sizes.parameters_by_part(material)
+    yield from per_control[writing.repetition]
+
+
+def _under(material: Material, control: str | None, draw: Draw) -> Figure | None:
+    figure = draw(material.under(control))
+    if figure is None or control is None:
+        return figure
+    label = material.experiment.document.controls[control].get("label", control)
+    return replace(figure, name=f"{figure.name}-{control}", title=f"{figure.title}: {label}")
+
+
+def final(material: Material) -> Table:
+    """A row per arm and, below, a row for each of what needs no training."""
+    names = [name for name in FINAL if any(len(arm.final(name)) for arm in material.arms)]
+    columns = ["", *(FINAL[name] for name in names)]
+    if "eval_loss_nats" in names:
+        columns.insert(2, "against its baseline")
+    if material.timings:
+        columns += ["tokens/s", "memory, GiB"]
+    rows = [Row(cells=_cells(material, arm, names), colour=arm.colour) for arm in material.arms]
+    if material.one_task:
+        rows += [_quiet(label, loss, len(columns)) for label, loss in _references(material)]
+    several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
+    return Table(
+        columns=tuple(columns),
+        rows=tuple(rows),
+        caption=join(
+            f"At the end of training: {several}.",
+            "Against its baseline: the mean over paired seeds, less is better."
+            if any(_difference(material, arm) != "–" for arm in material.arms)
+            else "",
+            "Tokens/s and memory are those of a short timing of each arm with the machine to itself."
+            if material.timings
+            else "",
+        ),
+        hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
+    )
+
+
+def _cells(material: Material, arm: ArmResults, names: Sequence[str]) -> tuple[str, ...]:
+    cells = [arm.label, *(over_seeds(arm, name) for name in names)]
+    if "eval_loss_nats" in names:
+        cells.insert(2, _difference(material, arm))
+    if material.timings:
+        timing = material.timings.get(arm.name, {})
+        memory = timing.get("memory_bytes")
+        rate = timing.get("tokens_per_s")
+        cells += [number(rate, 4), "–" if memory is None else f"{memory / 2**30:.2f}"]
+    return tuple(cells)
+
+
+def _difference(material: Material, arm: ArmResults) -> str:
+    """The difference to the baseline that an arm is first compared with: its group's, where it has one."""
+    for c in material.results.get("comparisons") or []:
+        if c["metric"] == "eval_loss_nats" and c["arm"] == arm.name and c["relative"] is not None:
+            return f"{100 * c['relative']:+.2f} %".replace("-", "−")
+    return "–"
+
+
+def _references(material: Material) -> Iterator[tuple[str, float]]:
+    baselines = material.baselines(material.arms[0])
+    for name, (label, _, _) in NGRAMS.items():
+        loss = baselines.get(name, {}).get("loss_nats")
+        if loss is not None:
+            yield label, loss
+
+
+def _quiet(label: str, loss: float, n_columns: int) -> Row:
+    return Row(cells=(label, number(loss), *[""] * (n_columns - 2)), quiet=True)
+
+
+def luck(material: Material) -> str:
+    """What the intervals leave out: the luck of the held-out text; nothing where there is no interval."""
+    if not any(comparison["interval"] for comparison in material.results.get("comparisons") or []):
+        return ""
+    arms = "all arms" if material.one_task else "all arms of a task"
+    return f"Intervals are over seeds; {arms} are judged on the same held-out sequences, whose own luck they share."
+
+
+def statements(material: Material) -> list[Statement]:
+    """The published sentence recomputed, what lies below the curve of plain models, and the best learning rates."""
+    results, found = material.results, []
+    forms = list(PARAMETERS)
+    rate_only = rate_controls(material.experiment)
+    fits = [fit for fit in results.get("fits") or [] if fit["control"] not in rate_only]
+    fits = sorted(fits, key=lambda f: (f["control"] is not None, f["scheme"] != "descending"))
+    for fit in fits:
+        if fit["sentence"] and fit["form"] == forms[0]:
+            free = next((f for f in fits if _same(f, fit) and f["form"] == forms[1] and f["against"]), None)
+            said = fit["sentence"][:1].upper() + fit["sentence"][1:] + " (fits with amplitude 1, as published"
+            said += f"; with a free amplitude {_other(free)})" if free else ")"
+            said += "" if fit["control"] is None else f", under {_label(material, fit['control'])}"
+            found.append(Statement(sentence=said, colour=SCHEME_COLOURS[fit["scheme"]]))
+    named = looks(material.experiment)
+    found += [
+        Statement(sentence=entry["sentence"], colour=named[entry["arm"]].colour)
+        for entry in results.get("plain_curve") or []
+        if entry["arm"].partition("+")[2] not in rate_only
+    ]
+    rates = results.get("learning_rates") or []
+    changed = [c for entry in rates for c in entry["comparisons"] if c["changed"]]
+    found += [Statement(sentence=f"At the best learning rates: {c['verdict']}", colour=QUIET) for c in changed]
+    if rates and not changed:
+        found.append(Statement(sentence="No verdict changes when each arm takes its best learning rate", colour=QUIET))
+    return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one["scheme"] == other["scheme"] and one["control"] == other["control"])
+
+
+def _other(fit: Any) -> str:
+    relative, interval = fit["against"]["relative"], fit["against"]["interval"]
+    said = f"{100 * abs(relative):.2f} % {'better' if relative < 0 else 'worse'}"
+    if interval is None:
+        return said
+    ends = sorted((-1 if relative < 0 else 1) * 100 * end for end in interval)
+    return f"{said}, [{ends[0]:.2f}, {ends[1]:.2f}] %".replace("-", "−")
+
+
+def _label(material: Material, control: str) -> str:
+    return str(material.experiment.document.controls[control].get("label", control))
+
+
+def tables(material: Material) -> list[tuple[str, Table]]:
+    """Further tables: learning rates, and what samples repeat and use."""
+    found = [("Learning rates", _learning_rates(material)), ("Samples in numbers", writing.vanishing(material))]
+    return [(title, table) for title, table in found if table is not None]
+
+
+def _learning_rates(material: Material) -> Table | None:
+    entries = material.results.get("learning_rates") or []
+    factors = sorted({rate["factor"] for entry in entries for rate in entry["rates"]})
+    if not entries:
+        return None
+    named = looks(material.experiment)
+    rows = []
+    for entry in entries:
+        means = {rate["factor"]: rate["mean"] for rate in entry["rates"]}
+        best = f"x{entry['best']:g}" + (" (at the end of the range)" if entry["at_edge"] else "")
+        verdicts = "\n".join(c["verdict"] for c in entry["comparisons"]) or "–"
+        cells = (named[entry["arm"]].label, *(number(means.get(f)) for f in factors), best, verdicts)
+        rows.append(Row(cells=cells, colour=named[entry["arm"]].colour))
+    return Table(
+        columns=("", *(f"x{factor:g}" for factor in factors), "best", "against its baseline, each at its best"),
+        rows=tuple(rows),
+        caption="Mean evaluation loss at each multiple of the learning rate, and the best.",
+    )
+
+
+KIND = Kind(
+    figures=figures,
+    final=final,
+    luck=luck,
+    statements=statements,
+    tables=tables,
+    writings=writing.writings,
+)

@@ -1,0 +1,127 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tokenizers
+from shared import data
+
+from headway.data.corpus import STORIES_KEY, find_corpus
+from headway.data.stories import story
+from headway.data.tokenizer import Tokenizer, bytes_tokenizer, open_tokenizer, trained_bpe
+from headway.errors import UserError
+
+TEXT = 'Once upon a time, "Ölaf" said:\n\n\thello  wörld 🙂!'
+
+
+def some_stories(n=300):
+    return [story(STORIES_KEY, index).text for index in range(n)]
+
+
+def test_bytes_are_the_bytes():
+    tokenizer = bytes_tokenizer()
+    assert tokenizer.encode(TEXT) == list(TEXT.encode())
+    assert tokenizer.decode(range(256)) == bytes(range(256)).decode("utf-8", errors="replace")
+    assert (tokenizer.vocab_size, tokenizer.end_of_text) == (257, 256)
+
+
+@pytest.mark.parametrize("n", [300, 1024])
+def test_a_trained_bpe_has_the_size_that_was_asked_for(n, tmp_path):
+    tokenizer = open_tokenizer(f"bpe-{n}", some_stories)
+    assert tokenizer.vocab_size == n
+    assert tokenizer.encode("<|endoftext|>") == [tokenizer.end_of_text]
+    assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
+    assert max(tokenizer.encode(some_stories()[0])) < n
+    tokenizer.save(tmp_path)
+    again = Tokenizer.load(tmp_path)
+    assert again.digest == tokenizer.digest
+    assert again.encode(TEXT + "<|endoftext|>") == tokenizer.encode(TEXT + "<|endoftext|>")
+
+
+def test_a_trained_bpe_is_the_same_in_every_process():
+    code = (
+        "from headway.data.tokenizer import trained_bpe; from headway.data.stories import story;"
+        "print(trained_bpe((story(1, i).text for i in range(200)), 700).digest)"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed, threads in (("1", "1"), ("2", "2"))
+    }
+    assert len(found) == 1
+
+
+def test_too_few_documents_for_a_bpe_say_how_many_merges_there_are():
+    with pytest.raises(
+        UserError, match=r"bpe-1000: the training documents have 4 merges, so 261 tokens at most; ask for"
+    ):
+        trained_bpe(["hello hello"], 1000)
+
+
+def test_gpt2_from_its_vocabulary_and_merges(tmp_path):
+    tokenizer = Tokenizer.load(data("gpt2-bpe"))
+    assert (tokenizer.vocab_size, tokenizer.end_of_text) == (50257, 50256)
+    assert tokenizer.encode("Hello world<|endoftext|>") == [15496, 995, 50256]
+    assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
+    tokenizer.save(tmp_path)
+    assert Tokenizer.load(tmp_path).encode(TEXT) == tokenizer.encode(TEXT)
+
+
+def test_a_tokenizer_json_neither_cuts_nor_pads_nor_adds(tmp_path):
+    inner = trained_bpe(some_stories(), 400).inner
+    inner.enable_truncation(4)
+    inner.enable_padding(length=6)
+    inner.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
+    )
+    inner.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer.encode("Once upon a time") == tokenizer.encode_many(["Once upon a time"])[0]
+    assert tokenizer.decode(tokenizer.encode("Once upon a time, there was")) == "Once upon a time, there was"
+
+
+def test_another_end_of_text_is_found_and_none_is_an_error(tmp_path):
+    characters = {c: i for i, c in enumerate(sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()))}
+    (tmp_path / "merges.txt").write_text("")
+    (tmp_path / "vocab.json").write_text(json.dumps(characters | {"</s>": 256}))
+    assert Tokenizer.load(tmp_path).end_of_text == 256
+    (tmp_path / "vocab.json").write_text(json.dumps(characters))
+    with pytest.raises(UserError, match=r"no token for the end of a text \(<\|endoftext\|>, </s>, .*\); add one to it"):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_folder_that_is_no_tokenizer_is_an_error(tmp_path):
+    with pytest.raises(
+        UserError, match=r"neither bytes, bpe-N, gpt2, nor a folder with a vocab\.json and a merges\.txt"
+    ):
+        Tokenizer.load(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(UserError, match=r"its files are no tokenizer \(.*\); give others"):
+        Tokenizer.load(tmp_path)
+
+
+def test_gpt2_without_a_network_says_what_to_give(monkeypatch):
+    class Unreachable:
+        @staticmethod
+        def from_pretrained(name):
+            raise OSError(f"no route to {name}")
+
+    monkeypatch.setattr(tokenizers, "Tokenizer", Unreachable)
+    with pytest.raises(
+        UserError, match=r"gpt2: openai-community/gpt2 cannot be read from the hub \(OSError\); with no"
+    ):
+        open_tokenizer("gpt2", list)
+
+
+def test_real_stories_have_the_known_number_of_gpt2_tokens():
+    tokenizer = Tokenizer.load(data("gpt2-bpe"))
+    texts = list(find_corpus(str(data("tinystories/train.txt")), limit=None, asked="").documents())
+    assert len(texts) == 7_817
+    n = np.sum([len(ids) + 1 for ids in tokenizer.encode_many(texts)])
+    assert n == 1_596_080  # 1.61 M with the two line ends around each mark, which are no text of a document

@@ -1,0 +1,85 @@
+import pytest
+
+from headway.declare.budget import budget
+from headway.declare.experiment import load
+from headway.declare.run import parse_run
+from headway.declare.text_budget import fitting_batch, forward_flops, training_bytes
+from headway.declare.transformer import Gpt2, GptNeo
+
+
+def run(model=None, training=None, n_ctx=128):
+    return parse_run(
+        {
+            "task": {"kind": "text", "corpus": "stories", "n_ctx": n_ctx},
+            "model": {"family": "gpt-neo", "d_model": 64, "n_layers": 2, "n_heads": 4, **(model or {})},
+            "training": {"optimizer": "adamw", "batch_size": 8, "steps": 5, "learning_rate": 1e-3, **(training or {})},
+            "seed": 0,
+        }
+    )
+
+
+def test_flops_of_a_small_model_by_hand():
+    model = GptNeo(family="gpt-neo", d_model=4, n_layers=2, n_heads="2:1-0", d_mlp=3, windows=(2,), d_embed=2)
+    # Q and O 4 x 4, K and V 2 x 4, two MLPs of 4 x 3 and back, a read-out of 2 x 10; a product and a sum are two.
+    matrices = 2 * 16 + 2 * 8 + 2 * 2 * 12 + 20
+    # Over five positions a query sees one or two keys; a head of width 2 makes two products with each, twice.
+    attention = 2 * (1 + 2 + 2 + 2 + 2) * 2 * 2
+    assert forward_flops(model, 10, n_ctx=5) == 2 * 5 * matrices + 2 * attention
+
+
+def test_factors_are_multiplied_one_after_the_other():
+    whole, low = (Gpt2(family="gpt-2", d_model=8, n_layers=1, n_heads=1, ranks={"q": rank}) for rank in (None, 2))
+    assert forward_flops(whole, 5, n_ctx=3) - forward_flops(low, 5, n_ctx=3) == 2 * 3 * (64 - 2 * 2 * 8)
+
+
+def test_heads_of_one_width_cost_the_same_and_a_window_less():
+    few, many = (run({"n_heads": n}) for n in (2, "32-8"))
+    assert budget(few).flops_per_example == budget(many).flops_per_example
+    assert budget(run({"windows": [8]})).flops_per_example < budget(few).flops_per_example
+    assert budget(few).flops_per_token == budget(few).flops_per_example / 128
+
+
+def test_memory_hardly_depends_on_the_heads():
+    few, many = (training_bytes(run({"n_heads": n})) for n in (1, 64))
+    assert 1 < many / few < 1.06
+
+
+def test_memory_of_states_by_hand():
+    # With batches of almost nothing, weights, gradients and moments are left.
+    small = {"batch_size": 1}
+    adamw, muon = (
+        training_bytes(run(training={**small, **optimizer}, n_ctx=1))
+        for optimizer in ({}, {"optimizer": "muon", "adamw_learning_rate": 1e-3})
+    )
+    matrices = 2 * 12 * 64 * 64
+    assert adamw - muon == 4 * matrices
+    parameters = budget(run()).n_parameters
+    assert 16 * parameters < adamw < 16.1 * parameters
+
+
+def test_memory_of_a_batch():
+    base = training_bytes(run())
+    state = 2 * base - training_bytes(run(training={"batch_size": 16}))
+    assert training_bytes(run(training={"accumulate": 4})) - state == pytest.approx((base - state) / 4)
+    assert (base - state) / 2 < training_bytes(run(training={"precision": "bf16"})) - state < 0.7 * (base - state)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_batch_that_would_fit_fits_and_no_larger_one(accumulate):
+    asked = run(training={"batch_size": 64, "accumulate": accumulate})
+    fitting = fitting_batch(asked, training_bytes(asked) // 2)
+    assert 0 < fitting < 64
+    assert fitting % accumulate == 0
+
+    def needs(batch_size):
+        return training_bytes(run(training={"batch_size": batch_size, "accumulate": accumulate}))
+
+    assert needs(fitting) <= training_bytes(asked) // 2 < needs(fitting + accumulate)
+    assert fitting_batch(asked, training_bytes(asked)) == 64
+    assert fitting_batch(asked, 1000) is None
+
+
+def test_a_published_run_would_not_fit_on_the_old_gpu_in_batches_of_a_hundred():
+    published = load("head-progression", scale="paper").arm("constant-high").spec(0)
+    assert training_bytes(published) < 2e9
+    assert 1 < fitting_batch(published, 8 * 2**30) < 100

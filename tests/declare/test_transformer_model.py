@@ -1,0 +1,142 @@
+import math
+
+import pytest
+
+from headway.declare.parameters import parameters_of
+from headway.declare.spec import parse
+from headway.declare.transformer import Gpt2, GptNeo, Llama
+from headway.errors import DeclarationError
+
+NEO = {"family": "gpt-neo", "d_model": 48, "n_layers": 4, "n_heads": "8-4-2-1"}
+
+
+def neo(**changes):
+    return parse(GptNeo, {**NEO, **changes})
+
+
+def test_gpt_neo_is_the_published_model():
+    model = neo()
+    assert [model.window(layer) for layer in range(4)] == [None, 256, None, 256]
+    assert [model.logit_scale(layer) for layer in range(4)] == [1.0] * 4
+    assert (model.n_positions, model.tied, model.mlp, model.biases) == (2048, True, "gelu_new", ("output", "mlp"))
+    assert (model.norm, model.norm_place, model.norm_eps, model.dropout, model.init_std) == (
+        "layer", "before", 1e-5, 0.0, 0.02,
+    )  # fmt: skip
+
+
+def test_families_are_sets_of_defaults():
+    gpt2 = Gpt2(family="gpt-2", d_model=48, n_layers=1, n_heads=4)
+    assert (gpt2.windows, gpt2.n_positions, gpt2.logit_scale(0)) == ((None,), 1024, 12**-0.5)
+    llama = Llama(family="llama", d_model=48, n_layers=1, n_heads=4)
+    assert (llama.positions, llama.norm, llama.mlp, llama.tied, llama.biases) == ("rotary", "rms", "swiglu", False, ())
+
+
+def test_logit_scales():
+    assert [neo(attention_scale="d_head").logit_scale(layer) for layer in (0, 3)] == [6**-0.5, 48**-0.5]
+    assert neo(attention_scale="d_model").logit_scale(0) == 48**-0.5
+    assert neo(attention_scale=0.25).logit_scale(0) == 0.25
+    assert neo(attention_scale=1).logit_scale(0) == 1.0
+    assert neo(n_heads="0-4-2-1", attention_scale="d_head").logit_scale(0) == 1.0
+
+
+def test_ranks_may_differ_by_layer_and_skip_layers_without_attention():
+    model = neo(n_heads="0-4-2-1", ranks={"q": 5, "up": "1-2-3-4"})
+    assert [model.rank("q", layer) for layer in range(4)] == [5] * 4
+    assert [model.rank("up", layer) for layer in range(4)] == [1, 2, 3, 4]
+    assert model.rank("v", 0) is None
+    names = [parameter.name for parameter in parameters_of(model, 10)]
+    assert not any(name.startswith("layers.0.attention") for name in names)
+    assert "layers.1.attention.q.first.weight" in names
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_heads": None}, "n_heads: null was given; input should be a valid integer"),
+        ({"n_heads": [8, None, 2, 1]}, r"n_heads"),
+        ({"n_heads": True}, "n_heads: true was given"),
+        ({"n_heads": 5}, "48 is not divisible by 5; 4 and 6 are"),
+        ({"d_head": 0}, "d_head: 0 was given; input should be greater than 0"),
+        ({"windows": []}, r"windows: an empty list was given; give \[null\] for all keys"),
+        ({"windows": [0]}, r"windows.0: 0 was given; input should be greater than 0"),
+        ({"attention_scale": "dhead"}, "attention_scale: .*d_head"),
+        ({"attention_scale": 0}, "attention_scale: 0 was given"),
+        ({"biases": ["mlp", "mlp"]}, r"biases \['mlp', 'mlp'\]: one of them stands twice; keep one"),
+        ({"d_embed": 49}, "d_embed 49 is above d_model 48; an embedding is at most as wide as the stream"),
+        ({"lane": "switched"}, "lane switched needs a lane; give a d_embed below d_model"),
+        (
+            {"positions": "rotary", "n_heads": "4x3"},
+            "rotary positions turn pairs of entries, but d_head is 3, which is odd; make it even",
+        ),
+        ({"mlp": "none", "d_mlp": 8}, "d_mlp 8 is the width of an MLP, but mlp is none; leave it out"),
+        ({"mlp": "none", "ranks": {"up": 2}}, "ranks.up and ranks.down belong to an MLP, but mlp is none"),
+        ({"ranks": {"q": 49}}, "ranks.q: 49 is above the width of layer 0's matrix, 48 x 48; give at most 48, or null"),
+        ({"n_heads": "8x2", "ranks": {"o": 17}}, "ranks.o: 17 is above the width of layer 0's matrix, 48 x 16"),
+        ({"ranks": {"up": "4-4-4"}}, "ranks.up names 3 layers, but n_layers is 4"),
+        ({"d_mlp": "openelm(1)"}, "openelm takes 2 or 3 positive numbers"),
+        ({"dropout": 1.0}, "dropout: 1.0 was given; input should be less than 1"),
+        ({"n_head": 3}, "n_head: there is no such key; did you mean n_heads"),
+    ],
+)
+def test_wrong_models_get_errors_that_teach(changes, message):
+    with pytest.raises(DeclarationError, match=message):
+        neo(**changes)
+
+
+def shapes(model, vocab_size=10):
+    return {parameter.name: parameter.shape for parameter in parameters_of(model, vocab_size)}
+
+
+def test_parameters_of_one_layer_by_hand():
+    model = Gpt2(family="gpt-2", d_model=4, n_layers=1, n_heads="2:1", n_positions=3, d_mlp=5, tied=False, d_embed=2)
+    assert shapes(model) == {
+        "embedding.weight": (10, 2),
+        "positions.weight": (3, 4),
+        "layers.0.attention_norm.weight": (4,),
+        "layers.0.attention_norm.bias": (4,),
+        "layers.0.attention.q.weight": (4, 4),
+        "layers.0.attention.q.bias": (4,),
+        "layers.0.attention.k.weight": (2, 4),
+        "layers.0.attention.k.bias": (2,),
+        "layers.0.attention.v.weight": (2, 4),
+        "layers.0.attention.v.bias": (2,),
+        "layers.0.attention.o.weight": (4, 4),
+        "layers.0.attention.o.bias": (4,),
+        "layers.0.mlp_norm.weight": (4,),
+        "layers.0.mlp_norm.bias": (4,),
+        "layers.0.mlp.up.weight": (5, 4),
+        "layers.0.mlp.up.bias": (5,),
+        "layers.0.mlp.down.weight": (4, 5),
+        "layers.0.mlp.down.bias": (4,),
+        "norm.weight": (4,),
+        "norm.bias": (4,),
+        "readout.weight": (10, 2),
+    }
+
+
+def test_what_a_model_does_not_have_trains_nothing():
+    model = Llama(family="llama", d_model=4, n_layers=2, n_heads="0-2", mlp="none", norm_place="after", tied=True)
+    assert set(shapes(model)) == {
+        "embedding.weight",
+        "layers.1.attention_norm.weight",
+        *(f"layers.1.attention.{name}.weight" for name in "qkvo"),
+    }
+
+
+def test_positions_outside_the_lane_are_as_wide_as_the_embedding():
+    assert shapes(neo(d_embed=8, positions_in_lane=False))["positions.weight"] == (2048, 8)
+    assert shapes(neo(d_embed=8))["positions.weight"] == (2048, 48)
+
+
+def test_a_factors_bias_is_on_the_second():
+    found = shapes(neo(ranks={"o": 3, "down": 2}))
+    assert found["layers.0.attention.o.first.weight"] == (3, 48)
+    assert found["layers.0.attention.o.second.weight"] == (48, 3)
+    assert found["layers.0.attention.o.second.bias"] == (48,)
+    assert found["layers.0.mlp.down.first.weight"] == (2, 192)
+    assert "layers.0.attention.o.first.bias" not in found
+
+
+def test_heads_do_not_change_the_count():
+    counts = {sum(map(math.prod, shapes(neo(n_heads=n)).values())) for n in (1, "3-6-12-24", "48-24-12-6", 16)}
+    assert len(counts) == 1

@@ -1,0 +1,61 @@
+"""A description holds everything that makes a model the function it is."""
+
+import pytest
+
+from headway.declare.transformer import GptNeo, Ranks
+from headway.hf.description import describe
+
+LANE = GptNeo(family="gpt-neo", d_model=48, n_layers=2, n_heads=4, d_embed=20, positions="rotary", mlp="gelu")
+CHANGES = {
+    "d_model": 64,
+    "n_layers": 3,
+    "n_heads": "4-6",
+    "n_kv_heads": 2,
+    "d_head": 10,
+    "attention_scale": "d_head",
+    "windows": (None,),
+    "positions": "learned",
+    "n_positions": 99,
+    "rotary_base": 99.0,
+    "norm": "rms",
+    "norm_place": "after",
+    "norm_eps": 1e-3,
+    "mlp": "relu",
+    "d_mlp": 99,
+    "biases": ("mlp",),
+    "tied": False,
+    "dropout": 0.1,
+    "d_embed": 21,
+    "lane": "switched",
+    "positions_in_lane": False,
+    "ranks": Ranks(down=3),
+    "init_std": 0.1,
+}
+NO_FUNCTION = {"family", "factor_init"}
+"""A set of defaults, and how training starts."""
+
+
+def test_every_field_of_a_model_is_thought_of():
+    assert set(GptNeo.model_fields) == set(CHANGES) | NO_FUNCTION
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_another_model_has_another_description(name):
+    changed = GptNeo(**{**LANE.content(), name: CHANGES[name]})
+    assert describe(changed) != describe(LANE)
+
+
+def test_what_has_no_effect_is_not_described():
+    plain = GptNeo(family="gpt-neo", d_model=48, n_layers=2, n_heads=4)
+    same = GptNeo(
+        family="gpt-neo",
+        d_model=48,
+        n_layers=2,
+        n_heads="4-4",
+        n_kv_heads=4,
+        d_head=12,
+        d_mlp=192,
+        rotary_base=7.0,
+        positions_in_lane=False,
+    )
+    assert describe(same) == describe(plain)

@@ -1,0 +1,244 @@
+"""Laws of transformers with ragged heads, over a grid of models that differ in every declared choice."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from headway.declare.layout import HeadLayout
+from headway.declare.parameters import parameters_of
+from headway.declare.transformer import Gpt2, GptNeo, Llama, Ranks
+from headway.model.attention import of_queries, reference_attention
+from headway.model.trace import AttentionTrace
+from headway.model.transformer import Transformer
+from headway.model.weights import initial_weights
+
+SMALL = {"d_model": 48, "n_layers": 3, "n_positions": 128, "init_std": 0.2}
+NEO = {"family": "gpt-neo", **SMALL}
+GPT2 = {"family": "gpt-2", **SMALL}
+LLAMA = {"family": "llama", **SMALL}
+VOCAB = 31
+LENGTH = 70
+"""More than two blocks of queries."""
+
+MODELS = {
+    "published": GptNeo(**NEO, n_heads=4, windows=(None, 7)),
+    "ragged": GptNeo(**NEO, n_heads="3-12-48", windows=(50, None, 1)),
+    "GQA": Gpt2(**GPT2, n_heads="8:2-4:1-6:6", windows=(40, None)),
+    "unequal KV groups": Gpt2(**GPT2, n_heads="4+3x4-1+2+1-2", windows=(None, 9)),
+    "fixed d_head": Gpt2(**GPT2, n_heads="5-3-1", d_head=10, attention_scale="d_model"),
+    "layers without heads": GptNeo(**NEO, n_heads="0-6-0"),
+    "lane": GptNeo(**NEO, n_heads=4, d_embed=20),
+    "switched lane": GptNeo(**NEO, n_heads=4, d_embed=20, lane="switched", positions_in_lane=False),
+    "low rank": Gpt2(**GPT2, n_heads="2-4-8", ranks=Ranks(q=3, k="1-2-48", v=5, o=7, up="4-5-6", down=9)),
+    "rotary": Llama(**LLAMA, n_heads="8:4-3+1x12-2", windows=(None, 20), tied=True),
+    "low-rank SwiGLU": Llama(**LLAMA, n_heads="4-0-2", d_mlp="30-20-10", ranks=Ranks(up=3, o=4), norm_place="after"),
+    "sinusoidal": Gpt2(**GPT2, n_heads=4, positions="sinusoidal", norm_place="after", mlp="relu", d_embed=15),
+    "attention only": Gpt2(**GPT2, n_heads="1-2-3", positions="none", norm="none", mlp="none", attention_scale=0.3),
+    "RMSNorm after": Gpt2(**GPT2, n_heads=4, norm="rms", norm_place="after", mlp="gelu", tied=False, d_mlp=17),
+}
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+
+
+def weights_of(model, seed=0):
+    """Weights in which biases and norms are no longer what they start as."""
+    random = np.random.default_rng(seed)
+    weights = initial_weights(model, VOCAB, seed)
+    return {name: array + random.normal(0, 0.1, array.shape).astype(np.float32) for name, array in weights.items()}
+
+
+def built(model, **changed):
+    return Transformer(model, VOCAB, weights_of(model) | changed).eval()
+
+
+def text(length=LENGTH, batch=2):
+    return torch.randint(0, VOCAB, (batch, length), generator=torch.Generator().manual_seed(1))
+
+
+def logits_of(module, *arguments, **options):
+    with torch.no_grad():
+        return module(*arguments, **options)[0]
+
+
+def ones(model):
+    return [torch.ones(heads.n_heads) for heads in model.layout.layers]
+
+
+@every_model
+def test_recording_changes_no_bit(model):
+    module, tokens = built(model), text()
+    recorded, trace = module(tokens, record=True)
+    assert torch.equal(recorded, module(tokens)[0])
+    assert [a.layer for a in trace.attentions] == [i for i, n in enumerate(model.layout.n_heads) if n]
+    assert len(trace.streams) == model.n_layers + 1
+
+
+@every_model
+def test_gates_of_one_change_no_bit(model):
+    module, tokens = built(model), text()
+    assert torch.equal(logits_of(module, tokens, gates=ones(model)), logits_of(module, tokens))
+
+
+@every_model
+def test_a_gate_of_zero_is_the_model_without_that_head(model):
+    tokens = text()
+    module = built(model)
+    for layer, heads in enumerate(model.layout.layers):
+        if not heads.n_heads:
+            continue
+        head = heads.n_heads - 1
+        gates = ones(model)
+        gates[layer][head] = 0
+        # The columns of W_O that read the head: in a product, those of its first factor.
+        name = f"layers.{layer}.attention.o" + (".weight" if model.rank("o", layer) is None else ".first.weight")
+        W_O = weights_of(model)[name]
+        W_O[:, head * heads.d_head : (head + 1) * heads.d_head] = 0
+        without = logits_of(built(model, **{name: W_O}), tokens)
+        torch.testing.assert_close(logits_of(module, tokens, gates=gates), without, atol=1e-5, rtol=1e-5)
+        assert not torch.allclose(without, logits_of(module, tokens), atol=1e-4)
+
+
+@every_model
+def test_gates_of_an_example_concern_that_example(model):
+    module, tokens = built(model), text()
+    first_only = [torch.stack((torch.zeros(h.n_heads), torch.ones(h.n_heads))) for h in model.layout.layers]
+    gated, plain = logits_of(module, tokens, gates=first_only), logits_of(module, tokens)
+    none = logits_of(module, tokens, gates=[torch.tensor(0.0)] * model.n_layers)
+    torch.testing.assert_close(gated, torch.stack((none[0], plain[1])))
+
+
+@every_model
+@pytest.mark.parametrize("gated", [False, True])
+def test_contributions_sum_to_the_output_minus_its_bias(model, gated):
+    module, outputs = built(model), []
+    for layer in module.layers:
+        if layer.attention is not None:
+            layer.attention.register_forward_hook(lambda *call: outputs.append(call[2][0]))
+    gates = [torch.linspace(0, 2, heads.n_heads) for heads in model.layout.layers] if gated else None
+    _, trace = module(text(), gates=gates, record=True)
+    for attention, output in zip(trace.attentions, outputs, strict=True):
+        total = attention.contributions().sum(1) + (0 if attention.b_O is None else attention.b_O)
+        torch.testing.assert_close(total, output, atol=1e-5, rtol=1e-5)
+
+
+@every_model
+def test_a_later_token_changes_no_earlier_logit(model):
+    module, tokens = built(model), text()
+    changed = tokens.clone()
+    changed[:, 40] = (changed[:, 40] + 1) % VOCAB
+    before, after = logits_of(module, tokens), logits_of(module, changed)
+    assert torch.equal(before[:, :40], after[:, :40])
+    assert not torch.equal(before[:, 40:], after[:, 40:])
+
+
+@pytest.mark.parametrize("window", [1, 2, 7, 33, 69, 70])
+def test_nothing_outside_the_window_is_seen(window):
+    """One layer: a query sees the token `window - 1` before it and none before that."""
+    module = built(Gpt2(**GPT2 | {"n_layers": 1}, n_heads=4, windows=(window,)))
+    tokens = text()
+    changed = tokens.clone()
+    changed[:, 0] = (changed[:, 0] + 1) % VOCAB
+    same = (logits_of(module, tokens) == logits_of(module, changed)).all(2).all(0)
+    assert same.tolist() == [False] * window + [True] * (LENGTH - window)
+
+
+@every_model
+def test_the_fast_attention_equals_the_reference_in_value_and_gradient(model):
+    module = built(model).double()
+    _, trace = module(text(), record=True)
+    for attention in trace.attentions:
+        queries, window = model.layout.layers[attention.layer].queries, model.window(attention.layer)
+        k, v = of_queries(attention.k, queries), of_queries(attention.v, queries)
+        slow = reference_attention(attention.q, k, v, scale=attention.scale, window=window)
+        torch.testing.assert_close(attention.z, slow)
+        looks = attention.q, attention.k, attention.v
+        fast_gradients = torch.autograd.grad(attention.z.square().sum(), looks, retain_graph=True)
+        slow_gradients = torch.autograd.grad(slow.square().sum(), looks, retain_graph=True)
+        torch.testing.assert_close(fast_gradients, slow_gradients)
+
+
+@every_model
+def test_patterns_and_values_make_the_contexts(model):
+    _, trace = built(model)(text(), record=True)
+    for attention in trace.attentions:
+        patterns = torch.cat([attention.patterns(slice(h, h + 1)) for h in range(attention.q.shape[1])], dim=1)
+        torch.testing.assert_close(patterns @ attention.v[:, list(attention.kv_of)], attention.z, atol=1e-5, rtol=1e-4)
+
+
+@every_model
+def test_permuting_the_heads_changes_nothing(model):
+    """KV heads change places together with their query heads."""
+    weights = weights_of(model)
+    layers = list(model.layout.layers)
+    for layer, heads in enumerate(layers):
+        kv_order = list(reversed(range(heads.n_kv_heads)))
+        starts = np.cumsum((0, *heads.queries))
+        order = [h for kv in kv_order for h in reversed(range(starts[kv], starts[kv + 1]))]
+        layers[layer] = dataclasses.replace(heads, queries=tuple(heads.queries[kv] for kv in kv_order))
+        at = f"layers.{layer}.attention."
+        for name in [name for name in weights if name.startswith(at)]:
+            projection, is_first = name[len(at)], ".first." in name
+            places = order if projection in "qo" else kv_order
+            entries = np.concatenate([np.arange(h * heads.d_head, (h + 1) * heads.d_head) for h in places])
+            if projection != "o" and not is_first:
+                weights[name] = weights[name][entries]
+            elif name.endswith((".o.weight", ".o.first.weight")):
+                weights[name] = weights[name][:, entries]
+    other = HeadLayout(d_model=model.d_model, layers=tuple(layers))
+    declared = {name: getattr(model, name) for name in type(model).model_fields} | {
+        "n_heads": str(other),
+        "n_kv_heads": None,
+        "d_head": None,
+    }
+    permuted = type(model)(**declared)
+    assert permuted.layout == other
+    there = logits_of(Transformer(permuted, VOCAB, weights).eval(), text())
+    torch.testing.assert_close(there, logits_of(built(model), text()), atol=1e-5, rtol=1e-4)
+
+
+@every_model
+def test_counted_parameters_are_the_built_models(model):
+    shapes = {name: tuple(parameter.shape) for name, parameter in built(model).named_parameters()}
+    assert shapes == {parameter.name: parameter.shape for parameter in parameters_of(model, VOCAB)}
+    assert built(model).state_dict().keys() == shapes.keys()
+
+
+@every_model
+def test_weights_come_back_as_they_were_put(model):
+    weights = weights_of(model)
+    back = Transformer(model, VOCAB, weights).weights()
+    assert list(back) == [parameter.name for parameter in parameters_of(model, VOCAB)]
+    assert all(np.array_equal(back[name], weights[name]) for name in weights)
+
+
+@every_model
+def test_every_parameter_is_trained(model):
+    module = built(model)
+    module.loss(text(), text().roll(-1, 1)).backward()
+    idle = [name for name, parameter in module.named_parameters() if not parameter.grad.abs().any()]
+    # A softmax does not see what is added to all its logits, and one key leaves it no choice.
+    no_choice = [f"layers.{i}.attention.{x}." for i in range(model.n_layers) if model.window(i) == 1 for x in "qk"]
+    assert [
+        n for n in idle if not n.endswith((".k.bias", ".k.second.bias")) and not n.startswith(tuple(no_choice))
+    ] == []
+
+
+def test_a_map_of_full_rank_can_be_any_map():
+    model = Gpt2(**GPT2, n_heads=4, biases=("output",))
+    full = Gpt2(**GPT2, n_heads=4, biases=("output",), ranks=Ranks(q=48, o=48))
+    weights = weights_of(model)
+    factors = dict(weights)
+    for layer in range(3):
+        for name in "qo":
+            at = f"layers.{layer}.attention.{name}"
+            factors[f"{at}.first.weight"] = np.eye(48, dtype=np.float32)
+            factors[f"{at}.second.weight"] = factors.pop(f"{at}.weight")
+        factors[f"layers.{layer}.attention.o.second.bias"] = factors.pop(f"layers.{layer}.attention.o.bias")
+    there = logits_of(Transformer(full, VOCAB, factors).eval(), text())
+    torch.testing.assert_close(there, logits_of(Transformer(model, VOCAB, weights).eval(), text()))
+
+
+def test_a_trace_is_of_one_kind_for_every_layout():
+    fields = {field.name for field in dataclasses.fields(AttentionTrace)}
+    assert {"name", "kind", "q", "k", "v", "z", "W_O", "b_O", "scale", "softcap", "mask", "bias"} <= fields

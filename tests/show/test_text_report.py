@@ -1,0 +1,203 @@
+"""The report on language models: which figures the results call for, their words, and what must not overlap."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fabricate_text import data_lane, fabricate_text, head_progression, shipped
+
+from headway.lab.store import Store
+from headway.show import cost, heads, labels, lane, learning, looks, outcome, sizes, text
+from headway.show.files import figures, render
+from headway.show.material import Material, gather
+from headway.show.report import page
+from headway.show.theme import SCHEME_COLOURS
+
+
+@pytest.fixture(scope="module")
+def progression(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    path = tmp_path_factory.mktemp("text") / "hp"
+    return gather(Store.open(fabricate_text(path, head_progression().select(controls=["learning-rates"]))))
+
+
+@pytest.fixture(scope="module")
+def lanes(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    path = tmp_path_factory.mktemp("text") / "lane"
+    chosen = data_lane().select(controls=["positions-outside-lane"])
+    return gather(Store.open(fabricate_text(path, chosen)))
+
+
+def names(material: Material) -> list[str]:
+    return [figure.name for figure in figures(material)]
+
+
+def rows(figure) -> list[dict]:
+    return [row for data in figure.spec["datasets"].values() for row in data]
+
+
+def test_figures_are_those_that_the_results_call_for(progression: Material, lanes: Material) -> None:
+    # Controls that change the learning rate only have a table, and no figures of their own.
+    assert names(progression) == ["heads", "final-loss", "learning", "learning-hours", "cost", "parts", "repetition"]
+    per_control = ["learning", "learning-hours", "cost", "lane-use", "repetition"]
+    expected = ["parameters", "final-loss", "lane-diagram", "parts"]
+    expected += [f"{name}{end}" for name in per_control for end in ("", "-positions-outside-lane")]
+    assert sorted(names(lanes)) == sorted(expected)
+
+
+def test_every_figure_has_words_is_valid_and_draws_offline(progression: Material, lanes: Material) -> None:
+    for material in (progression, lanes):
+        for figure in figures(material):
+            assert figure.title, figure.name
+            assert figure.caption.endswith("."), figure.name
+            assert "http" not in str(figure.spec), figure.name
+            assert render(figure.spec).startswith("<svg"), figure.name
+
+
+def test_vega_lite_has_nothing_to_warn_of(
+    progression: Material, lanes: Material, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import vl_convert
+
+    for figure in [*figures(progression), *figures(lanes)]:
+        vl_convert.vegalite_to_vega(figure.spec, show_warnings=True)
+    assert "WARN" not in "".join(capfd.readouterr())
+
+
+def test_points_are_labelled_with_layouts_and_the_tenth_is_not_in_the_fit(progression: Material) -> None:
+    figure = heads.loss_against_heads(progression.under(None))
+    assert figure is not None
+    points = {row["label"]: row for row in rows(figure) if "label" in row}
+    assert len(points) == 10
+    assert points["96-48-24-12"]["heads"] == 180
+    assert [label for label, row in points.items() if not row["fitted"]] == ["16-16-16-16"]
+    assert "Hollow, and not in any fit: uniform-64 (16-16-16-16)." in figure.caption
+    assert "Above the axis: unigram model (5.74) and bigram model (3.42)" in figure.caption
+    assert "as many parameters as totals (3)" in figure.caption
+
+
+def test_a_scheme_has_one_colour_everywhere(progression: Material) -> None:
+    for arm in progression.arms:
+        assert arm.colour == SCHEME_COLOURS[arm.name.partition("-")[0] if arm.look.scheme != "constant" else "constant"]
+    dashes = {arm.look.dash for arm in progression.arms if arm.control is None}
+    assert len(dashes) == 4  # three groups, and none
+
+
+def test_an_arm_keeps_its_colour_under_a_control(lanes: Material) -> None:
+    colours = {arm.name: arm.colour for arm in lanes.arms}
+    assert all(colours[name.partition("+")[0]] == colour for name, colour in colours.items())
+    assert len(set(colours.values())) == 7
+
+
+def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progression: Material) -> None:
+    figure = learning.learning(progression.under(None))
+    assert figure is not None
+    upper, lower = figure.spec["vconcat"]
+    assert [panel["title"] for panel in upper["hconcat"]] == ["low", "medium", "high"]
+    assert len(lower["hconcat"]) == 3
+    assert "uniform-64 (16-16-16-16) is drawn in each" in figure.caption
+    assert "mean over 3 seeds; its band reaches" in figure.caption
+
+
+def test_hours_and_costs_are_from_solo_timings_alone(progression: Material, lanes: Material) -> None:
+    without = replace(lanes.under(None), timings={})
+    assert learning.hours(without) is None
+    assert cost.cost(without) is None
+    drawn = cost.cost(progression.under(None))
+    assert drawn is not None
+    found = {row["arm"]: row for row in rows(drawn) if "step_s" in row}
+    assert found["constant-high (48-48-48-48)"]["step_s"] == pytest.approx(
+        progression.timings["constant-high"]["step_s"], rel=1e-4
+    )
+    assert "with the machine to itself" in drawn.caption
+
+
+def test_the_curve_of_sizes_joins_plain_models_only(lanes: Material) -> None:
+    figure = sizes.loss_against_parameters(lanes)
+    assert figure is not None
+    points = [row for row in rows(figure) if "plain" in row]
+    assert {row["label"] for row in points if row["plain"]} == {"NoDL-96-5.5M", "NoDL-384-27M", "NoDL-768-69M"}
+    assert "The line joins the plain models" in figure.caption
+
+
+def test_lane_use_ends_before_the_final_norm(lanes: Material) -> None:
+    figure = lane.lane_use(lanes.under("positions-outside-lane"))
+    assert figure is not None
+    shares = {(row["what"], row["place"]): row["share"] for row in rows(figure) if "what" in row}
+    assert shares["DL-768-96-35M, positions outside", "layer 0"] == 0.0
+    assert shares["DL-768-96-35M, positions outside", "final norm"] == 0.61
+
+
+def test_names_beside_points_cover_nothing() -> None:
+    points = [labels.Named(x=100 + 4 * i, y=100 + 3 * i, name="48-24-12-6") for i in range(9)]
+    chosen = labels.sides(points, width=600, height=300)
+    boxes = [labels._box(point, side) for point, side in zip(points, chosen, strict=True)]
+    assert not any(labels._overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert all(labels._inside(box, 600, 300) for box in boxes)
+
+
+def test_the_table_ends_with_what_needs_no_training(progression: Material) -> None:
+    table = text.final(progression)
+    assert table.columns[:4] == ("", "evaluation loss, nats per token", "against its baseline", "heads in all layers")
+    by_name = {row.cells[0]: row.cells for row in table.rows}
+    assert by_name["unigram model"][1] == "5.740"
+    assert by_name["bigram model"][1] == "3.420"
+    assert by_name["ascending-low (3-6-12-24)"][2].startswith("+7.")
+    assert by_name["constant-low (12-12-12-12)"][2] == "–"
+
+
+def test_the_published_sentence_stands_in_the_answer(progression: Material) -> None:
+    said = [statement.sentence for statement in text.statements(progression)]
+    assert said[0].startswith("At 180 heads, descending is 0.")
+    assert "better than constant, 95 % interval [" in said[0]
+    assert "with a free amplitude" in said[0]
+    assert any("learning rate" in sentence for sentence in said)
+    assert sum("heads," in sentence and sentence.startswith("At 180") for sentence in said) == 2
+
+
+def test_the_page_holds_the_texts_and_obeys_none_of_them(tmp_path: Path) -> None:
+    evil = "</blockquote><script>alert(1)</script>"
+    path = fabricate_text(tmp_path / "hp", head_progression().select(arms=["constant-low"], seeds=1))
+    samples = path / "runs" / "constant-low" / "seed-0" / "samples.jsonl"
+    first, second = samples.read_text().splitlines()
+    samples.write_text(first + "\n" + json.dumps({**json.loads(second), "text": evil}) + "\n")
+    material = gather(Store.open(path))
+    html = page(material, tuple(figures(material)))
+    assert "&lt;/blockquote&gt;&lt;script&gt;alert(1)" in html
+    assert evil not in html
+    assert "Once upon a time there was" in html
+    assert "of the last 100, " in html
+    assert "One seed, so no band." in html
+
+
+def test_many_verdicts_under_controls_are_folded(progression: Material) -> None:
+    html = page(progression, ())
+    assert "<summary>Under x0.5: 18 verdicts</summary>" in html
+    answer = html[html.index('<section class="answer">') : html.index("<details>")]
+    assert "x0.5 " not in answer.partition('<ul class="statements">')[0]
+
+
+def test_a_report_without_a_finished_run_says_so(tmp_path: Path) -> None:
+    experiment = head_progression().select(arms=["constant-low"], seeds=1)
+    material = gather(Store.open(fabricate_text(tmp_path / "none", experiment, {("constant-low", 0): "failed"})))
+    assert names(material) == []
+    assert "no run has finished" in page(material, ())
+
+
+def test_runs_without_samples_lanes_and_timings_are_drawn_without_them(tmp_path: Path) -> None:
+    path = fabricate_text(tmp_path / "bare", head_progression().select(arms=["constant-low"], seeds=1))
+    for file in [*path.glob("runs/*/*/samples.jsonl"), *path.glob("timings/*")]:
+        file.unlink()
+    material = gather(Store.open(path))
+    assert names(material) == ["final-loss", "learning", "parts"]
+    assert text.KIND.writings(material) == []
+    assert outcome.LOSS.name in names(material)
+
+
+@pytest.mark.parametrize("name", ["head-progression", "head-scaling", "data-lane", "low-rank"])
+def test_every_shipped_experiment_has_a_report(name: str, tmp_path: Path) -> None:
+    material = gather(Store.open(fabricate_text(tmp_path / name, shipped(name))))
+    assert {"final-loss", "learning"} <= set(names(material))
+    assert len({look.label for look in looks.looks(material.experiment).values()}) == len(material.experiment.arms)
+    html = page(material, tuple(figures(material)))
+    assert material.experiment.question in html

@@ -1,0 +1,178 @@
+"""The model behind a path, what it writes, and the verbs `generate` and `export`."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from shared import data
+
+import headway
+from headway.checkpoints import open_model
+from headway.data.tokenizer import trained_bpe
+from headway.errors import ResultsError, UserError
+
+EXPERIMENT = """
+name: tiny
+question: Does it write?
+task: {kind: text, corpus: stories, stories: 200, tokenizer: bytes, n_ctx: 32}
+model: {family: gpt-neo, d_model: 16, n_layers: 2, n_heads: 4-2, n_positions: 64}
+training: {optimizer: adamw, learning_rate: 1.0e-2, batch_size: 4, steps: 20}
+evaluation: {every: 10, sequences_during: 4, sequences: 8}
+samples: {tokens: 8}
+arms:
+  ragged: {}
+  uniform: {model: {n_heads: 4}}
+baseline: uniform
+seeds: 1
+"""
+
+
+def verb(*words, cwd, **options):
+    command = [sys.executable, "-m", "headway", *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment, **options)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoints")
+    (folder / "tiny.yaml").write_text(EXPERIMENT)
+    done = verb("run", "tiny.yaml", "--out", "out", "--no-timing", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "out/runs"
+
+
+@pytest.fixture
+def run(runs, tmp_path):
+    """A run's folder that a test may spoil."""
+    return shutil.copytree(runs / "ragged/seed-0", tmp_path / "runs/ragged/seed-0")
+
+
+def change(run, **changes):
+    content = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**content, **changes}))
+
+
+def test_a_run_its_checkpoint_and_its_export_are_one_model(runs, tmp_path):
+    folder = runs / "ragged/seed-0"
+    exported = verb("export", folder, "--to", "hf", tmp_path / "hf", cwd=tmp_path)
+    assert exported.returncode == 0, exported.stderr
+    assert exported.stdout == (
+        f"headway: {tmp_path / 'hf'}; load it with trust_remote_code=True, for its code goes along\n"
+    )
+    paths = (folder, folder / "checkpoint", tmp_path / "hf")
+    opened = [open_model(path) for path in paths]
+    weights = [one.model.weights() for one in opened]
+    assert all(np.array_equal(weights[0][name], other[name]) for other in weights[1:] for name in other)
+    assert len({one.tokenizer.digest for one in opened}) == 1
+    assert [one.n_ctx for one in opened] == [32, 32, 64]
+    texts = [verb("generate", path, "--prompt", "Once", "--tokens", 9, cwd=tmp_path) for path in paths]
+    assert len({done.stdout for done in texts}) == 1
+    assert texts[0].stdout.startswith("Once")
+
+
+def test_a_uniform_run_becomes_a_stock_folder(runs, tmp_path):
+    import transformers
+
+    exported = verb("export", runs / "uniform/seed-0", "out", cwd=tmp_path)
+    assert (exported.returncode, exported.stdout) == (0, "gpt_neo: out\n"), exported.stderr
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert type(model) is transformers.GPTNeoForCausalLM
+    assert model.generation_config.eos_token_id == 256
+    again = verb("export", runs / "uniform/seed-0", "out", cwd=tmp_path)
+    assert again.returncode == 2
+    assert again.stderr == "error: out exists and is not an empty folder; choose another name, or remove it\n"
+
+
+def test_sampling_follows_its_options(runs):
+    opened = open_model(runs / "ragged/seed-0")
+    again = [opened.write("Once", seed=seed, temperature=1.0) for seed in (0, 0, 1)]
+    assert again[0] == again[1] != again[2]
+    greedy = {opened.write("Once", seed=seed, temperature=0.0) for seed in (0, 1)}
+    assert greedy == {opened.write("Once", top_k=1, temperature=1.0)} == {opened.write("Once", top_p=1e-9)}
+
+
+def test_by_default_a_text_stays_within_what_was_trained(runs):
+    opened = open_model(runs / "ragged/seed-0")
+    assert len(opened.tokenizer.encode(opened.write("Once", temperature=0.0, stop=False))) == 32
+    with pytest.warns(RuntimeWarning, match="the text has 40 tokens, but the model was trained on 32"):
+        opened.write("Once", n_tokens=36, temperature=0.0, stop=False)
+    with pytest.raises(UserError, match=r"4 tokens and 61 more make 65, but the model's longest text is 64"):
+        opened.write("Once", n_tokens=61)
+
+
+def test_an_empty_prompt_begins_a_text_and_the_end_of_text_ends_it(runs):
+    opened = open_model(runs / "ragged/seed-0")
+    opened.model.embedding.weight.data.zero_()
+    opened.model.embedding.weight.data[256, 0] = 1.0
+    opened.model.norm.bias.data[0] = 100.0  # every next token is the end of the text
+    assert opened.write("", n_tokens=3) == ""
+    assert opened.write("Once", n_tokens=3) == "Once"
+    assert opened.write("Once", n_tokens=3, stop=False) == "Once" + 3 * "<|endoftext|>"
+
+
+def test_an_unfinished_run_says_how_far_it_is(run):
+    change(run, status="failed", message="out of memory")
+    with pytest.raises(
+        UserError, match=r"seed-0: the run is failed \(out of memory\), and its checkpoint is of step 20"
+    ):
+        open_model(run)
+    for file in (run / "checkpoint").iterdir():
+        file.unlink()
+    change(run, status="interrupted", message="")
+    with pytest.raises(UserError, match=r"the run is interrupted, and it has no checkpoint yet; `headway run` on its"):
+        open_model(run)
+    change(run, status="done", message="")
+    with pytest.raises(ResultsError, match="the checkpoint of its last step is missing"):
+        open_model(run)
+
+
+def test_a_tokenizer_that_does_not_fit(run):
+    trained_bpe(["a dog and a dog and a dog"], 260).save(run)
+    expected = r"seed-0: the tokenizer has 260 tokens, but the model has 257; give the tokenizer that the model was"
+    with pytest.raises(UserError, match=expected):
+        open_model(run)
+    assert open_model(run, "bytes").tokenizer.vocab_size == 257
+    with pytest.raises(UserError, match=r"--tokenizer bpe-300 was trained on some corpus; give the folder of its"):
+        open_model(run, "bpe-300")
+    gpt2 = data("gpt2-bpe")
+    with pytest.raises(UserError, match="the tokenizer has 50257 tokens, but the model has 257"):
+        open_model(run, str(gpt2))
+
+
+def test_no_tokenizer(run, tmp_path):
+    (run / "tokenizer.json").unlink()
+    with pytest.raises(
+        UserError, match=r"the checkpoint has no tokenizer.json; give the tokenizer it was trained with"
+    ):
+        open_model(run).write("Once")
+    exported = verb("export", run, tmp_path / "out", cwd=tmp_path)
+    assert exported.returncode == 0
+    assert exported.stderr == f"warning: {run} has no tokenizer, so {tmp_path / 'out'} has none\n"
+
+
+def test_paths_that_hold_no_language_model(runs, tmp_path):
+    kinds = r"give a run's folder \(DIR/runs/ARM/seed-N\), its checkpoint, or a folder of Hugging Face"
+    with pytest.raises(UserError, match=f"nowhere: there is no such folder; {kinds}"):
+        open_model(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=f"it holds no model; {kinds}"):
+        open_model(tmp_path)
+    with pytest.raises(UserError, match=f"tiny.yaml: it is a file; {kinds}"):
+        open_model(runs / "../../tiny.yaml")
+    with pytest.raises(UserError, match="it is a results directory with 2 runs; give one of them, such as"):
+        open_model(runs.parent)
+
+
+def test_a_run_of_the_other_laboratory(tmp_path):
+    settings = ["training.steps=50", "evaluation.prompts=100", "evaluation.curve=null"]
+    experiment = headway.load("icl-heads", settings=settings).select(arms=["h1"])
+    from headway.lab.store import Store
+
+    store = Store.create(tmp_path / "icl", experiment)
+    folder = store.add(*experiment.runs[0]).path
+    with pytest.raises(UserError, match="it is a run of the in-context laboratory, which has no language"):
+        open_model(folder)

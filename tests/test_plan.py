@@ -1,0 +1,143 @@
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from headway.declare.experiment import load
+from headway.declare.shapes import SHAPES
+from headway.errors import UserError
+from headway.plan import plan
+from headway.published import named_shapes, shape_table
+
+
+def headway(*arguments, columns=80):
+    return subprocess.run(
+        [sys.executable, "-m", "headway", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": str(columns), "OMP_NUM_THREADS": "1"},
+    )
+
+
+def printed(*renderables, width=80):
+    console = Console(width=width, color_system=None, record=True, file=io.StringIO())
+    for renderable in renderables:
+        console.print(renderable)
+    return console.export_text()
+
+
+def test_the_published_experiment_is_planned_without_a_model():
+    planned = plan(load("head-progression", scale="paper"), trial=False)
+    assert {cost.budget.n_parameters for cost in planned.costs} == {68_514_048}
+    sentences = list(planned.sentences())
+    arms = " = ".join(cost.arm.full_name for cost in planned.costs)
+    assert f"matched in parameters: {arms}" in sentences
+    assert f"matched in FLOPs: {arms}" in sentences
+    assert "not timed: every arm; no trial was asked for" in sentences
+    # 247,500 stories of about 206 tokens, 512 a step.
+    assert planned.costs[0].steps == int(247_500 * 206 / 512)
+    assert planned.costs[0].seconds is None
+    assert not any("cores" in sentence for sentence in sentences)
+
+
+def test_padded_batches_have_the_published_number_of_steps():
+    experiment = load("head-progression", scale="paper").select(
+        controls=["padding-as-published"], arms=["constant-low"]
+    )
+    assert plan(experiment, trial=False).costs[1].steps == 123_750
+
+
+def test_a_heavy_model_is_not_tried():
+    planned = plan(load("head-scaling", scale="paper").select(arms=["uniform"]))
+    assert planned.costs[0].steps_per_s is None
+    assert "too many for a trial on a processor's core" in planned.costs[0].untimed
+
+
+def test_more_memory_than_there_is_is_not_tried():
+    settings = ["training.batch_size=100_000_000"]
+    planned = plan(load("head-progression", settings=settings).select(arms=["constant-low"]))
+    assert "a run needs more memory (" in planned.costs[0].untimed
+
+
+def test_an_epoch_of_an_unread_corpus_has_no_length():
+    settings = ["training.tokens=null", "training.epochs=1", "task.corpus=nowhere.txt"]
+    planned = plan(load("head-progression", settings=settings).select(arms=["constant-low"]), trial=False)
+    assert planned.costs[0].steps is None
+    assert any(
+        sentence.startswith("how long an epoch is shows when the corpus is read") for sentence in planned.sentences()
+    )
+    assert "–" in printed(*planned.tables())
+
+
+def test_a_small_language_model_is_timed():
+    planned = plan(load("head-progression").select(arms=["constant-low"], seeds=2))
+    cost = planned.costs[0]
+    assert cost.steps == 1464
+    assert cost.tokens_per_s > 0
+    assert cost.seconds == pytest.approx(1953 * 8 * 128 / cost.tokens_per_s)
+    assert list(planned.sentences())[-1].startswith("2 runs (2 seeds) on ")
+
+
+def test_tables_and_picture_at_80_columns():
+    planned = plan(load("data-lane", scale="paper"), trial=False)
+    text = printed(*planned.tables(), planned.picture)
+    assert "…" not in text
+    assert "plain-three-quarters" in text
+    assert "46,077,120" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_published_shapes_by_name_and_all_of_them():
+    assert list(named_shapes(["gpt2", "opt-6.7b"]).counts) == ["gpt2", "opt-6.7b"]
+    assert list(named_shapes(["shapes"]).counts) == list(SHAPES)
+    text = printed(shape_table(named_shapes(["shapes"])), named_shapes(["shapes"]))
+    assert "…" not in text
+    assert "31.0" in text
+    assert "6,658,473,984" in text
+    assert named_shapes(["head-scaling"]) is None
+    assert named_shapes(["./mine.yaml"]) is None
+    assert named_shapes(["something"]) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        (["gpt22"], False, r"there is no experiment or published model 'gpt22'; did you mean gpt2"),
+        (["head-scalin"], False, r"did you mean head-scaling"),
+        (["gpt2", "data-lane"], False, r"data-lane is no published model; .*An experiment is planned alone"),
+        (["gpt2"], True, r"plan gpt2: a published model has no scale, settings, arms, controls or seeds"),
+    ],
+)
+def test_wrong_names(names, options, message):
+    with pytest.raises(UserError, match=message):
+        named_shapes(names, options_given=options)
+
+
+def test_planning_shapes_from_the_command_line(tmp_path):
+    done = headway("plan", "gpt2", "gpt3-6.7b", "--out", str(tmp_path / "shares.svg"))
+    assert done.returncode == 0, done.stderr
+    assert "124,439,808" in done.stdout
+    assert "E embedding  P positions  Q Q/K/V  O output  M MLP  N norms" in done.stdout
+    assert "<svg" in (tmp_path / "shares.svg").read_text()
+
+
+def test_no_trial_needs_no_torch():
+    script = (
+        "import sys; sys.argv = ['headway', 'plan', 'low-rank', '--no-trial']\n"
+        "from headway.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: print(end.code, 'torch' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "None False", done.stderr
+
+
+def test_wrong_names_on_the_command_line():
+    done = headway("plan", "head-progresion")
+    assert done.returncode == 2
+    assert "did you mean head-progression?" in done.stderr
+    assert headway("plan", "gpt2", "--out", "shares.gif").returncode == 2
