@@ -78,7 +78,7 @@ def test_a_small_language_model_is_timed():
     cost = planned.costs[0]
     assert cost.steps == 1464
     assert cost.tokens_per_s > 0
-    assert cost.seconds == pytest.approx(1953 * 8 * 128 / cost.tokens_per_s)
+    assert cost.seconds == pytest.approx(1464 * 8 * 128 / cost.tokens_per_s)
     assert list(planned.sentences())[-1].startswith("2 runs (2 seeds) on ")
 
 
