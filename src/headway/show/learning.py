@@ -6,7 +6,7 @@ from typing import Any
 from headway.show.figure import WIDTH, Figure, Look, inline, keyed, thinned
 from headway.show.looks import SOLID
 from headway.show.material import ArmResults, Material
-from headway.show.references import below_and_above, looks_within, values
+from headway.show.references import looks_within, values
 from headway.show.training import per_seed
 from headway.show.words import counted, join, listed
 
@@ -100,11 +100,11 @@ def _figure(
         return None
     columns = _columns(material)
     later = [row for found in rows.values() for row in found if row["step"] >= LATE * found[-1]["step"]]
-    top = max(row["high"] for row in every if row["step"] > 0 or len(every) == 1)
-    top = max([top, *(loss * 1.03 for key, loss in values(material).items() if key == "bigram" and loss < 1.5 * top)])
-    top = min([top, *(loss * 1.03 for key, loss in values(material).items() if key == "unigram")])
-    low = min([row["low"] for row in every] + [v for k, v in values(material).items() if k != "unigram"])
-    whole = [0.97 * low, top]
+    references = list(values(material).values())
+    whole = [
+        0.97 * min([row["low"] for row in every] + references),
+        1.03 * max([row["high"] for row in every] + references),
+    ]
     margin = 0.06 * (max(row["high"] for row in later) - min(row["low"] for row in later))
     near = [min(row["low"] for row in later) - margin, max(row["high"] for row in later) + margin]
     width = (WIDTH - 60) // len(columns) - 62 if len(columns) > 1 else (WIDTH - 60) // 2 - 20
@@ -136,9 +136,7 @@ def _figure(
             else "One seed, so no band.",
             f"A column per group{'; ' + listed(alone) + ' is drawn in each' if alone else ''}." if alone else "",
             f"{where.capitalize()}, the same from {100 * LATE:.0f} % of the training on, drawn larger.",
-            "The start is cut off." if top < max(row["high"] for row in every) else "",
             note,
-            below_and_above(material, whole),
             f"Curves are thinned to at most {POINTS} points."
             if any(len(per_seed(arm, METRIC)[0]) > POINTS for arm in material.arms)
             else "",
