@@ -12,7 +12,7 @@ demo: $(READY)
 	$(BIN)/headway run icl-heads --seeds 2
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

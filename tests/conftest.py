@@ -2,4 +2,4 @@
 
 from jaxtyping import install_import_hook
 
-install_import_hook(["headway.data", "headway.icl", "headway.model"], "beartype.beartype")
+install_import_hook(["headway.data", "headway.heads", "headway.icl", "headway.model"], "beartype.beartype")

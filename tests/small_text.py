@@ -20,7 +20,9 @@ MUON = {"optimizer": "muon", "learning_rate": 0.02, "adamw_learning_rate": 0.01}
 
 def content(**over: Any) -> dict[str, Any]:
     """A run's content, parts of it merged."""
-    merged = {key: {**CONTENT[key], **value} if isinstance(value, dict) else value for key, value in over.items()}
+    merged = {
+        key: {**CONTENT.get(key, {}), **value} if isinstance(value, dict) else value for key, value in over.items()
+    }
     return {**CONTENT, **merged}
 
 

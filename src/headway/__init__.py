@@ -7,7 +7,8 @@
     model = headway.open("results/mine").run("h2", seed=0).model()
 
 `headway.icl` holds the in-context laboratory's models, estimators and theory; `headway.hf.load(folder)` reads a
-language model of Hugging Face. Names are imported when they are first used, so that `import headway` costs nothing.
+language model of Hugging Face; `headway.xray(path, text=...)` measures the heads of a finished model. Names are
+imported when they are first used, so that `import headway` costs nothing.
 """
 
 from importlib import import_module
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from headway.api import open as open
     from headway.api import run as run
     from headway.declare.experiment import load as load
+    from headway.xrays import xray as xray
 
-__all__ = ["__version__", "hf", "icl", "load", "open", "run"]
+__all__ = ["__version__", "hf", "icl", "load", "open", "run", "xray"]
 
-_HOMES = {"load": "headway.declare.experiment", "run": "headway.api", "open": "headway.api"}
+_HOMES = {"load": "headway.declare.experiment", "run": "headway.api", "open": "headway.api", "xray": "headway.xrays"}
 
 
 def __getattr__(name: str) -> Any:

@@ -58,8 +58,7 @@ def run(
     for warning in fallbacks(chosen, trainer, device):
         warnings.warn(warning, RuntimeWarning, stacklevel=2)
     store, runs = prepare(chosen if seeds is None else chosen.select(seeds=seeds), None if out is None else Path(out))
-    for warning in crowding(runs, workers, device):
-        warnings.warn(warning, RuntimeWarning, stacklevel=2)
+    check_memory(runs, workers, device)
     for _ in time_arms(store.path, runs, device=device) if timing else ():
         pass  # nobody is watching
     for _ in run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer), device=device):
@@ -113,18 +112,18 @@ def _prepare_corpora(specs: Iterable[RunSpec]) -> None:
             check(open_corpus(task), task, batch_size)
 
 
-def crowding(runs: Sequence[Run], workers: int | None, device: str) -> list[str]:
-    """A warning when the runs that are worked on at once would need more memory than there is.
+def check_memory(runs: Sequence[Run], workers: int | None, device: str) -> None:
+    """Nothing, when the runs that are worked on at once fit into memory; of GPUs that is not known beforehand.
 
     Raises:
-        UserError: when there is no such device.
+        UserError: when they do not, or there is no such device.
     """
+    from headway.lab import memory
     from headway.lab.local import run_slots
-    from headway.lab.memory import too_much
 
     places = run_slots(runs, workers=workers, device=device)
-    warning = too_much(runs, len(places)) if all(place.device == "cpu" for place in places) else None
-    return [warning] if warning else []
+    if all(place.device == "cpu" for place in places):
+        memory.check_memory(runs, len(places))
 
 
 def fallbacks(experiment: Experiment, trainer: str, device: str = "auto") -> list[str]:

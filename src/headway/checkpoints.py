@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from headway.lab.run import Run
     from headway.model.transformer import Transformer
 
-_PADDING = 1024
-"""Some pad a vocabulary to a multiple of 64; one with as many spare tokens as this belongs to another tokenizer."""
+_PADDING = 0.05
+"""Some pad a vocabulary to a multiple of 64; where more than this share is spare, it belongs to another tokenizer."""
 
 
 _TOKENS = 200
@@ -87,7 +87,7 @@ def open_model(path: str | Path, tokenizer: str | None = None) -> Opened:
         n_ctx = model.model.n_positions
     else:
         raise UserError(f"{path}: {_why_not(path)}")
-    its = _tokenizer(folder) if tokenizer is None else _named(tokenizer)
+    its = _tokenizer(folder) if tokenizer is None else named_tokenizer(tokenizer)
     if its is not None:
         check_tokenizer(its, model.vocab_size, str(folder) if tokenizer is None else f"--tokenizer {tokenizer}")
     return Opened(model=model, tokenizer=its, n_ctx=n_ctx)
@@ -100,7 +100,7 @@ def check_tokenizer(tokenizer: "Tokenizer", vocab_size: int, where: str) -> None
         UserError: saying both sizes.
     """
     spare = vocab_size - tokenizer.vocab_size
-    if spare and not (0 < spare < _PADDING and vocab_size % 64 == 0):
+    if spare and not (0 < spare < max(64, _PADDING * vocab_size) and vocab_size % 64 == 0):
         raise UserError(
             f"{where}: the tokenizer has {tokenizer.vocab_size} tokens, but the model has {vocab_size}; "
             "give the tokenizer that the model was trained with"
@@ -113,7 +113,12 @@ def _tokenizer(folder: Path) -> "Tokenizer | None":
     return hf.tokenizer(folder)
 
 
-def _named(tokenizer: str) -> "Tokenizer":
+def named_tokenizer(tokenizer: str) -> "Tokenizer":
+    """The tokenizer that an option names: `bytes`, `gpt2`, or a folder.
+
+    Raises:
+        UserError: when it cannot be had.
+    """
     from headway.data.tokenizer import open_tokenizer
 
     if re.fullmatch(r"bpe-\d+", tokenizer):

@@ -123,7 +123,7 @@ def run(
 
     On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe.
     """
-    from headway.api import crowding, fallbacks, finish, prepare
+    from headway.api import check_memory, fallbacks, finish, prepare
     from headway.lab.local import WORKER, run_all
     from headway.lab.timing import time_arms
     from headway.progress import watch
@@ -132,8 +132,7 @@ def run(
     for warning in fallbacks(experiment, trainer, device):
         typer.secho(f"warning: {warning}", fg="yellow", err=True)
     store, runs = prepare(experiment, directory)
-    for warning in crowding(runs, workers, device):
-        typer.secho(f"warning: {warning}", fg="yellow", err=True)
+    check_memory(runs, workers, device)
     for said in time_arms(store.path, runs, device=device) if timing else ():
         typer.echo(said, err=True)
     watch(run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer), device=device))
@@ -227,6 +226,71 @@ def export(
     print(f"{model_type}: {directory}{code}")
     if opened.tokenizer is None:
         typer.secho(f"warning: {checkpoint} has no tokenizer, so {directory} has none", fg="yellow", err=True)
+
+
+@app.command()
+def xray(
+    checkpoint: Checkpoint,
+    text: Annotated[
+        str, typer.Option(metavar="FILE", help="A text file, documents parted by <|endoftext|>; or another corpus.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A folder that is made; by default results/xray-NAME.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print everything as JSON; files are then written only with --out.")
+    ] = False,
+    tokenizer: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Or bytes, or gpt2; where the checkpoint has none.")
+    ] = None,
+    sequences: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="At most so many sequences of the text; by default 4,096 tokens."),
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option(min=2, metavar="N", help="Tokens of each; by default its context, at most 512.")
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")] = (
+        "auto"
+    ),
+) -> None:
+    """What every head of a finished model does on a text.
+
+    Names heads that are special, alike or idle; draws the atlas of all heads and maps of their pairs.
+    """
+    from headway.show.xray_page import layer_table, write_xray
+    from headway.xrays import xray as measure
+
+    found = measure(checkpoint, text=text, tokenizer=tokenizer, sequences=sequences, length=length, device=device)
+    command = _repeated(checkpoint, text, out, tokenizer, sequences, length)
+    if as_json:
+        import json
+
+        if out is not None:
+            write_xray(found, out, command)
+        print(json.dumps(found.to_json(), allow_nan=False))
+        return
+    for finding in found.findings:
+        print(f"* {finding.sentence}")
+    print()
+    _print(layer_table(found))
+    for note in found.notes:
+        print(f"note: {note}")
+    print(f"measured on {found.read}")
+    folder = out or Path("results") / f"xray-{found.name}"
+    typer.echo("drawing ...", err=True)
+    print(f"page: {write_xray(found, folder, command)}")
+
+
+def _repeated(
+    checkpoint: Path, text: str, out: Path | None, tokenizer: str | None, sequences: int | None, length: int | None
+) -> str:
+    """The command line again, as one would type it."""
+    import shlex
+
+    options = {"text": text, "out": out, "tokenizer": tokenizer, "sequences": sequences, "length": length}
+    given = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    return shlex.join(["headway", "xray", str(checkpoint), *given])
 
 
 def _experiment(

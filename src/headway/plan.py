@@ -13,7 +13,7 @@ from headway.declare.model import Stack
 from headway.declare.run import RegressionRun, RunSpec, TextRun
 from headway.lab.execution import cores
 from headway.show.parameters import Parts, compact
-from headway.show.words import duration
+from headway.show.words import duration, together
 from headway.train.schedule import declared_steps
 
 SLOW_FLOPS_PER_S = 20e9
@@ -67,8 +67,12 @@ class Plan:
 
     @property
     def picture(self) -> Parts:
-        """Parameters by part as bars."""
-        return Parts(counts={cost.arm.full_name: cost.budget.parameters for cost in self.costs})
+        """Parameters by part as bars; arms with the same counts share one."""
+        alike: dict[tuple[tuple[str, int], ...], list[Cost]] = defaultdict(list)
+        for cost in self.costs:
+            alike[tuple(cost.budget.parameters.items())].append(cost)
+        names = [together([cost.arm.full_name for cost in group], len(self.costs)) for group in alike.values()]
+        return Parts(counts={name: dict(counts) for name, counts in zip(names, alike, strict=True)})
 
     @property
     def text(self) -> bool:
@@ -81,7 +85,7 @@ class Plan:
         example, rate = ("token", "tokens/s") if self.text else ("prompt", "steps/s")
         counts, costs = (
             _table("arm", *parts, "total", gap=1),
-            _table("arm", f"FLOPs/{example}", "FLOPs", "memory", rate, "time"),
+            _table("arm", *(["heads"] if self.text else []), f"FLOPs/{example}", "FLOPs", "memory", rate, "time"),
         )
         for cost in self.costs:
             numbers = [cost.budget.parameters.get(part, 0) for part in parts]
@@ -90,6 +94,7 @@ class Plan:
             flops, speed = cost.training_flops, cost.tokens_per_s if self.text else cost.steps_per_s
             costs.add_row(
                 cost.arm.full_name,
+                *([str(cost.run.model.layout)] if isinstance(cost.run, TextRun) else []),
                 f"{per_example:,.0f}",
                 "–" if flops is None else f"{flops:.2e}",
                 f"{cost.budget.training_bytes / 1e6:,.1f} MB",
@@ -197,5 +202,7 @@ def _matched(what: str, values: Mapping[str, Hashable]) -> str:
     alike = defaultdict(list)
     for name, value in values.items():
         alike[value].append(name)
+    if len(alike) == 1 and len(values) > 2:
+        return f"matched in {what}: all {len(values)} arms"
     groups = [" = ".join(names) for names in alike.values() if len(names) > 1]
     return f"matched in {what}: {'; '.join(groups) or 'no two arms'}"

@@ -110,6 +110,8 @@ def test_the_whole_file(store):
             "fits",
             "plain_curve",
             "learning_rates",
+            "associations",
+            "claims",
             "warnings",
         )
     ]

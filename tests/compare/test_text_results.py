@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from headway.compare import results
+from headway.compare.answer import answer
 from headway.compare.matches import matches_of, title
 from headway.compare.plain_curve import Sized, against_plain
 from headway.compare.rates import rate_controls
 from headway.compare.schemes import layout_of, on_curves
+from headway.declare.experiment import load
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "show"))
 from fabricate_text import LOSSES, data_lane, fabricate_text, head_progression
@@ -119,6 +121,8 @@ def test_the_best_learning_rate_of_each_arm_and_the_verdicts_there(content):
 def test_a_lane_is_compared_with_plain_models_of_its_size(tmp_path):
     content = results.build(Store.open(fabricate_text(tmp_path / "lane", data_lane())))
     entries = {entry["arm"]: entry for entry in content["plain_curve"]}
+    assert {entry["control"] for entry in entries.values()} == {None}
+    assert set(answer(content)) >= {entry["sentence"] for entry in entries.values()}
     assert list(entries) == ["lane-384", "lane-192", "lane-96", "switched-192"]
     assert entries["lane-96"]["relative"] > 0
     assert entries["lane-96"]["sentence"].startswith("DL-768-96-35M lies 4.5 % ")
@@ -138,3 +142,12 @@ def test_sizes_beyond_the_plain_models_and_single_seeds():
     assert against_plain([*plain, replace(lane, n_parameters=2500)]) == []
     assert against_plain([plain[0], lane]) == []
     assert "no seed gave a result" in against_plain([*plain, replace(lane, losses={7: 1.0})])[0]["sentence"]
+
+
+def test_a_model_that_sees_the_answer_is_not_called_better():
+    experiment = load("x-ray").select(arms=["heads-8", "heads-4"], controls=["as-published-mask", "as-published-norm"])
+    said = {(m.arm.full_name, m.baseline.full_name): m.no_merit for m in matches_of(experiment)}
+    seen = "one of them sees the token that it is to predict"
+    assert said["heads-8+as-published-mask", "heads-8"] == seen
+    assert said["heads-8+as-published-norm", "heads-8"] == ""
+    assert said["heads-4+as-published-mask", "heads-8+as-published-mask"] == ""

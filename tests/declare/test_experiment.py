@@ -73,7 +73,7 @@ def test_head_progressions_at_both_scales(scale):
 
 
 @pytest.mark.parametrize("scale", ["laptop", "paper"])
-@pytest.mark.parametrize("name", ["head-progression", "data-lane", "low-rank", "head-scaling"])
+@pytest.mark.parametrize("name", ["head-progression", "data-lane", "low-rank", "head-scaling", "gqa", "regularized"])
 def test_learning_rates_are_half_and_twice_those_of_each_arm(name, scale):
     experiment = load(name, scale=scale).select(controls=["learning-rates"])
     assert {arm.control for arm in experiment.selected} == {None, "learning-rates-half", "learning-rates-double"}
@@ -84,6 +84,55 @@ def test_learning_rates_are_half_and_twice_those_of_each_arm(name, scale):
             assert getattr(arm.template.training, key, None) == (
                 factor * getattr(own, key) if hasattr(own, key) else None
             )
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_x_rays_defects_are_chosen_alone_and_all_together(scale):
+    experiment = load("x-ray", scale=scale)
+    controls = experiment.document.controls
+    singles = [name for name in controls if name != "as-published"]
+    assert {f"as-published-{name}" for name in ("mask", "scale", "norm", "embeddings", "training", "metrics")} == set(
+        singles
+    )
+    together = {part: {} for part in ("model", "training", "probes")}
+    for name in singles:
+        for part, values in controls[name].items():
+            if part != "label":
+                together[part] |= values
+        chosen = experiment.select(arms=["heads-8"], controls=[name])
+        assert [arm.control for arm in chosen.selected] == [None, name]
+    assert together == {part: values for part, values in controls["as-published"].items() if part != "label"}
+    chosen = experiment.select(arms=["heads-8"], controls=["as"])
+    assert [arm.control for arm in chosen.selected] == [None, *controls]
+
+
+def test_x_ray_puts_the_published_setting_right():
+    experiment = load("x-ray", scale="paper")
+    run = experiment.arm("heads-8").spec(0)
+    model = run.model
+    assert (model.d_model, model.n_layers, model.mlp, model.positions, model.tied) == (
+        128,
+        6,
+        "relu",
+        "sinusoidal",
+        False,
+    )
+    assert (model.attends, model.logit_scale(0), model.norm_place, model.embedding_scale) == (
+        "past", 16**-0.5, "before", "none",
+    )  # fmt: skip
+    assert (run.task.n_ctx, run.task.tokenizer, run.training.batch_size) == (256, "bpe-5000", 64)
+    arms = {(arm.template.model.layout.n_heads[0], arm.template.model.dropout) for arm in experiment.selected}
+    assert arms == {(heads, dropout) for heads in (2, 4, 8, 16) for dropout in (0.0, 0.1)}
+    published = experiment.arm("heads-8+as-published").spec(0)
+    assert (published.model.logit_scale(0), published.model.embedding_init_std) == (128**-0.5, 1.0)
+    assert (published.training.steps, published.training.learning_rate, published.training.clip) == (222, 0.01, None)
+    assert published.probes.published
+
+
+def test_grouped_queries_differ_in_their_keys_alone():
+    layouts = [arm.template.model.layout for arm in load("gqa").selected]
+    assert [layout.n_heads for layout in layouts] == [(8,) * 4] * 4
+    assert [layout.layers[0].n_kv_heads for layout in layouts] == [8, 4, 2, 1]
 
 
 def test_the_published_recipe():
@@ -133,8 +182,12 @@ def test_no_samples_reach_the_run():
 
 
 def test_parts_of_another_kind_of_task_are_errors():
-    with pytest.raises(DeclarationError, match=r"probes: there is no such key"):
-        resolve({**TEXT, "probes": {"every": 5}})
+    with pytest.raises(DeclarationError, match=r"probes.diversity: there is no such key"):
+        resolve({**BASE, "probes": {"diversity": True}})
+    with pytest.raises(
+        DeclarationError, match=r"probes.circuits: \[1, 1000\] was given; input should be a valid boolean"
+    ):
+        resolve({**TEXT, "probes": {"circuits": [1, 1000]}})
     with pytest.raises(DeclarationError, match=r"samples: there is no such key"):
         resolve({**BASE, "samples": None})
 
@@ -344,3 +397,17 @@ def test_a_file_that_is_no_experiment(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DeclarationError, match="cannot be read as a text file"):
         load(path)
+
+
+def test_the_length_given_last_replaces_the_others():
+    for unit, value in (("steps", 30), ("epochs", 0.5), ("tokens", 2_000)):
+        training = load("head-progression", settings=[f"training.{unit}={value}"]).arms[0].template.training
+        lengths = {"steps": training.steps, "tokens": training.tokens, "epochs": training.epochs}
+        assert {key: length for key, length in lengths.items() if length is not None} == {unit: value}
+
+
+def test_a_setting_that_a_later_one_replaces_is_refused():
+    with pytest.raises(DeclarationError, match=r"--set training.steps: a later --set replaces it, or the whole"):
+        load("head-progression", settings=["training.steps=30", "training.optimizer=adamw"])
+    with pytest.raises(DeclarationError, match=r"--set training.steps: a later --set replaces it"):
+        load("head-progression", settings=["training.steps=30", "training.tokens=2000"])

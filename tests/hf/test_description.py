@@ -5,7 +5,9 @@ import pytest
 from headway.declare.transformer import GptNeo, Ranks
 from headway.hf.description import describe
 
-LANE = GptNeo(family="gpt-neo", d_model=48, n_layers=2, n_heads=4, d_embed=20, positions="rotary", mlp="gelu")
+LANE = GptNeo(
+    family="gpt-neo", d_model=48, n_layers=2, n_heads=4, d_embed=20, positions="rotary", mlp="gelu", windows=(7, None)
+)
 CHANGES = {
     "d_model": 64,
     "n_layers": 3,
@@ -14,6 +16,8 @@ CHANGES = {
     "d_head": 10,
     "attention_scale": "d_head",
     "windows": (None,),
+    "attends": "future",
+    "embedding_scale": "d_model",
     "positions": "learned",
     "n_positions": 99,
     "rotary_base": 99.0,
@@ -31,7 +35,7 @@ CHANGES = {
     "ranks": Ranks(down=3),
     "init_std": 0.1,
 }
-NO_FUNCTION = {"family", "factor_init"}
+NO_FUNCTION = {"family", "factor_init", "embedding_init_std"}
 """A set of defaults, and how training starts."""
 
 
@@ -41,7 +45,7 @@ def test_every_field_of_a_model_is_thought_of():
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_another_model_has_another_description(name):
-    changed = GptNeo(**{**LANE.content(), name: CHANGES[name]})
+    changed = GptNeo(**{**LANE.content(), **({"windows": (None,)} if name == "attends" else {}), name: CHANGES[name]})
     assert describe(changed) != describe(LANE)
 
 

@@ -101,6 +101,27 @@ def test_padding_changes_no_logit_and_generate_writes_what_headway_writes(name, 
     assert theirs.generate(both, attention_mask=masks, **options)[0, 26:].tolist() == written
 
 
+def test_what_attends_to_the_future_sees_no_padding_and_cannot_write(tmp_path):
+    model = drawn.RAGGED["future"]
+    export(model, drawn.VOCAB_SIZE, drawn.weights_of(model), tmp_path / "out", bytes_tokenizer())
+    theirs, prompt = loaded("headway", tmp_path / "out"), TOKENS[:1, :20]
+    padded = torch.cat((prompt, torch.full((1, 6), 256)), 1)
+    mask = torch.cat((torch.ones_like(prompt), torch.zeros(1, 6, dtype=torch.long)), 1)
+    with torch.no_grad():
+        plain, followed = theirs(prompt).logits, theirs(padded, attention_mask=mask).logits
+    torch.testing.assert_close(followed[:, :20], plain, rtol=0, atol=1e-4)
+    for use_cache in (True, False):
+        with pytest.raises(ValueError, match="this model attends to the future, so it cannot write"):
+            theirs.generate(prompt, max_new_tokens=2, use_cache=use_cache)
+
+
+def test_folders_from_before_there_was_a_choice_are_read():
+    model = drawn.RAGGED["descending"]
+    described = describe(model)
+    del described["attends"], described["embedding_scale"]
+    assert describe(declared(described, "gpt-neo")) == describe(model)
+
+
 def test_the_loss_is_that_of_the_next_token(tmp_path):
     model = drawn.RAGGED["descending"]
     export(model, drawn.VOCAB_SIZE, drawn.weights_of(model), tmp_path / "out")

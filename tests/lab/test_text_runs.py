@@ -47,14 +47,18 @@ def lasting(run):
         "records": [kept(record) for record in run.records()],
         "samples": run.samples(),
         "weights": {name: value.tobytes() for name, value in run.weights().items()},
+        "heads": {path.name: path.read_bytes() for path in (run.path / "heads").glob("*")},
     }
 
 
 def everything(steps):
-    """Muon, dropout, parts of batches and a step size that changes."""
+    """Muon, dropout, parts of batches, a step size that changes, heads that are dropped, regularised and measured."""
+    training = {**small_text.MUON, "batch_size": 4, "accumulate": 2, "warmup_steps": 5, "steps": steps}
+    terms = [{"metric": "disagreement_output", "weight": 0.1, "schedule": "falling"}, {"metric": "query_cka"}]
     return {
         "model": {**small_text.CONTENT["model"], "dropout": 0.1},
-        "training": {**small_text.MUON, "batch_size": 4, "accumulate": 2, "warmup_steps": 5, "steps": steps},
+        "training": {**training, "regularizers": terms, "drophead": {"start": 0.3, "end": 0.1}},
+        "probes": {"every": 20, "dense_until": 3, "diversity": True, "patterns": True, "circuits": True},
     }
 
 
@@ -93,6 +97,8 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(tmp_path):
     assert stops == 2
     assert train(run) == DONE
     assert lasting(run) == lasting(undisturbed)
+    assert Run.open(run.path).head_steps() == [0, 1, 2, 3, *range(20, 401, 20)]
+    assert set(Run.open(run.path).records()[-1]["regularizer"]) == {"disagreement_output", "query_cka"}
 
 
 def test_a_run_of_epochs_tells_its_steps_when_it_has_opened_its_corpus(tmp_path):
@@ -183,14 +189,19 @@ def test_other_errors_are_not_taken_for_memory():
     assert not memory.is_out_of_memory(ValueError("out of memory"))
 
 
-def test_workers_that_would_not_fit_together_are_warned_of(tmp_path, monkeypatch):
+def test_runs_that_do_not_fit_are_refused_before_they_start(tmp_path, monkeypatch):
     runs = [fresh_run(tmp_path / "results", arm) for arm in ("falling", "rising")]
-    assert memory.too_much(runs, 2) is None
+    memory.check_memory(runs, 2)
     needed = memory.estimated_bytes(runs[0])
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": int(1.5 * needed)})())
-    assert "2 runs at a time would need about" in memory.too_much(runs, 2)
-    assert memory.too_much(runs, 2).endswith("; take --workers 1")
-    assert memory.too_much(runs, 1) is None
+    with pytest.raises(UserError, match=r"2 runs at a time need about .*; take --workers 1$"):
+        memory.check_memory(runs, 2)
+    memory.check_memory(runs, 1)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": int(0.9 * needed)})())
+    with pytest.raises(
+        UserError, match=r"falling needs about .* with a batch of 4; into .* one of [23] would fit"
+    ):
+        memory.check_memory(runs, 1)
 
 
 def test_a_sweep_of_language_models_knows_their_work(tmp_path):

@@ -48,6 +48,7 @@ def test_no_torch_is_loaded(verb):
         "model.weights",
         "data.text",
         "checkpoints",
+        "xrays",
     ],
 )
 def test_torch_free_modules(module):

@@ -101,12 +101,16 @@ VARIATIONS = {
                   "windows": [7], "positions": "sinusoidal", "n_positions": 77, "rotary_base": 7.0, "norm": "rms",
                   "norm_place": "after", "norm_eps": 0.7, "mlp": "gelu", "d_mlp": 7, "biases": ["mlp"],
                   "tied": False, "dropout": 0.7, "d_embed": 7, "lane": "switched", "positions_in_lane": False,
-                  "ranks": {"q": 7}, "init_std": 0.7, "factor_init": "matched"},
+                  "ranks": {"q": 7}, "init_std": 0.7, "factor_init": "matched", "attends": "future",
+                  "embedding_scale": "d_model", "embedding_init_std": 0.7},
         "training": {"steps": 7, "tokens": None, "epochs": None, "batch_size": 7, "accumulate": 4,
                      "learning_rate": 0.7, "warmup_steps": 7, "decay": "cosine", "clip": None, "precision": "bf16",
                      "betas": [0.1, 0.2], "eps": 0.1, "weight_decay": 0.1, "momentum": 0.7,
-                     "adamw_learning_rate": 0.7},
+                     "adamw_learning_rate": 0.7, "drophead": {"start": 0.7},
+                     "regularizers": [{"metric": "orthogonality"}]},
         "evaluation": {"every": 7, "sequences_during": 7, "sequences": 7},
+        "probes": {"every": 7, "dense_until": 7, "sequences": 7, "diversity": True, "patterns": True, "circuits": True,
+                   "published": True, "metrics": ["sink_score"]},
         "samples": {"prompt": "Seven", "tokens": 7, "temperature": 0.7, "top_k": 7, "top_p": 0.7, "count": 7},
     },
 }  # fmt: skip
@@ -120,6 +124,8 @@ def test_every_field_changes_the_id(kind, part, field):
     content = BASES[kind]
     if (part, field) == ("task", "d_y"):  # else n_out would have to vary with it
         content = {**content, "model": {k: v for k, v in content["model"].items() if k != "n_out"}}
+    if field == "attends":  # such a model has no windows and cannot write
+        content = {**content, "samples": None, "model": {**content["model"], "windows": [None]}}
     changed = {**content.get(part, {}), field: VARIATIONS[kind][part][field]}
     if field in ("tokens", "epochs") and part == "training":  # instead of steps
         changed = {**changed, "steps": None, field: 100}
@@ -155,7 +161,8 @@ TRANSFORMER = {
     "norm_place": "before", "norm_eps": 1e-5, "mlp": "gelu_new", "d_mlp": None, "biases": [], "tied": True,
     "dropout": 0.0, "d_embed": None, "lane": "same", "positions_in_lane": True,
     "ranks": {"q": None, "k": None, "v": None, "o": None, "up": None, "down": None},
-    "init_std": 0.02, "factor_init": "published",
+    "init_std": 0.02, "factor_init": "published", "attends": "past", "embedding_scale": "none",
+    "embedding_init_std": None,
 }  # fmt: skip
 FAMILIES = {
     "gpt-neo": {"attention_scale": "none", "windows": [None, 256], "biases": ["output", "mlp"]},
@@ -176,8 +183,10 @@ def test_defaults_of_language_models_are_frozen(family):
         "training": {"steps": 100, "tokens": None, "epochs": None, "batch_size": 8, "accumulate": 1,
                      "learning_rate": 0.02, "warmup_steps": 0, "decay": "linear", "clip": 1.0, "precision": "fp32",
                      "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0, "optimizer": "muon", "momentum": 0.95,
-                     "adamw_learning_rate": 0.01},
+                     "adamw_learning_rate": 0.01, "regularizers": [], "drophead": None},
         "evaluation": {"every": 1000, "sequences_during": 64, "sequences": None},
+        "probes": {"every": 500, "dense_until": 0, "sequences": 8, "diversity": False, "patterns": False,
+                   "circuits": False, "published": False, "metrics": []},
         "samples": {"prompt": "Once upon a time there was", "tokens": 500, "temperature": 0.9, "top_k": None,
                     "top_p": None, "count": 1},
     }  # fmt: skip
@@ -187,5 +196,28 @@ def test_defaults_of_adamw_for_language_models_are_frozen():
     assert json.loads(parse_run({**TEXT, "training": {**ADAMW, "epochs": 1}}).training.model_dump_json()) == {
         "steps": None, "tokens": None, "epochs": 1.0, "batch_size": 8, "accumulate": 1, "learning_rate": 0.02,
         "warmup_steps": 0, "decay": "linear", "clip": 1.0, "precision": "fp32", "betas": [0.9, 0.999], "eps": 1e-8,
-        "weight_decay": 0.0, "optimizer": "adamw",
+        "weight_decay": 0.0, "optimizer": "adamw", "regularizers": [], "drophead": None,
     }  # fmt: skip
+
+
+PROBED = {
+    "probes": {"every": 100, "diversity": True, "metrics": ["sink_score"]},
+    "model": {"family": "gpt-2", "d_model": 48, "n_layers": 2, "n_heads": 4, "embedding_scale": "d_model",
+              "attends": "future", "embedding_init_std": 1.0},
+    "samples": None,
+    "training": {**ADAMW, "steps": 9, "drophead": {"end": 0.3},
+                 "regularizers": [{"metric": "disagreement_output", "weight": 0.5, "schedule": "falling"}]},
+}  # fmt: skip
+
+
+def test_ids_of_probed_and_regularized_runs_are_frozen():
+    assert parse_run({**TEXT, **PROBED}).id == "run1-c771c972e7f4becc"
+    assert json.loads(parse_run({**TEXT, "training": PROBED["training"]}).training.model_dump_json())["drophead"] == {
+        "start": 0.2,
+        "end": 0.3,
+        "turn": 0.5,
+    }
+    minimal = {**PROBED["training"], "regularizers": [{"metric": "orthogonality"}]}
+    assert json.loads(parse_run({**TEXT, "training": minimal}).training.model_dump_json())["regularizers"] == [
+        {"metric": "orthogonality", "weight": 1.0, "schedule": "constant"}
+    ]

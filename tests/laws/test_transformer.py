@@ -9,7 +9,10 @@ import torch
 from headway.declare.layout import HeadLayout
 from headway.declare.parameters import parameters_of
 from headway.declare.transformer import Gpt2, GptNeo, Llama, Ranks
+from headway.errors import UserError
 from headway.model.attention import of_queries, reference_attention
+from headway.model.cache import KVCache
+from headway.model.generate import generate
 from headway.model.trace import AttentionTrace
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
@@ -37,6 +40,10 @@ MODELS = {
     "sinusoidal": Gpt2(**GPT2, n_heads=4, positions="sinusoidal", norm_place="after", mlp="relu", d_embed=15),
     "attention only": Gpt2(**GPT2, n_heads="1-2-3", positions="none", norm="none", mlp="none", attention_scale=0.3),
     "RMSNorm after": Gpt2(**GPT2, n_heads=4, norm="rms", norm_place="after", mlp="gelu", tied=False, d_mlp=17),
+    "scaled embedding": Gpt2(
+        **GPT2, n_heads=4, embedding_scale="d_model", embedding_init_std=1.0, positions="sinusoidal", d_embed=20
+    ),
+    "attends to the future": Gpt2(**GPT2, n_heads="4:2-6-1", attends="future", positions="sinusoidal"),
 }
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 
@@ -124,12 +131,51 @@ def test_contributions_sum_to_the_output_minus_its_bias(model, gated):
 
 @every_model
 def test_a_later_token_changes_no_earlier_logit(model):
+    """Of a model that attends to the future an earlier one no later logit."""
     module, tokens = built(model), text()
     changed = tokens.clone()
     changed[:, 40] = (changed[:, 40] + 1) % VOCAB
     before, after = logits_of(module, tokens), logits_of(module, changed)
-    assert torch.equal(before[:, :40], after[:, :40])
-    assert not torch.equal(before[:, 40:], after[:, 40:])
+    same, other = (slice(0, 40), slice(40, None)) if model.attends == "past" else (slice(41, None), slice(0, 41))
+    assert torch.equal(before[:, same], after[:, same])
+    assert not torch.equal(before[:, other], after[:, other])
+
+
+@pytest.mark.parametrize("length", [1, 2, LENGTH])
+def test_what_attends_to_the_future_sees_strictly_later_keys_and_nothing_at_the_end(length):
+    module = built(MODELS["attends to the future"])
+    _, trace = module(text(length), record=True)
+    for attention in trace.attentions:
+        ago = torch.arange(length)[:, None] - torch.arange(length)
+        assert torch.equal(attention.mask, ago < 0)
+        assert torch.equal(attention.z[:, :, -1], torch.zeros_like(attention.z[:, :, -1]))
+        seen = attention.patterns().sum(3)
+        torch.testing.assert_close(seen, torch.ones_like(seen) * (torch.arange(length) < length - 1))
+    module.loss(text(length), text(length)).backward()
+    assert all(parameter.grad.isfinite().all() for parameter in module.parameters() if parameter.grad is not None)
+
+
+def test_what_attends_to_the_future_cannot_write():
+    model = MODELS["attends to the future"]
+    said = (
+        r"this model attends to the future \(model.attends\), so it cannot write: .* take a model that attends to the"
+    )
+    with pytest.raises(UserError, match=said):
+        generate(built(model), [1, 2], n_tokens=3)
+    with pytest.raises(UserError, match=said):
+        built(model)(text(), cache=KVCache(model, 100, batch=2))
+
+
+def test_a_scaled_embedding_is_that_of_larger_weights():
+    model = MODELS["scaled embedding"]
+    untied = {**{name: getattr(model, name) for name in type(model).model_fields}, "tied": False}
+    scaled, plain = Gpt2(**untied), Gpt2(**untied | {"embedding_scale": "none"})
+    weights = weights_of(scaled)
+    larger = weights | {"embedding.weight": weights["embedding.weight"] * np.float32(48**0.5)}
+    there = logits_of(Transformer(plain, VOCAB, larger).eval(), text())
+    torch.testing.assert_close(
+        logits_of(Transformer(scaled, VOCAB, weights).eval(), text()), there, atol=1e-5, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("window", [1, 2, 7, 33, 69, 70])
@@ -150,7 +196,7 @@ def test_the_fast_attention_equals_the_reference_in_value_and_gradient(model):
     for attention in trace.attentions:
         queries, window = model.layout.layers[attention.layer].queries, model.window(attention.layer)
         k, v = of_queries(attention.k, queries), of_queries(attention.v, queries)
-        slow = reference_attention(attention.q, k, v, scale=attention.scale, window=window)
+        slow = reference_attention(attention.q, k, v, scale=attention.scale, window=window, attends=model.attends)
         torch.testing.assert_close(attention.z, slow)
         looks = attention.q, attention.k, attention.v
         fast_gradients = torch.autograd.grad(attention.z.square().sum(), looks, retain_graph=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headway.compare.xray_claims import in_short
 from headway.declare.metrics import PRIMARY
 
 MANY = 16
@@ -27,3 +28,4 @@ def answer(results: Mapping[str, Any]) -> Iterator[str]:
     for rates in results.get("learning_rates") or ():
         yield rates["sentence"]
         yield from (c["verdict"] for c in rates["comparisons"] if c["changed"])
+    yield from in_short(results.get("claims") or ())

@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from headway.compare import references
+from headway.compare.diversity_loss import ProbedRun, associations
 from headway.compare.fits import Point, fits
+from headway.compare.head_progress import head_progress
 from headway.compare.matches import title
 from headway.compare.plain_curve import Sized, against_plain, is_plain
 from headway.compare.schemes import layout_of, on_curves, scheme_of
+from headway.compare.statistics import Comparison
+from headway.compare.xray_claims import claims
 from headway.declare.experiment import Arm, Experiment
 from headway.declare.metrics import PRIMARY
 from headway.declare.run import RUN_KINDS, RunSpec, TextRun
@@ -26,11 +30,34 @@ class Kind:
     """The curves through the arms."""
     plain_curve: Callable[[Experiment, Sequence[Run]], list[dict[str, Any]]]
     """Where models that save parameters lie against plain ones of their size."""
+    heads: Callable[[Experiment, Sequence[Run], Sequence[Comparison]], dict[str, list[dict[str, Any]]]]
+    """`associations` of the loss with the diversity of heads, and the `claims` that are judged by the probes."""
 
 
 def kind_of(spec: RunSpec) -> Kind:
     """The laboratory that a run belongs to."""
     return _KINDS[type(spec)]
+
+
+def _no_heads(
+    experiment: Experiment,  # noqa: ARG001
+    runs: Sequence[Run],  # noqa: ARG001
+    comparisons: Sequence[Comparison],  # noqa: ARG001
+) -> dict[str, list[dict[str, Any]]]:
+    return {"associations": [], "claims": []}
+
+
+def probed_heads(
+    experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]
+) -> dict[str, list[dict[str, Any]]]:
+    """What the probes of finished runs say."""
+    probed: dict[str, list[ProbedRun]] = {}
+    for run in runs:
+        progress = head_progress(run) if run.status == "done" else None
+        if progress is not None:
+            probed.setdefault(run.name, []).append(ProbedRun(run=run, progress=progress))
+    found = list(associations(probed))
+    return {"associations": found, "claims": list(claims(experiment, probed, found, comparisons))}
 
 
 def _none(experiment: Experiment, runs: Sequence[Run]) -> list[dict[str, Any]]:  # noqa: ARG001
@@ -53,7 +80,11 @@ def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[dict[str,
 def size_curve(experiment: Experiment, runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Models with a lane or low ranks against the curve through the plain models, those under a control among them."""
     controls = dict.fromkeys(arm.control for arm in experiment.arms)
-    return [entry for control in controls for entry in against_plain(_sized(experiment, runs, control))]
+    return [
+        {**entry, "control": control}
+        for control in controls
+        for entry in against_plain(_sized(experiment, runs, control))
+    ]
 
 
 def _sized(experiment: Experiment, runs: Sequence[Run], control: str | None) -> list[Sized]:
@@ -90,6 +121,6 @@ def _point(arm: Arm, runs: Sequence[Run]) -> Point:
 
 
 _KINDS: Mapping[type[RunSpec], Kind] = {
-    RUN_KINDS["regression"]: Kind(references=references.of_regression, fits=_none, plain_curve=_none),
-    RUN_KINDS["text"]: Kind(references=references.of_text, fits=head_fits, plain_curve=size_curve),
+    RUN_KINDS["regression"]: Kind(references=references.of_regression, fits=_none, plain_curve=_none, heads=_no_heads),
+    RUN_KINDS["text"]: Kind(references=references.of_text, fits=head_fits, plain_curve=size_curve, heads=probed_heads),
 }

@@ -19,10 +19,14 @@ class Match:
     group: str | None
 
     @property
-    def same_task(self) -> bool:
-        """Whether both are judged on the same task."""
-        mine, theirs = (arm.spec(0).content()["task"] for arm in (self.arm, self.baseline))
-        return bool(mine == theirs)
+    def no_merit(self) -> str:
+        """Why a difference between the two is no merit of either, in a sentence; empty where it is one."""
+        mine, theirs = (arm.spec(0).content() for arm in (self.arm, self.baseline))
+        if mine["task"] != theirs["task"]:
+            return "they are judged on different tasks"
+        if mine["model"].get("attends") != theirs["model"].get("attends"):
+            return "one of them sees the token that it is to predict"
+        return ""
 
 
 def matches_of(experiment: Experiment) -> tuple[Match, ...]:

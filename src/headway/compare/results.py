@@ -55,6 +55,7 @@ def build(store: Store) -> dict[str, Any]:
             "fits": list(kind.fits(experiment, runs)),
             "plain_curve": kind.plain_curve(experiment, runs),
             "learning_rates": _learning_rates(experiment, matches, runs, comparisons),
+            **kind.heads(experiment, runs, comparisons),
             "warnings": [*_warnings_about_runs(experiment, runs), *_warnings_about_matches(matches, runs, experiment)],
         }
     )
@@ -101,10 +102,9 @@ def _sentence(comparison: Comparison, match: Match, metric: Metric, runs: Sequen
         *shortfall(arm, _statuses(match.arm, runs)),
         *shortfall(baseline, _statuses(match.baseline, runs)),
     ]
-    if not match.same_task:
-        # An easier task is no merit of the arm.
+    if match.no_merit:
         metric = metric.model_copy(update={"better": None})
-        notes.append("they are judged on different tasks")
+        notes.append(match.no_merit)
     return verdict(comparison, metric=metric, arm=arm, baseline=baseline, notes=notes)
 
 

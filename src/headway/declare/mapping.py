@@ -17,6 +17,10 @@ CHOOSERS = ("kind", "family", "optimizer")
 """Keys that say what a mapping is; where one changes, nothing of the former mapping is kept."""
 
 
+ALTERNATIVES = ("steps", "tokens", "epochs")
+"""Keys of which a mapping has one; where another one is given, the former goes."""
+
+
 class _Loader(yaml.SafeLoader):
     """SafeLoader with the YAML 1.2 core schema instead of YAML 1.1's."""
 
@@ -149,7 +153,7 @@ def merge(base: Any, over: Any) -> Any:
     """`over` merged over `base`: mappings key by key, everything else replaced.
 
     A mapping whose kind, family or optimizer changes is replaced whole. A number that is replaced by `x0.5` is halved.
-    Neither argument is changed.
+    Of steps, tokens and epochs the one given last stays. Neither argument is changed.
 
     Examples:
         >>> merge({"a": {"x": 1, "y": [1, 2]}}, {"a": {"y": [3]}})
@@ -158,12 +162,16 @@ def merge(base: Any, over: Any) -> Any:
         {'optimizer': 'adam'}
         >>> merge({"rate": 0.5, "size": 8}, {"rate": "x3", "size": "x0.5"})
         {'rate': 1.5, 'size': 4}
+        >>> merge({"tokens": 1000, "size": 8}, {"steps": 10})
+        {'size': 8, 'steps': 10}
     """
     if not (isinstance(base, Mapping) and isinstance(over, Mapping)):
         return _times(base, over) if is_factor(base, over) else over
     if any(key in over and over[key] != base.get(key, over[key]) for key in CHOOSERS):
         return dict(over)
-    return {**base, **{key: merge(base[key], value) if key in base else value for key, value in over.items()}}
+    given = any(over.get(key) is not None for key in ALTERNATIVES)
+    kept = {key: value for key, value in base.items() if key in over or not (given and key in ALTERNATIVES)}
+    return {**kept, **{key: merge(kept[key], value) if key in kept else value for key, value in over.items()}}
 
 
 FACTOR = r"x([0-9]+(\.[0-9]*)?|\.[0-9]+)"

@@ -1,4 +1,4 @@
-"""Declare: every metric's name, sentence, unit and null, in one place.
+"""Declare: every metric's name, sentence, unit and null, in one place; those of heads stand in `head_metrics`.
 
 The null is the value when nothing is going on; None where it depends on the setting.
 """

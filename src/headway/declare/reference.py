@@ -37,6 +37,11 @@ UNITS = {
     "warmup_steps": "steps",
     "sequences": "sequences",
     "sequences_during": "sequences",
+    "dense_until": "steps",
+    "turn": "share of the steps",
+    "start": "probability",
+    "end": "probability",
+    "weight": "nats",
 }
 """Units of keys that have one; the others are counts, names or pure numbers."""
 
@@ -126,7 +131,8 @@ def _table(heading: str, choice: str, member: type[Spec]) -> list[str]:
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    cells = (f"`{name}`", _type(field.annotation), UNITS.get(name, ""), _default(field), field.description or "")
+    unit = "" if field.annotation is bool else UNITS.get(name, "")
+    cells = (f"`{name}`", _type(field.annotation), unit, _default(field), field.description or "")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

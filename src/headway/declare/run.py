@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import Field, NonNegativeInt, model_validator
 
+from headway.declare.head_metrics import REPEATED
 from headway.declare.model import OneLayer, RegressionModel
 from headway.declare.spec import Locate, Spec, parse
 from headway.declare.task import CircuitProbes, PromptEvaluation, RegressionTask
-from headway.declare.text import Samples, TextEvaluation, TextTask
+from headway.declare.text import Samples, TextEvaluation, TextProbes, TextTask
 from headway.declare.training import TextTraining, TrainingSpec
 from headway.declare.transformer import LanguageModel
 from headway.errors import DeclarationError, near
@@ -54,6 +55,7 @@ class TextRun(RunSpec):
     model: LanguageModel
     training: TextTraining
     evaluation: TextEvaluation = Field(TextEvaluation(), description="on what the run is judged")
+    probes: TextProbes = Field(TextProbes(), description="what is measured in the heads")
     samples: Samples | None = Field(Samples(), description="what the model writes before and after; null: nothing")
 
     @model_validator(mode="after")
@@ -62,6 +64,31 @@ class TextRun(RunSpec):
             raise ValueError(
                 f"task.n_ctx {self.task.n_ctx} is longer than the model's {self.model.n_positions} positions; "
                 "shorten it, or raise model.n_positions"
+            )
+        if self.model.attends == "future" and self.samples is not None:
+            raise ValueError(
+                "model.attends is future, and such a model cannot write: the text that it would look at is not there "
+                "yet; set samples to null"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _heads_to_measure(self) -> "TextRun":
+        chosen, most = self.probes.chosen, max(self.model.layout.n_heads)
+        repeated = [metric for metric in chosen if metric in REPEATED]
+        if repeated and self.task.n_ctx < 4:
+            raise ValueError(
+                f"probes: {repeated[0]} repeats random tokens, and task.n_ctx {self.task.n_ctx} has no room for two "
+                "of them twice; raise task.n_ctx to 4 or more, or leave the metric out"
+            )
+        if chosen and most == 0:
+            raise ValueError(f"probes: {chosen[0]} measures heads, but the model has none; leave probes out")
+        pairs = [f"regularizers: {term.metric}" for term in self.training.regularizers]
+        pairs += [] if self.training.drophead is None else ["drophead"]
+        if pairs and most < 2:
+            raise ValueError(
+                f"training.{pairs[0]} needs a layer with two heads or more, but the heads are {self.model.layout}; "
+                "raise model.n_heads, or leave it out"
             )
         return self
 

@@ -24,10 +24,25 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
         changed = merge(changed, at_path(path, value))
     for path, value in parsed:
         if path.partition(".")[0] in PARTS:
+            if not _stands(path, changed):
+                if value is None:
+                    continue  # what is left out is null
+                raise DeclarationError(
+                    f"--set {path}: a later --set replaces it, or the whole that it is a part of, such as training "
+                    "with another optimizer; give it after that one, or leave it out"
+                )
             # A factor such as x0.5 has become a number.
             meant = _at(path, changed) if isinstance(value, str) else value
             _check_effect(path, meant, changed, [other for other, _ in parsed])
     return changed
+
+
+def _stands(path: str, content: Any) -> bool:
+    for key in path.split("."):
+        if not isinstance(content, Mapping) or key not in content:
+            return False
+        content = content[key]
+    return True
 
 
 def _at(path: str, content: Any) -> Any:
@@ -50,12 +65,11 @@ def _parsed(setting: str, document: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def _check_effect(path: str, value: Any, document: Mapping[str, Any], paths: list[str]) -> None:
-    keys = path.split(".")
     shared = {part: document[part] for part in PARTS if part in document}
     deaf = [
         arm
         for arm, override in document["arms"].items()
-        if not _holds(merge(shared, override or {}), keys, value) and not _is_set(f"arms.{arm}.{path}", paths)
+        if not _holds(merge(shared, override or {}), path, value) and not _is_set(f"arms.{arm}.{path}", paths)
     ]
     if deaf:
         instead = " ".join(f"--set arms.{arm}.{path}=..." for arm in deaf)
@@ -65,12 +79,9 @@ def _check_effect(path: str, value: Any, document: Mapping[str, Any], paths: lis
         )
 
 
-def _holds(content: Any, keys: list[str], value: Any) -> bool:
-    for key in keys:
-        if not isinstance(content, Mapping) or key not in content:
-            return False
-        content = content[key]
-    return repr(merge(content, value)) == repr(content)  # unlike ==, nan is itself
+def _holds(content: Any, path: str, value: Any) -> bool:
+    held = _at(path, content) if _stands(path, content) else None
+    return _stands(path, content) and repr(merge(held, value)) == repr(held)  # unlike ==, nan is itself
 
 
 def _is_set(path: str, paths: list[str]) -> bool:

@@ -117,6 +117,9 @@ def _walk(kind: type[Spec], location: Iterable[str]) -> tuple[list[str], list[ty
     owners: list[type[Spec]] = [kind]
     inside: list[type[Spec]] = [kind]
     for part in location:
+        if inside and part.isdigit():  # an item of a list of declared values
+            path.append(part)
+            continue
         tagged = [k for k in inside if part in _tags(k)]
         if tagged and not any(part in k.model_fields for k in inside):
             inside = tagged

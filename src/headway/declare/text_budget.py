@@ -23,8 +23,8 @@ def forward_flops(model: TransformerModel, vocab_size: int, n_ctx: int) -> int:
 
     Counted are the products of matrices: every token by every matrix of the blocks (both factors of one of low rank)
     and by the read-out, and in each head a product of d_head for the logit, another for the context, of each key
-    that a query sees: those before it and itself, within the window. Norms, softmax, biases and the look-up of
-    embeddings are left out; they are of lower order.
+    that a query sees: those before it and itself, within the window (or those after it). Norms, softmax, biases and
+    the look-up of embeddings are left out; they are of lower order.
 
     Examples:
         >>> from headway.declare.transformer import GptNeo
@@ -35,7 +35,8 @@ def forward_flops(model: TransformerModel, vocab_size: int, n_ctx: int) -> int:
     attention = 0
     for layer, heads in enumerate(model.layout.layers):
         window = model.window(layer) or n_ctx
-        seen = sum(min(position + 1, window) for position in range(n_ctx))
+        own = 0 if model.attends == "future" else 1  # as many keys later as earlier, without the query's own
+        seen = sum(min(position + own, window) for position in range(n_ctx))
         attention += 2 * 2 * heads.n_heads * heads.d_head * seen
     return 2 * n_ctx * (matrices + vocab_size * model.embedding_width) + attention
 

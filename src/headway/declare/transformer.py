@@ -17,6 +17,7 @@ Norm = Literal["layer", "rms", "none"]
 Mlp = Literal["gelu_new", "gelu", "relu", "swiglu", "none"]
 Bias = Literal["qkv", "output", "mlp"]
 Projection = Literal["q", "k", "v", "o", "up", "down"]
+Attends = Literal["past", "future"]
 Scale = Annotated[float, Field(gt=0)] | Literal["none", "d_head", "d_model"]
 
 
@@ -49,6 +50,11 @@ class TransformerModel(Spec):
     windows: tuple[PositiveInt | None, ...] = Field(
         (None,), description="keys that a query sees, its own included, taken in turn by the layers; null: all"
     )
+    attends: Attends = Field(
+        "past",
+        description="past: a query sees keys up to its own; future: strictly later ones (a published mask, inverted), "
+        "and one that sees nothing gives 0",
+    )
     positions: Literal["learned", "rotary", "sinusoidal", "none"] = Field("learned", description="how positions enter")
     n_positions: PositiveInt = Field(2048, description="the longest context")
     rotary_base: float = Field(10_000.0, gt=0, description="base of the rotary angles")
@@ -66,6 +72,12 @@ class TransformerModel(Spec):
     dropout: float = Field(0.0, ge=0, lt=1, description="share of entries that are dropped while training")
     d_embed: PositiveInt | None = Field(
         None, description="columns of the token embedding; the rest of the stream is the data lane; null: d_model"
+    )
+    embedding_scale: Literal["none", "d_model"] = Field(
+        "none", description="d_model: token embeddings are multiplied by sqrt(d_model) where they enter"
+    )
+    embedding_init_std: float | None = Field(
+        None, gt=0, description="standard deviation of the initial token embedding; null: init_std"
     )
     lane: Literal["same", "switched"] = Field(
         "same", description="the read-out takes the entries of the embedding, or the last d_embed ones"
@@ -119,6 +131,10 @@ class TransformerModel(Spec):
         layout, mlps = self.layout, self.mlp_widths
         if not self.windows:
             raise ValueError("windows: an empty list was given; give [null] for all keys")
+        if self.attends == "future" and any(self.windows):
+            raise ValueError(
+                f"windows {list(self.windows)} are of keys before a query, but attends is future; give windows [null]"
+            )
         if self.mlp == "none" and self.d_mlp is not None:
             raise ValueError(
                 f"d_mlp {self.d_mlp} is the width of an MLP, but mlp is none; leave it out, or name an MLP"

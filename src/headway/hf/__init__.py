@@ -2,17 +2,26 @@
 
 * `folder`: a folder read (no transformers needed); `architectures`, `names`, `description`: what it means;
 * `export`: a folder written; `configuration_headway`, `modeling_headway`: the code that goes along when no stock
-  architecture fits.
+  architecture fits;
+* `pretrained`: any folder opened by transformers; `tracing`: what the heads of such a model do; `recording`,
+  `interface`: how that is seen; `convert`: a model whose attention is not open, as Headway's.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import UserError
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from headway.data.tokenizer import Tokenizer
+    from headway.hf.pretrained import Pretrained
+    from headway.model.trace import Trace
     from headway.model.transformer import Transformer
 
-__all__ = ["load", "tokenizer"]
+__all__ = ["load", "open_pretrained", "tokenizer", "trace", "traceable"]
 
 
 def load(folder: str | Path) -> "Transformer":
@@ -37,3 +46,50 @@ def tokenizer(folder: str | Path) -> "Tokenizer | None":
     from headway.hf.folder import tokenizer_of
 
     return tokenizer_of(Path(folder))
+
+
+def open_pretrained(folder: str | Path) -> "Pretrained":
+    """Any folder of Hugging Face as transformers' model, without a network; see `pretrained.open_pretrained`.
+
+    Raises:
+        UserError: saying what is wrong with the folder, or that transformers is not installed.
+    """
+    _need_transformers("opening a folder of Hugging Face as it is")
+    from headway.hf import pretrained
+
+    return pretrained.open_pretrained(folder)
+
+
+def trace(model: "PreTrainedModel", inputs: Mapping[str, Any] | Any) -> "Trace":
+    """What every head of a model of transformers does with a text; see `tracing.trace`.
+
+    Args:
+        model: of any architecture, device and precision.
+        inputs: what the model is called with, or tokens alone.
+
+    Raises:
+        UserError: for a model that cannot be traced, and tokens outside its vocabulary.
+    """
+    _need_transformers("tracing a model of Hugging Face")
+    from headway.hf import tracing
+
+    return tracing.trace(model, inputs)
+
+
+def traceable(model: "PreTrainedModel") -> None:
+    """Nothing, where `trace` can begin; nothing is run.
+
+    Raises:
+        UserError: saying why the model cannot be traced.
+    """
+    _need_transformers("tracing a model of Hugging Face")
+    from headway.hf import tracing
+
+    tracing.traceable(model)
+
+
+def _need_transformers(what: str) -> None:
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        raise UserError(f"{what} needs the package transformers; pip install 'headway[hf]'") from None

@@ -27,7 +27,7 @@ class Arrays:
     def __init__(self, folder: Path, prefix: str) -> None:
         self._homes: dict[str, tuple[Any, str]] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
-        for path in _files(folder):
+        for path in weight_files(folder):
             try:
                 file = safe_open(path, framework="pt")
                 for name in file.keys():  # noqa: SIM118 - it is no mapping
@@ -56,7 +56,12 @@ def differences(needed: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple
     ]
 
 
-def _files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """The folder's safetensors.
+
+    Raises:
+        UserError: when one is missing, or weights are a pickle.
+    """
     if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]
     if (folder / INDEX).is_file():

@@ -28,6 +28,8 @@ class HeadwayConfig(PretrainedConfig):
     ranks_per_layer: Any = None
     mlp: str = "gelu_new"
     biases: Any = ()
+    attends: str = "past"
+    embedding_scale: str = "none"
     norm: str = "layer"
     norm_place: str = "before"
     norm_eps: float = 1e-5

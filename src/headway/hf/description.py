@@ -18,8 +18,6 @@ FAMILIES: dict[str, type[TransformerModel]] = {
 
 _SCALES = ("none", "d_head", "d_model")
 _PROJECTIONS = ("q", "k", "v", "o", "up", "down")
-_ALIKE = ("mlp", "biases", "norm", "norm_place", "norm_eps", "positions", "dropout")
-_WHERE_THEY_MATTER = ("positions_in_lane", "rotary_base", "lane")
 
 
 def describe(model: TransformerModel) -> dict[str, Any]:
@@ -47,6 +45,8 @@ def describe(model: TransformerModel) -> dict[str, Any]:
         "ranks_per_layer": {name: [model.rank(name, i) for i in layers] for name in _PROJECTIONS},  # type: ignore[arg-type]
         "mlp": model.mlp,
         "biases": sorted(model.biases),
+        "attends": model.attends,
+        "embedding_scale": model.embedding_scale,
         "norm": model.norm,
         "norm_place": model.norm_place,
         "norm_eps": model.norm_eps,
@@ -107,6 +107,8 @@ def declared(description: Mapping[str, Any], family: str | None) -> TransformerM
             for key in ("positions_in_lane", "rotary_base", "lane")
             if description[key] is not None
         },
+        # Folders from before there was a choice have neither.
+        **{key: description[key] for key in ("attends", "embedding_scale") if key in description},
     }
     if family is None:
         return parse(TransformerModel, values)

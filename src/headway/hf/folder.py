@@ -38,7 +38,7 @@ def read_folder(folder: str | Path) -> Loaded:
             with one line for every array that is missing, unexpected or of the wrong shape.
     """
     folder = Path(folder)
-    config = _config(folder)
+    config = config_of(folder)
     model_type = config.get("model_type")
     if model_type not in ARCHITECTURES:
         raise UserError(
@@ -69,7 +69,12 @@ def tokenizer_of(folder: Path) -> Tokenizer | None:
     return Tokenizer.load(folder) if there else None
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def config_of(folder: Path) -> dict[str, Any]:
+    """What a folder's config.json says.
+
+    Raises:
+        UserError: when there is none, or it is no JSON.
+    """
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder; give one with a config.json and model.safetensors")
     return _json(folder / "config.json", "a folder of Hugging Face has one")

@@ -3,6 +3,8 @@
 It needs transformers and torch alone. Headway's own model is the reference that its tests hold it against.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -59,6 +61,8 @@ class HeadwayForCausalLM(PreTrainedModel, GenerationMixin):
             labels: the same tokens as `input_ids`; they are shifted here.
         """
         config = self.config
+        if past_key_values is not None:
+            self._check_can_write()
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
         n_keys = past + input_ids.shape[1]
         if n_keys > config.max_position_embeddings:
@@ -77,10 +81,21 @@ class HeadwayForCausalLM(PreTrainedModel, GenerationMixin):
             loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten())
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values)
 
+    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """What a step of `generate` puts in; `generate` looks for a parameter named kwargs here."""
+        self._check_can_write()
+        return super().prepare_inputs_for_generation(*args, **kwargs)
+
+    def _check_can_write(self) -> None:
+        if self.config.attends == "future":
+            raise ValueError("this model attends to the future, so it cannot write: what it looks at is not there yet")
+
     def _enter(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """The stream before the first layer: the embedding in its first entries, the lane in the others."""
         config = self.config
         stream, width = self.embedding(tokens), _position_width(config)
+        if config.embedding_scale == "d_model":
+            stream = stream * config.hidden_size**0.5
         lane = (0, config.hidden_size - config.embedding_size)
         added: Tensor | float = 0.0
         if config.positions == "learned":
@@ -133,6 +148,7 @@ class HeadwayAttention(nn.Module):
         # The cache counts the layers that have heads: it takes its length from the first.
         self.cached_as = sum(1 for heads in config.num_attention_heads_per_layer[:layer] if heads)
         self.scale, self.window = config.attention_scale_per_layer[layer], config.window_per_layer[layer]
+        self.future = config.attends == "future"
         self.rotary_base, self.dropout = config.rotary_base, config.dropout
         d_model, q, kv = config.hidden_size, len(self.kv_of) * self.d_head, len(queries) * self.d_head
         bias = "qkv" in config.biases
@@ -150,22 +166,29 @@ class HeadwayAttention(nn.Module):
             q, k = _turned(q, cos, sin), _turned(k, cos, sin)
         if cache is not None:
             k, v = cache.update(k, v, self.cached_as)
+        seen, itself = self._seen(unpadded, x.shape[1])
+        blind = ~seen.any(3, keepdim=True)
         z = functional.scaled_dot_product_attention(
             q,
             k[:, self.kv_of],
             v[:, self.kv_of],
-            attn_mask=self._seen(unpadded, x.shape[1]),
+            attn_mask=seen | (blind & itself),  # the softmax of nothing would be NaN
             dropout_p=self.dropout if self.training else 0.0,
             scale=self.scale,
-        )
+        ).masked_fill(blind, 0)
         return self.o(z.transpose(1, 2).flatten(2))
 
-    def _seen(self, unpadded: Tensor, n_queries: int) -> Tensor:
-        """Which keys each query sees: earlier ones, in its window, no padding, and always itself."""
+    def _seen(self, unpadded: Tensor, n_queries: int) -> tuple[Tensor, Tensor]:
+        """Which keys each query sees, and which is itself.
+
+        Keys up to itself, in its window, no padding, and always itself; or strictly later ones that are no padding.
+        """
         at = torch.arange(unpadded.shape[1], device=unpadded.device)
         ago = at[-n_queries:, None] - at
+        if self.future:
+            return ((ago < 0) & unpadded[:, None])[:, None], ago == 0
         seen = (ago >= 0) if self.window is None else (ago >= 0) & (ago < self.window)
-        return ((seen & unpadded[:, None]) | (ago == 0))[:, None]
+        return ((seen & unpadded[:, None]) | (ago == 0))[:, None], ago == 0
 
 
 class HeadwayMlp(nn.Module):

@@ -28,34 +28,49 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def out_of_memory(run: Run) -> str:
     """The outcome of a run whose memory ran out: its arm, the estimate, and the batch that would fit."""
-    said, estimate = f"out of memory: {run.name}", estimated_bytes(run)
+    estimate = estimated_bytes(run)
     if estimate is None:
-        return f"{said}; {_FEWER}"
-    said += f" needs about {_size(estimate)}"
+        return f"out of memory: {run.name}; {_FEWER}"
     there = run.execution.get("gpu_memory_bytes") or psutil.virtual_memory().total
     if estimate <= there or not isinstance(run.spec, TextRun):
-        return f"{said} by the estimate, and {_size(there)} are there if nothing else has them; {_FEWER}"
+        return (
+            f"out of memory: {run.name} needs about {_size(estimate)} by the estimate, and {_size(there)} are there "
+            f"if nothing else has them; {_FEWER}"
+        )
+    return f"out of memory: {_too_large(run, estimate, there)}"
+
+
+def check_memory(runs: Sequence[Run], workers: int) -> None:
+    """Nothing, when by the estimate, which is rather low, the runs fit into this machine's memory.
+
+    Raises:
+        UserError: when one of the runs does not, naming its arm, what it needs and the batch that would fit; or when
+            the largest of them, as many as there are workers, do not together.
+    """
+    needs = [(run, estimated_bytes(run) or 0) for run in runs if run.status not in ("done", "damaged")]
+    there = psutil.virtual_memory().total
+    for run, estimate in needs:
+        if estimate > there and isinstance(run.spec, TextRun):
+            raise UserError(_too_large(run, estimate, there))
+    largest = sorted((estimate for _, estimate in needs), reverse=True)[:workers]
+    if sum(largest) > there:
+        fit = max((n for n in range(len(largest) + 1) if sum(largest[:n]) <= there), default=0)
+        raise UserError(
+            f"{len(largest)} runs at a time need about {_size(sum(largest))}, and this machine has {_size(there)}; "
+            f"take --workers {max(fit, 1)}"
+        )
+
+
+def _too_large(run: Run, estimate: int, there: int) -> str:
+    """Which arm, what it needs, and the batch that would fit."""
+    assert isinstance(run.spec, TextRun)
+    said = f"{run.name} needs about {_size(estimate)}"
     fits = fitting_batch(run.spec, there)
     if fits is None:
         return f"{said}, and {_size(there)} do not even hold a batch of one; take a smaller model or another machine"
     return (
         f"{said} with a batch of {run.spec.training.batch_size}; into {_size(there)} one of {fits} would fit: lower "
         "training.batch_size, or keep it and raise training.accumulate"
-    )
-
-
-def too_much(runs: Sequence[Run], workers: int) -> str | None:
-    """A warning when the largest of the runs, as many as there are workers, would not fit into memory together."""
-    estimates = [estimated_bytes(run) or 0 for run in runs if run.status not in ("done", "damaged")]
-    largest = sorted(estimates, reverse=True)[:workers]
-    there = psutil.virtual_memory().total
-    if sum(largest) <= there:
-        return None
-    fit = max((n for n in range(len(largest) + 1) if sum(largest[:n]) <= there), default=0)
-    advice = f"take --workers {fit}" if fit else "lower training.batch_size, or raise training.accumulate"
-    return (
-        f"{len(largest)} runs at a time would need about {_size(sum(largest))}, and this machine has {_size(there)}; "
-        f"{advice}"
     )
 
 

@@ -27,9 +27,9 @@ from headway.lab.work import OpenStudy
 SCHEMA = 1
 
 _WARM_UP = 3
-_STEPS = range(5, 16)
+_STEPS = range(5, 61)
 _LONG_S = 5.0
-"""Fifteen steps are timed, or as few as five when they take longer than this."""
+"""Sixty steps are timed, or as few as five when they take longer than this."""
 
 
 def time_arms(

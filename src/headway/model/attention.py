@@ -1,8 +1,9 @@
 """Model: the attention of one layer, whatever its number of heads.
 
-Queries see keys up to their own position, and with a window only the last `window` of them, their own included. The
-scores go through torch's scaled_dot_product_attention, which never holds heads x queries x keys: memory is that of the
-queries, however many heads share them. `reference_attention` is the slow, obvious version.
+Queries see keys up to their own position, and with a window only the last `window` of them, their own included; or,
+as one published model had it, strictly later keys only, and a query that sees nothing gives 0. The scores go through
+torch's scaled_dot_product_attention, which never holds heads x queries x keys: memory is that of the queries, however
+many heads share them. `reference_attention` is the slow, obvious version.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from headway.declare.transformer import TransformerModel
+from headway.declare.transformer import Attends, TransformerModel
 from headway.model.cache import KVCache
 from headway.model.maps import linear
 from headway.model.positions import rotate
@@ -31,6 +32,7 @@ class Attention(nn.Module):
         q_width, kv_width = heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head
         self.layer, self.queries, self.d_head = layer, heads.queries, heads.d_head
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
+        self.attends = model.attends
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
             setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]
         self.o = linear(q_width, model.d_model, model.rank("o", layer), bias="output" in model.biases)
@@ -63,6 +65,7 @@ class Attention(nn.Module):
             of_queries(v, self.queries),
             scale=self.scale,
             window=self.window,
+            attends=self.attends,
             dropout=self.dropout if self.training else 0.0,
         )
         if gate is not None:
@@ -86,7 +89,7 @@ class Attention(nn.Module):
             W_O=self.o.weight.T.unflatten(0, (-1, self.d_head)),
             b_O=self.o.bias,
             scale=self.scale,
-            mask=sees(q.shape[2], k.shape[2], self.window, q.device),
+            mask=sees(q.shape[2], k.shape[2], self.window, q.device, self.attends),
         )
 
 
@@ -101,9 +104,13 @@ def of_queries(
     return x if queries[0] == 1 else x[:, :, None].expand(-1, -1, queries[0], -1, -1).flatten(1, 2)
 
 
-def sees(n_queries: int, n_keys: int, window: int | None, device: torch.device) -> Bool[Tensor, "{n_queries} {n_keys}"]:
+def sees(
+    n_queries: int, n_keys: int, window: int | None, device: torch.device, attends: Attends = "past"
+) -> Bool[Tensor, "{n_queries} {n_keys}"]:
     """Whether each query sees each key, the queries being the last positions of the keys."""
     ago = torch.arange(n_keys - n_queries, n_keys, device=device)[:, None] - torch.arange(n_keys, device=device)
+    if attends == "future":
+        return ago < 0
     return ago >= 0 if window is None else (ago >= 0) & (ago < window)
 
 
@@ -114,13 +121,16 @@ def attend(
     *,
     scale: float,
     window: int | None = None,
+    attends: Attends = "past",
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch head query d_head"]:
     """Contexts of each head; the queries are the last positions of the keys.
 
-    CPUs compute in float32 at least: their bfloat16 backward pass is slower. With dropout torch holds the scores of a
-    block of queries, heads x queries x keys; without it never.
+    Queries that attend to the future are as many as the keys. CPUs compute in float32 at least: their bfloat16 backward
+    pass is slower. With dropout torch holds the scores of a block of queries, heads x queries x keys; without it never.
     """
+    if attends == "future":
+        return _to_the_future(q, k, v, scale=scale, dropout=dropout)
     attention = partial(nn.functional.scaled_dot_product_attention, scale=scale, dropout_p=dropout)
     if q.is_cuda:
         # For other widths than multiples of 8 some of torch's kernels give way to one that holds all scores.
@@ -133,6 +143,15 @@ def attend(
     wide = torch.promote_types(q.dtype, torch.float32)
     with torch.autocast(q.device.type, enabled=False):
         return _in_blocks(attention, q.to(wide), k.to(wide), v.to(wide), window).to(q.dtype)
+
+
+def _to_the_future(q: Tensor, k: Tensor, v: Tensor, *, scale: float, dropout: float) -> Tensor:
+    """Read backwards, and with keys one position on, strictly later keys are those up to a query's own."""
+    nothing = torch.zeros_like(q[:, :, :1])  # the last query has none
+    if q.shape[2] == 1:
+        return nothing
+    backwards = (x.flip(2) for x in (q[:, :, :-1], k[:, :, 1:], v[:, :, 1:]))
+    return torch.cat((attend(*backwards, scale=scale, dropout=dropout).flip(2), nothing), dim=2)
 
 
 def _in_blocks(attention: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
@@ -160,8 +179,10 @@ def reference_attention(
     *,
     scale: float,
     window: int | None = None,
+    attends: Attends = "past",
 ) -> Float[Tensor, "batch head query d_head"]:
     """The same by its definition: all logits, those not seen at -inf, a softmax, a weighted sum."""
     logits = q @ k.mT * scale
-    hidden = ~sees(q.shape[2], k.shape[2], window, q.device)
-    return logits.masked_fill(hidden, -torch.inf).softmax(3) @ v
+    hidden = ~sees(q.shape[2], k.shape[2], window, q.device, attends)
+    # The softmax of nothing but -inf is NaN, where a query sees nothing.
+    return logits.masked_fill(hidden, -torch.inf).softmax(3).masked_fill(hidden, 0) @ v

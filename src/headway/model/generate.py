@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headway.errors import UserError
 from headway.model.cache import KVCache
-from headway.model.transformer import Transformer
+from headway.model.transformer import Transformer, check_can_write
 
 
 def generate(
@@ -35,8 +35,9 @@ def generate(
         stop: the token that ends the text, itself not given; None: only `n_tokens` does.
 
     Raises:
-        UserError: for an empty prompt or tokens outside the vocabulary, when prompt and n_tokens together are longer
-            than the model's longest context, or for a temperature, top_k or top_p that means nothing.
+        UserError: for a model that attends to the future, an empty prompt or tokens outside the vocabulary, when prompt
+            and n_tokens together are longer than the model's longest context, or for a temperature, top_k or top_p that
+            means nothing.
 
     Paper: top_p is nucleus sampling, Holtzman et al. 2020, arXiv 1904.09751.
     """
@@ -92,6 +93,7 @@ def _check(
     top_k: int | None,
     top_p: float | None,
 ) -> None:
+    check_can_write(model.model)
     if not prompt:
         raise UserError("an empty prompt was given; give at least one token, such as the end-of-text token")
     outside = [token for token in prompt if not 0 <= token < model.vocab_size]

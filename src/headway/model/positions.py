@@ -8,7 +8,8 @@ from torch import Tensor
 def sinusoids(n_positions: int, width: int) -> Float[Tensor, "n_positions width"]:
     """Fixed position vectors: entry 2i is sin(pos / 10000^(2i / width)), entry 2i + 1 its cosine.
 
-    Paper: Vaswani et al. 2017, arXiv 1706.03762. The embedding is not multiplied by sqrt(d_model) here.
+    Paper: Vaswani et al. 2017, arXiv 1706.03762. Whether the embedding is multiplied by sqrt(d_model) is
+    declared apart (`embedding_scale`).
     """
     angles = _angles(n_positions, width + width % 2, base=10_000.0)
     return torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)[:, :width].float()

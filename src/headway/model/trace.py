@@ -4,7 +4,7 @@ One type for Headway's models and for any other: `W_O` is cut into the heads' sl
 the KV heads, so nothing is as large as heads times keys times queries until patterns are asked for.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -35,33 +35,67 @@ class AttentionTrace:
     """Logits x become softcap tanh(x / softcap)."""
     mask: Bool[Tensor, "*batch query key"] | None = None
     """True where a query sees a key (causality, window and padding together); None: everywhere."""
-    bias: Float[Tensor, "*batch query key"] | None = None
+    bias: Float[Tensor, "*biased query key"] | None = None
     """Added to the logits, after scale and softcap."""
+    rows: Bool[Tensor, "batch query"] | None = None
+    """True for queries that count; padding does not. None: all."""
 
     def contributions(self) -> Float[Tensor, "batch head query d_model"]:
         """What each head adds to the stream: z_h W_O^h."""
         return torch.einsum("bhqd,hdm->bhqm", self.z, self.W_O)
 
-    def logits(self, heads: slice = slice(None)) -> Float[Tensor, "batch some query key"]:
-        """What enters the softmax for some heads; -inf where nothing is seen."""
-        kv = list(self.kv_of[heads])
-        logits = self.q[:, heads] @ self.k[:, kv].mT * self.scale
+    def logits(
+        self,
+        heads: slice = slice(None),
+        batch: slice = slice(None),
+        queries: slice | list[int] = slice(None),
+        keys: slice = slice(None),
+    ) -> Float[Tensor, "examples some chosen span"]:
+        """What enters the softmax for some heads, examples, queries and keys; -inf where nothing is seen."""
+        kv_of = self.kv_of[heads]
+        k = self.k[batch][:, :, keys]
+        if kv_of != tuple(range(k.shape[1])):
+            k = k[:, list(kv_of)]
+        logits = self.q[batch, heads][:, :, queries] * self.scale @ k.mT
         if self.softcap is not None:
             logits = self.softcap * torch.tanh(logits / self.softcap)
         if self.bias is not None:
-            logits = logits + _over_heads(self.bias, heads)
-        return logits if self.mask is None else logits.masked_fill(~_over_heads(self.mask, heads), -torch.inf)
+            logits = logits + _part(self.bias, batch, heads, queries, keys)
+        if self.mask is None:
+            return logits
+        return logits.masked_fill_(~_part(self.mask, batch, heads, queries, keys), -torch.inf)
 
     def patterns(self, heads: slice = slice(None)) -> Float[Tensor, "batch some query key"]:
-        """The attention weights of some heads; ask in blocks where heads times keys times queries is much."""
-        return self.logits(heads).softmax(3)
+        """The attention weights of some heads, 0 for a query that sees nothing.
+
+        Ask in blocks where heads times keys times queries is much.
+        """
+        weights = self.logits(heads).softmax(3)
+        everything = slice(None)
+        # The softmax of nothing but -inf is NaN.
+        return (
+            weights
+            if self.mask is None
+            else weights.masked_fill(~_part(self.mask, everything, heads, everything, everything), 0)
+        )
+
+    def sees(
+        self, batch: slice = slice(None), queries: slice = slice(None), keys: slice = slice(None)
+    ) -> Bool[Tensor, "#examples #heads some span"]:
+        """Which keys some queries see; 1 for examples and for heads where they do not differ."""
+        if self.mask is not None:
+            return _part(self.mask, batch, slice(None), queries, keys)
+        one = torch.ones((), dtype=torch.bool, device=self.q.device)
+        return one.expand(1, 1, self.q.shape[2], self.k.shape[2])[:, :, queries, keys]
 
 
-def _over_heads(tensor: Tensor, heads: slice) -> Tensor:
-    """(query, key), (batch, query, key) or (batch, head, query, key) made to fit the logits of some heads."""
-    if tensor.ndim == 4:
-        return tensor if tensor.shape[1] == 1 else tensor[:, heads]
-    return tensor[:, None] if tensor.ndim == 3 else tensor
+def _part(tensor: Tensor, batch: slice, heads: slice, queries: slice | list[int], keys: slice) -> Tensor:
+    """Of (query, key), (batch, query, key) or (batch, head, query, key), in four axes: what fits part of the logits."""
+    while tensor.ndim < 4:
+        tensor = tensor[None] if tensor.ndim == 2 else tensor[:, None]
+    tensor = tensor if len(tensor) == 1 else tensor[batch]
+    tensor = tensor if tensor.shape[1] == 1 else tensor[:, heads]
+    return tensor[:, :, queries, keys]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,5 +104,9 @@ class Trace:
 
     attentions: tuple[AttentionTrace, ...]
     """In the order of the pass; a layer without heads has none."""
-    streams: tuple[Float[Tensor, "batch pos d_model"], ...]
-    """The stream before each layer and, last, before the final norm."""
+    streams: tuple[Float[Tensor, "batch pos d_model"], ...] = ()
+    """The stream before each layer and, last, before the final norm; of models that others wrote there is none."""
+
+    def with_rows(self, rows: Bool[Tensor, "batch query"] | None) -> "Trace":
+        """The same, of which these queries count; padding does not."""
+        return replace(self, attentions=tuple(replace(attention, rows=rows) for attention in self.attentions))

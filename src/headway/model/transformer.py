@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headway.declare.parameters import parameters_of
@@ -33,7 +33,8 @@ class Transformer(nn.Module):
     """A model of text; its parameters are NaN until weights are given or `put`.
 
     Laws: recording and gates of 1 change no bit (eager); the heads' contributions sum to an attention's output minus
-    its bias; no logit depends on a later token, nor on one outside the windows; the order of the heads of a layer
+    its bias; no logit depends on a later token (an earlier one where it attends to the future), nor on one outside the
+    windows; the order of the heads of a layer
     changes nothing; a uniform GPT-Neo has Hugging Face's logits.
 
     Raises:
@@ -106,7 +107,8 @@ class Transformer(nn.Module):
             cache: keys and values of the positions before; these are added to it.
 
         Raises:
-            UserError: for a text that is longer than `n_positions`, or gates for other layers than there are.
+            UserError: for a text that is longer than `n_positions`, gates for other layers than there are, or a cache
+                with a model that attends to the future.
         """
         stream, trace = self.hidden(tokens, gates, record, cache)
         return self.read_out(stream), trace
@@ -121,8 +123,13 @@ class Transformer(nn.Module):
         """The stream after the last layer, before the final norm; otherwise as `forward`."""
         past, n_new = (cache.length if cache is not None else 0), tokens.shape[1]
         self._check(past + n_new, gates)
+        if cache is not None:
+            check_can_write(self.model)
         here = slice(past, past + n_new)
-        stream = enter(self.embedding(tokens), self._positions(here), self.model.d_model)
+        embedded = self.embedding(tokens)
+        if self.model.embedding_scale == "d_model":
+            embedded = embedded * self.model.d_model**0.5
+        stream = enter(embedded, self._positions(here), self.model.d_model)
         stream = nn.functional.dropout(stream, self.model.dropout, self.training)
         streams, attentions = [stream], []
         for i, layer in enumerate(self.layers):
@@ -143,13 +150,26 @@ class Transformer(nn.Module):
     def loss(self, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "batch pos"]) -> Float[Tensor, ""]:
         """Mean cross-entropy in nats over the targets that are not -1, from float32 logits; this is what to compile."""
         logits, _ = self(inputs)
-        return nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=-1)
+        return mean_nll(logits, targets)
+
+    def trace(self, tokens: Int[Tensor, "batch pos"], rows: Bool[Tensor, "batch pos"] | None = None) -> Trace:
+        """What every head does with a text: a recorded pass without the read-out, dropout as the module's mode has it.
+
+        Args:
+            tokens: the text.
+            rows: True for positions that count; padding, which comes after a text, does not. None: all.
+
+        Raises:
+            UserError: for a text that is longer than `n_positions`.
+        """
+        _, trace = self.hidden(tokens, record=True)
+        assert trace is not None
+        return trace.with_rows(rows)
 
     def lane_shares(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "stream batch pos"]:
         """The lane's share of each token's squared norm, before each layer and before the final norm."""
-        _, trace = self.hidden(tokens, record=True)
-        assert trace is not None
-        return torch.stack([lane_share(stream, self.model.embedding_width) for stream in trace.streams])
+        streams = self.trace(tokens).streams
+        return torch.stack([lane_share(stream, self.model.embedding_width) for stream in streams])
 
     def _positions(self, here: slice) -> Tensor | None:
         if self.model.positions == "learned":
@@ -173,6 +193,24 @@ class Transformer(nn.Module):
                 f"gates for {len(gates)} layers were given, but the model has {self.model.n_layers}; give one tensor "
                 "for each, of any size for a layer without heads"
             )
+
+
+def mean_nll(logits: Float[Tensor, "batch pos vocab"], targets: Int[Tensor, "batch pos"]) -> Float[Tensor, ""]:
+    """Mean cross-entropy in nats over the targets that are not -1, in float32."""
+    return nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=-1)
+
+
+def check_can_write(model: TransformerModel) -> None:
+    """Nothing, when a model can write a text token by token.
+
+    Raises:
+        UserError: when it attends to the future.
+    """
+    if model.attends == "future":
+        raise UserError(
+            "this model attends to the future (model.attends), so it cannot write: what it would look at is not there "
+            "yet; take a model that attends to the past"
+        )
 
 
 class _Layer(nn.Module):

@@ -20,8 +20,9 @@ Weights = dict[str, np.ndarray]
 def initial_weights(model: TransformerModel, vocab_size: int, seed: int) -> Weights:
     """The float32 weights that a run starts from.
 
-    Matrices, embeddings and positions are N(0, init_std), biases 0, the weights of norms 1. The factors of a low-rank
-    map are N(0, init_std) each (`published`), or as wide as makes the product's entries have init_std (`matched`).
+    Matrices, embeddings and positions are N(0, init_std), token embeddings N(0, embedding_init_std) where that is
+    given, biases 0, the weights of norms 1. The factors of a low-rank map are N(0, init_std) each (`published`), or as
+    wide as makes the product's entries have init_std (`matched`).
 
     Paper: published factors give a product of standard deviation init_std^2 sqrt(rank), .0004 sqrt(rank) at init_std
     .02 (data-lane and low-rank posts, December 2023).
@@ -41,6 +42,8 @@ def _start(parameter: Parameter, model: TransformerModel, seed: int) -> np.ndarr
     if parameter.part == "norms":
         return np.ones(parameter.shape, np.float32)
     spread = model.init_std
+    if parameter.part == "embedding" and model.embedding_init_std is not None:
+        spread = model.embedding_init_std
     if parameter.rank is not None and model.factor_init == "matched":
         spread = math.sqrt(model.init_std / math.sqrt(parameter.rank))
     draw = streams.generator(seed, "initial weights", parameter.name)

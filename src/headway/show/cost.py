@@ -13,7 +13,7 @@ from headway.show.material import ArmResults, Material
 from headway.show.words import join
 
 SIZE = (WIDTH // 2 - 60, 300)
-COSTS = {"step_s": "seconds per training step", "memory_gib": "peak memory (GiB)"}
+COSTS = {"step_s": "seconds per training step", "memory_mib": "peak memory (MiB)"}
 
 
 def cost(material: Material) -> Figure | None:
@@ -58,7 +58,7 @@ def _row(material: Material, arm: ArmResults, by_heads: bool) -> dict[str, Any]:
         "step_s": timing["step_s"],
         "low": low,
         "high": high,
-        "memory_gib": None if memory is None else memory / 2**30,
+        "memory_mib": None if memory is None else memory / 2**20,
         "tokens_per_s": timing.get("tokens_per_s"),
     }
 
@@ -83,7 +83,7 @@ def _panel(rows: list[dict[str, Any]], column: str, by_heads: bool) -> Any:
         legend=alt.Legend(title=None, orient="bottom", symbolType="circle", symbolStrokeWidth=0) if by_heads else None,
     )
     chart = alt.Chart(inline(rows)).encode(x=x, color=colour)
-    tooltip = ["arm:N", "x:Q", "step_s:Q", "tokens_per_s:Q", "memory_gib:Q"]
+    tooltip = ["arm:N", "x:Q", "step_s:Q", "tokens_per_s:Q", "memory_mib:Q"]
     layers = [chart.mark_rule(strokeWidth=1.6).encode(y="low:Q", y2="high:Q")] if column == "step_s" else []
     layers.append(chart.mark_point(size=80, filled=True, opacity=1).encode(y=y, tooltip=tooltip))
     if not by_heads:

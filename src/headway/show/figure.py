@@ -1,7 +1,7 @@
 """Show: a figure is a chart and its words; here are also the numbers that go into one."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,13 +23,19 @@ Look = tuple[str, str, tuple[float, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A chart, the name of its files, its title, and a caption that says in plain words what is drawn."""
+    """A chart, the name of its files, its title, and a caption that says in plain words what is drawn.
+
+    A folded one is drawn when the reader opens its part's further figures. `animation` makes the bytes of a GIF, which
+    is written beside the other files.
+    """
 
     name: str
     part: str
     title: str
     caption: str
     chart: "alt.TopLevelMixin"
+    folded: bool = False
+    animation: Callable[[], bytes] | None = None
 
     @cached_property
     def spec(self) -> dict[str, Any]:

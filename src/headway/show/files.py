@@ -23,6 +23,8 @@ def figures(material: Material) -> Iterator[Figure]:
 def write_figures(folder: Path, drawn: Iterable[Figure], formats: Iterable[str] = FORMATS) -> tuple[Path, ...]:
     """Write figures to `NAME.FORMAT` in a folder, each file whole or not at all; their paths.
 
+    One that moves is written as `NAME.gif` as well, whatever the formats.
+
     Raises:
         UserError: for a format that is not among png, svg and pdf.
         ResultsError: when a file cannot be written.
@@ -35,6 +37,8 @@ def write_figures(folder: Path, drawn: Iterable[Figure], formats: Iterable[str] 
     for figure in drawn:
         svg = render(figure.spec)
         paths += [write_whole(folder / f"{figure.name}.{name}", convert(svg, name)) for name in wanted]
+        if figure.animation is not None:
+            paths.append(write_whole(folder / f"{figure.name}.gif", figure.animation()))
     return tuple(paths)
 
 

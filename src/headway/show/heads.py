@@ -108,9 +108,9 @@ def _point(arm: ArmResults, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 
 
 def _lines(fits: Sequence[Mapping[str, Any]], arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:
-    totals = [total(arm) for arm in arms]
     for fit in fits:
         params = {"a": 1.0, **fit["params"]}
+        totals = [total(arm) for arm in arms if arm.name in fit["arms"]]
         for n in np.linspace(min(totals), max(totals), POINTS):
             loss = params["a"] * np.exp(-params["b"] * n) + params["c"]
             yield {"scheme": fit["scheme"], "form": FORMS[fit["form"]], "heads": n, "loss_nats": loss}
@@ -213,8 +213,8 @@ def _caption(
             else ", one seed."
         ),
         "Curves are least-squares fits per scheme; n is the number of heads." if fits else "",
-        "Bands: 95 % of the curves (as published) refitted to resampled seeds, the same for every arm; few seeds make "
-        "them too narrow."
+        "Bands: 95 % of the curves (as published) refitted to resampled seeds, the same for every arm, widened for "
+        "their small number."
         if any(fit["band"] for fit in published)
         else "",
         *(f"{', '.join(schemes).capitalize()} with {note}." for note, schemes in notes.items()),

@@ -74,7 +74,7 @@ def text_layers(rows: Sequence[dict[str, Any]], chosen: Sequence[Side], encoding
         members = [row for row, place in zip(rows, chosen, strict=True) if place == side]
         chart = alt.Chart(inline(members)).encode(text="label:N", **plain)
         place: dict[str, Any] = {"dx": side[0], "dy": side[1], "align": side[2], "fontSize": 11.5}
-        yield chart.mark_text(stroke="white", strokeWidth=3.5, color="white", **place)
+        yield chart.mark_text(stroke="white", strokeWidth=3.5, strokeJoin="round", color="white", **place)
         yield chart.mark_text(**place).encode(color=encoding["color"])
 
 

@@ -129,7 +129,7 @@ def _figure(
         part="Training",
         title=title,
         caption=join(
-            "Loss on fixed held-out sequences.",
+            f"Loss on {_sequences(material)}; the final loss is that of more of them.",
             f"A line is the mean over {counted(material.n_seeds, 'seed')}; its band reaches from the smallest to the "
             "largest seed."
             if material.n_seeds > 1
@@ -143,6 +143,11 @@ def _figure(
         ),
         chart=grid,
     )
+
+
+def _sequences(material: Material) -> str:
+    counts = {arm.shown.text.evaluation.sequences_during for arm in material.arms}
+    return f"the same {max(counts):,} held-out sequences" if len(counts) == 1 else "the same held-out sequences"
 
 
 def _looks(material: Material, domain: Sequence[float]) -> list[Look]:

@@ -7,11 +7,13 @@ finished.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headway.compare.head_progress import HeadProgress, head_progress
 from headway.declare.model import OneLayer
 from headway.declare.run import RegressionRun, TextRun
 from headway.errors import ResultsError
@@ -60,6 +62,11 @@ class Finished:
         measured = [(record["step"], record[metric]) for record in self.records if record.get(metric) is not None]
         steps = np.array([step for step, _ in measured], dtype=int)
         return steps, np.array([value for _, value in measured], dtype=float)
+
+    @cached_property
+    def probed(self) -> HeadProgress | None:
+        """What was measured of a language model's heads while it trained; None where nothing was."""
+        return head_progress(self.run)
 
     def samples(self) -> list[dict[str, Any]]:
         """The texts that it wrote before and after training, with what was measured of them."""

@@ -4,11 +4,10 @@ The answer stands first, one sentence per arm; then the numbers, the figures, th
 and how to repeat it.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.compare.answer import MANY
 from headway.declare.experiment import load
@@ -18,11 +17,10 @@ from headway.show.figure import Figure
 from headway.show.files import figures, write_figures, write_whole
 from headway.show.kinds import kind_of
 from headway.show.material import Material, gather
+from headway.show.page import render
 from headway.show.words import counted, duration
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
-
     from headway.lab.store import Store
 
 
@@ -50,23 +48,11 @@ def write_report(store: "Store") -> Path:
 
 def page(material: Material, drawn: Sequence[Figure]) -> str:
     """The report as HTML."""
-    import vl_convert
-    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=PackageLoader("headway", "show"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     kind = kind_of(material)
     said = by_control(material)
-    parts: dict[str, list[Figure]] = {}
-    for figure in drawn:
-        parts.setdefault(figure.part, []).append(figure)
-    return environment.get_template("report.html.j2").render(
+    return render(
+        "report.html.j2",
+        drawn,
         experiment=material.experiment,
         verdicts=said[None],
         controlled={name: found for name, found in said.items() if name is not None},
@@ -77,16 +63,12 @@ def page(material: Material, drawn: Sequence[Figure]) -> str:
         final=kind.final(material) if material.arms else None,
         further=kind.tables(material),
         writings=kind.writings(material),
-        parts=parts,
         heads={arm.label: found for arm in material.arms if (found := list(kind.heads(arm)))},
         comparisons=tables.comparisons(material),
         runs=tables.runs(material),
         execution=tables.execution(material),
         command=command(material),
         document=material.experiment.dump(),
-        charts=script_data({figure.name: figure.spec for figure in drawn}),
-        vega=Markup(vl_convert.javascript_bundle()),  # type: ignore[call-arg]  # its stub is wrong
-        anchor=lambda title: title.lower().replace(" ", "-"),
     )
 
 
@@ -152,11 +134,3 @@ def _is_shipped(material: Material) -> bool:
     if experiment.scale and experiment.scale not in scales:
         return False
     return not load(experiment.name, scale=experiment.scale).differences(experiment)
-
-
-def script_data(value: Mapping[str, Any]) -> "Markup":
-    """JSON that can stand inside a script element: nothing in it can end the element."""
-    from markupsafe import Markup
-
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

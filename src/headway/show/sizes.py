@@ -14,7 +14,7 @@ from headway.show.material import ArmResults, Material
 from headway.show.references import below_and_above, rules
 from headway.show.summary import SEEDS, over_seeds
 from headway.show.theme import QUIET
-from headway.show.words import counted, join
+from headway.show.words import counted, join, together
 
 METRIC = "eval_loss_nats"
 SIZE = (WIDTH - 60, 420)
@@ -126,7 +126,7 @@ def parameters_by_part(material: Material) -> Figure | None:
         bars.setdefault(tuple(found.items()), []).append(label)
     if not bars:
         return None
-    names = {key: labels[0] if len(labels) == 1 else _together(labels, len(counts)) for key, labels in bars.items()}
+    names = {key: together(labels, len(counts)) for key, labels in bars.items()}
     rows = [
         {"arm": names[key], "part": part, "parameters": n / 1e6, "share": n / sum(m for _, m in key), "order": at}
         for key in bars
@@ -152,12 +152,6 @@ def parameters_by_part(material: Material) -> Figure | None:
         ),
         chart=chart.mark_bar(height=22).properties(width=WIDTH - 260, height=38 * len(bars)),
     )
-
-
-def _together(labels: Sequence[str], n_arms: int) -> str:
-    if len(labels) == n_arms:
-        return f"all {n_arms} arms"
-    return " and ".join(labels) if len(labels) == 2 else f"{labels[0]} and {len(labels) - 1} others"
 
 
 def _counts(arm: ArmResults) -> Mapping[str, int]:

@@ -7,11 +7,12 @@ from typing import Any
 from headway.compare.fits import PARAMETERS
 from headway.compare.rates import rate_controls
 from headway.declare.metrics import METRICS
-from headway.show import cost, heads, lane, lane_diagram, learning, outcome, sizes, writing
+from headway.show import claims, cost, heads, lane, lane_diagram, learning, outcome, sizes, writing
 from headway.show.figure import Figure
 from headway.show.kind import Kind, Statement
 from headway.show.looks import looks
 from headway.show.material import ArmResults, Material
+from headway.show.probed import probed
 from headway.show.tables import Row, Table, over_seeds
 from headway.show.theme import NGRAMS, QUIET, SCHEME_COLOURS
 from headway.show.words import join, number
@@ -50,6 +51,8 @@ def figures(material: Material) -> Iterator[Figure | None]:
     yield from per_control[lane.lane_use]
     yield sizes.parameters_by_part(material)
     yield from per_control[writing.repetition]
+    for control in shown:
+        yield from probed(material, control)
 
 
 def _under(material: Material, control: str | None, draw: Draw) -> Figure | None:
@@ -67,7 +70,7 @@ def final(material: Material) -> Table:
     if "eval_loss_nats" in names:
         columns.insert(2, "against its baseline")
     if material.timings:
-        columns += ["tokens/s", "memory, GiB"]
+        columns += ["tokens/s", "memory, MiB"]
     rows = [Row(cells=_cells(material, arm, names), colour=arm.colour) for arm in material.arms]
     if material.one_task:
         rows += [_quiet(label, loss, len(columns)) for label, loss in _references(material)]
@@ -96,7 +99,7 @@ def _cells(material: Material, arm: ArmResults, names: Sequence[str]) -> tuple[s
         timing = material.timings.get(arm.name, {})
         memory = timing.get("memory_bytes")
         rate = timing.get("tokens_per_s")
-        cells += [number(rate, 4), "–" if memory is None else f"{memory / 2**30:.2f}"]
+        cells += [number(rate, 4), "–" if memory is None else f"{memory / 2**20:,.0f}"]
     return tuple(cells)
 
 
@@ -153,7 +156,7 @@ def statements(material: Material) -> list[Statement]:
     found += [Statement(sentence=f"At the best learning rates: {c['verdict']}", colour=QUIET) for c in changed]
     if rates and not changed:
         found.append(Statement(sentence="No verdict changes when each arm takes its best learning rate", colour=QUIET))
-    return found
+    return found + claims.statements(material)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -175,7 +178,11 @@ def _label(material: Material, control: str) -> str:
 
 def tables(material: Material) -> list[tuple[str, Table]]:
     """Further tables: learning rates, and what samples repeat and use."""
-    found = [("Learning rates", _learning_rates(material)), ("Samples in numbers", writing.vanishing(material))]
+    found = [
+        ("Published statements", claims.table(material)),
+        ("Learning rates", _learning_rates(material)),
+        ("Samples in numbers", writing.vanishing(material)),
+    ]
     return [(title, table) for title, table in found if table is not None]
 
 

@@ -1,6 +1,6 @@
 """Show: numbers in the words of a sentence."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,3 +78,15 @@ def span(values: Iterable[float], digits: int = 3) -> str:
     """
     ends = sorted(values)
     return " to ".join(dict.fromkeys(number(value, digits) for value in (ends[0], ends[-1])))
+
+
+def together(names: Sequence[str], n_arms: int) -> str:
+    """What a bar is called that several of the arms share.
+
+    Examples:
+        >>> together(["a", "b", "c"], 3), together(["a", "b"], 3), together(["a", "b", "c"], 4)
+        ('all 3 arms', 'a and b', 'a and 2 others')
+    """
+    if len(names) == n_arms > 1:
+        return f"all {n_arms} arms"
+    return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} others"

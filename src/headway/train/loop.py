@@ -27,8 +27,8 @@ class Trainer(Protocol):
     def step(self) -> int:
         """Optimizer steps done; step t (the first is 1) sees the batch of step t."""
 
-    def advance(self, n: int) -> Float64[np.ndarray, " n"]:
-        """Do n steps and return the training loss of each.
+    def advance(self, n: int) -> Float64[np.ndarray, "n ..."]:
+        """Do n steps and return the training loss of each, followed by what stands beside it (`Study.terms`).
 
         Raises:
             headway.errors.Diverged: when a loss is not finite, naming its step.
@@ -80,6 +80,7 @@ class Study:
             no part of what was asked.
         conclude: judges the trained model.
         loss: the name under which the training loss is recorded.
+        terms: names of what the trainer gives beside the loss, recorded by name under `regularizer`.
         steps: how many there are, where the declaration alone does not say it.
         extra: what else stands in the record of a step.
         carried: what the last record has that is a final metric too.
@@ -92,6 +93,7 @@ class Study:
     execution: Mapping[str, Any]
     conclude: Callable[[], Conclusion]
     loss: str = "train_mse"
+    terms: tuple[str, ...] = ()
     steps: int | None = None
     extra: Callable[[int], Mapping[str, Any]] = lambda _step: {}
     carried: tuple[str, ...] = ()
@@ -156,7 +158,10 @@ def _milestone(study: Study, pace: "_Pace", losses: list[np.ndarray]) -> Milesto
     step = study.trainer.step
     # One array, one mean: summing portion by portion would depend on where the portions end.
     metrics: dict[str, Any] = {**study.extra(step)}
-    metrics |= {study.loss: float(np.concatenate(losses).mean())} if losses else {}
+    if losses:
+        loss, *terms = np.atleast_1d(np.concatenate(losses).mean(0)).tolist()
+        metrics[study.loss] = loss
+        metrics |= {"regularizer": dict(zip(study.terms, terms, strict=True))} if study.terms else {}
     arrays: Arrays = {}
     samples: tuple[Mapping[str, Any], ...] = ()
     for measure in study.measures:

@@ -6,7 +6,7 @@ shapes agree. What a model is judged on depends on the task alone.
 
 import itertools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -22,14 +22,13 @@ from headway.train.device import check_precision, find_device
 from headway.train.loop import Study
 from headway.train.meter import Meter
 from headway.train.optimizer import text_optimizers
+from headway.train.probes import head_probes
+from headway.train.regularizers import Parts, guided
 from headway.train.samples import prompt_tokens
 from headway.train.schedule import rate_share, steps_of
 from headway.train.text_judge import TextJudge
 from headway.train.text_loss import TextLoss
 from headway.train.trainer import Part, Rules, TorchTrainer, compiling_obstacle
-
-Parts = Callable[[int], Sequence[Part]]
-"""The parts of the batch of a step."""
 
 _WORTH_COMPILING = {"cuda": 1_000, "bf16": 2_000, "fp32": 5_000}
 """Steps from which on compiling, about half a minute, is won back: on GPUs, and on processors in either precision."""
@@ -69,10 +68,11 @@ def open_study(
     judge = TextJudge(run, tokens, loss, steps)
     return Study(
         trainer=text_trainer(loss, steps, _metered(_parts(loss, tokens), meter)),
-        measures=judge.measures(),
+        measures=(*judge.measures(), *head_probes(run, tokens, loss, steps)),
         execution=_execution(tokens, place, compiled),
         conclude=judge.conclude,
         loss="train_loss_nats",
+        terms=tuple(term.metric for term in run.training.regularizers),
         steps=steps,
         extra=judge.extra,
         carried=("train_loss_nats",),
@@ -87,12 +87,15 @@ def trained_model(run: TextRun, weights: Weights) -> Transformer:
 
 
 def text_trainer(loss: TextLoss, steps: int, parts: Parts) -> TorchTrainer:
-    """What trains the model of a loss for a number of steps, on the parts of each step's batch."""
+    """What trains the model of a loss for a number of steps, on the parts of each step's batch.
+
+    Parts hold inputs and targets; what a guided loss takes beside them is added here.
+    """
     run, parameters = loss.run, dict(loss.module.named_parameters())
     return TorchTrainer(
         parameters,
         text_optimizers(run.training, parameters),
-        parts=parts,
+        parts=guided(parts, run, steps, loss.device) if loss.guided else parts,
         loss=loss.value,
         rules=Rules(
             rate_share=partial(rate_share, run.training, steps=steps),

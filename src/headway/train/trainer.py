@@ -17,6 +17,8 @@ from headway.errors import Diverged
 from headway.train.loop import Arrays
 
 Loss = Callable[..., Tensor]
+"""From a part's tensors to a scalar that is minimised, or to a vector: its first entry is minimised, the others are the
+loss as it is recorded and terms that are recorded beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ class TorchTrainer:
             parameters: what is trained, by name.
             optimizers: over the same parameters, each parameter in one of them.
             parts: of the batch of a step, a function of the step (the first is 1) alone; their weights sum to 1.
-            loss: from a part's tensors to a scalar, compiled or not.
+            loss: of a part, compiled or not.
             rules: what happens around an update.
         """
         self._parameters, self._optimizers = dict(parameters), tuple(optimizers)
@@ -69,8 +71,8 @@ class TorchTrainer:
         self._groups = [(group, group["lr"]) for optimizer in optimizers for group in optimizer.param_groups]
         self.step = 0
 
-    def advance(self, n: int) -> Float64[np.ndarray, " n"]:
-        """Do n steps; the loss of each, before its update.
+    def advance(self, n: int) -> Float64[np.ndarray, "n ..."]:
+        """Do n steps; the loss of each, before its update, with its terms where the loss has them.
 
         Raises:
             Diverged: when a loss is not finite, naming its step.
@@ -78,10 +80,11 @@ class TorchTrainer:
         losses = [self._advance_one() for _ in range(n)]
         # Fetched together: asking for each would make an accelerator wait n times.
         values = torch.stack(losses).double().cpu().numpy() if losses else np.empty(0)
-        finite = np.isfinite(values)
+        finite = np.isfinite(values).reshape(n, -1)
         if not finite.all():
-            bad = int(np.argmin(finite))
-            raise Diverged(f"the loss of step {self.step - n + bad + 1} is {values[bad]}: training diverged")
+            bad = int(np.argmin(finite.all(1)))
+            what = values.reshape(n, -1)[bad][~finite[bad]][0]
+            raise Diverged(f"the loss of step {self.step - n + bad + 1} is {what}: training diverged")
         return values
 
     def _advance_one(self) -> Tensor:
@@ -96,14 +99,14 @@ class TorchTrainer:
         losses = []
         for part in self._parts(step):
             loss = part.weight * self._loss(*part.tensors)
-            loss.backward()
-            losses.append(loss.detach())
+            (loss[0] if loss.ndim else loss).backward()
+            losses.append(loss[1:].detach() if loss.ndim else loss.detach())
         if rules.clip is not None:
             nn.utils.clip_grad_norm_(self._parameters.values(), rules.clip)
         for optimizer in self._optimizers:
             optimizer.step()
         self.step = step
-        return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+        return torch.stack(losses).sum(0) if len(losses) > 1 else losses[0]
 
     def weights(self) -> Arrays:
         """A copy of the parameters."""

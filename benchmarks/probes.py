@@ -1,0 +1,83 @@
+"""What probes cost: training of the laptop head-progression with and without them, every 100 steps, in one run.
+
+    python benchmarks/probes.py              # five rounds of about two minutes in all; --quick: one short round
+
+A round trains each layout once without probes, once with those of the experiment (diversity) and once with all
+families, on one thread as the laboratory's workers do, each in a process of its own; the three take turns, since
+machines vary while they are measured. Timed are 200 steps after the first 100, in which two probes are taken; what is
+set up once (the first step, the first probe) is not counted, evaluations and samples are left out.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+LAYOUTS = ("constant-medium", "descending-high")
+PROBES = {
+    "none": {},
+    "diversity": {"every": 100, "diversity": True},
+    "all": {"every": 100, "diversity": True, "patterns": True, "circuits": True, "published": True},
+}
+FIRST, LAST = 100, 300
+
+
+def seconds_of(layout: str, probes: str, last: int) -> float:
+    """The time of the steps from FIRST to `last`, in a process of its own."""
+    command = [sys.executable, __file__, "--child", layout, probes, str(last)]
+    done = subprocess.run(
+        command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return float(json.loads(done.stdout.splitlines()[-1]))
+
+
+def child(layout: str, probes: str, last: int) -> None:
+    """Train and print the seconds."""
+    import torch
+
+    from headway.declare.experiment import load
+    from headway.declare.run import parse_run
+    from headway.train.loop import Milestone, train
+    from headway.train.text import open_study
+
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    shipped = load("head-progression").arm(layout).spec(0).content()
+    run = parse_run({**shipped, "probes": PROBES[probes], "samples": None, "evaluation": {"every": 1_000_000}})
+    study = open_study(run, device="cpu")  # type: ignore[arg-type]
+    began = 0.0
+    for event in train(study, steps=study.steps or last, log_every=20):
+        if isinstance(event, Milestone) and event.step == FIRST:
+            began = time.perf_counter()
+        if isinstance(event, Milestone) and event.step == last:
+            print(json.dumps(time.perf_counter() - began))
+            return
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child[0], options.child[1], int(options.child[2]))
+        return
+    last = FIRST + 100 if options.quick else LAST
+    print(f"{'layout':17} {'probes':10} {'s per 100 steps, median (range)':34} of training, median (range)")
+    for layout in LAYOUTS:
+        rounds = [
+            {probes: seconds_of(layout, probes, last) * 100 / (last - FIRST) for probes in PROBES}
+            for _ in range(1 if options.quick else 5)
+        ]
+        for probes in PROBES:
+            times, extra = [r[probes] for r in rounds], [100 * (r[probes] / r["none"] - 1) for r in rounds]
+            shown = f"{statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f})"
+            added = f"{statistics.median(extra):+.1f} % ({min(extra):+.1f} to {max(extra):+.1f} %)"
+            print(f"{layout:17} {probes:10} {shown:34} {added if probes != 'none' else ''}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

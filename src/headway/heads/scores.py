@@ -1,0 +1,99 @@
+"""Heads: what a metric says of every head of a model, and of a model whose layers differ in their number of heads.
+
+Numpy alone, so that reports are drawn without torch.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headway.declare.head_metrics import HEAD_METRICS, HeadMetric
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadScores:
+    """A metric of every attention of a model.
+
+    Attributes:
+        metric: its name in `declare.head_metrics.HEAD_METRICS`.
+        values: by name of the attention, in the order of the model: (head,), (head, head) for a metric of pairs, whose
+            diagonal is a head with itself, or () for one of layers. NaN where the metric says nothing.
+        null: what it would be if nothing were going on, by name of the attention, broadcasting to the values; an
+            attention without a known null is left out.
+        n_rows: positions that were counted; raw metrics grow with it.
+    """
+
+    metric: str
+    values: Mapping[str, np.ndarray]
+    null: Mapping[str, np.ndarray] = field(default_factory=dict)
+    n_rows: int
+
+    @property
+    def declared(self) -> HeadMetric:
+        """Its sentence, unit and null."""
+        return HEAD_METRICS[self.metric]
+
+    def per_head(self) -> dict[str, np.ndarray]:
+        """(head,) for every attention that has heads: of a metric of pairs the mean over the other heads.
+
+        NaN for a single head, which has no other.
+        """
+        if self.declared.of == "layer":
+            return {}
+        return {name: _over_others(value) if value.ndim == 2 else value for name, value in self.values.items()}
+
+    def per_layer(self) -> dict[str, float]:
+        """The mean over the heads of each attention, or over its pairs of different heads."""
+        return {name: float(of_pairs(value).mean()) if value.size else np.nan for name, value in self.values.items()}
+
+
+def of_pairs(value: np.ndarray) -> np.ndarray:
+    """The entries of a metric that means are over: each pair of different heads once; all of a metric of heads.
+
+    NaN alone where there is no pair.
+
+    Examples:
+        >>> of_pairs(np.array([[1.0, 0.5], [0.5, 1.0]]))
+        array([0.5])
+    """
+    if value.ndim != 2:
+        return np.atleast_1d(value)
+    pairs = value[np.triu_indices(len(value), k=1)]
+    return pairs if len(pairs) else np.array([np.nan])
+
+
+def _over_others(pairs: np.ndarray) -> np.ndarray:
+    n_heads = len(pairs)
+    if n_heads == 1:
+        return np.full(1, np.nan)
+    return (pairs.sum(1) - np.diagonal(pairs)) / (n_heads - 1)
+
+
+def to_arrays(scores: Iterable[HeadScores]) -> Arrays:
+    """Scores as the arrays of one file: `METRIC/ATTENTION`, `METRIC/ATTENTION/null`, `METRIC/n_rows`; float32."""
+    arrays: Arrays = {}
+    for score in scores:
+        arrays[f"{score.metric}/n_rows"] = np.array(score.n_rows, np.int64)
+        for name, value in score.values.items():
+            arrays[f"{score.metric}/{name}"] = np.asarray(value, np.float32)
+            if name in score.null:
+                arrays[f"{score.metric}/{name}/null"] = np.asarray(score.null[name], np.float32)
+    return arrays
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], attentions: Iterable[str]) -> dict[str, HeadScores]:
+    """The scores of a file by metric; `attentions` in the order of the model."""
+    ordered = tuple(attentions)
+    metrics = [metric for metric in HEAD_METRICS if f"{metric}/n_rows" in arrays]
+    return {
+        metric: HeadScores(
+            metric=metric,
+            values={name: arrays[f"{metric}/{name}"] for name in ordered if f"{metric}/{name}" in arrays},
+            null={name: arrays[f"{metric}/{name}/null"] for name in ordered if f"{metric}/{name}/null" in arrays},
+            n_rows=int(arrays[f"{metric}/n_rows"]),
+        )
+        for metric in metrics
+    }

@@ -1,0 +1,270 @@
+"""Heads: metrics of every head of a model, from the traces of any number of batches, of which none is kept.
+
+What is added up for each attention are sums (`headway.heads.sums`), the values of looks (`headway.heads.looks`) and
+what nulls are made of; a metric is a function of them. Most of it are two matrices a layer, of the heads' joint width
+squared, in float64: as many bytes as the attention's own weights.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.declare.head_metrics import HEAD_METRICS, REPEATED
+from headway.errors import UserError, near
+from headway.heads import disagreement, diversity, patterns, published  # noqa: F401 - they register their metrics
+from headway.heads.looks import PER_QUERY, PlacedLooks, blocks
+from headway.heads.nulls import NULLS, SIMULATED, gaussian_attention, logit_variance, reach
+from headway.heads.registry import FUNCTIONS
+from headway.heads.scores import HeadScores
+from headway.heads.subject import Subject, only, subject
+from headway.heads.sums import SUMS
+from headway.model.trace import Trace
+
+_OF_STREAMS = ("similarity_to_layer_0",)
+
+
+def measure(
+    traces: Trace | Iterable[Trace], metrics: Sequence[str] | None = None, *, period: int | None = None
+) -> dict[str, HeadScores]:
+    """What metrics say of every head, over all traces together.
+
+    Args:
+        traces: one trace, or those of several batches.
+        metrics: names; None for all that the traces allow.
+        period: of the random tokens that were traced, which are repeated; None for a text.
+
+    Raises:
+        UserError: as `HeadStream`.
+    """
+    stream = HeadStream(metrics, period=period)
+    for trace in [traces] if isinstance(traces, Trace) else traces:
+        stream.add(trace)
+    return stream.scores()
+
+
+class HeadStream:
+    """Metrics of heads over batches that come one by one.
+
+    Law: over several batches they are what they are over one batch of all the texts.
+
+    Args:
+        metrics: names; None for all that the traces allow.
+        period: of the random tokens that are traced, which are repeated; None for a text.
+
+    Raises:
+        UserError: for an unknown metric, one that is read off the weights, or one that needs a period and has none.
+    """
+
+    def __init__(self, metrics: Sequence[str] | None = None, *, period: int | None = None) -> None:
+        self._asked, self._period = metrics, period
+        names = _of_traces(period) if metrics is None else tuple(metrics)
+        for name in names:
+            _check(name, period)
+        self._metrics = tuple(name for name in HEAD_METRICS if name in names)
+        self._tallies: dict[str, _Tally] = {}
+
+    def add(self, trace: Trace) -> None:
+        """Measure one more batch.
+
+        Raises:
+            UserError: for an attention whose values are not finite, a trace of another model than those before, or
+                one without the streams that a metric asked for needs.
+        """
+        self._check_model(trace)
+        with torch.no_grad():
+            for attention in trace.attentions:
+                of = subject(attention, trace.streams, self._period)
+                tally = _measured(of, self._metrics) if _is_finite(of) else None
+                if tally is None or not tally.is_finite():
+                    raise UserError(
+                        f"{attention.name} (layer {attention.layer}): what its heads compute is not finite (NaN or "
+                        "infinite), so nothing can be measured; its weights or those of a layer before it are broken: "
+                        "take another checkpoint"
+                    )
+                before = self._tallies.get(attention.name)
+                self._tallies[attention.name] = tally if before is None else before + tally
+
+    def scores(self) -> dict[str, HeadScores]:
+        """What each metric says so far.
+
+        Raises:
+            UserError: when nothing was traced, or no position counts for a metric that was asked for by name.
+        """
+        if not self._tallies:
+            raise UserError(
+                "no attention was traced, so there is nothing to measure; give a trace of a model with heads"
+            )
+        n_rows = max(int(tally.sums["rows"]) for tally in self._tallies.values())
+        found = {}
+        for name in self._metrics:
+            score = _score(name, self._tallies, n_rows)
+            if any(np.isfinite(value).any() for value in score.values.values()):
+                found[name] = score
+            elif self._asked is not None:
+                raise UserError(
+                    f"{name} was asked for ({HEAD_METRICS[name].sentence}), but nothing that was traced counts for it; "
+                    "give a longer text, or leave it out"
+                )
+        return found
+
+    def _check_model(self, trace: Trace) -> None:
+        if not trace.streams:
+            if self._asked is not None and any(name in _OF_STREAMS for name in self._metrics):
+                raise UserError(
+                    f"{_OF_STREAMS[0]} was asked for, but the trace holds no residual stream, which only Headway's own "
+                    "models give; leave it out"
+                )
+            self._metrics = tuple(name for name in self._metrics if name not in _OF_STREAMS)
+        names = [attention.name for attention in trace.attentions]
+        if self._tallies and names != list(self._tallies):
+            raise UserError(
+                f"a trace of the attentions {', '.join(names)} was added to one of {', '.join(self._tallies)}; "
+                "measure each model on its own"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tally:
+    """What was added up for one attention."""
+
+    sums: dict[str, Tensor]
+    """In float64."""
+    n_heads: int
+    d_head: int
+    reach: dict[tuple[int, int], float] = field(default_factory=dict)
+    """As in `nulls.reach`."""
+
+    def __add__(self, other: "_Tally") -> "_Tally":
+        names = [*self.sums, *(name for name in other.sums if name not in self.sums)]
+        sums = {name: _added(self.sums.get(name), other.sums.get(name)) for name in names}
+        counts = {at: self.reach.get(at, 0) + other.reach.get(at, 0) for at in self.reach | other.reach}
+        return _Tally(sums=sums, reach=counts, n_heads=self.n_heads, d_head=self.d_head)
+
+    def is_finite(self) -> bool:
+        return all(bool(value.isfinite().all()) for value in self.sums.values())
+
+    def of(self, function: Callable[..., Tensor]) -> Tensor:
+        """A function of the sums that it names."""
+        return function(**{name: self.sums[name] for name in _needs(function)})
+
+
+def _is_finite(of: Subject) -> bool:
+    """Whether all that counts of an attention is a number; sums and cosines might hide what is none."""
+    a = of.attention
+    counted = [only(of.counted, a.q), only(of.counted, a.z), only(of.keys_counted, a.k), only(of.keys_counted, a.v)]
+    return all(bool(x.sum().isfinite()) for x in (*counted, a.W_O))
+
+
+def _measured(of: Subject, metrics: Sequence[str]) -> _Tally:
+    """All that some metrics and their nulls need of one batch."""
+    of_looks = [name for name in metrics if name in PER_QUERY]
+    names = {"rows", "texts"}
+    for name in metrics:
+        names.update(_needs(FUNCTIONS[name]) if name not in PER_QUERY else ())
+        names.update(_needs(NULLS[name]) if name in NULLS else ())
+    sums = {name: SUMS[name](of) for name in sorted(names)} | (_of_looks(of, of_looks) if of_looks else {})
+    simulated = any(name in SIMULATED for name in metrics)
+    if simulated:
+        sums["logit_variance"], sums["logit_queries"] = logit_variance(of)
+    counts = reach(of) if simulated else {}
+    return _Tally(sums=sums, reach=counts, n_heads=of.n_heads, d_head=of.attention.q.shape[3])
+
+
+def _of_looks(of: Subject, metrics: Sequence[str]) -> dict[str, Tensor]:
+    """Values per query of metrics of attention, and of their even nulls, summed; and how many queries they are of."""
+    sums: dict[str, Tensor] = {}
+    for block in blocks(of):
+        for name in metrics:
+            parts = {name: _total(name, block.measured), f"{name}/queries": _number(name, block.measured)}
+            if name not in SIMULATED:
+                parts[f"{name}/even"] = _total(name, block.even)
+            sums |= {part: _added(sums.get(part), value) for part, value in parts.items()}
+    return sums
+
+
+def _total(name: str, looks: PlacedLooks) -> Tensor:
+    values = PER_QUERY[name].values(looks)
+    chosen = PER_QUERY[name].over(looks) & looks.counted
+    return torch.where(chosen, values, 0).sum((-3, -1), dtype=torch.float64)
+
+
+def _number(name: str, looks: PlacedLooks) -> Tensor:
+    return (PER_QUERY[name].over(looks) & looks.counted).sum((0, 2), dtype=torch.float64)
+
+
+def _score(name: str, tallies: dict[str, _Tally], n_rows: int) -> HeadScores:
+    values, nulls = {}, {}
+    for attention, tally in tallies.items():
+        values[attention] = _value(name, tally).cpu().numpy()
+        null = _null(name, tally)
+        if null is not None and bool(null.isfinite().all()):
+            nulls[attention] = null.cpu().numpy()
+    return HeadScores(metric=name, values=values, null=nulls, n_rows=n_rows)
+
+
+def _value(name: str, tally: _Tally) -> Tensor:
+    if name in PER_QUERY:
+        return _mean(name, tally, name)
+    value = tally.of(FUNCTIONS[name])
+    return value if tally.sums["rows"] > 0 else torch.full_like(value, torch.nan)
+
+
+def _null(name: str, tally: _Tally) -> Tensor | None:
+    if name in NULLS:
+        return tally.of(NULLS[name])
+    if name in SIMULATED:
+        if not tally.sums["logit_queries"] > 0:
+            return None
+        spread = (tally.sums["logit_variance"] / tally.sums["logit_queries"]).sqrt()
+        return gaussian_attention(name, tally.reach, spread, tally.d_head)
+    return _mean(name, tally, f"{name}/even") if name in PER_QUERY else None
+
+
+def _mean(name: str, tally: _Tally, part: str) -> Tensor:
+    """Of values that were summed over queries: the largest where there are several; NaN where there are none."""
+    if part not in tally.sums:
+        return torch.full((tally.n_heads,) if HEAD_METRICS[name].of == "head" else (), torch.nan)
+    number = tally.sums["texts"] if PER_QUERY[name].per == "text" else tally.sums[f"{name}/queries"]
+    mean = tally.sums[part] / number
+    mean = mean if mean.ndim == 1 else mean.amax(0)
+    return mean if HEAD_METRICS[name].of == "head" else mean[0]
+
+
+def _added(one: Tensor | None, other: Tensor | None) -> Tensor:
+    parts = [part for part in (one, other) if part is not None]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+@lru_cache
+def _needs(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The sums that a metric or a null names as its arguments."""
+    return tuple(inspect.signature(function).parameters)
+
+
+def _of_traces(period: int | None) -> tuple[str, ...]:
+    """All metrics that a trace can have."""
+    return tuple(
+        name
+        for name, declared in HEAD_METRICS.items()
+        if declared.family != "circuits" and (period is not None or name not in REPEATED)
+    )
+
+
+def _check(name: str, period: int | None) -> None:
+    if name not in HEAD_METRICS:
+        raise UserError(f"{name!r} is no metric of heads; {near(name, HEAD_METRICS)}")
+    if HEAD_METRICS[name].family == "circuits":
+        raise UserError(
+            f"{name} was asked of a trace, but it is read off the weights; use headway.heads.circuits.circuit_scores"
+        )
+    if name in REPEATED and period is None:
+        raise UserError(
+            f"{name} was asked for, but it needs random tokens that are repeated; trace those of "
+            "headway.heads.repeated.repeated_tokens and give their period"
+        )

@@ -1,0 +1,140 @@
+"""Heads: sums over rows, of all heads of an attention together: what metrics of vectors are made of.
+
+A row is a position of one text. Sums are additive: those of several batches are added, and a metric that is a function
+of sums is thereby measured over all of them. A metric names the sums that it needs as its arguments.
+
+A cosine with a vector of zeros is 0, with itself too; so a head that writes nothing makes no metric NaN.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from headway.heads.subject import Subject, only
+
+Sum = Callable[[Subject], Tensor]
+SUMS: dict[str, Sum] = {}
+"""By name: from an attention to a tensor that is additive over batches."""
+
+NOTHING = 1e-6
+"""A contribution this much smaller than its context and weights could make it is rounding, and counts as zero."""
+
+
+def additive(function: Sum) -> Sum:
+    """Register a sum under its function's name."""
+    assert function.__name__ not in SUMS, function.__name__
+    SUMS[function.__name__] = function
+    return function
+
+
+@additive
+def rows(of: Subject) -> Float[Tensor, ""]:
+    """Positions that count."""
+    return of.counted.sum(dtype=torch.float64)
+
+
+@additive
+def texts(of: Subject) -> Float[Tensor, ""]:
+    """Texts of which a position counts."""
+    return of.counted.any(1).sum(dtype=torch.float64)
+
+
+@additive
+def query_gram(of: Subject) -> Float[Tensor, "head width head width"]:
+    """Q_i^T Q_j for every pair of heads."""
+    return gram(only(of.counted, of.attention.q), of.counted.flatten())
+
+
+@additive
+def query_total(of: Subject) -> Float[Tensor, "head width"]:
+    """The sum of each head's queries."""
+    return only(of.counted, of.attention.q).sum(0, dtype=torch.float64)
+
+
+@additive
+def context_gram(of: Subject) -> Float[Tensor, "head width head width"]:
+    """C_i^T C_j for every pair of heads."""
+    return gram(only(of.counted, of.attention.z), of.counted.flatten())
+
+
+@additive
+def context_total(of: Subject) -> Float[Tensor, "head width"]:
+    """The sum of each head's contexts."""
+    return only(of.counted, of.attention.z).sum(0, dtype=torch.float64)
+
+
+@additive
+def context_cosines(of: Subject) -> Float[Tensor, "head head"]:
+    """Cosines of two heads' contexts, summed over rows."""
+    return cosines(only(of.counted, of.attention.z))
+
+
+@additive
+def value_cosines(of: Subject) -> Float[Tensor, "head head"]:
+    """Cosines of two query heads' values, summed over the keys that count; heads that share values are alike."""
+    kv_of = list(of.attention.kv_of)
+    return cosines(only(of.keys_counted, of.attention.v))[kv_of][:, kv_of]
+
+
+@additive
+def value_rows(of: Subject) -> Float[Tensor, ""]:
+    """Keys that count."""
+    return of.keys_counted.sum(dtype=torch.float64)
+
+
+@additive
+def output_cosines(of: Subject) -> Float[Tensor, "head head"]:
+    """Cosines of what two heads add to the stream, z_i W_O^i and z_j W_O^j, summed over rows.
+
+    With W_O^i = R_i^T B_i, B_i of orthonormal rows, a contribution has the coordinates z_i R_i^T in the directions B_i,
+    so cosines need no (row, head, d_model): they are sum over entries of (B_i B_j^T) * (U_i^T U_j), U_i the coordinates
+    at length 1.
+    """
+    W_O = of.attention.W_O
+    directions, R = torch.linalg.qr(W_O.mT)
+    z = only(of.counted, of.attention.z)
+    coordinates = torch.einsum("rhd,hed->rhe", z, R)
+    possible = z.norm(dim=2) * torch.linalg.vector_norm(W_O, dim=(1, 2))
+    written = coordinates.norm(dim=2, keepdim=True) > NOTHING * possible[:, :, None]
+    unit = units(torch.where(written, coordinates, 0)).flatten(1)
+    basis = directions.mT.flatten(0, 1)
+    products = (basis @ basis.mT) * (unit.mT @ unit)
+    n_heads, width = directions.shape[0], directions.shape[2]
+    return products.view(n_heads, width, n_heads, width).sum((1, 3), dtype=torch.float64)
+
+
+@additive
+def stream_cosines(of: Subject) -> Float[Tensor, ""]:
+    """Cosines of each token's stream before layer 0 and after this layer, summed over rows."""
+    assert of.before is not None
+    assert of.after is not None
+    pair = torch.stack((of.before, of.after), dim=1).to(of.attention.q.dtype)
+    return cosines(only(of.counted, pair))[0, 1]
+
+
+def gram(x: Float[Tensor, "rows head width"], counted: Bool[Tensor, " rows"]) -> Float[Tensor, "head width head width"]:
+    """X^T X of all heads side by side, in float64 but at float32's cost.
+
+    The mean is taken out before the product and put back in float64, so that centring later cancels no digits.
+    """
+    flat = x.flatten(1)
+    total = flat.sum(0, dtype=torch.float64)
+    about = (total / counted.sum().clamp(min=1)).to(x.dtype)
+    centred = torch.where(counted[:, None], flat - about, 0)
+    shift = about.double()
+    crossed = torch.outer(total, shift)
+    whole = (centred.mT @ centred).double() + crossed + crossed.mT - counted.sum() * torch.outer(shift, shift)
+    return whole.view(*x.shape[1:], *x.shape[1:])
+
+
+def cosines(x: Float[Tensor, "rows head width"]) -> Float[Tensor, "head head"]:
+    """Cosines of the vectors of two heads in the same row, summed over rows; rows of zeros add nothing."""
+    by_head = units(x).transpose(0, 1).flatten(1)
+    return (by_head @ by_head.mT).double()
+
+
+def units(x: Float[Tensor, "rows head width"]) -> Float[Tensor, "rows head width"]:
+    """Vectors at length 1, zeros left as they are."""
+    return torch.nn.functional.normalize(x, dim=2, eps=torch.finfo(x.dtype).tiny ** 0.5)

@@ -1,0 +1,66 @@
+"""Show: what becomes of the published statements on heads: in the answer, and in full for every control and metric."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headway.compare.xray_statements import in_words
+from headway.show.kind import Statement
+from headway.show.material import Material
+from headway.show.tables import Row, Table
+
+COLOURS = {"holds": "#2a9d5c", "does not hold": "#c2185b", "cannot be told": "#b4b8bf"}
+"""Of each verdict."""
+
+
+def statements(material: Material) -> list[Statement]:
+    """The verdict on each published statement, of the arms without a control and by Headway's own metrics."""
+    return [
+        Statement(sentence=f"Published: {entry['sentence']}", colour=COLOURS[entry["verdict"]])
+        for entry in material.results.get("claims") or []
+        if entry["control"] is None and not entry["as_published"]
+    ]
+
+
+def table(material: Material) -> Table | None:
+    """A row per statement and metric, a column per control; None where nothing was probed."""
+    found: Sequence[Mapping[str, Any]] = material.results.get("claims") or []
+    if not found:
+        return None
+    controls = list(dict.fromkeys(entry["control"] for entry in found))
+    rows: dict[tuple[str, str], dict[str | None, Mapping[str, Any]]] = {}
+    for entry in found:
+        rows.setdefault((entry["name"], entry["metric"]), {})[entry["control"]] = entry
+    declared = material.experiment.document.controls
+    return Table(
+        columns=(
+            "",
+            "read off",
+            *("no control" if c is None else str(declared[c].get("label", c)) for c in controls),
+        ),
+        rows=tuple(_row(by_control, controls) for by_control in rows.values()),
+        caption="Under each verdict the number that it rests on, from the smallest to the largest arm, and in how many "
+        "arms it holds, does not, and cannot be told. Metrics as published are in grey: where they say otherwise than "
+        "the row above them, the conclusion comes from the metric; where a column says otherwise than the first, it "
+        "comes from what that control changes.",
+    )
+
+
+def _row(by_control: Mapping[str | None, Mapping[str, Any]], controls: Sequence[str | None]) -> Row:
+    one = next(iter(by_control.values()))
+    cells = [_cell(by_control[control]) if control in by_control else "–" for control in controls]
+    name = in_words(one["metric"])
+    return Row(
+        cells=("" if one["as_published"] else one["says"], name, *cells),
+        colour=None if one["as_published"] or None not in by_control else COLOURS[by_control[None]["verdict"]],
+        quiet=one["as_published"],
+    )
+
+
+def _cell(entry: Mapping[str, Any]) -> str:
+    arms = entry["arms"]
+    if not arms:
+        return "–"
+    values = sorted(arm["value"] for arm in arms)
+    ends = list(dict.fromkeys(f"{value:.2g}".replace("-", "−") for value in (values[0], values[-1])))
+    counts = "/".join(str(sum(arm["verdict"] == verdict for arm in arms)) for verdict in COLOURS)
+    return f"{entry['verdict']}\n{' to '.join(ends)}" + (f"\n{counts}" if len(arms) > 1 else "")

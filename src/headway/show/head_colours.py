@@ -1,0 +1,51 @@
+"""Show: the colours of head metrics, fit to what is seen: the same rule in the atlas and in maps of pairs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+SEQUENTIAL = ("#e6edf5", "#a5c8e1", "#4f97c7", "#1f639f", "#0b2f57")
+"""From the least to the most."""
+DIVERGING = ("#174a86", "#6ea6d0", "#f2f2f0", "#ef9a7e", "#a01528")
+"""From the most negative over zero to the most positive; an absent head is white, zero is not."""
+_DARK = 0.55
+"""From this share of the range on, a number in a cell is white."""
+_LEAST = 0.1
+"""A bounded metric's range is at least this wide: a score of .01 is not dark because no other is higher."""
+_DECADES = 50.0
+"""A metric without bounds whose values differ by more than this factor is drawn on a log scale."""
+
+
+def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
+    """The colour scale of a metric, and where on it a number must be white: an expression with {} for the value.
+
+    Diverging about 0 for a metric of -1 to 1, else sequential; on a log scale there is no room for numbers: None.
+
+    Args:
+        unit: of the metric, as declared.
+        values: all that is drawn in this scale; what is not finite is left out.
+    """
+    import altair as alt
+
+    seen = np.concatenate([np.ravel(value).astype(float) for value in values])
+    seen = seen[np.isfinite(seen)]
+    low, high = float(seen.min()), float(seen.max())
+    if unit == "-1 to 1":
+        most = max(abs(low), abs(high), _LEAST)
+        scale = alt.Scale(range=list(DIVERGING), domain=[-most, most], domainMid=0, interpolate="rgb", clamp=True)
+        return scale, f"abs({{}}) > {_DARK * most:.6g}"
+    few, many = np.quantile(seen, (0.05, 0.95))
+    if unit == "1" and low > 0 and many > _DECADES * few:
+        # Its lowest few are no reason to make all others alike.
+        domain = [max(low, float(few) / 10), high]
+        scale = alt.Scale(type="log", range=list(SEQUENTIAL), domain=domain, interpolate="rgb", nice=False, clamp=True)
+        return scale, None
+    if 0 <= low < 0.5 * high:
+        low = 0.0
+    if unit == "0 to 1":
+        high = max(high, low + _LEAST)
+    if high <= low:
+        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
+    scale = alt.Scale(range=list(SEQUENTIAL), domain=[low, high], interpolate="rgb", clamp=True, nice=False)
+    return scale, f"{{}} > {low + _DARK * (high - low):.6g}"

@@ -1,0 +1,74 @@
+"""Show: the page of a finished model, and the files beside it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.files import derived, write_json
+from headway.heads.scores import to_arrays
+from headway.show.figure import Figure
+from headway.show.files import write_figures, write_whole
+from headway.show.head_names import metric_name
+from headway.show.page import render
+from headway.show.tables import Row, Table
+from headway.show.xrayed import XRay
+
+if TYPE_CHECKING:
+    import rich.table
+
+
+def write_xray(xray: XRay, folder: Path, command: str) -> Path:
+    """Write `xray.html`, `xray.json`, `heads.safetensors` (every metric in full) and the figures; the page's path.
+
+    Args:
+        xray: what was found.
+        folder: is made.
+        command: what to type to repeat it.
+
+    Raises:
+        ResultsError: when a file cannot be written.
+    """
+    from safetensors.numpy import save
+
+    drawn = xray.figures()
+    with derived(folder / "xray.json"):
+        write_json(folder / "xray.json", xray.to_json())
+    write_whole(folder / "heads.safetensors", save(to_arrays(xray.scores.values())))
+    write_figures(folder / "figures", drawn)
+    return write_whole(folder / "xray.html", page(xray, drawn, command).encode())
+
+
+def page(xray: XRay, drawn: Sequence[Figure], command: str) -> str:
+    """The page as HTML."""
+    return render(
+        "xray.html.j2",
+        drawn,
+        xray=xray,
+        layers=xray.layers(),
+        heads=xray.heads(),
+        meaning=_meaning(xray),
+        command=command,
+    )
+
+
+def layer_table(xray: XRay) -> "rich.table.Table":
+    """The table of layers for a terminal."""
+    from rich.table import Table as Terminal
+
+    found = xray.layers()
+    drawn = Terminal(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for at, column in enumerate(found.columns):
+        longest = max(map(len, column.split()), default=0)
+        drawn.add_column(column, justify="right" if at else "left", min_width=longest)
+    for row in found.rows:
+        drawn.add_row(*row.cells)
+    return drawn
+
+
+def _meaning(xray: XRay) -> Table:
+    """The sentence, unit and null of every metric that was measured."""
+    rows = [
+        Row(cells=(metric_name(name), score.declared.sentence, score.declared.unit, score.declared.null))
+        for name, score in xray.scores.items()
+    ]
+    return Table(columns=("metric", "what it is", "unit", "if nothing were going on"), rows=tuple(rows))

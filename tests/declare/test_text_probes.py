@@ -1,0 +1,124 @@
+"""What can be measured in heads while they train, and what can be done to make them differ."""
+
+import pytest
+
+from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.run import parse_run
+from headway.declare.spec import parse
+from headway.declare.text import TextProbes
+from headway.errors import DeclarationError
+
+RUN = {
+    "task": {"kind": "text", "corpus": "stories", "n_ctx": 16},
+    "model": {"family": "gpt-2", "d_model": 48, "n_layers": 2, "n_heads": 4},
+    "training": {"optimizer": "adamw", "batch_size": 8, "learning_rate": 1e-3, "steps": 9},
+    "samples": None,
+    "seed": 0,
+}
+
+
+def run(**parts):
+    changed = {
+        part: {**(RUN.get(part) or {}), **value} if isinstance(value, dict) else value for part, value in parts.items()
+    }
+    return parse_run({**RUN, **changed})
+
+
+def test_nothing_is_measured_unless_it_is_asked_for():
+    assert run().probes.chosen == ()
+    assert run(probes={"every": 3}).probes.chosen == ()
+
+
+@pytest.mark.parametrize("family", ["diversity", "patterns", "circuits", "published"])
+def test_a_family_is_all_its_metrics(family):
+    chosen = parse(TextProbes, {family: True}).chosen
+    assert set(chosen) == {metric.name for metric in HEAD_METRICS.values() if metric.family == family}
+    assert len(chosen) > 1
+
+
+def test_single_metrics_stand_beside_families_in_their_declared_order():
+    probes = parse(
+        TextProbes, {"published": True, "metrics": ["sink_score", "query_cka", "attention_variance_published"]}
+    )
+    assert probes.chosen == (
+        "query_cka",
+        "sink_score",
+        "output_dissimilarity_published",
+        "attention_variance_published",
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"probes": {"diversty": True}}, "probes.diversty: there is no such key; did you mean diversity"),
+        (
+            {"probes": {"metrics": ["qurey_cka"]}},
+            r"probes.metrics.0: 'qurey_cka' is no metric of heads; did you mean query_cka",
+        ),
+        ({"probes": {"metrics": ["sink_score", "sink_score"]}}, "probes.metrics: sink_score stands twice; keep one"),
+        ({"probes": {"every": 0}}, "probes.every: 0 was given; input should be greater than 0"),
+        (
+            {"probes": {"dense_until": -1}},
+            "probes.dense_until: -1 was given; input should be greater than or equal to 0",
+        ),
+        (
+            {"probes": {"patterns": True}, "task": {"n_ctx": 3}},
+            "probes: duplicate_token_score repeats random tokens, and task.n_ctx 3 has no room for two of them twice; "
+            "raise task.n_ctx to 4 or more, or leave the metric out",
+        ),
+        (
+            {"probes": {"diversity": True}, "model": {"n_heads": "0-0"}},
+            "probes: query_orthogonality_raw measures heads, but the model has none; leave probes out",
+        ),
+        (
+            {"training": {"regularizers": [{"metric": "disagrement_output"}]}},
+            "training.regularizers.0.metric: 'disagrement_output' is not known; did you mean disagreement_output",
+        ),
+        (
+            {"training": {"regularizers": [{"metric": "orthogonality", "wieght": 1.0}]}},
+            "training.regularizers.0.wieght: there is no such key; did you mean weight",
+        ),
+        (
+            {"training": {"regularizers": [{"metric": "orthogonality"}, {"metric": "orthogonality", "weight": 2.0}]}},
+            "training.regularizers: orthogonality stands twice; keep one",
+        ),
+        (
+            {"training": {"regularizers": [{"metric": "orthogonality", "weight": 0}]}},
+            "training.regularizers.0.weight: 0 was given; input should be greater than 0",
+        ),
+        (
+            {"training": {"regularizers": [{"metric": "query_cka"}]}, "model": {"n_heads": "1-0"}},
+            "training.regularizers: query_cka needs a layer with two heads or more, but the heads are 1-0; raise "
+            "model.n_heads, or leave it out",
+        ),
+        (
+            {"training": {"drophead": {}}, "model": {"n_heads": 1}},
+            "training.drophead needs a layer with two heads or more, but the heads are 1-1",
+        ),
+        (
+            {"training": {"drophead": {"start": 0, "end": 0}}},
+            "training.drophead: start and end are 0, so no head would ever be dropped; raise one, or leave",
+        ),
+        ({"training": {"drophead": {"start": 1}}}, "training.drophead.start: 1 was given; input should be less than 1"),
+        ({"training": {"drophead": {"turn": 1}}}, "training.drophead.turn: 1 was given; input should be less than 1"),
+        (
+            {"model": {"attends": "future"}, "samples": {}},
+            "model.attends is future, and such a model cannot write: the text that it would look at is not there yet; "
+            "set samples to null",
+        ),
+        (
+            {"model": {"attends": "future", "windows": [7, None]}},
+            r"windows \[7, None\] are of keys before a query, but attends is future; give windows \[null\]",
+        ),
+        ({"model": {"attends": "futur"}}, "model.attends: 'futur' is not known; did you mean future"),
+        (
+            {"model": {"embedding_scale": "d_modl"}},
+            "model.embedding_scale: 'd_modl' is not known; did you mean d_model",
+        ),
+        ({"model": {"embedding_init_std": 0}}, "model.embedding_init_std: 0 was given; input should be greater than 0"),
+    ],
+)
+def test_what_is_wrong_gets_an_error_that_teaches(parts, message):
+    with pytest.raises(DeclarationError, match=message):
+        run(**parts)

@@ -1,0 +1,137 @@
+"""Nulls: Gaussian heads score them within their error; published values of even and of Gaussian attention."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from head_definitions import attention, causal, of
+
+from headway.heads.nulls import gaussian_attention, gaussian_heads, measured_spectra, simulated_excess
+from headway.heads.stream import measure
+from headway.model.trace import AttentionTrace
+
+NAME = "layers.0.attention"
+
+
+def gaussian(heads=6, d_head=8, length=160, batch=2, spread=1.0, seed=0, colour=None, **given):
+    """Independent heads; `colour` multiplies the coordinates, which gives them a spectrum."""
+    random = torch.Generator().manual_seed(seed)
+    q, k, v, z = (torch.randn(batch, heads, length, d_head, generator=random) for _ in range(4))
+    colour = torch.ones(d_head) if colour is None else colour
+    W_O = torch.randn(heads, d_head, heads * d_head, generator=random)
+    return AttentionTrace(
+        name=NAME, layer=0, kind="self", q=q * colour, k=k, v=v, z=z * colour, kv_of=tuple(range(heads)), W_O=W_O,
+        b_O=None, scale=spread / math.sqrt(d_head), mask=causal(length, length), **given,
+    )  # fmt: skip
+
+
+def between(score):
+    pairs = np.triu_indices(len(score.values[NAME]), 1)
+    return score.values[NAME][pairs], np.broadcast_to(score.null[NAME], score.values[NAME].shape)[pairs]
+
+
+@pytest.mark.parametrize("d_head", [2, 8, 32])
+def test_gaussian_heads_have_the_cka_of_their_null(d_head):
+    scores = measure(of(gaussian(d_head=d_head)))
+    for name in ("query_cka", "context_cka", "query_cka_centred", "context_cka_centred"):
+        values, null = between(scores[name])
+        error = 4 * values.std() / math.sqrt(len(values))
+        assert abs(values.mean() - null.mean()) < max(error, 0.03 * null.mean()), name
+
+
+def test_heads_with_a_spectrum_have_the_cka_of_theirs():
+    """A few strong directions make independent heads look more alike than Gaussian ones."""
+    scores = measure(of(gaussian(d_head=16, heads=10, colour=torch.logspace(0, 1, 16))))
+    values, null = between(scores["query_cka_centred"])
+    assert values.mean() == pytest.approx(null.mean(), rel=0.1)
+    assert values.mean() < 0.8 * between(scores["query_cka"])[1].mean()
+
+
+def test_the_null_of_the_spectrum_is_that_of_gaussian_heads_for_gaussian_heads():
+    n, p = 400, 8
+    x = torch.randn(n, 2 * p, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    gram = (x.T @ x).view(2, p, 2, p)
+    there = measured_spectra(gram, torch.tensor(float(n)).double())
+    assert float(there[0, 1]) == pytest.approx(float(gaussian_heads(p, p, torch.tensor(float(n)))), rel=0.03)
+
+
+def test_gaussian_heads_do_not_agree():
+    """The cosines of contexts vary by 1 / sqrt(n d_head), and those of contributions somewhat more."""
+    scores = measure(of(gaussian(heads=8, d_head=8)))
+    for name in ("context_dissimilarity", "output_dissimilarity"):
+        values, null = between(scores[name])
+        assert (null == 0).all()
+        assert values.std() == pytest.approx(1 / math.sqrt(320 * 8), rel=0.8)
+        assert abs(values.mean()) < 0.01
+    for name in ("disagreement_subspace", "disagreement_output"):
+        assert float(scores[name].values[NAME]) == pytest.approx(float(scores[name].null[NAME]), abs=0.01)
+        assert float(scores[name].null[NAME]) == pytest.approx(-1 / 8)
+
+
+def test_sharing_values_lowers_the_null_of_their_disagreement():
+    scores = measure(of(attention(heads=4, kv_of=(0, 0, 0, 1), mask=causal())), ["disagreement_subspace"])
+    assert float(scores["disagreement_subspace"].null[NAME]) == pytest.approx(-(9 + 1) / 16)
+
+
+@pytest.mark.parametrize(("length", "published"), [(64, 0.060), (256, 0.0235)])
+def test_published_nulls_of_attention_diversity(length, published):
+    reach = {(m, length): 1.0 for m in range(1, length + 1)}
+    found = gaussian_attention("attention_diversity", reach, torch.ones(1), 64)
+    assert float(found[0]) == pytest.approx(published, rel=0.03)
+
+
+@pytest.mark.parametrize("d_head", [1, 64])
+def test_the_sharpest_logits_that_are_simulated_stay_numbers(d_head):
+    found = simulated_excess(16.0, d_head, 300)
+    assert (found <= np.arange(300) + 1e-9).all()
+    assert found[-1] > 0.5 * 299
+
+
+@pytest.mark.parametrize("window", [None, 20])
+@pytest.mark.parametrize("spread", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("d_head", [4, 64])
+def test_gaussian_attention_scores_its_null(window, spread, d_head):
+    trace = gaussian(heads=24, d_head=d_head, length=128, batch=4, spread=spread)
+    if window is not None:
+        trace = AttentionTrace(**{**trace.__dict__, "mask": causal(128, 128, window=window)})
+    for name in ("attention_variance_raw", "attention_diversity", "attention_excess"):
+        score = measure(of(trace), [name])[name]
+        assert score.null[NAME].shape == (24,)
+        assert score.values[NAME].mean() == pytest.approx(score.null[NAME].mean(), rel=0.05), name
+
+
+def test_a_head_more_even_than_chance_is_below_its_null():
+    """The null has the spread of the logits; a head whose logits are one far key is above it."""
+    trace = gaussian(heads=2, length=64)
+    sharp = trace.k.clone()
+    sharp[:, :, 0] *= 12
+    score = measure(of(AttentionTrace(**{**trace.__dict__, "k": sharp})), ["sink_score", "attention_diversity"])
+    assert (score["sink_score"].values[NAME] > 3 * score["sink_score"].null[NAME]).all()
+
+
+def test_published_variances_of_an_even_causal_head():
+    """T = 255, as the article computes them and as its code does."""
+    even = attention(heads=2, queries=255, keys=255, batch=1, mask=causal(255, 255))
+    even = AttentionTrace(**{**even.__dict__, "q": torch.zeros_like(even.q)})
+    scores = measure(of(even), ["attention_variance_raw", "attention_variance_published"])
+    assert scores["attention_variance_raw"].values[NAME] == pytest.approx([7.8746e-5] * 2, rel=1e-4)
+    assert scores["attention_variance_published"].values[NAME] == pytest.approx([6.3987e-5] * 2, rel=1e-4)
+
+
+def test_raw_metrics_are_the_published_code_on_uniform_causal_heads():
+    trace = attention(mask=causal())
+    scores = measure(of(trace))
+    flat = {name: getattr(trace, name).transpose(1, 2).flatten(0, 1).double() for name in "qz"}
+    weights = trace.patterns().double()
+    for i in range(4):
+        for j in range(4):
+            Q = flat["q"][:, i].T @ flat["q"][:, j]
+            C = flat["z"][:, i].T @ flat["z"][:, j]
+            assert scores["query_orthogonality_raw"].values[NAME][i, j] == pytest.approx(float(Q.abs().sum()), rel=1e-5)
+            there = scores["context_nonorthogonality_raw"].values[NAME][i, j]
+            assert there == pytest.approx(float(torch.linalg.matrix_norm(C)), rel=1e-5)
+        variance = weights[:, i].flatten(1).var(1, correction=0).mean()
+        assert scores["attention_variance_raw"].values[NAME][i] == pytest.approx(float(variance), rel=1e-4)
+        variance = weights[:, i].var(1).mean()
+        assert scores["attention_variance_published"].values[NAME][i] == pytest.approx(float(variance), rel=1e-4)

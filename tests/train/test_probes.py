@@ -1,0 +1,153 @@
+"""Probes: when heads are measured, on what, and that training is what it would have been without."""
+
+import numpy as np
+import pytest
+import torch
+from small_text import MUON, run_of, study_of
+
+from headway.data.text import open_corpus
+from headway.declare.head_metrics import HEAD_METRICS, REPEATED
+from headway.heads.circuits import circuit_scores
+from headway.heads.repeated import repeated_tokens
+from headway.heads.scores import from_arrays
+from headway.heads.stream import measure
+from headway.model.transformer import Transformer
+from headway.train.loop import Milestone, train
+
+ALL = {"diversity": True, "patterns": True, "circuits": True, "published": True}
+NAMES = ("layers.0.attention", "layers.1.attention")
+
+
+def probe_of(study):
+    return study.measures[-1]
+
+
+def milestones(study, log_every=10):
+    return {e.step: e for e in train(study, steps=40, log_every=log_every) if isinstance(e, Milestone)}
+
+
+def test_the_first_and_the_last_step_every_few_and_all_early_ones_are_probed():
+    study = study_of(probes={"every": 15, "dense_until": 3, "metrics": ["query_cka"]})
+    assert [step for step in range(41) if probe_of(study).due(step)] == [0, 1, 2, 3, 15, 30, 40]
+    found = milestones(study)
+    assert [step for step, e in found.items() if e.arrays] == [0, 1, 2, 3, 15, 30, 40]
+    assert [step for step, e in found.items() if "probe_loss_nats" in e.metrics] == [0, 1, 2, 3, 15, 30, 40]
+
+
+def test_nothing_is_measured_where_nothing_is_asked_for():
+    assert len(study_of(probes={"every": 3, "dense_until": 30}).measures) == len(study_of().measures)
+
+
+def test_all_that_is_asked_for_is_there_for_every_head():
+    study = study_of(probes=ALL)
+    measured = probe_of(study).take()
+    scores = from_arrays(measured.arrays, NAMES)
+    assert set(scores) == set(HEAD_METRICS)
+    for score in scores.values():
+        assert set(score.values) == set(NAMES)
+        if score.declared.of == "head":
+            assert [len(score.values[name]) for name in NAMES] == [4, 2]
+        if score.declared.of == "pair":
+            assert [score.values[name].shape for name in NAMES] == [(4, 4), (2, 2)]
+    assert scores["query_cka"].n_rows == 8 * 24
+    single = from_arrays(probe_of(study_of(probes={"metrics": ["sink_score"]})).take().arrays, NAMES)
+    assert set(single) == {"sink_score"}
+    np.testing.assert_array_equal(single["sink_score"].values[NAMES[0]], scores["sink_score"].values[NAMES[0]])
+
+
+def test_what_is_stored_is_what_is_measured_by_hand():
+    run = run_of(probes=ALL, model={"dropout": 0.3}, training={"drophead": {"start": 0.5}})
+    study = study_of(probes=ALL, model={"dropout": 0.3}, training={"drophead": {"start": 0.5}})
+    study.trainer.advance(3)
+    measured = probe_of(study).take()
+    tokens = open_corpus(run.task)
+    module = Transformer(run.model, tokens.vocab_size, study.trainer.weights()).eval()
+    chosen = np.sort(np.random.Generator(np.random.Philox(key("evaluation"))).permutation(n_windows(tokens))[:8])
+    windows = np.stack([np.asarray(tokens.held_out[24 * i : 24 * i + 25], np.int64) for i in chosen])
+    inputs, targets = torch.tensor(windows[:, :-1]), torch.tensor(windows[:, 1:])
+    with torch.no_grad():
+        expected = measure(module.trace(inputs))
+        again = torch.tensor(repeated_tokens(tokens.vocab_size, 12, 8, 0))
+        expected |= measure(module.trace(again), REPEATED, period=12)
+        loss = module.loss(inputs, targets).item()
+    expected |= circuit_scores(module)
+    assert measured.metrics["probe_loss_nats"] == pytest.approx(loss, rel=1e-6)
+    found = from_arrays(measured.arrays, NAMES)
+    assert set(found) == set(expected)
+    for name, score in expected.items():
+        for at in NAMES:
+            np.testing.assert_allclose(
+                found[name].values[at], score.values[at], rtol=1e-4, atol=1e-6, err_msg=f"{name} {at}"
+            )
+            if at in score.null:
+                np.testing.assert_allclose(found[name].null[at], score.null[at], rtol=1e-3, atol=1e-6, err_msg=name)
+
+
+def key(purpose):
+    from headway.streams import key
+
+    return key(0, purpose)
+
+
+def n_windows(tokens):
+    return -(-(len(tokens.held_out) - 1) // 24)
+
+
+def test_the_batch_depends_on_the_task_alone():
+    first, other = (study_of(seed=seed, probes=ALL, training=over) for seed, over in ((0, {}), (5, MUON)))
+    other.trainer.restore(0, {f"weights/{name}": array for name, array in first.trainer.weights().items()})
+    one, two = (probe_of(study).take() for study in (first, other))
+    assert one.metrics == two.metrics
+    assert all(np.array_equal(one.arrays[name], two.arrays[name], equal_nan=True) for name in one.arrays)
+
+
+def test_more_sequences_than_fit_at_once_are_measured_together():
+    """Parts of 4, 4 and 2, the last filled up with what counts nowhere."""
+    probes = {"sequences": 10, "diversity": True, "patterns": True}
+    at_once, in_parts = study_of(probes=probes, training={"batch_size": 10}), study_of(probes=probes)
+    one, two = (probe_of(study).take() for study in (at_once, in_parts))
+    assert one.metrics["probe_loss_nats"] == pytest.approx(two.metrics["probe_loss_nats"], rel=1e-6)
+    for name, array in one.arrays.items():
+        np.testing.assert_allclose(two.arrays[name], array, rtol=2e-4, atol=1e-5, err_msg=name)
+
+
+def test_padding_counts_nowhere():
+    study = study_of(task={"padding": "published", "n_ctx": 400}, probes={"metrics": ["query_cka"]})
+    score = from_arrays(probe_of(study).take().arrays, NAMES)["query_cka"]
+    assert 0 < score.n_rows < 8 * 399
+
+
+RUNS = {
+    "plain": {},
+    "dropout, heads dropped, terms": {
+        "model": {"dropout": 0.1},
+        "training": {"regularizers": [{"metric": "disagreement_output"}], "drophead": {"start": 0.4}},
+    },
+}
+
+
+@pytest.mark.parametrize("over", RUNS.values(), ids=RUNS)
+def test_weights_and_metrics_are_the_same_with_and_without(over):
+    probed, plain = study_of(probes={**ALL, "every": 10}, **over), study_of(**over)
+    before = torch.random.get_rng_state()
+    with_probes, without = milestones(probed), milestones(plain)
+    assert list(with_probes) == list(without)
+    for step, event in without.items():
+        found = dict(with_probes[step].metrics)
+        assert found.pop("probe_loss_nats") > 0
+        assert found == event.metrics
+        assert with_probes[step].samples == event.samples
+    weights, expected = probed.trainer.state(), plain.trainer.state()
+    assert all(np.array_equal(weights[name], expected[name]) for name in expected)
+    assert probed.conclude().metrics == plain.conclude().metrics
+    if not over:
+        assert torch.equal(torch.random.get_rng_state(), before), "torch's generator is not touched"
+
+
+def test_a_probe_taken_again_is_the_same_bits():
+    study = study_of(probes=ALL)
+    study.trainer.advance(2)
+    one, two = probe_of(study).take(), probe_of(study).take()
+    assert one.metrics == two.metrics
+    assert list(one.arrays) == list(two.arrays)
+    assert all(one.arrays[name].tobytes() == two.arrays[name].tobytes() for name in one.arrays)
