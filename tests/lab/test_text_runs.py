@@ -198,9 +198,7 @@ def test_runs_that_do_not_fit_are_refused_before_they_start(tmp_path, monkeypatc
         memory.check_memory(runs, 2)
     memory.check_memory(runs, 1)
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": int(0.9 * needed)})())
-    with pytest.raises(
-        UserError, match=r"falling needs about .* with a batch of 4; into .* one of [23] would fit"
-    ):
+    with pytest.raises(UserError, match=r"falling needs about .* with a batch of 4; into .* one of [23] would fit"):
         memory.check_memory(runs, 1)
 
 
