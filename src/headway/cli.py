@@ -342,8 +342,10 @@ def _print_answer(store: "Store") -> None:
 def _print(*tables: Any) -> None:
     from rich.console import Console
 
+    # Where nobody can say how wide it is, in a file or a pipe, no table is cut.
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
     for table in tables:
-        Console().print(table)
+        Console(width=width).print(table)
         print()
 
 

@@ -25,7 +25,7 @@ PAIRS_IN_JSON = 128
 """Metrics of pairs stand in the JSON for attentions of at most so many heads."""
 MEANS = {
     "output_dissimilarity": "output dissimilarity",
-    "query_cka_centred": "query CKA",
+    "query_cka_centred": "query CKA, centred",
     "attention_diversity": "attention diversity",
     "attention_entropy_nats": "entropy, nats",
 }
