@@ -3,6 +3,7 @@ import pytest
 from headway.declare.experiment import load, read_resolved, resolve
 from headway.declare.mapping import read_file
 from headway.declare.run import RegressionRun
+from headway.declare.settings import unheard
 from headway.declare.shipped import shipped
 from headway.errors import DeclarationError
 
@@ -411,3 +412,21 @@ def test_a_setting_that_a_later_one_replaces_is_refused():
         load("head-progression", settings=["training.steps=30", "training.optimizer=adamw"])
     with pytest.raises(DeclarationError, match=r"--set training.steps: a later --set replaces it"):
         load("head-progression", settings=["training.steps=30", "training.tokens=2000"])
+
+
+def test_controls_that_a_setting_does_not_reach_are_named():
+    parts = {"training": {"optimizer": "muon", "learning_rate": 0.02, "steps": 10}, "model": {"d_model": 64}}
+    controls = {
+        "half": {"training": {"learning_rate": "x0.5"}},
+        "adam": {"training": {"optimizer": "adamw", "learning_rate": 0.1}},
+        "wide": {"model": {"d_model": 128}},
+    }
+    said = list(unheard(["training.learning_rate=0.02", "training.steps=10", "model.d_model=64"], parts, controls))
+    assert said == [
+        "--set training.learning_rate does not reach control adam, which has 0.1; "
+        "add --set controls.adam.training.learning_rate=...",
+        "--set training.steps does not reach control adam, which sets the whole that it is a part of; "
+        "add --set controls.adam.training.steps=...",
+        "--set model.d_model does not reach control wide, which has 128; add --set controls.wide.model.d_model=...",
+    ]
+    assert not list(unheard(["model.d_model=64", "controls.wide.model.d_model=64"], parts, {"wide": controls["wide"]}))

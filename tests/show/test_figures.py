@@ -147,7 +147,7 @@ def test_thinning_keeps_the_ends() -> None:
 
 def test_numbers_that_are_not_finite_become_null() -> None:
     rows = inline([{"a": np.nan, "b": np.int64(3), "c": 1 / 3, "d": "x"}]).to_dict()["values"]
-    assert json.loads(rows) == [{"a": None, "b": 3, "c": 0.33333, "d": "x"}]
+    assert json.loads(rows) == [{"a": None, "b": 3, "c": 0.3333333, "d": "x"}]
 
 
 @pytest.mark.parametrize("name", ["icl-depth", "icl-two-tasks", "icl-anisotropic", "icl-linear-attention"])

@@ -4,11 +4,11 @@ A setting that would change nothing, because an arm overrides it or a name is mi
 be taken for a result.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from headway.declare.document import PARTS
-from headway.declare.mapping import at_path, merge, read_plain
+from headway.declare.mapping import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near
 
 
@@ -35,6 +35,34 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
             meant = _at(path, changed) if isinstance(value, str) else value
             _check_effect(path, meant, changed, [other for other, _ in parsed])
     return changed
+
+
+def unheard(
+    settings: Iterable[str], parts: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    """A sentence for each setting that a control overrides with a value of its own.
+
+    Args:
+        settings: as given, `PATH=VALUE`.
+        parts: of the document, with the settings merged in.
+        controls: those that are asked for, by name.
+
+    Examples:
+        >>> parts = {"training": {"optimizer": "muon", "steps": 10}}
+        >>> list(unheard(["training.steps=10"], parts, {"adam": {"training": {"optimizer": "adamw", "steps": 600}}}))
+        ['--set training.steps does not reach control adam, which has 600; add --set controls.adam.training.steps=...']
+    """
+    given = [setting.partition("=")[0] for setting in settings]
+    for name, control in controls.items():
+        merged = merge(parts, control)
+        for path in given:
+            asked = _at(path, parts) if path.partition(".")[0] in PARTS and _stands(path, parts) else None
+            own = _at(path, control) if _stands(path, control) else None
+            if asked is None or is_factor(asked, own) or _is_set(f"controls.{name}.{path}", given):
+                continue
+            if not _holds(merged, path, asked):
+                has = f"has {_at(path, merged)}" if _stands(path, merged) else "sets the whole that it is a part of"
+                yield f"--set {path} does not reach control {name}, which {has}; add --set controls.{name}.{path}=..."
 
 
 def _stands(path: str, content: Any) -> bool:

@@ -52,7 +52,7 @@ class Figure:
 
 
 def inline(rows: Iterable[dict[str, Any]]) -> "alt.InlineData":
-    """Rows as the data of a chart, numbers cut to five significant digits; a non-finite number is null.
+    """Rows as the data of a chart, numbers cut to seven significant digits; a non-finite number is null.
 
     They are text until `Figure.spec` reads them: Altair copies what it is given at every turn, and text is free.
     """
@@ -67,7 +67,7 @@ def _short(value: Any) -> Any:
     if isinstance(value, int | np.integer):
         return int(value)
     number = float(value)
-    return float(f"{number:.5g}") if np.isfinite(number) else None
+    return float(f"{number:.7g}") if np.isfinite(number) else None
 
 
 def keyed(column: str, looks: Sequence[Look], *, nested: bool = True) -> dict[str, Any]:
