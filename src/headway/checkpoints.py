@@ -76,18 +76,18 @@ def open_model(path: str | Path, tokenizer: str | None = None) -> Opened:
         UserError: for a path that holds no language model, a run that is not done, or a tokenizer of another
             vocabulary.
     """
+    from headway import hf
+
     path = Path(path)
     folder = path.parent if path.name == "checkpoint" else path
     if (folder / "run.json").is_file():
         model, n_ctx = _of_run(folder)
     elif (path / "config.json").is_file():
-        from headway import hf
-
         model, folder = hf.load(path), path
         n_ctx = model.model.n_positions
     else:
         raise UserError(f"{path}: {_why_not(path)}")
-    its = _tokenizer(folder) if tokenizer is None else named_tokenizer(tokenizer)
+    its = hf.tokenizer(folder) if tokenizer is None else named_tokenizer(tokenizer)
     if its is not None:
         check_tokenizer(its, model.vocab_size, str(folder) if tokenizer is None else f"--tokenizer {tokenizer}")
     return Opened(model=model, tokenizer=its, n_ctx=n_ctx)
@@ -105,12 +105,6 @@ def check_tokenizer(tokenizer: "Tokenizer", vocab_size: int, where: str) -> None
             f"{where}: the tokenizer has {tokenizer.vocab_size} tokens, but the model has {vocab_size}; "
             "give the tokenizer that the model was trained with"
         )
-
-
-def _tokenizer(folder: Path) -> "Tokenizer | None":
-    from headway import hf
-
-    return hf.tokenizer(folder)
 
 
 def named_tokenizer(tokenizer: str) -> "Tokenizer":

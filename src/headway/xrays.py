@@ -131,6 +131,7 @@ def _in_order(scores: dict[str, HeadScores]) -> dict[str, HeadScores]:
 
 def _on_repeated(found: Finished, length: int, seed: int, notes: "_Notes") -> dict[str, HeadScores]:
     """Induction and duplicate-token scores, of causal models."""
+    from headway.declare.head_metrics import REPEATED
     from headway.heads.repeated import repeated_tokens
     from headway.heads.stream import HeadStream
 
@@ -141,7 +142,7 @@ def _on_repeated(found: Finished, length: int, seed: int, notes: "_Notes") -> di
     if period < 2:
         notes.said.append(f"a length of {length} is too short for tokens that are repeated: no induction score")
         return {}
-    stream = HeadStream(("duplicate_token_score", "induction_score"), period=period)
+    stream = HeadStream(REPEATED, period=period)
     stream.add(found.trace(repeated_tokens(found.vocab_size, period, _REPEATED, seed)))
     return stream.scores()
 

@@ -11,6 +11,9 @@ from headway.declare.document import PARTS
 from headway.declare.mapping import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near
 
+_ABSENT = object()
+"""What stands where nothing does; null is a value."""
+
 
 def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """A plain document with settings merged in, one after the other.
@@ -24,7 +27,8 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
         changed = merge(changed, at_path(path, value))
     for path, value in parsed:
         if path.partition(".")[0] in PARTS:
-            if not _stands(path, changed):
+            stands = _at(path, changed)
+            if stands is _ABSENT:
                 if value is None:
                     continue  # what is left out is null
                 raise DeclarationError(
@@ -32,7 +36,7 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
                     "with another optimizer; give it after that one, or leave it out"
                 )
             # A factor such as x0.5 has become a number.
-            meant = _at(path, changed) if isinstance(value, str) else value
+            meant = stands if isinstance(value, str) else value
             _check_effect(path, meant, changed, [other for other, _ in parsed])
     return changed
 
@@ -56,25 +60,19 @@ def unheard(
     for name, control in controls.items():
         merged = merge(parts, control)
         for path in given:
-            asked = _at(path, parts) if path.partition(".")[0] in PARTS and _stands(path, parts) else None
-            own = _at(path, control) if _stands(path, control) else None
-            if asked is None or is_factor(asked, own) or _is_set(f"controls.{name}.{path}", given):
+            asked = _at(path, parts)
+            if asked is _ABSENT or asked is None or is_factor(asked, _at(path, control)):
                 continue
-            if not _holds(merged, path, asked):
-                has = f"has {_at(path, merged)}" if _stands(path, merged) else "sets the whole that it is a part of"
+            if not _holds(merged, path, asked) and not _is_set(f"controls.{name}.{path}", given):
+                own = _at(path, merged)
+                has = "sets the whole that it is a part of" if own is _ABSENT else f"has {own}"
                 yield f"--set {path} does not reach control {name}, which {has}; add --set controls.{name}.{path}=..."
-
-
-def _stands(path: str, content: Any) -> bool:
-    for key in path.split("."):
-        if not isinstance(content, Mapping) or key not in content:
-            return False
-        content = content[key]
-    return True
 
 
 def _at(path: str, content: Any) -> Any:
     for key in path.split("."):
+        if not isinstance(content, Mapping) or key not in content:
+            return _ABSENT
         content = content[key]
     return content
 
@@ -108,8 +106,8 @@ def _check_effect(path: str, value: Any, document: Mapping[str, Any], paths: lis
 
 
 def _holds(content: Any, path: str, value: Any) -> bool:
-    held = _at(path, content) if _stands(path, content) else None
-    return _stands(path, content) and repr(merge(held, value)) == repr(held)  # unlike ==, nan is itself
+    held = _at(path, content)
+    return held is not _ABSENT and repr(merge(held, value)) == repr(held)  # unlike ==, nan is itself
 
 
 def _is_set(path: str, paths: list[str]) -> bool:
