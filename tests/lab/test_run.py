@@ -22,7 +22,7 @@ def test_a_done_run_gives_all_that_was_recorded(done):
     assert done.metrics["eval_mse"] == pytest.approx(float(done.weights()["W"].mean()))
     assert done.metrics["nothing"] is None
     assert done.metrics["wall_s"] > 0
-    assert 1e3 < done.metrics["steps_per_s"] < 1e6
+    assert 1 < done.metrics["steps_per_s"] < 1e6
     assert 10e6 < done.metrics["peak_memory_bytes"] < 10e9
     assert done.execution["trainer"] == "quadratic"
     assert done.execution["versions"].keys() - {"torch"} == {"python", "headway", "numpy"}

@@ -1,8 +1,8 @@
 """Laws of the house: what answers at once needs no torch, and answers at once."""
 
+import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -60,9 +60,10 @@ def test_torch_free_modules(module):
 @pytest.mark.parametrize("verb", [["list"], ["--help"]], ids=" ".join)
 def test_first_answers_take_less_than_half_a_second(verb):
     def seconds() -> float:
-        began = time.perf_counter()
+        began = os.times()
         subprocess.run([sys.executable, "-m", "headway", *verb], capture_output=True, check=True)
-        return time.perf_counter() - began
+        ended = os.times()
+        return ended.children_user + ended.children_system - began.children_user - began.children_system
 
-    # The fastest of several: another process on the machine is not Headway's time.
+    # A core's time, and the fastest of several: another process on the machine is not Headway's time.
     assert min(seconds() for _ in range(5)) < 0.5

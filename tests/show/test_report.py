@@ -188,9 +188,9 @@ def small_document():
 
 
 def test_a_report_is_quick_and_small(heads_store: Store) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     path = write_report(heads_store)
-    assert time.perf_counter() - start < 20  # a few seconds when nothing else runs
+    assert time.process_time() - start < 20  # a few seconds on one core
     assert path.stat().st_size < 5e6
 
 

