@@ -159,7 +159,13 @@ def test_paths_that_hold_no_language_model(runs, tmp_path):
     kinds = r"give a run's folder \(DIR/runs/ARM/seed-N\), its checkpoint, or a folder of Hugging Face"
     with pytest.raises(UserError, match=f"nowhere: there is no such folder; {kinds}"):
         open_model(tmp_path / "nowhere")
-    with pytest.raises(UserError, match=f"it holds no model; {kinds}"):
+    with pytest.raises(UserError, match=f"it is empty; {kinds}"):
+        open_model(tmp_path)
+    for name in "abcde":
+        (tmp_path / f"{name}.npz").write_bytes(b"")
+    with pytest.raises(
+        UserError, match=r"\(there is a.npz, b.npz, c.npz, d.npz, ...\); give a run's .* transformers: save_pretrained"
+    ):
         open_model(tmp_path)
     with pytest.raises(UserError, match=f"tiny.yaml: it is a file; {kinds}"):
         open_model(runs / "../../tiny.yaml")

@@ -145,6 +145,23 @@ def test_the_verb_prints_what_stands_out_a_table_and_where_the_page_is(written):
     assert {"pairs-output-dissimilarity.png", "composition.svg"} <= names
 
 
+def test_another_model_in_the_same_folder_leaves_no_figure_of_the_former(ragged, text, found, tmp_path):
+    from headway.show.xray_page import write_xray
+
+    write_xray(found, tmp_path, "headway xray")
+    mine = tmp_path / "figures/mine.png"
+    mine.write_bytes(b"")
+    assert (tmp_path / "figures/composition.svg").is_file()
+    other = dataclasses.replace(found, composition=None)
+    write_xray(other, tmp_path, "headway xray")
+    listed = json.loads((tmp_path / "xray.json").read_text())["figures"]
+    assert {path.relative_to(tmp_path).as_posix() for path in (tmp_path / "figures").iterdir()} == {
+        *listed,
+        "figures/mine.png",
+    }
+    assert not any("composition" in name for name in listed)
+
+
 def test_the_page_is_one_file_that_fetches_nothing(written):
     page = (written[0] / "results/xray-ragged/xray.html").read_text()
     body = page[: page.index('<script type="application/json"')]
@@ -308,10 +325,13 @@ def test_a_text_that_is_too_short(ragged, tmp_path):
         UserError, match="a sequence of 1 token, and no metric of attention can be measured on fewer than 2; give"
     ):
         opened.sequences(iter(["a"]), n=1, length=1)
-    (tmp_path / "short.txt").write_text("abc")
+    (tmp_path / "tiny.txt").write_text("abc")
+    with pytest.raises(UserError, match="the text gives 4 tokens, and on so few heads that are 8 wide all look alike"):
+        headway.xray(ragged, text=tmp_path / "tiny.txt", length=32)
+    (tmp_path / "short.txt").write_text("a story, an")
     found = headway.xray(ragged, text=tmp_path / "short.txt", length=32)
-    assert found.notes[0] == "the text has only 4 tokens: one sequence that is shorter than 32"
-    assert found.notes[1] == "on 4 positions heads that are 16 wide look alike whatever they do: give more text"
+    assert found.notes[0] == "the text has only 12 tokens: one sequence that is shorter than 32"
+    assert found.notes[1] == "on 12 positions heads that are 8 wide look much alike whatever they do: give more text"
     (tmp_path / "two.txt").write_text("a" * 50)
     assert headway.xray(ragged, text=tmp_path / "two.txt", length=20).notes[0] == (
         "the text gives only 2 of 204 sequences of 20 tokens"
@@ -334,7 +354,7 @@ def test_a_length_too_short_for_repeated_tokens(ragged, text):
 
 def test_folders_that_hold_no_model(text, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"empty: it holds no model; give a run's folder"):
+    with pytest.raises(UserError, match=r"empty: it is empty; give a run's folder"):
         headway.xray(tmp_path / "empty", text=text)
     with pytest.raises(UserError, match="there is no such folder"):
         headway.xray(tmp_path / "nowhere", text=text)

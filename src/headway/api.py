@@ -55,7 +55,7 @@ def run(
     if trainer not in get_args(Trainer):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(Trainer))}")
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
-    for warning in fallbacks(chosen, trainer, device):
+    for warning in (*chosen.unheard, *fallbacks(chosen, trainer, device)):
         warnings.warn(warning, RuntimeWarning, stacklevel=2)
     store, runs = prepare(chosen if seeds is None else chosen.select(seeds=seeds), None if out is None else Path(out))
     check_memory(runs, workers, device)

@@ -151,4 +151,10 @@ def _why_not(path: Path) -> str:
     runs = sorted(path.glob("runs/*/seed-*"))
     if runs:
         return f"it is a results directory with {len(runs)} runs; give one of them, such as {runs[0]}"
-    return f"it holds no model; give {kinds}"
+    if others := sorted(each.name for each in path.iterdir()):
+        few = ", ".join(others[:4]) + ", ..." * (len(others) > 4)
+        return (
+            f"it holds no model that Headway reads (there is {few}); give {kinds}. A model of another format becomes "
+            "one with transformers: save_pretrained(FOLDER), of its model and of its tokenizer"
+        )
+    return f"it is empty; give {kinds}"

@@ -301,20 +301,12 @@ def _experiment(
     controls: list[str] | None,
     seeds: str | None,
 ) -> "Experiment":
-    from headway.declare.document import PARTS
     from headway.declare.experiment import load
-    from headway.declare.settings import unheard
 
     experiment = load(name, scale=scale, settings=settings or ())
     chosen = None if arms is None else [arm for arm in arms.split(",") if arm]
     selected = experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))
-    document = selected.document
-    asked = dict.fromkeys(arm.control for arm in selected.selected if arm.control is not None)
-    for said in unheard(
-        settings or (),
-        {part: getattr(document, part) for part in PARTS},
-        {name: document.controls[name] for name in asked},
-    ):
+    for said in selected.unheard:
         typer.secho(f"warning: {said}", fg="yellow", err=True)
     return selected
 

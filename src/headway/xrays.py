@@ -68,15 +68,14 @@ def xray(
     tokens = found.sequences(corpus.documents(), n=n, length=wanted)
     found.module.to(place)
     stream, shares, notes = HeadStream(), _OutputShares(), _Notes()
-    traced: Trace | None = None
     with torch.inference_mode():
         for batch in _batches(tokens):
             traced = found.trace(batch)
+            attentions = tuple(_described(attention) for attention in traced.attentions)
+            _check_enough(tokens, attentions)
             stream.add(traced)
             shares.add(traced)
         scores = stream.scores()
-        assert traced is not None
-        attentions = tuple(_described(attention) for attention in traced.attentions)
         scores |= _on_repeated(found, min(wanted, found.longest or wanted), seed, notes)
         circuits, composition = _circuits(found, notes)
     notes.about_text(tokens, wanted, n, attentions)
@@ -120,6 +119,21 @@ def _described(attention: "AttentionTrace") -> Attention:
     return Attention(
         name=attention.name, kind=attention.kind, n_heads=n_heads, n_kv_heads=attention.k.shape[1], d_head=d_head
     )
+
+
+def _check_enough(tokens: np.ndarray, attentions: tuple[Attention, ...]) -> None:
+    """On no more positions than heads are wide, any two heads span the same space."""
+    widest = _widest(attentions)
+    if tokens.size <= widest:
+        raise UserError(
+            f"the text gives {tokens.size:,} tokens, and on so few heads that are {widest} wide all look alike, "
+            f"whatever they do; give a text of more than {2 * widest:,} tokens, or more of it (--sequences, --length)"
+        )
+
+
+def _widest(attentions: tuple[Attention, ...]) -> int:
+    """The d_head of the widest heads that are compared with others."""
+    return max((attention.d_head for attention in attentions if attention.n_heads > 1), default=0)
 
 
 def _in_order(scores: dict[str, HeadScores]) -> dict[str, HeadScores]:
@@ -177,10 +191,11 @@ class _Notes:
             self.said.append(f"the text has only {tokens.size:,} tokens: one sequence that is shorter than {length:,}")
         elif len(tokens) < sequences:
             self.said.append(f"the text gives only {len(tokens)} of {sequences} sequences of {length:,} tokens")
-        widest = max(attention.d_head for attention in attentions)
+        widest = _widest(attentions)
         if tokens.size < 2 * widest:
             self.said.append(
-                f"on {tokens.size:,} positions heads that are {widest} wide look alike whatever they do: give more text"
+                f"on {tokens.size:,} positions heads that are {widest} wide look much alike whatever they do: "
+                "give more text"
             )
         alone = sum(attention.n_heads == 1 for attention in attentions)
         if alone:

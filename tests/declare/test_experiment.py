@@ -429,4 +429,10 @@ def test_controls_that_a_setting_does_not_reach_are_named():
         "add --set controls.adam.training.steps=...",
         "--set model.d_model does not reach control wide, which has 128; add --set controls.wide.model.d_model=...",
     ]
+    asked = load("x-ray", settings=["training.steps=10"])
+    assert asked.unheard == []
+    assert asked.select(controls="as-published-training").unheard == [
+        "--set training.steps does not reach control as-published-training, which has 600; "
+        "add --set controls.as-published-training.training.steps=..."
+    ]
     assert not list(unheard(["model.d_model=64", "controls.wide.model.d_model=64"], parts, {"wide": controls["wide"]}))

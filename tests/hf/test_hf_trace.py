@@ -377,6 +377,25 @@ def test_tokens_outside_the_vocabulary_are_named_before_anything_runs():
         headway.hf.trace(zoo.model_of("llama"), torch.tensor([[4, -1]]))
 
 
+@pytest.mark.parametrize(
+    ("given", "was"),
+    [
+        (torch.zeros(1, 4), r"torch.float32 of shape \(1, 4\)"),
+        (torch.tensor([1, 2]), r"torch.int64 of shape \(2,\)"),
+        (torch.zeros(1, 0, dtype=torch.int64), r"of shape \(1, 0\)"),
+        (torch.ones(1, 4, dtype=torch.bool), r"torch.bool of shape"),
+        ("Once upon a time", r"'Once upon a time'. A tokenizer gives one"),
+        ([[1, 2]], r"\[\[1, 2\]\]"),
+    ],
+)
+def test_what_are_no_tokens(given, was):
+    model = zoo.model_of("llama")
+    model.register_forward_pre_hook(lambda *_: 1 / 0)
+    for inputs in (given, {"input_ids": given}):
+        with pytest.raises(UserError, match=rf"input_ids: a tensor of whole numbers.* was expected.*it is .*{was}"):
+            headway.hf.trace(model, inputs)
+
+
 def tiny(config, **values):
     return transformers.AutoModelForCausalLM.from_config(
         config(**{"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 2, "pad_token_id": 0, **values})

@@ -13,7 +13,7 @@ from typing import Any
 from headway.declare.document import MOST_SEEDS, PARTS, Document, Group, Logging
 from headway.declare.mapping import leaves, merge, read_file, write_yaml
 from headway.declare.run import RunSpec, parse_run
-from headway.declare.settings import with_settings
+from headway.declare.settings import unheard, with_settings
 from headway.declare.shipped import shipped
 from headway.declare.spec import Locate, parse
 from headway.errors import DeclarationError, near
@@ -46,13 +46,14 @@ class Arm:
 class Experiment:
     """A resolved experiment: every arm, crossed with every control, and the seeds that are asked for.
 
-    `arms` are all that the document declares; `selected` are those to be run.
+    `arms` are all that the document declares; `selected` are those to be run; `settings` are merged in already.
     """
 
     document: Document
     arms: tuple[Arm, ...]
     selected: tuple[Arm, ...]
     seeds: tuple[int, ...]
+    settings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -93,6 +94,13 @@ class Experiment:
     def runs(self) -> tuple[tuple[Arm, int], ...]:
         """The (arm, seed) pairs to be run, seed by seed, so that early results are pairs."""
         return tuple((arm, seed) for seed in self.seeds for arm in self.selected)
+
+    @property
+    def unheard(self) -> list[str]:
+        """A sentence for each setting that does not reach a control that is to be run."""
+        asked = dict.fromkeys(arm.control for arm in self.selected if arm.control is not None)
+        parts = {part: getattr(self.document, part) for part in PARTS}
+        return list(unheard(self.settings, parts, {name: self.document.controls[name] for name in asked}))
 
     def arm(self, full_name: str) -> Arm:
         """The arm of a name, `ARM` or `ARM+CONTROL`.
@@ -201,8 +209,9 @@ def resolve(
     plain = {key: value for key, value in content.items() if key != "scales"}
     if chosen:
         plain = merge(plain, {**document.scales[chosen], "scale": chosen})
-    plain = with_settings(plain, settings)
-    return _assemble(parse(Document, plain, _in_file(source)), source)
+    given = tuple(settings)
+    plain = with_settings(plain, given)
+    return replace(_assemble(parse(Document, plain, _in_file(source)), source), settings=given)
 
 
 def _in_file(source: str) -> Locate:

@@ -6,6 +6,7 @@ from typing import Any
 
 from jaxtyping import Bool, Int
 from torch import Tensor
+from torch import bool as bool_
 from torch.nn import functional
 from transformers import PreTrainedModel
 
@@ -29,11 +30,11 @@ def trace(model: PreTrainedModel, inputs: Mapping[str, Any] | Int[Tensor, "batch
         inputs: what the model is called with, or tokens alone.
 
     Raises:
-        UserError: before anything runs, for a model that cannot be traced and tokens outside its vocabulary; in the
-            pass, for heads that do what a trace cannot say.
+        UserError: before anything runs, for a model that cannot be traced, what are no tokens, and tokens outside its
+            vocabulary; in the pass, for heads that do what a trace cannot say.
     """
     traceable(model)
-    given = {"input_ids": inputs} if isinstance(inputs, Tensor) else dict(inputs)
+    given = dict(inputs) if isinstance(inputs, Mapping) else {"input_ids": inputs}
     _check_tokens(model, given)
     if model.config.model_type in CONVERTED:
         return _trace_converted(model, given)
@@ -81,8 +82,15 @@ def traceable(model: PreTrainedModel) -> None:
 
 def _check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
     for name in ("input_ids", "decoder_input_ids"):
-        if (tokens := given.get(name)) is None or not tokens.numel():
+        if (tokens := given.get(name)) is None:
             continue
+        whole = isinstance(tokens, Tensor) and not tokens.is_floating_point() and tokens.dtype != bool_
+        if not whole or tokens.ndim != 2 or not tokens.numel():
+            was = f"{tokens.dtype} of shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else repr(tokens)[:60]
+            raise UserError(
+                f"{name}: a tensor of whole numbers, (sequence, position), was expected, with at least one of each; "
+                f"it is {was}. A tokenizer gives one with return_tensors='pt'"
+            )
         reader = model.get_decoder() if name.startswith("decoder") else model
         n_tokens = reader.get_input_embeddings().num_embeddings
         outside = tokens[(tokens < 0) | (tokens >= n_tokens)]

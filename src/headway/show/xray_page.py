@@ -1,5 +1,6 @@
 """Show: the page of a finished model, and the files beside it."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 def write_xray(xray: XRay, folder: Path, command: str) -> Path:
     """Write `xray.html`, `xray.json`, `heads.safetensors` (every metric in full) and the figures; the page's path.
 
+    Figures of the folder's former x-ray that this one does not have are removed, and nothing else is.
+
     Args:
         xray: what was found.
         folder: is made.
@@ -31,11 +34,22 @@ def write_xray(xray: XRay, folder: Path, command: str) -> Path:
     from safetensors.numpy import save
 
     drawn = xray.figures()
-    with derived(folder / "xray.json"):
-        write_json(folder / "xray.json", xray.to_json())
     write_whole(folder / "heads.safetensors", save(to_arrays(xray.scores.values())))
-    write_figures(folder / "figures", drawn)
+    written = [path.relative_to(folder).as_posix() for path in write_figures(folder / "figures", drawn)]
+    with derived(folder / "xray.json"):
+        for name in _former_figures(folder) - set(written):
+            (folder / name).unlink(missing_ok=True)
+        write_json(folder / "xray.json", {**xray.to_json(), "figures": written})
     return write_whole(folder / "xray.html", page(xray, drawn, command).encode())
+
+
+def _former_figures(folder: Path) -> set[str]:
+    """What the folder's former x-ray says that it wrote."""
+    try:
+        found = json.loads((folder / "xray.json").read_text())
+    except (OSError, ValueError):
+        return set()
+    return {name for name in found.get("figures", ()) if Path(name).parent == Path("figures")}
 
 
 def page(xray: XRay, drawn: Sequence[Figure], command: str) -> str:
