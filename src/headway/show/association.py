@@ -16,6 +16,8 @@ LOSSES = {
     "train_loss_nats": "of the batches trained on since the last record",
 }
 WINDOW_COLOURS = {"early": "#d55e00", "whole": "#0072b2"}
+CHANCE, CHANCE_COLOUR = "by chance", "#dfe3e8"
+CHANGES = "of changes"
 
 
 def association(material: Material, loss: str = "probe_loss_nats") -> Figure | None:
@@ -52,8 +54,15 @@ def association(material: Material, loss: str = "probe_loss_nats") -> Figure | N
         row["window"] = named[row["window"]]
     colour = alt.Color(
         "window:N",
-        scale=alt.Scale(domain=[named[n] for n in windows], range=[WINDOW_COLOURS[n] for n in windows]),
+        scale=alt.Scale(
+            domain=[*(named[n] for n in windows), CHANCE], range=[*(WINDOW_COLOURS[n] for n in windows), CHANCE_COLOUR]
+        ),
         legend=alt.Legend(title=None, orient="bottom", symbolType="circle", symbolStrokeWidth=0, symbolSize=90),
+    )
+    shape = alt.Shape(
+        "kind:N",
+        scale=alt.Scale(domain=[CHANGES], range=["diamond"]),
+        legend=alt.Legend(title=None, orient="bottom", symbolFillColor="white", symbolSize=70),
     )
     x = alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0))
     offset = alt.XOffset("window:N", sort=[named[n] for n in windows])
@@ -62,12 +71,13 @@ def association(material: Material, loss: str = "probe_loss_nats") -> Figure | N
     base = alt.Chart().encode(x=x, xOffset=offset)
     tooltip = ["what:N", "window:N", "layer:O", "n:Q", "r2:Q", "low:Q", "high:Q", "null:Q", "p:Q", "changes:Q"]
     chart = alt.layer(
-        base.mark_bar(color="#dfe3e8").encode(y=alt.Y("null:Q", scale=y_scale), y2=alt.datum(0)),
+        base.mark_bar().encode(y=alt.Y("null:Q", scale=y_scale), y2=alt.datum(0), color=alt.ColorDatum(CHANCE)),
         base.mark_rule(strokeWidth=1.6).encode(y=alt.Y("low:Q", scale=y_scale), y2="high:Q", color=colour),
         base.mark_point(filled=True, size=48, opacity=1).encode(y=y, color=colour, tooltip=tooltip),
         base.transform_filter("isValid(datum.changes)")
-        .mark_point(filled=False, size=34, shape="diamond", opacity=1, strokeWidth=1.4)
-        .encode(y=alt.Y("changes:Q", scale=y_scale), color=colour),
+        .transform_calculate(kind=f"'{CHANGES}'")
+        .mark_point(filled=False, size=34, opacity=1, strokeWidth=1.4)
+        .encode(y=alt.Y("changes:Q", scale=y_scale), color=colour, shape=shape),
         data=inline(rows),
     )
     return Figure(

@@ -7,6 +7,7 @@ from headway.compare.xray_statements import in_words
 from headway.show.kind import Statement
 from headway.show.material import Material
 from headway.show.tables import Row, Table
+from headway.show.words import counted, span
 
 COLOURS = {"holds": "#2a9d5c", "does not hold": "#c2185b", "cannot be told": "#b4b8bf"}
 """Of each verdict."""
@@ -14,11 +15,18 @@ COLOURS = {"holds": "#2a9d5c", "does not hold": "#c2185b", "cannot be told": "#b
 
 def statements(material: Material) -> list[Statement]:
     """The verdict on each published statement, of the arms without a control and by Headway's own metrics."""
-    return [
-        Statement(sentence=f"Published: {entry['sentence']}", colour=COLOURS[entry["verdict"]])
+    found = [
+        entry
         for entry in material.results.get("claims") or []
         if entry["control"] is None and not entry["as_published"]
     ]
+    if found and all(arm["seeds"] == 1 for entry in found for arm in entry["arms"]):
+        sentence = (
+            f"Published: with one seed none of {counted(len(found), 'statement')} can be judged, three or more would "
+            "tell. The table of published statements has their numbers."
+        )
+        return [Statement(sentence=sentence, colour=COLOURS["cannot be told"])]
+    return [Statement(sentence=f"Published: {e['sentence']}", colour=COLOURS[e["verdict"]]) for e in found]
 
 
 def table(material: Material) -> Table | None:
@@ -41,7 +49,8 @@ def table(material: Material) -> Table | None:
         caption="Under each verdict the number that it rests on, from the smallest to the largest arm, and in how many "
         "arms it holds, does not, and cannot be told. Metrics as published are in grey: where they say otherwise than "
         "the row above them, the conclusion comes from the metric; where a column says otherwise than the first, it "
-        "comes from what that control changes.",
+        "comes from what that control changes. Not judged: that pruning can take alike late heads first and those of "
+        "layer 0 last, for which models have to be pruned.",
     )
 
 
@@ -60,7 +69,6 @@ def _cell(entry: Mapping[str, Any]) -> str:
     arms = entry["arms"]
     if not arms:
         return "–"
-    values = sorted(arm["value"] for arm in arms)
-    ends = list(dict.fromkeys(f"{value:.2g}".replace("-", "−") for value in (values[0], values[-1])))
+    values = [arm["value"] for arm in arms]
     counts = "/".join(str(sum(arm["verdict"] == verdict for arm in arms)) for verdict in COLOURS)
-    return f"{entry['verdict']}\n{' to '.join(ends)}" + (f"\n{counts}" if len(arms) > 1 else "")
+    return f"{entry['verdict']}\n{span(values, 2)}" + (f"\n{counts}" if len(arms) > 1 else "")

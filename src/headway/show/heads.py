@@ -36,7 +36,7 @@ def loss_against_heads(material: Material) -> Figure | None:
     if len({total(arm) for arm in arms}) < 2:
         return None
     fits = [fit for fit in entries(material) if fit["params"]]
-    points, lines, bands = [_point(arm, fits) for arm in arms], list(_lines(fits, arms)), list(_bands(fits))
+    points, lines, bands = [_point(material, arm, fits) for arm in arms], list(_lines(fits, arms)), list(_bands(fits))
     low = min(row["low"] for row in [*points, *bands])
     high = max(row["high"] for row in [*points, *bands])
     margin = 0.1 * (high - low) or 0.05 * high
@@ -92,12 +92,13 @@ def _named(scheme: str | None) -> str:
     return scheme or "other"
 
 
-def _point(arm: ArmResults, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _point(material: Material, arm: ArmResults, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     mean = over_seeds(arm.final(METRIC))
     return {
         "arm": arm.label,
         "layout": str(arm.shown.text.model.layout),
-        "label": arm.look.point.partition(", ")[0],
+        # The figure is of one control, which its title names.
+        "label": material.experiment.arm(arm.name.partition("+")[0]).label,
         "scheme": _scheme(arm),
         "heads": total(arm),
         "fitted": not fits or any(arm.name in fit["arms"] for fit in fits),
