@@ -89,6 +89,8 @@ def test_tables_and_picture_at_80_columns():
     assert "plain-three-quarters" in text
     assert "46,077,120" in text
     assert max(map(len, text.splitlines())) <= 80
+    text = printed(*plan(load("x-ray"), trial=False).tables())
+    assert "\nheads-16-dropout 16 × 6 layers " in text
 
 
 def test_published_shapes_by_name_and_all_of_them():

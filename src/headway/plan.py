@@ -9,6 +9,7 @@ from rich.table import Table
 
 from headway.declare.budget import Budget, budget
 from headway.declare.experiment import Arm, Experiment
+from headway.declare.layout import HeadLayout
 from headway.declare.model import Stack
 from headway.declare.run import RegressionRun, RunSpec, TextRun
 from headway.lab.execution import cores
@@ -84,7 +85,7 @@ class Plan:
         parts = self.picture.names
         example, rate = ("token", "tokens/s") if self.text else ("prompt", "steps/s")
         counts, costs = (
-            _table("arm", *parts, "total", gap=1),
+            _table("arm", *parts, "total"),
             _table("arm", *(["heads"] if self.text else []), f"FLOPs/{example}", "FLOPs", "memory", rate, "time"),
         )
         for cost in self.costs:
@@ -94,7 +95,7 @@ class Plan:
             flops, speed = cost.training_flops, cost.tokens_per_s if self.text else cost.steps_per_s
             costs.add_row(
                 cost.arm.full_name,
-                *([str(cost.run.model.layout)] if isinstance(cost.run, TextRun) else []),
+                *([_heads(cost.run.model.layout)] if isinstance(cost.run, TextRun) else []),
                 f"{per_example:,.0f}",
                 "–" if flops is None else f"{flops:.2e}",
                 f"{cost.budget.training_bytes / 1e6:,.1f} MB",
@@ -186,12 +187,19 @@ def _steps(run: RunSpec) -> int | None:
     return max(1, int(training.epochs * sequences / training.batch_size))
 
 
-def _table(first: str, *headings: str, gap: int = 2) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+def _table(first: str, *headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column(first, overflow="fold")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
+
+
+def _heads(layout: HeadLayout) -> str:
+    """Heads layer by layer, in few words where all layers are alike."""
+    layers = str(layout).split("-")
+    alike = len(set(layers)) == 1 and len(layers) > 4
+    return f"{layers[0]} × {len(layers)} layers" if alike else str(layout)
 
 
 def _count(number: int) -> str:

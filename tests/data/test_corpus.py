@@ -83,6 +83,9 @@ def test_a_corpus_that_is_missing_empty_or_binary_is_an_error(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError, match=r"the folder has no .txt, .jsonl or .json file"):
         documents(tmp_path / "folder")
+    (tmp_path / "folder/run.json").write_text("{}")
+    with pytest.raises(UserError, match="folder: it holds what Headway recorded, and no text; name a text"):
+        documents(tmp_path / "folder")
 
 
 def test_the_first_documents_are_taken_and_too_few_are_an_error(tmp_path):

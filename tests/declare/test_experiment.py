@@ -257,6 +257,11 @@ def test_a_setting_that_an_arm_overrides_is_an_error_that_names_the_path():
         resolve(BASE, settings=["training.steps=6"])
 
 
+def test_a_setting_within_a_list_names_the_whole_list_which_can_be_set():
+    with pytest.raises(DeclarationError, match=r"--set arms\.orthogonality\.training\.regularizers=\.\.\.$"):
+        load("regularized", settings=["training.regularizers.weight=2"])
+
+
 def test_a_setting_takes_effect_in_every_arm_or_is_an_error():
     arms = {"one": {"training": {"optimizer": "adam", "learning_rate": 0.1, "batch_size": 4, "steps": 10}}, "two": None}
     content = changed(scales={}, arms=arms)

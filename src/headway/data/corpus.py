@@ -69,6 +69,10 @@ def find_corpus(name: str, *, limit: int | None, asked: str) -> Corpus:
 
 def _paths(path: Path, asked: str) -> list[Path]:
     if path.is_dir():
+        if any((path / name).is_file() for name in ("run.json", "experiment.yaml")):
+            raise UserError(
+                f"{asked} {path}: it holds what Headway recorded, and no text; name a text or a folder of them"
+            )
         visible = (p for p in path.rglob("*") if not any(part.startswith(".") for part in p.relative_to(path).parts))
         found = sorted(p for p in visible if p.is_file() and p.suffix in (".txt", ".jsonl", ".json"))
         if not found:

@@ -98,11 +98,19 @@ def _check_effect(path: str, value: Any, document: Mapping[str, Any], paths: lis
         if not _holds(merge(shared, override or {}), path, value) and not _is_set(f"arms.{arm}.{path}", paths)
     ]
     if deaf:
-        instead = " ".join(f"--set arms.{arm}.{path}=..." for arm in deaf)
+        places = {arm: _settable(path, document["arms"][arm]) for arm in deaf}
+        instead = " ".join(f"--set arms.{arm}.{place}=..." for arm, place in places.items())
         who = f"arm {deaf[0]} sets it itself" if len(deaf) == 1 else f"arms {', '.join(deaf)} set it themselves"
         raise DeclarationError(
             f"--set {path}: {who}, or what holds it, so this would change nothing there; add {instead}"
         )
+
+
+def _settable(path: str, content: Any) -> str:
+    """The path, or the part of it that holds a list, which is set as a whole."""
+    keys = path.split(".")
+    parts = [".".join(keys[: at + 1]) for at in range(len(keys))]
+    return next((part for part in parts if isinstance(_at(part, content), list)), path)
 
 
 def _holds(content: Any, path: str, value: Any) -> bool:
