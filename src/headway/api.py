@@ -1,9 +1,11 @@
 """Door: Headway from Python; what `headway.run` and `headway.open` are."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from headway.declare.experiment import Experiment, load
 from headway.declare.model import OneLayer
@@ -11,6 +13,9 @@ from headway.declare.run import RegressionRun, RunSpec, TextRun
 from headway.errors import UserError, near
 from headway.lab.run import Run
 from headway.lab.store import Store
+
+if TYPE_CHECKING:
+    from headway.lab.local import Snapshot
 
 Trainer = Literal["auto", "fused", "torch"]
 
@@ -49,21 +54,20 @@ def run(
         >>> [(run.arm, run.seed, run.status) for run in results.runs()]
         [('h1', 0, 'done'), ('h2', 0, 'done')]
     """
-    from headway.lab.local import WORKER, run_all
-    from headway.lab.timing import time_arms
-
     if trainer not in get_args(Trainer):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(Trainer))}")
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
-    for warning in (*chosen.unheard, *fallbacks(chosen, trainer, device)):
-        warnings.warn(warning, RuntimeWarning, stacklevel=2)
-    store, runs = prepare(chosen if seeds is None else chosen.select(seeds=seeds), None if out is None else Path(out))
-    check_memory(runs, workers, device)
-    for _ in time_arms(store.path, runs, device=device) if timing else ():
-        pass  # nobody is watching
-    for _ in run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer), device=device):
-        pass
-    finish(store)
+    store, _ = carry_out(
+        chosen if seeds is None else chosen.select(seeds=seeds),
+        None if out is None else Path(out),
+        workers=workers,
+        trainer=trainer,
+        device=device,
+        timing=timing,
+        warn=partial(warnings.warn, category=RuntimeWarning, stacklevel=3),
+        tell=lambda _: None,
+        watch=partial(deque, maxlen=0),  # runs them to their end, and looks at nothing
+    )
     unfinished = [f"{r.name} seed {r.seed} ({r.message})" for r in store.runs() if r.status != "done"]
     if unfinished:
         warnings.warn(f"runs without a result: {'; '.join(unfinished)}", RuntimeWarning, stacklevel=2)
@@ -85,22 +89,77 @@ def open(out: str | Path) -> Store:
     return Store.open(Path(out))
 
 
-def prepare(experiment: Experiment, out: Path | None) -> tuple[Store, tuple[Run, ...]]:
+def carry_out(
+    experiment: Experiment,
+    out: Path | None,
+    *,
+    workers: int | None,
+    trainer: str,
+    device: str,
+    timing: bool,
+    warn: Callable[[str], None],
+    tell: Callable[[str], None],
+    watch: Callable[["Generator[Snapshot]"], object],
+) -> tuple[Store, tuple[Run, ...]]:
+    """From an experiment to its report; the results directory and the runs that were asked for.
+
+    Args:
+        experiment: with what is asked for.
+        out: the results directory; its default place if None.
+        workers: as in `run`, like `trainer`, `device` and `timing`.
+        trainer: see there.
+        device: see there.
+        timing: see there.
+        warn: is given what the user may not expect.
+        tell: is given what is being done.
+        watch: is given the runs while they are trained, and goes through them to their end.
+
+    Raises:
+        UserError: as `run`.
+    """
+    from headway.lab.local import WORKER, run_all
+    from headway.lab.timing import time_arms
+
+    for warning in (*experiment.unheard, *fallbacks(experiment, trainer, device)):
+        warn(warning)
+    store, runs = prepare(experiment, out, workers=workers, device=device)
+    for said in time_arms(store.path, runs, device=device) if timing else ():
+        tell(said)
+    watch(run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer), device=device))
+    tell("comparing, and drawing the report ...")
+    finish(store)
+    return store, runs
+
+
+def prepare(
+    experiment: Experiment, out: Path | None, *, workers: int | None = None, device: str = "auto"
+) -> tuple[Store, tuple[Run, ...]]:
     """The results directory of an experiment, with a folder for every run that is asked for.
 
     The tokens of every corpus that is still to be trained on are made here, once; workers find them.
 
     Raises:
-        UserError: when the directory holds something else, or a corpus or tokenizer cannot be used; a new directory
-            is then not made.
+        UserError: when the directory holds something else, a corpus or tokenizer cannot be used, or runs that are
+            worked on at once do not fit into memory; a new directory is then not made.
     """
     path = out or experiment.directory
     if not path.exists():
-        _prepare_corpora(arm.template for arm in experiment.selected)
+        _check([(arm.full_name, arm.spec(seed)) for arm, seed in experiment.runs], workers, device)
     store = Store.create(path, experiment)
     runs = tuple(store.add(arm, seed) for arm, seed in experiment.runs)
-    _prepare_corpora(run.spec for run in runs if run.status not in ("done", "damaged"))
+    _check([(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")], workers, device)
     return store, runs
+
+
+def _check(runs: Sequence[tuple[str, RunSpec]], workers: int | None, device: str) -> None:
+    """Nothing, when runs can be worked on; of the memory of GPUs that is not known beforehand."""
+    from headway.lab.devices import slots
+    from headway.lab.memory import check_memory
+
+    places = slots(device, workers=workers, runs=len(runs), of_text=any(isinstance(spec, TextRun) for _, spec in runs))
+    if all(place.device == "cpu" for place in places):
+        check_memory(runs, len(places))
+    _prepare_corpora(spec for _, spec in runs)
 
 
 def _prepare_corpora(specs: Iterable[RunSpec]) -> None:
@@ -110,20 +169,6 @@ def _prepare_corpora(specs: Iterable[RunSpec]) -> None:
 
         for task, batch_size in texts:
             check(open_corpus(task), task, batch_size)
-
-
-def check_memory(runs: Sequence[Run], workers: int | None, device: str) -> None:
-    """Nothing, when the runs that are worked on at once fit into memory; of GPUs that is not known beforehand.
-
-    Raises:
-        UserError: when they do not, or there is no such device.
-    """
-    from headway.lab import memory
-    from headway.lab.local import run_slots
-
-    places = run_slots(runs, workers=workers, device=device)
-    if all(place.device == "cpu" for place in places):
-        memory.check_memory(runs, len(places))
 
 
 def fallbacks(experiment: Experiment, trainer: str, device: str = "auto") -> list[str]:

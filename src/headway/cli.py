@@ -6,6 +6,7 @@ Every verb imports what it needs when it runs, so that `headway list` answers at
 import os
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
@@ -88,7 +89,10 @@ def plan(
     else:
         from headway.plan import plan as make_plan
 
-        planned = make_plan(_experiment(names[0], *options), trial=trial)
+        experiment = _experiment(names[0], *options)
+        for said in experiment.unheard:
+            _warn(said)
+        planned = make_plan(experiment, trial=trial)
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
         _print(*planned.tables(), picture)
         for sentence in planned.sentences():
@@ -123,21 +127,20 @@ def run(
 
     On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe.
     """
-    from headway.api import check_memory, fallbacks, finish, prepare
-    from headway.lab.local import WORKER, run_all
-    from headway.lab.timing import time_arms
+    from headway.api import carry_out
     from headway.progress import watch
 
-    experiment = _experiment(name, scale, settings, arms, control, seeds)
-    for warning in fallbacks(experiment, trainer, device):
-        typer.secho(f"warning: {warning}", fg="yellow", err=True)
-    store, runs = prepare(experiment, directory)
-    check_memory(runs, workers, device)
-    for said in time_arms(store.path, runs, device=device) if timing else ():
-        typer.echo(said, err=True)
-    watch(run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer), device=device))
-    typer.echo("comparing, and drawing the report ...", err=True)
-    finish(store)
+    store, runs = carry_out(
+        _experiment(name, scale, settings, arms, control, seeds),
+        directory,
+        workers=workers,
+        trainer=trainer,
+        device=device,
+        timing=timing,
+        warn=_warn,
+        tell=partial(typer.echo, err=True),
+        watch=watch,
+    )
     _print_answer(store)
     unfinished = [run for run in (store.run(run.name, run.seed) for run in runs) if run.status != "done"]
     if unfinished:
@@ -225,7 +228,7 @@ def export(
     code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
     print(f"{model_type}: {directory}{code}")
     if opened.tokenizer is None:
-        typer.secho(f"warning: {checkpoint} has no tokenizer, so {directory} has none", fg="yellow", err=True)
+        _warn(f"{checkpoint} has no tokenizer, so {directory} has none")
 
 
 @app.command()
@@ -305,10 +308,11 @@ def _experiment(
 
     experiment = load(name, scale=scale, settings=settings or ())
     chosen = None if arms is None else [arm for arm in arms.split(",") if arm]
-    selected = experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))
-    for said in selected.unheard:
-        typer.secho(f"warning: {said}", fg="yellow", err=True)
-    return selected
+    return experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))
+
+
+def _warn(message: str) -> None:
+    typer.secho(f"warning: {message}", fg="yellow", err=True)
 
 
 def _seeds(text: str | None) -> int | list[int] | None:
@@ -334,7 +338,7 @@ def _print_answer(store: "Store") -> None:
 
     results = json.loads((store.path / "results.json").read_text(encoding="utf-8"))
     for warning in results["warnings"]:
-        typer.secho(f"warning: {warning}", fg="yellow", err=True)
+        _warn(warning)
     for sentence in answer(results):
         print(f"* {sentence}")
     for file in ("report.html", "results.json"):

@@ -170,7 +170,7 @@ OUT_OF_MEMORY = (
 def test_out_of_memory_names_the_arm_its_estimate_and_what_would_fit(tmp_path, monkeypatch, error):
     training = {"optimizer": "adamw", "learning_rate": 1e-2, "batch_size": 4096, "steps": 5}
     run = fresh_run(tmp_path / "results", training=training)
-    needed = memory.estimated_bytes(run)
+    needed = memory.estimated_bytes(run.spec)
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": needed // 2})())
     assert work(run.path, failing(error)) == FAILED
     message = Run.open(run.path).message
@@ -190,9 +190,10 @@ def test_other_errors_are_not_taken_for_memory():
 
 
 def test_runs_that_do_not_fit_are_refused_before_they_start(tmp_path, monkeypatch):
-    runs = [fresh_run(tmp_path / "results", arm) for arm in ("falling", "rising")]
+    made = [fresh_run(tmp_path / "made", arm) for arm in ("falling", "rising")]
+    runs = [(run.name, run.spec) for run in made]
     memory.check_memory(runs, 2)
-    needed = memory.estimated_bytes(runs[0])
+    needed = memory.estimated_bytes(made[0].spec)
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": int(1.5 * needed)})())
     with pytest.raises(UserError, match=r"2 runs at a time need about .*; take --workers 1$"):
         memory.check_memory(runs, 2)
@@ -200,6 +201,9 @@ def test_runs_that_do_not_fit_are_refused_before_they_start(tmp_path, monkeypatc
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": int(0.9 * needed)})())
     with pytest.raises(UserError, match=r"falling needs about .* with a batch of 4; into .* one of [23] would fit"):
         memory.check_memory(runs, 1)
+    with pytest.raises(UserError, match=r"(2 runs at a time|falling) needs? about"):
+        api.run(small_text.experiment(), tmp_path / "results", workers=2, timing=False)
+    assert not (tmp_path / "results").exists()
 
 
 def test_a_sweep_of_language_models_knows_their_work(tmp_path):

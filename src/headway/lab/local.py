@@ -243,7 +243,7 @@ def _cause_of_death(run: Run, code: int) -> str:
         return f"its process ended with exit code {code}; {path / 'log.txt'} says more"
     name = signal.Signals(-code).name
     reason = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
-    if reason and (needed := estimated_bytes(run)):
+    if reason and (needed := estimated_bytes(run.spec)):
         reason += f" (it needs about {needed / 1e9:.1f} GB)" if needed > 1e8 else ""
     return f"its process was killed by {name}{reason}; run again to go on"
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import psutil
 
 from headway.declare.budget import budget
-from headway.declare.run import TextRun
+from headway.declare.run import RunSpec, TextRun
 from headway.declare.text_budget import fitting_batch
 from headway.errors import UserError
 from headway.lab.run import Run
@@ -28,7 +28,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def out_of_memory(run: Run) -> str:
     """The outcome of a run whose memory ran out: its arm, the estimate, and the batch that would fit."""
-    estimate = estimated_bytes(run)
+    estimate = estimated_bytes(run.spec)
     if estimate is None:
         return f"out of memory: {run.name}; {_FEWER}"
     there = run.execution.get("gpu_memory_bytes") or psutil.virtual_memory().total
@@ -37,22 +37,26 @@ def out_of_memory(run: Run) -> str:
             f"out of memory: {run.name} needs about {_size(estimate)} by the estimate, and {_size(there)} are there "
             f"if nothing else has them; {_FEWER}"
         )
-    return f"out of memory: {_too_large(run, estimate, there)}"
+    return f"out of memory: {_too_large(run.name, run.spec, estimate, there)}"
 
 
-def check_memory(runs: Sequence[Run], workers: int) -> None:
-    """Nothing, when by the estimate, which is rather low, the runs fit into this machine's memory.
+def check_memory(runs: Sequence[tuple[str, RunSpec]], workers: int) -> None:
+    """Nothing, when by the estimate, which is rather low, runs fit into this machine's memory.
+
+    Args:
+        runs: those that are still to be trained, each with the full name of its arm.
+        workers: how many are trained at once.
 
     Raises:
         UserError: when one of the runs does not, naming its arm, what it needs and the batch that would fit; or when
             the largest of them, as many as there are workers, do not together.
     """
-    needs = [(run, estimated_bytes(run) or 0) for run in runs if run.status not in ("done", "damaged")]
+    needs = [estimated_bytes(spec) or 0 for _, spec in runs]
     there = psutil.virtual_memory().total
-    for run, estimate in needs:
-        if estimate > there and isinstance(run.spec, TextRun):
-            raise UserError(_too_large(run, estimate, there))
-    largest = sorted((estimate for _, estimate in needs), reverse=True)[:workers]
+    for (name, spec), estimate in zip(runs, needs, strict=True):
+        if estimate > there and isinstance(spec, TextRun):
+            raise UserError(_too_large(name, spec, estimate, there))
+    largest = sorted(needs, reverse=True)[:workers]
     if sum(largest) > there:
         fit = max((n for n in range(len(largest) + 1) if sum(largest[:n]) <= there), default=0)
         raise UserError(
@@ -61,23 +65,22 @@ def check_memory(runs: Sequence[Run], workers: int) -> None:
         )
 
 
-def _too_large(run: Run, estimate: int, there: int) -> str:
+def _too_large(name: str, spec: TextRun, estimate: int, there: int) -> str:
     """Which arm, what it needs, and the batch that would fit."""
-    assert isinstance(run.spec, TextRun)
-    said = f"{run.name} needs about {_size(estimate)}"
-    fits = fitting_batch(run.spec, there)
+    said = f"{name} needs about {_size(estimate)}"
+    fits = fitting_batch(spec, there)
     if fits is None:
         return f"{said}, and {_size(there)} do not even hold a batch of one; take a smaller model or another machine"
     return (
-        f"{said} with a batch of {run.spec.training.batch_size}; into {_size(there)} one of {fits} would fit: lower "
+        f"{said} with a batch of {spec.training.batch_size}; into {_size(there)} one of {fits} would fit: lower "
         "training.batch_size, or keep it and raise training.accumulate"
     )
 
 
-def estimated_bytes(run: Run) -> int | None:
+def estimated_bytes(spec: RunSpec) -> int | None:
     """What a run needs while it trains, as far as it can be counted beforehand."""
     try:
-        return budget(run.spec).training_bytes
+        return budget(spec).training_bytes
     except UserError:  # such as a tokenizer's folder that is gone
         return None
 
