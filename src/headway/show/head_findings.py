@@ -69,12 +69,10 @@ def brief(value: float) -> str:
     """A score to two digits after the point, without a leading 0.
 
     Examples:
-        >>> brief(0.893), brief(-0.1), brief(1.0), brief(0.0)
-        ('.89', '−.10', '1', '0')
+        >>> brief(0.893), brief(-0.1), brief(1.0), brief(-0.001)
+        ('.89', '−.10', '1.00', '.00')
     """
-    text = f"{value:.2f}"
-    if float(text) == int(float(text)):
-        return str(int(float(text))).replace("-", "−")
+    text = f"{value + 0.0:.2f}".replace("-0.00", "0.00")
     return text.replace("0.", ".", 1).replace("-", "−") if abs(value) < 1 else text.replace("-", "−")
 
 
