@@ -177,6 +177,24 @@ def test_each_control_is_judged_by_itself() -> None:
     assert len(printed) == 2
 
 
+def test_what_a_metric_does_is_not_laid_on_a_control() -> None:
+    document = experiment(controls=True)
+
+    def by_raw_alone(metric: str, done: np.ndarray, layer: int) -> np.ndarray:
+        return (said if metric.endswith("raw") else denied)(metric, done, layer)
+
+    probed = arms(by_raw_alone) | {
+        f"arm-{k}+after": [run_of(by_raw_alone, 50 + 10 * k + seed, control="after") for seed in range(3)]
+        for k in range(2)
+    }
+    first, *others = in_short(list(judged(probed, document).values()))
+    assert "Does not hold: layer 0 is far less orthogonal; orthogonality falls" in first
+    assert others == [
+        "Otherwise by the metric as published: layer 0 is far less orthogonal (holds by query orthogonality, raw); "
+        "orthogonality falls in all layers (holds by query orthogonality, raw)"
+    ]
+
+
 def test_nothing_is_said_where_nothing_was_probed() -> None:
     assert judged({}) == {}
     assert list(in_short(())) == []
