@@ -93,6 +93,34 @@ def test_two_trends_explain_each_other_and_their_changes_do_not() -> None:
     assert found.p_changes > 0.05
 
 
+def test_points_that_are_not_evenly_spaced_share_no_gaps() -> None:
+    rng = np.random.default_rng(7)
+    steps = np.array([*range(20), *range(50, 601, 50)])
+    time = np.log1p(steps)
+    loss = 7 - 0.5 * time - 0.001 * steps + 0.02 * rng.normal(size=len(steps))
+    diversity = (0.1 * time + 0.01 * rng.normal(size=len(steps)))[:, None]
+    blind, seen = associate([loss], [diversity]), associate([loss], [diversity], times=[steps])
+    assert blind is not None
+    assert seen is not None
+    assert blind.r2_changes is not None
+    assert blind.r2_changes > 0.4
+    assert seen.r2_changes is not None
+    assert seen.r2_changes < 0.1
+    # What the loss owes to the diversity itself stays.
+    both = associate([loss + 5 * diversity[:, 0]], [diversity], times=[steps])
+    assert both is not None
+    assert both.r2_changes is not None
+    assert both.r2_changes > 0.7
+
+
+def test_time_that_explains_everything_leaves_nothing_to_tell() -> None:
+    steps = np.arange(40)
+    found = associate([5 - 0.1 * steps], [np.stack([steps, np.log1p(steps)], axis=1)], times=[steps])
+    assert found is not None
+    assert found.r2 == pytest.approx(1.0)
+    assert found.r2_changes is None
+
+
 def test_seeds_are_averaged() -> None:
     rng = np.random.default_rng(6)
     x = rng.normal(size=(50, 1))

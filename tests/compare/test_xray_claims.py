@@ -1,5 +1,6 @@
 """Published statements on heads, judged on courses of training that were planted for and against them."""
 
+import math
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from headway.compare.diversity_loss import EARLY, ProbedRun, associations
 from headway.compare.head_progress import HeadProgress
 from headway.compare.statistics import compare, paired
-from headway.compare.xray_claims import claims, in_short, overall_verdict
+from headway.compare.xray_claims import _known, claims, in_short, overall_verdict
 from headway.compare.xray_evidence import Evidence, late_rise_beyond_layer_0
 from headway.compare.xray_statements import CLAIMS, in_words
 from headway.declare.experiment import Experiment, resolve
@@ -59,9 +60,15 @@ def denied(metric: str, done: np.ndarray, layer: int) -> np.ndarray:
 
 
 def run_of(
-    course: Course, seed: int, *, n_heads: int = 4, informed: Sequence[float] = (), control: str | None = None
+    course: Course,
+    seed: int,
+    *,
+    n_heads: int = 4,
+    informed: Sequence[float] = (),
+    falling: float = 0.0,
+    control: str | None = None,
 ) -> ProbedRun:
-    """`informed`: of each layer, how much the loss shows of the wobble of its diversity."""
+    """`informed`: of each layer, how much the loss shows of the wobble of its diversity; it falls by `falling`."""
     rng = np.random.default_rng(seed)
     done = STEPS / STEPS[-1]
     metrics = ("query_cka", "query_orthogonality_raw", "output_dissimilarity", "attention_diversity")
@@ -84,7 +91,7 @@ def run_of(
         n_rows=dict.fromkeys(metrics, 100),
     )
     share = np.array(informed or [0.0] * N_LAYERS)
-    loss = 3 + wobble @ share + 0.003 * rng.normal(size=len(STEPS))
+    loss = 3 - falling * done + wobble @ share + 0.003 * rng.normal(size=len(STEPS))
     records = [{"step": int(s), "probe_loss_nats": float(v)} for s, v in zip(STEPS, loss, strict=True)]
     run = SimpleNamespace(seed=seed, control=control, records=lambda: records)
     return ProbedRun(run=run, progress=progress)  # type: ignore[arg-type]
@@ -134,6 +141,23 @@ def test_an_association_that_falls_with_depth_is_found_and_none_is_denied() -> N
     assert none[None, "r2-high-early", "output_dissimilarity"]["verdict"] == "does not hold"
     assert none[None, "r2-falls-with-depth", "output_dissimilarity"]["verdict"] == "cannot be told"
     assert none[None, "layer-0-predicts-badly", "attention_diversity"]["verdict"] == "holds"
+
+
+def test_two_curves_that_merely_move_with_time_explain_nothing() -> None:
+    found = judged(arms(said, falling=2.0), associated=True)
+    high, badly = (
+        found[None, "r2-high-early", "output_dissimilarity"],
+        found[None, "layer-0-predicts-badly", "attention_diversity"],
+    )
+    assert (high["verdict"], badly["verdict"]) == ("does not hold", "holds")
+    assert all(arm["also"] > 0.5 > arm["value"] for arm in (*high["arms"], *badly["arms"]))
+
+
+def test_of_numbers_per_layer_those_of_one_layer_count() -> None:
+    seeds = [np.array([0.1, -0.1, np.nan]), np.array([-0.1, 0.2, 0.5]), None, np.array([0.0, 0.2, 0.5])]
+    assert _known(seeds, np.argmin) == [0.1, -0.1, 0.0]  # the smallest of each would be -.1, -.1, 0
+    assert _known([0.5, None, math.nan, 0.25], np.argmin) == [0.5, 0.25]
+    assert _known([None], np.argmax) == []
 
 
 def test_one_seed_cannot_tell_and_gives_its_number() -> None:

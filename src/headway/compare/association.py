@@ -3,7 +3,8 @@
 R^2 of ordinary least squares with an intercept. Series in time are no independent draws: the interval comes from
 resampling whole blocks of neighbours, the null from shifting one series against the others, which keeps what each does
 by itself. Two series that merely both rise or fall still explain each other; so the same is said of their changes from
-one point to the next, which share no trend.
+one point to the next, less what the changes of time and of its logarithm explain of both. (Points need not be evenly
+spaced, and over a longer gap everything changes more.)
 
 Papers: the moving block bootstrap is Kuensch, Annals of Statistics 17 (1989), 1217-1241; blocks that go round are
 Politis and Romano's (1992).
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 
 RESAMPLES = 1_000
 """Draws of the bootstrap."""
@@ -36,8 +37,9 @@ class Association:
         null: the 95 % point of R^2 when the series are shifted against each other.
         p: share of the shifts whose R^2 is as large. Few points that remember long have few shifts that differ: of 40
             points with an autocorrelation of .8, 8 to 12 nulls in 100 have a p below .05; of 200, 5.
-        r2_changes: the same of the differences of neighbours, None where those cannot be told.
+        r2_changes: the same of the differences of neighbours beyond those of time, None where that cannot be told.
         p_changes: its share of the shifts.
+        per_series_changes: R^2 of the changes of each, None likewise.
         n: points of the shortest series.
         per_series: R^2 of each.
     """
@@ -50,12 +52,14 @@ class Association:
     p_changes: float | None
     n: int
     per_series: tuple[float, ...]
+    per_series_changes: tuple[float, ...] | None
 
 
 def associate(
     ys: Sequence[Float[np.ndarray, " _"]],
     xs: Sequence[Float[np.ndarray, "_ _"]],
     *,
+    times: Sequence[Num[np.ndarray, " _"]] | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Association | None:
@@ -64,6 +68,7 @@ def associate(
     Args:
         ys: a series (point,) for each seed.
         xs: its regressors (point, regressor).
+        times: when its points were taken (point,), from 0; None: evenly.
         seed: of the resampling.
         resamples: draws of the bootstrap.
 
@@ -83,10 +88,12 @@ def associate(
     drawn = np.mean([_bootstrap(y, x, rng, resamples) for y, x in zip(ys, xs, strict=True)], axis=0)
     low, high = np.quantile(drawn, _COVERED)
     null, p = _against_shifts(ys, xs, float(np.mean(per_series)), rng)
-    changes = [(np.diff(y), np.diff(x, axis=0)) for y, x in zip(ys, xs, strict=True)]
-    of_changes = float(np.mean([r_squared(y, x) for y, x in changes]))
+    at = [np.arange(len(y)) for y in ys] if times is None else times
+    dys = [_changes(y[:, None], t)[:, 0] for y, t in zip(ys, at, strict=True)]
+    dxs = [_changes(x, t) for x, t in zip(xs, at, strict=True)]
+    each_of_changes = tuple(r_squared(dy, dx) for dy, dx in zip(dys, dxs, strict=True))
+    of_changes = float(np.mean(each_of_changes))
     known = math.isfinite(of_changes)
-    dys, dxs = [dy for dy, _ in changes], [dx for _, dx in changes]
     p_changes = _against_shifts(dys, dxs, of_changes, rng)[1] if known else None
     return Association(
         r2=float(np.mean(per_series)),
@@ -97,6 +104,7 @@ def associate(
         p_changes=p_changes,
         n=min(map(len, ys)),
         per_series=per_series,
+        per_series_changes=each_of_changes if known else None,
     )
 
 
@@ -110,6 +118,16 @@ def r_squared(y: Float[np.ndarray, " point"], x: Float[np.ndarray, "point regres
     if len(y) < x.shape[1] + 2 or not (np.isfinite(y).all() and np.isfinite(x).all()):
         return math.nan
     return float(_explained(_moments(y, _standard(x)).sum(0)[None])[0])
+
+
+def _changes(values: Float[np.ndarray, "point series"], time: Num[np.ndarray, " point"]) -> np.ndarray:
+    """Differences of neighbours, less what those of time and of its logarithm explain."""
+    clock = np.diff(np.stack([time, np.log1p(time)], axis=1), axis=0)
+    design = np.concatenate([np.ones((len(clock), 1)), clock / np.abs(clock).max(0).clip(1e-300)], axis=1)
+    changes = np.diff(values, axis=0)
+    rest = changes - design @ np.linalg.lstsq(design, changes, rcond=1e-9)[0]
+    # What time explains to the last digit leaves rounding, and that explains nothing.
+    return np.where(np.abs(rest).max(0) > 1e-9 * np.abs(values).max(0), rest, 0.0)
 
 
 def block_length(n: int) -> int:

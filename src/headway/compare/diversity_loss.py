@@ -1,8 +1,8 @@
 """Compare: how much of the loss the diversity of a layer's heads explains while a model trains.
 
 As published, a regression of the loss on the mean and the variance over pairs of heads, at the first 40 probed batches
-and over the whole training. Here with an interval, against a shifted null, and of the changes from probe to probe,
-since a loss that falls and a diversity that rises explain each other by that alone.
+and over the whole training. Here with an interval, against a shifted null, and of the changes from probe to probe
+beyond what time explains, since a loss that falls and a diversity that rises explain each other by that alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,7 +85,7 @@ def _entry(
         ys.append(values[known])
         xs.append(x[known])
         steps.append(one.progress.steps[known])
-    found = associate(ys, xs)
+    found = associate(ys, xs, times=steps)
     if found is not None:
         yield {
             "arm": arm,

@@ -2,15 +2,15 @@
 
 A statement is judged in each arm over its seeds: where the 95 % interval (t) of its number lies on one side of the
 bound, it holds or it does not; otherwise, and with one seed, that cannot be told. The statements are general, so one
-holds only where no arm speaks against it. Under each control they are judged again, and where the published metric was
-measured too, by that one: so one sees which conclusion comes from which choice.
+does not hold where more arms speak against it than chance would let. Under each control they are judged again, and
+where the published metric was measured too, by that one: so one sees which conclusion comes from which choice.
 
 Paper: X-raying heads (article, May 2024), of one model each, which attended to the future only and did not learn.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -75,8 +75,8 @@ def _r2_of_runs(
             of_run = found.setdefault((entry["arm"], seed), {})
             metric, window, layer = entry["metric"], entry["window"], entry["layer"]
             of_run.setdefault((metric, window), {})[layer] = entry["per_series"][at]
-            if entry["r2_changes"] is not None:
-                of_run.setdefault((metric, f"{window}_changes"), {})[layer] = entry["r2_changes"]
+            if entry["per_series_changes"] is not None:
+                of_run.setdefault((metric, f"{window}_changes"), {})[layer] = entry["per_series_changes"][at]
     return found
 
 
@@ -90,8 +90,8 @@ def _judged(
     arms: list[dict[str, Any]] = []
     for name, ones in found.items():
         measured = [one for one in ones if reading.metric in one.progress.mean]
-        values = _known(reading.value(one, reading.metric) for one in measured)
-        also = _known(reading.also(one, reading.metric) for one in measured) if reading.also else []
+        values = _known([reading.value(one, reading.metric) for one in measured], np.argmin)
+        also = _known([reading.also(one, reading.metric) for one in measured], np.argmax) if reading.also else []
         if values:
             mean, interval = _interval(values)
             arms.append(
@@ -120,8 +120,17 @@ def _judged(
     }
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [float(value) for value in values if value is not None and math.isfinite(value)]
+def _known(values: Sequence[float | np.ndarray | None], layer: Callable[[np.ndarray], Any]) -> list[float]:
+    """A number per seed; of several, those of one layer, chosen by the mean over seeds.
+
+    The smallest of each seed by itself would be smaller than that of any layer.
+    """
+    rows = np.array([np.atleast_1d(value) for value in values if value is not None], dtype=float)
+    if not rows.size:
+        return []
+    rows = rows[np.isfinite(rows).any(1)]
+    rows = rows[:, np.isfinite(rows).all(0)]
+    return list(rows[:, layer(rows.mean(0))]) if rows.size else []
 
 
 def _interval(values: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
@@ -142,17 +151,24 @@ def _verdict(interval: tuple[float, float] | None, bound: float, below: bool) ->
 
 
 def overall_verdict(verdicts: Sequence[Verdict]) -> Verdict:
-    """What arms say together: one against it is enough, most must tell.
+    """What arms say together: most must tell that it holds, a few are enough against it.
+
+    A few are as many as chance gives in fewer than 1 of 20 cases: of 2 arms one, of 3 to 14 two.
 
     Examples:
         >>> overall_verdict(["holds", "holds", "cannot be told"])
         'holds'
-        >>> overall_verdict(["holds", "holds", "does not hold"])
+        >>> overall_verdict(["holds", "does not hold"])
         'does not hold'
-        >>> overall_verdict(["holds", "cannot be told", "cannot be told"])
+        >>> overall_verdict(["does not hold", *["cannot be told"] * 7])
         'cannot be told'
+        >>> overall_verdict(["does not hold", "does not hold", *["holds"] * 6])
+        'does not hold'
     """
-    if "does not hold" in verdicts:
+    from scipy.stats import binom
+
+    against = verdicts.count("does not hold")
+    if against and binom.sf(against - 1, len(verdicts), LEVEL / 2) < LEVEL:
         return "does not hold"
     return "holds" if 2 * verdicts.count("holds") > len(verdicts) else "cannot be told"
 

@@ -3,7 +3,7 @@
 Each is a function of the run's evidence and the name of a metric; None where the run cannot say.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -82,40 +82,21 @@ def _late_rises(one: Evidence, metric: str) -> tuple[float, float] | None:
     return float(rise[0]), float(rise[1:].mean())
 
 
-def least_rise(one: Evidence, metric: str) -> float | None:
-    """From the first probe to the end, in the layer where the mean over pairs rises least."""
-    rises = _rises(one, one.progress.mean[metric])
-    return None if rises is None else float(rises.min())
+def rises(one: Evidence, metric: str) -> np.ndarray | None:
+    """From the first probe to the end, how much the mean over pairs rises in each layer."""
+    return _rises(one, one.progress.mean[metric])
 
 
-def most_rise(one: Evidence, metric: str) -> float | None:
-    """The same, in the layer where it rises most."""
-    rises = _rises(one, one.progress.mean[metric])
-    return None if rises is None else float(rises.max())
-
-
-def least_rise_of_variance(one: Evidence, metric: str) -> float | None:
+def rises_of_variance(one: Evidence, metric: str) -> np.ndarray | None:
     """The same of the variance over pairs, of layers with three heads or more: of one pair there is none."""
-    return _rise_of_variance(one, metric, np.min)
-
-
-def most_rise_of_variance(one: Evidence, metric: str) -> float | None:
-    """The same, in the layer where it rises most."""
-    return _rise_of_variance(one, metric, np.max)
-
-
-def _rise_of_variance(one: Evidence, metric: str, over_layers: Callable[[np.ndarray], float]) -> float | None:
     several = np.array(one.progress.n_heads) > 2
-    rises = _rises(one, one.progress.variance[metric][:, several])
-    return None if rises is None else float(over_layers(rises))
+    return _rises(one, one.progress.variance[metric][:, several])
 
 
 def _rises(one: Evidence, values: np.ndarray) -> np.ndarray | None:
     if len(one.progress.steps) < 2:
         return None
-    rises = one.at_end(values) - values[0]
-    rises = rises[np.isfinite(rises)]
-    return rises if len(rises) else None
+    return one.at_end(values) - values[0]
 
 
 def first_layers_less_last(one: Evidence, metric: str) -> float | None:
@@ -145,6 +126,11 @@ def _mean_of(one: Evidence, metric: str, chosen: np.ndarray) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
+def whole_r2_of_changes(one: Evidence, metric: str) -> float | None:
+    """R^2 of the changes from probe to probe in layer 0 over the whole training."""
+    return one.r2.get((metric, "whole_changes"), {}).get(0)
+
+
 def whole_r2_of_layer_0(one: Evidence, metric: str) -> float | None:
     """R^2 in layer 0 over the whole training."""
     return one.r2.get((metric, "whole"), {}).get(0)
@@ -162,7 +148,15 @@ def early_r2_of_changes(one: Evidence, metric: str) -> float | None:
 
 def slope_of_early_r2(one: Evidence, metric: str) -> float | None:
     """How much early R^2 changes from layer to layer: the slope of a straight line through them."""
-    found = _early(one, metric)
+    return _slope(_early(one, metric))
+
+
+def slope_of_early_r2_of_changes(one: Evidence, metric: str) -> float | None:
+    """The same of the changes from probe to probe."""
+    return _slope(_early(one, metric, "_changes"))
+
+
+def _slope(found: Mapping[int, float]) -> float | None:
     return float(np.polyfit(list(found), list(found.values()), 1)[0]) if len(found) > 1 else None
 
 

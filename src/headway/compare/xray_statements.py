@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from headway.compare import xray_evidence as evidence
 
 
@@ -24,13 +26,14 @@ def in_words(metric: str) -> str:
     return words.replace(" raw", ", raw").replace(" published", " as published").replace(" nats", "")
 
 
-Value = Callable[[evidence.Evidence, str], float | None]
+Value = Callable[[evidence.Evidence, str], float | np.ndarray | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """A statement as a number: it holds where `value` is above `bound`, or below it.
 
+    Of a number per layer the smallest counts, and of `also` the largest: of the layer, not of each seed for itself.
     `said` is that in words: {value} is its place, {metric} that of the metric's name and {also} that of a further
     number. `published` marks a metric as the article measured it.
     """
@@ -83,8 +86,8 @@ CLAIMS = (
         short="orthogonality falls in all layers",
         readings=_read_off(
             *_ORTHOGONALITY,
-            value=evidence.least_rise,
-            also=evidence.most_rise,
+            value=evidence.rises,
+            also=evidence.rises,
             said="{metric}, high where heads are alike, changes during training by {value} in the layer where it rises "
             "least and by {also} where it rises most",
             bound=0.0,
@@ -109,9 +112,10 @@ CLAIMS = (
         short="layer 0's attention diversity predicts the loss badly",
         readings=_read_off(
             "attention_diversity",
-            value=evidence.whole_r2_of_layer_0,
-            said="R² of the loss on mean and variance of its {metric} is {value} over the whole training; badly is "
-            "below .5",
+            value=evidence.whole_r2_of_changes,
+            also=evidence.whole_r2_of_layer_0,
+            said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, but of the "
+            "changes from probe to probe, beyond what time explains, {value}; badly is below .5 of those",
             bound=0.5,
             below=True,
         ),
@@ -122,8 +126,8 @@ CLAIMS = (
         short="output disagreement rises in all layers",
         readings=_read_off(
             *_DISAGREEMENT,
-            value=evidence.least_rise,
-            also=evidence.most_rise,
+            value=evidence.rises,
+            also=evidence.rises,
             said="{metric} changes during training by {value} in the layer where it rises least and by {also} where it "
             "rises most",
             bound=0.0,
@@ -135,8 +139,8 @@ CLAIMS = (
         short="the variance of output disagreement rises in all layers",
         readings=_read_off(
             *_DISAGREEMENT,
-            value=evidence.least_rise_of_variance,
-            also=evidence.most_rise_of_variance,
+            value=evidence.rises_of_variance,
+            also=evidence.rises_of_variance,
             said="the variance of {metric} over pairs changes during training by {value} in the layer where it rises "
             "least and by {also} where it rises most",
             bound=0.0,
@@ -150,8 +154,8 @@ CLAIMS = (
             *_DISAGREEMENT,
             value=evidence.first_layers_less_last,
             also=evidence.last_layers,
-            said="at the end the mean {metric} of the last layers is {also}, and that of the first three (half of "
-            "fewer than six) is larger by {value}, which has to be above 0",
+            said="at the end the mean {metric} of the first three layers (half of fewer than six) less that of the "
+            "last ones, which is {also}, is {value}, and has to be above 0",
             bound=0.0,
         ),
     ),
@@ -161,10 +165,10 @@ CLAIMS = (
         short="R² is high early in layer 0",
         readings=_read_off(
             *_DISAGREEMENT,
-            value=evidence.early_r2_of_layer_0,
-            also=evidence.early_r2_of_changes,
-            said="R² of the probe's loss on mean and variance of {metric} is {value} there (of the changes from probe "
-            "to probe, which have no common trend, {also}); high is above .5",
+            value=evidence.early_r2_of_changes,
+            also=evidence.early_r2_of_layer_0,
+            said="R² of the probe's loss on mean and variance of {metric} is {also} there, but of the changes from "
+            "probe to probe, beyond what time explains, {value}; high is above .5 of those",
             bound=0.5,
         ),
     ),
@@ -174,8 +178,10 @@ CLAIMS = (
         short="R² falls with depth",
         readings=_read_off(
             *_DISAGREEMENT,
-            value=evidence.slope_of_early_r2,
-            said="from layer to layer early R² changes by {value} ({metric})",
+            value=evidence.slope_of_early_r2_of_changes,
+            also=evidence.slope_of_early_r2,
+            said="from layer to layer early R² on {metric} changes by {also}, and that of the changes from probe to "
+            "probe, beyond what time explains, by {value}",
             bound=0.0,
             below=True,
         ),

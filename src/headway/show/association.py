@@ -100,8 +100,8 @@ def _association_caption(material: Material, entries: Sequence[Any], loss: str, 
         "Bars through points: 95 % intervals, by a bootstrap of blocks of neighbouring probes; means over "
         f"{counted(material.n_seeds, 'seed')}.",
         "Grey: where R² stays in 95 of 100 cases when the two are shifted against each other in time.",
-        "Two curves that merely both rise or fall explain each other: diamonds are R² of the changes from one probe to "
-        "the next, which share no trend.",
+        "Two curves that merely both move with time explain each other: diamonds are R² of the changes from one probe "
+        "to the next, less what the changes of the step and of its logarithm explain of both.",
     )
 
 
