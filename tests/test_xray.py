@@ -326,7 +326,7 @@ def test_a_text_that_is_too_short(ragged, tmp_path):
     ):
         opened.sequences(iter(["a"]), n=1, length=1)
     (tmp_path / "tiny.txt").write_text("abc")
-    with pytest.raises(UserError, match="the text gives 4 tokens, and on so few heads that are 8 wide all look alike"):
+    with pytest.raises(UserError, match="the text gives 4 tokens; on so few positions all heads of width 8 look alike"):
         headway.xray(ragged, text=tmp_path / "tiny.txt", length=32)
     (tmp_path / "short.txt").write_text("a story, an")
     found = headway.xray(ragged, text=tmp_path / "short.txt", length=32)

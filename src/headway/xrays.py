@@ -115,9 +115,8 @@ def _batches(tokens: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _described(attention: "AttentionTrace") -> Attention:
-    _, n_heads, _, d_head = attention.q.shape
     return Attention(
-        name=attention.name, kind=attention.kind, n_heads=n_heads, n_kv_heads=attention.k.shape[1], d_head=d_head
+        name=attention.name, kind=attention.kind, kv_of=tuple(attention.kv_of), d_head=attention.q.shape[3]
     )
 
 
@@ -126,8 +125,8 @@ def _check_enough(tokens: np.ndarray, attentions: tuple[Attention, ...]) -> None
     widest = _widest(attentions)
     if tokens.size <= widest:
         raise UserError(
-            f"the text gives {tokens.size:,} tokens, and on so few heads that are {widest} wide all look alike, "
-            f"whatever they do; give a text of more than {2 * widest:,} tokens, or more of it (--sequences, --length)"
+            f"the text gives {tokens.size:,} tokens; on so few positions all heads of width {widest} look alike, "
+            f"whatever they do: give a text of more than {2 * widest:,} tokens, or more of it (--sequences, --length)"
         )
 
 

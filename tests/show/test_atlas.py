@@ -159,22 +159,22 @@ def said(found, **options):
 
 def test_special_heads_are_named_with_what_is_even():
     one = planted("induction_score", [[0.01, 0.02], [0.893, 0.1]])
-    assert said(one) == ["1 induction head: L1H0 .89 (even .10)"]
+    assert said(one) == ["1 induction head (from .40 on): L1H0 .89 (even .10)"]
     many = planted("previous_token_score", [[0.5, 0.9, 0.6], [0.7, 0.8, 0.95, 0.2]], null=0.02)
     assert said(many) == [
-        "6 previous-token heads: L1H2 .95, L0H1 .90, L1H1 .80, L1H0 .70, L0H2 .60 and 1 more (even .02)"
+        "6 previous-token heads (from .40 on): L1H2 .95, L0H1 .90, L1H1 .80, L1H0 .70, L0H2 .60 and 1 more (even .02)"
     ]
     assert said(planted("sink_score", [[0.6, 0.7]])) == [
-        "2 heads that rest on the first token: L0H1 .70, L0H0 .60 (even .10)"
+        "2 heads that rest on the first token (from .50 on): L0H1 .70, L0H0 .60 (even .10)"
     ]
 
 
 def test_a_head_near_its_null_is_not_special():
     assert said(planted("previous_token_score", [[0.5, 0.45]], null=0.4)) == [
-        "no previous-token head: the highest is L0H0 with .50 (even .40)"
+        "no previous-token head (from .40 on): L0H0 is highest, .50 (even .40)"
     ]
     assert said(planted("positional_score", [[0.85, 0.2]])) == [
-        "no positional head: the highest is L0H0 with .85 (even .10)"
+        "no positional head (from .90 on): L0H0 is highest, .85 (even .10)"
     ]
 
 
@@ -184,7 +184,27 @@ def test_alike_and_idle_heads_are_named():
     alike, idle = said(found, shares={"layers.0.a": np.array([0.6, 0.395, 0.005])})
     assert alike.startswith("most alike outputs: L0H0 and H2 (cosine .83), L0H0 and H1 (cosine .10)")
     assert alike.endswith("the mean of 3 pairs is .31")
-    assert idle.startswith("most idle, by what they add to the stream: L0H2 (0.5 % of its layer, even 33 %)")
+    assert idle.startswith("most idle, by what they add to the stream: L0H2 (0.5 % of its layer, even 33.3 %)")
+
+
+def test_a_layer_that_adds_nothing_is_named():
+    found = scores((2, 2), ["sink_score"])
+    shares = {"layers.0.attention": np.full(2, np.nan), "layers.1.attention": np.array([0.6, 0.4])}
+    *_, idle = said(found, shares=shares)
+    assert idle.startswith(
+        "the heads of L0 add nothing to the stream at all; most idle, by what they add to the stream: L1"
+    )
+    assert said(found, shares={"layers.0.attention": np.full(2, np.nan)})[-1].endswith(
+        "add nothing to the stream at all"
+    )
+
+
+def test_heads_that_share_keys_are_told_from_others():
+    value = -np.array([[1, 0.8, 0.1, 0.1], [0.8, 1, 0.1, 0.1], [0.1, 0.1, 1, 0.6], [0.1, 0.1, 0.6, 1]])
+    found = {"output_dissimilarity": HeadScores(metric="output_dissimilarity", values={"layers.0.a": value}, n_rows=9)}
+    sentence = "heads that share their keys and values write at a cosine of .70 in the mean, those that do not at .10"
+    assert said(found, kv_of={"layers.0.a": (0, 0, 1, 1)})[1:] == [sentence]
+    assert said(found, kv_of={"layers.0.a": (0, 1, 2, 3)})[1:] == []
 
 
 def test_a_single_head_has_no_pair_and_is_not_idle():
@@ -228,7 +248,7 @@ def test_json_of_many_heads_says_what_it_leaves_out():
         n_sequences=1,
         length=64,
         attentions=tuple(
-            Attention(name=name, kind="self", n_heads=n, n_kv_heads=n, d_head=2)
+            Attention(name=name, kind="self", kv_of=tuple(range(n)), d_head=2)
             for name, n in zip(names((300, 300)), (300, 2), strict=True)
         ),
         scores=scores((300, 2), ["query_cka", "sink_score"]),

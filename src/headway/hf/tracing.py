@@ -92,7 +92,11 @@ def _check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
                 f"it is {was}. A tokenizer gives one with return_tensors='pt'"
             )
         reader = model.get_decoder() if name.startswith("decoder") else model
-        n_tokens = reader.get_input_embeddings().num_embeddings
+        n_tokens = getattr(reader.get_input_embeddings(), "num_embeddings", None)
+        if n_tokens is None:
+            raise UserError(
+                f"{name}: {type(model).__name__} reads no tokens; give what it is called with, as a mapping"
+            )
         outside = tokens[(tokens < 0) | (tokens >= n_tokens)]
         if len(outside):
             raise UserError(

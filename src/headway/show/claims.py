@@ -23,7 +23,7 @@ def statements(material: Material) -> list[Statement]:
     if found and all(arm["seeds"] == 1 for entry in found for arm in entry["arms"]):
         sentence = (
             f"Published: with one seed none of {counted(len(found), 'statement')} can be judged, three or more would "
-            "tell. The table of published statements has their numbers."
+            "tell. The table of published statements has their numbers"
         )
         return [Statement(sentence=sentence, colour=COLOURS["cannot be told"])]
     return [Statement(sentence=f"Published: {e['sentence']}", colour=COLOURS[e["verdict"]]) for e in found]

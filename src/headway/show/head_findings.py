@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headway.heads.grouped import within_and_between
 from headway.heads.scores import HeadScores
 from headway.show.head_names import head_names
 from headway.show.words import counted
@@ -37,13 +38,14 @@ SPECIAL = (
     _Special(metric="positional_score", called="positional head", least=0.9),
     _Special(metric="sink_score", called="head that rests on the first token", least=0.5),
 )
-"""Fixed thresholds, and a head must also be at twice its null; what is below is no such head, but its score is said."""
+"""Fixed thresholds, which sentences name, and a head must also be at twice its null; the score of others is said."""
 
 
 def findings(
     scores: Mapping[str, HeadScores],
     labels: Mapping[str, str],
     shares: Mapping[str, np.ndarray] | None = None,
+    kv_of: Mapping[str, Sequence[int]] | None = None,
 ) -> list[Finding]:
     """What stands out, for every metric that there is.
 
@@ -51,6 +53,7 @@ def findings(
         scores: by metric.
         labels: what each attention is called.
         shares: (head,) by attention: each head's share in the squared size of what its layer's heads add to the stream.
+        kv_of: the KV head of each head, by attention.
     """
     found = [
         Finding(about=special.metric, sentence=sentence)
@@ -60,6 +63,8 @@ def findings(
     for metric, alike in (("output_dissimilarity", _alike_outputs), ("query_cka_centred", _alike_queries)):
         if metric in scores and (pairs := list(_pairs(scores[metric], labels))):
             found.append(Finding(about=metric, sentence=alike(pairs)))
+    if kv_of and "output_dissimilarity" in scores and (grouped := _grouped(scores["output_dissimilarity"], kv_of)):
+        found.append(Finding(about="output_dissimilarity", sentence=grouped))
     if shares and (idle := _idle(shares, labels)):
         found.append(Finding(about="output_share", sentence=idle))
     return found
@@ -88,12 +93,13 @@ def _special(score: HeadScores, labels: Mapping[str, str], special: _Special) ->
     enough = [head for head in heads if head[0] >= special.least and not head[0] < 2 * head[1]]
     if not enough:
         value, null, name = heads[0]
-        return f"no {special.called}: the highest is {name} with {brief(value)}{_even(null)}"
+        return f"no {special.called} (from {brief(special.least)} on): {name} is highest, {brief(value)}{_even(null)}"
     said = ", ".join(f"{name} {brief(value)}" for value, _, name in enough[:NAMED])
     more = f" and {len(enough) - NAMED} more" if len(enough) > NAMED else ""
     noun = special.called.replace("head", "heads", 1) if len(enough) > 1 else special.called
     noun = noun.replace("that rests", "that rest") if len(enough) > 1 else noun
-    return f"{len(enough)} {noun}: {said}{more}{_even(float(np.mean([head[1] for head in enough])))}"
+    even = _even(float(np.mean([head[1] for head in enough])))
+    return f"{len(enough)} {noun} (from {brief(special.least)} on): {said}{more}{even}"
 
 
 def _even(null: float) -> str:
@@ -122,8 +128,23 @@ def _alike_queries(pairs: Sequence[tuple[float, str]]) -> str:
     return f"most alike queries: {said}; the mean is {brief(float(np.mean([value for value, _ in pairs])))}"
 
 
+def _grouped(score: HeadScores, kv_of: Mapping[str, Sequence[int]]) -> str:
+    """How alike outputs are of heads that share keys and values, and of those that do not; the mean over layers."""
+    found = [within_and_between(value, kv_of[attention]) for attention, value in score.values.items()]
+    both = np.array([means for means in found if np.isfinite(means).all()])
+    if not len(both):
+        return ""
+    within, between = -both.mean(0)
+    return (
+        f"heads that share their keys and values write at a cosine of {brief(within)} in the mean, those that do not "
+        f"at {brief(between)}"
+    )
+
+
 def _idle(shares: Mapping[str, np.ndarray], labels: Mapping[str, str]) -> str:
-    """The heads that add least to the stream, measured by an even share of their layer."""
+    """The heads that add least to the stream, measured by an even share of their layer, and layers without any."""
+    dead = [labels[attention] for attention, values in shares.items() if not np.isfinite(values).any()]
+    silent = f"the heads of {', '.join(dead)} add nothing to the stream at all" if dead else ""
     heads = [
         (float(share) * len(values), float(share), len(values), name)
         for attention, values in shares.items()
@@ -131,15 +152,15 @@ def _idle(shares: Mapping[str, np.ndarray], labels: Mapping[str, str]) -> str:
         if len(values) > 1 and np.isfinite(share)
     ]
     if not heads:
-        return ""
+        return silent
     heads.sort()
     said = ", ".join(
         f"{name} ({_percent(share)} % of its layer, even {_percent(1 / n)} %)" for _, share, n, name in heads[:3]
     )
     idle = sum(relative < 0.1 for relative, *_ in heads)
     more = f"; {counted(idle, 'head')} below a tenth of the even share" if idle > 3 else ""
-    return f"most idle, by what they add to the stream: {said}{more}"
+    return "; ".join(filter(None, (silent, f"most idle, by what they add to the stream: {said}{more}")))
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.0f}"
+    return f"{100 * share:.3g}" if share >= 0.1 else f"{100 * share:.2g}"

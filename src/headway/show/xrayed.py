@@ -36,13 +36,22 @@ TOPS = {"sink_score": "most on first", "previous_token_score": "most on previous
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """An attention of the model: its name, kind (self, encoder, cross) and sizes."""
+    """An attention of the model: its name, kind (self, encoder, cross), the KV head of each head, and their width."""
 
     name: str
     kind: str
-    n_heads: int
-    n_kv_heads: int
+    kv_of: tuple[int, ...]
     d_head: int
+
+    @property
+    def n_heads(self) -> int:
+        """Query heads."""
+        return len(self.kv_of)
+
+    @property
+    def n_kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return len(set(self.kv_of))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +92,8 @@ class XRay:
     def findings(self) -> tuple[Finding, ...]:
         """What stands out, in sentences."""
         composed = [] if self.composition is None else strongest(self.composition, self.labels)
-        return (*findings(self.scores, self.labels, self.shares), *composed)
+        kv_of = {attention.name: attention.kv_of for attention in self.attentions}
+        return (*findings(self.scores, self.labels, self.shares, kv_of), *composed)
 
     @property
     def read(self) -> str:
@@ -169,7 +179,15 @@ class XRay:
                 "n_sequences": self.n_sequences,
                 "length": self.length,
             },
-            "attentions": [{**vars(attention), "label": self.labels[attention.name]} for attention in self.attentions],
+            "attentions": [
+                {
+                    **vars(attention),
+                    "n_heads": attention.n_heads,
+                    "n_kv_heads": attention.n_kv_heads,
+                    "label": self.labels[attention.name],
+                }
+                for attention in self.attentions
+            ],
             "metrics": {metric: _score(score) for metric, score in self.scores.items()},
             "output_share": {name: _five(share) for name, share in self.shares.items()},
             "composition": self._composition(),
