@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -148,18 +149,38 @@ def test_the_verb_prints_what_stands_out_a_table_and_where_the_page_is(written):
 def test_another_model_in_the_same_folder_leaves_no_figure_of_the_former(ragged, text, found, tmp_path):
     from headway.show.xray_page import write_xray
 
-    write_xray(found, tmp_path, "headway xray")
+    write_xray(found, tmp_path, ragged, "headway xray")
     mine = tmp_path / "figures/mine.png"
     mine.write_bytes(b"")
     assert (tmp_path / "figures/composition.svg").is_file()
     other = dataclasses.replace(found, composition=None)
-    write_xray(other, tmp_path, "headway xray")
+    write_xray(other, tmp_path, ragged, "headway xray")
     listed = json.loads((tmp_path / "xray.json").read_text())["figures"]
     assert {path.relative_to(tmp_path).as_posix() for path in (tmp_path / "figures").iterdir()} == {
         *listed,
         "figures/mine.png",
     }
     assert not any("composition" in name for name in listed)
+
+
+def test_models_of_one_name_are_not_written_over_each_other(found, tmp_path, monkeypatch):
+    from headway.show.xray_page import folder_of
+
+    monkeypatch.chdir(tmp_path)
+    first, second = tmp_path / "a/seed-0", tmp_path / "b/seed-0"
+    place = folder_of(found, first)
+    assert place == Path(f"results/xray-{found.name}")
+    place.mkdir(parents=True)
+    (place / "xray.json").write_text(json.dumps({"checkpoint": str(first)}))
+    assert folder_of(found, first) == place
+    assert folder_of(found, second) == Path(f"results/xray-{found.name}-2")
+
+
+def test_out_is_looked_at_before_anything_is_measured(ragged, text, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = verb("xray", ragged, "--text", tmp_path / "nowhere.txt", "--out", tmp_path / "file", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "it is a file; give a folder" in done.stderr
 
 
 def test_the_page_is_one_file_that_fetches_nothing(written):

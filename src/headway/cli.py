@@ -261,16 +261,18 @@ def xray(
 
     Names heads that are special, alike or idle; draws the atlas of all heads and maps of their pairs.
     """
-    from headway.show.xray_page import layer_table, write_xray
+    from headway.show.xray_page import folder_of, layer_table, write_xray
     from headway.xrays import xray as measure
 
+    if out is not None and out.exists() and not out.is_dir():
+        raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
     found = measure(checkpoint, text=text, tokenizer=tokenizer, sequences=sequences, length=length, device=device)
     command = _repeated(checkpoint, text, out, tokenizer, sequences, length)
     if as_json:
         import json
 
         if out is not None:
-            write_xray(found, out, command)
+            write_xray(found, out, checkpoint, command)
         print(json.dumps(found.to_json(), allow_nan=False))
         return
     for finding in found.findings:
@@ -280,9 +282,8 @@ def xray(
     for note in found.notes:
         print(f"note: {note}")
     print(f"measured on {found.read}")
-    folder = out or Path("results") / f"xray-{found.name}"
     typer.echo("drawing ...", err=True)
-    print(f"page: {write_xray(found, folder, command)}")
+    print(f"page: {write_xray(found, out or folder_of(found, checkpoint), checkpoint, command)}")
 
 
 def _repeated(

@@ -257,6 +257,13 @@ def test_a_setting_that_an_arm_overrides_is_an_error_that_names_the_path():
         resolve(BASE, settings=["training.steps=6"])
 
 
+def test_a_setting_that_changes_nothing_is_an_error():
+    with pytest.raises(
+        DeclarationError, match=r"--set probes=\{\}: an empty mapping changes nothing; set what is in it"
+    ):
+        load("x-ray", settings=["probes={}"])
+
+
 def test_a_setting_within_a_list_names_the_whole_list_which_can_be_set():
     with pytest.raises(DeclarationError, match=r"--set arms\.orthogonality\.training\.regularizers=\.\.\.$"):
         load("regularized", settings=["training.regularizers.weight=2"])

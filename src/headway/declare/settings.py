@@ -87,7 +87,12 @@ def _parsed(setting: str, document: Mapping[str, Any]) -> tuple[str, Any]:
     named = document.get(keys[0])
     if keys[0] in ("arms", "controls", "groups") and isinstance(named, Mapping) and keys[1:] and keys[1] not in named:
         raise DeclarationError(f"--set {path}: there is no {keys[0][:-1]} {keys[1]!r}; {near(keys[1], named)}")
-    return path, read_plain(text)
+    value = read_plain(text)
+    if value == {}:
+        raise DeclarationError(
+            f"--set {setting}: an empty mapping changes nothing; set what is in it, {path}.KEY=VALUE"
+        )
+    return path, value
 
 
 def _check_effect(path: str, value: Any, document: Mapping[str, Any], paths: list[str]) -> None:

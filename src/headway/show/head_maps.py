@@ -141,7 +141,7 @@ def _chart(drawn: Sequence[Maps], largest: float, name: str) -> Any:
     steps = max(drawn, key=lambda one: len(one.steps)).steps
     size = max(44, min(150, 900 // len(drawn), (WIDTH - 120) // len(layers) - 12))
     slider = alt.param(
-        name="probe", value=places - 1, bind=alt.binding_range(min=0, max=places - 1, step=1, name="probed step ")
+        name="probe", value=places - 1, bind=alt.binding_range(min=0, max=places - 1, step=1, name="probe ")
     )
     rows = alt.InlineData(values=json.dumps(list(_records(drawn, largest))))
     cells = (

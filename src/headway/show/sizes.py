@@ -26,11 +26,11 @@ PART_COLOURS = dict(
 
 
 def loss_against_parameters(material: Material) -> Figure | None:
-    """A labelled point per arm and the curve through the plain models; None unless the sizes differ."""
+    """A labelled point per arm and the curve through the plain models; None unless those of arms differ."""
     import altair as alt
 
     arms = [arm for arm in material.arms if len(arm.final(METRIC)) and arm.shown.metrics.get("n_parameters")]
-    if len({arm.shown.metrics["n_parameters"] for arm in arms}) < 2:
+    if len({arm.shown.metrics["n_parameters"] for arm in arms if arm.control is None}) < 2:
         return None
     points = [_point(arm) for arm in arms]
     plain = sorted((row for row in points if row["plain"]), key=lambda row: row["parameters"])

@@ -80,7 +80,8 @@ def final(material: Material) -> Table:
         rows=tuple(rows),
         caption=join(
             f"At the end of training: {several}.",
-            "Against its baseline: the mean over paired seeds, less is better."
+            "Against its baseline, that of its group or, for a group's own, the experiment's: the mean over paired "
+            "seeds, less is better."
             if any(_difference(material, arm) != "–" for arm in material.arms)
             else "",
             "Tokens/s and memory are those of a short timing of each arm with the machine to itself."

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headway.files import derived, write_json
 from headway.heads.scores import to_arrays
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
     import rich.table
 
 
-def write_xray(xray: XRay, folder: Path, command: str) -> Path:
+def folder_of(xray: XRay, checkpoint: Path) -> Path:
+    """Where an x-ray is written if nobody says: a folder of its name that holds no other checkpoint's."""
+    places = (Path("results") / f"xray-{xray.name}{'' if n == 1 else f'-{n}'}" for n in count(1))
+    return next(place for place in places if _former(place).get("checkpoint", _whole(checkpoint)) == _whole(checkpoint))
+
+
+def write_xray(xray: XRay, folder: Path, checkpoint: Path, command: str) -> Path:
     """Write `xray.html`, `xray.json`, `heads.safetensors` (every metric in full) and the figures; the page's path.
 
     Figures of the folder's former x-ray that this one does not have are removed, and nothing else is.
@@ -26,6 +33,7 @@ def write_xray(xray: XRay, folder: Path, command: str) -> Path:
     Args:
         xray: what was found.
         folder: is made.
+        checkpoint: what was given.
         command: what to type to repeat it.
 
     Raises:
@@ -37,19 +45,23 @@ def write_xray(xray: XRay, folder: Path, command: str) -> Path:
     write_whole(folder / "heads.safetensors", save(to_arrays(xray.scores.values())))
     written = [path.relative_to(folder).as_posix() for path in write_figures(folder / "figures", drawn)]
     with derived(folder / "xray.json"):
-        for name in _former_figures(folder) - set(written):
+        former = (name for name in _former(folder).get("figures", ()) if Path(name).parent == Path("figures"))
+        for name in set(former) - set(written):
             (folder / name).unlink(missing_ok=True)
-        write_json(folder / "xray.json", {**xray.to_json(), "figures": written})
+        write_json(folder / "xray.json", {**xray.to_json(), "checkpoint": _whole(checkpoint), "figures": written})
     return write_whole(folder / "xray.html", page(xray, drawn, command).encode())
 
 
-def _former_figures(folder: Path) -> set[str]:
-    """What the folder's former x-ray says that it wrote."""
+def _former(folder: Path) -> dict[str, Any]:
+    """What was written there before."""
     try:
-        found = json.loads((folder / "xray.json").read_text())
+        return dict(json.loads((folder / "xray.json").read_text()))
     except (OSError, ValueError):
-        return set()
-    return {name for name in found.get("figures", ()) if Path(name).parent == Path("figures")}
+        return {}
+
+
+def _whole(checkpoint: Path) -> str:
+    return str(checkpoint.resolve())
 
 
 def page(xray: XRay, drawn: Sequence[Figure], command: str) -> str:
