@@ -1,6 +1,7 @@
 """The report on language models: which figures the results call for, their words, and what must not overlap."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,6 +193,16 @@ def test_runs_without_samples_lanes_and_timings_are_drawn_without_them(tmp_path:
     assert names(material) == ["final-loss", "learning", "parts"]
     assert text.KIND.writings(material) == []
     assert outcome.LOSS.name in names(material)
+
+
+def test_the_axis_of_one_number_alone_has_a_length(tmp_path: Path) -> None:
+    path = fabricate_text(tmp_path / "one", head_progression().select(arms=["constant-low"], seeds=1))
+    results = json.loads((path / "results.json").read_text())
+    (path / "results.json").write_text(json.dumps(results | {"baselines": {}}))
+    figure = outcome.final_error(gather(Store.open(path)), outcome.LOSS)
+    assert figure is not None
+    low, high = re.search(r'"domain": \[([\d.]+), ([\d.]+)\], "nice": false', json.dumps(figure.spec)).groups()
+    assert float(high) == pytest.approx(1.01 / 0.99 * float(low))
 
 
 @pytest.mark.parametrize("name", ["head-progression", "head-scaling", "data-lane", "low-rank"])

@@ -121,10 +121,15 @@ def _panel(
         title=None,
         axis=alt.Axis(ticks=False, domain=False, labelLimit=measure.label_width, labelFontSize=12),
     )
+    values = {row[measure.column] for row in (*seeds, *ticks)}
+    one = next(iter(values)) if len(values) == 1 else None
     x = alt.X(
         value,
         title=measure.axis,
-        scale=alt.Scale(zero=False, nice=False, padding=14),
+        # Of one number alone Vega's axis would have no length.
+        scale=alt.Scale(zero=False, nice=False, padding=14)
+        if one is None
+        else alt.Scale(domain=sorted((0.99 * one, 1.01 * one)), nice=False, zero=False),
         axis=alt.Axis(tickCount=8),
     )
     arm_colour = alt.Color(
