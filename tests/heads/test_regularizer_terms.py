@@ -12,9 +12,9 @@ import torch
 from head_definitions import attention, causal
 
 from headway.declare.training import RegularizedMetric
-from headway.heads.disagreement import REGULARIZERS
+from headway.heads.terms import TERMS
 
-every_term = pytest.mark.parametrize("name", REGULARIZERS)
+every_term = pytest.mark.parametrize("name", TERMS)
 VECTORS = ("q", "k", "v", "z", "W_O")
 FORMS = {
     "causal": {"mask": causal(5, 5)},
@@ -31,7 +31,7 @@ def small(**given):
 
 
 def test_every_declared_regularizer_has_a_term():
-    assert tuple(REGULARIZERS) == get_args(RegularizedMetric)
+    assert tuple(TERMS) == get_args(RegularizedMetric)
 
 
 @every_term
@@ -40,7 +40,7 @@ def test_gradients_equal_finite_differences(name, form):
     base = small(**form)
 
     def term(*vectors):
-        return REGULARIZERS[name].term(replace(base, **dict(zip(VECTORS, vectors, strict=True))))
+        return TERMS[name].measure(replace(base, **dict(zip(VECTORS, vectors, strict=True))))
 
     given = tuple(getattr(base, vector).clone().requires_grad_() for vector in VECTORS)
     assert torch.autograd.gradcheck(term, given)
@@ -54,7 +54,7 @@ def test_a_head_that_writes_nothing_has_finite_gradients(name):
         silent[vector][:, 1] = 0
     silent["W_O"][2] = 0
     given = {vector: value.requires_grad_() for vector, value in silent.items()}
-    term = REGULARIZERS[name].term(replace(base, **given))
+    term = TERMS[name].measure(replace(base, **given))
     found = torch.autograd.grad(term, list(given.values()), allow_unused=True)
     assert term.isfinite()
     assert all(gradient.isfinite().all() for gradient in found if gradient is not None)
@@ -64,12 +64,12 @@ def test_a_head_that_writes_nothing_has_finite_gradients(name):
 def test_a_step_down_the_penalty_makes_heads_more_different(name):
     base = small(mask=causal(5, 5))
     given = {vector: getattr(base, vector).clone().requires_grad_() for vector in VECTORS}
-    regularizer = REGULARIZERS[name]
-    before = regularizer.term(replace(base, **given))
-    regularizer.penalty(replace(base, **given)).backward()
+    term = TERMS[name]
+    before = term.measure(replace(base, **given))
+    term.penalty(replace(base, **given)).backward()
     moved = {n: x.detach() - 1e-4 * (0 if x.grad is None else x.grad) for n, x in given.items()}
-    after = regularizer.term(replace(base, **moved))
-    assert after > before if regularizer.better == "high" else after < before
+    after = term.measure(replace(base, **moved))
+    assert after > before if term.better == "high" else after < before
 
 
 @every_term
@@ -77,11 +77,11 @@ def test_identical_heads_are_the_worst(name):
     base = small(mask=causal(5, 5))
     alike = {vector: getattr(base, vector)[:, :1].expand(-1, 3, -1, -1) for vector in ("q", "k", "v", "z")}
     same = replace(base, **alike, W_O=base.W_O[:1].expand(3, -1, -1))
-    regularizer = REGULARIZERS[name]
-    assert regularizer.penalty(same) > regularizer.penalty(base)
+    term = TERMS[name]
+    assert term.penalty(same) > term.penalty(base)
     worst = {"orthogonality": 6.0, "query_cka": 1.0, "context_cka": 1.0}  # 3 x 3 ones less the identity
     if name != "disagreement_position":
-        assert float(regularizer.penalty(same)) == pytest.approx(worst.get(name, 1.0))
+        assert float(term.penalty(same)) == pytest.approx(worst.get(name, 1.0))
 
 
 def test_orthogonality_is_that_of_the_definition():
@@ -91,7 +91,7 @@ def test_orthogonality_is_that_of_the_definition():
     for A in rows:
         A = A / A.norm(dim=1, keepdim=True)
         slow += float((A @ A.T - torch.eye(3)).square().sum())
-    assert float(REGULARIZERS["orthogonality"].term(base)) == pytest.approx(slow / len(rows))
+    assert float(TERMS["orthogonality"].measure(base)) == pytest.approx(slow / len(rows))
 
 
 # In a process of its own: shapes in signatures are checked in this one, which cannot be compiled.
@@ -103,7 +103,7 @@ from dataclasses import replace
 torch.set_num_threads(1)
 sys.path.insert(0, FOLDER)
 from head_definitions import attention, causal
-from headway.heads.disagreement import REGULARIZERS
+from headway.heads.terms import TERMS
 
 VECTORS = ("q", "k", "v", "z", "W_O")
 base = attention(heads=4, kv_of=(0, 0, 1, 1), mask=causal(), dtype=torch.float64)
@@ -112,7 +112,7 @@ given = [getattr(base, vector).requires_grad_() for vector in VECTORS]
 
 def terms(*vectors):
     there = replace(base, **dict(zip(VECTORS, vectors)))
-    return torch.stack([regularizer.term(there) for regularizer in REGULARIZERS.values()])
+    return torch.stack([term.measure(there) for term in TERMS.values()])
 
 
 compiled = torch.compile(terms, dynamic=False, fullgraph=True, backend="aot_eager")

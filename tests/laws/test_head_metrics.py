@@ -8,8 +8,8 @@ import torch
 
 from headway.declare.head_metrics import HEAD_METRICS
 from headway.declare.transformer import Gpt2, Llama
-from headway.heads.disagreement import REGULARIZERS
 from headway.heads.stream import measure
+from headway.heads.terms import TERMS
 from headway.model.trace import AttentionTrace, Trace
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
@@ -216,10 +216,10 @@ def test_even_attention_scores_its_null(model):
 
 
 @every_model
-@pytest.mark.parametrize("name", REGULARIZERS)
+@pytest.mark.parametrize("name", TERMS)
 def test_a_regularizer_is_the_layers_metric(model, name):
     trace = traced(model)
     for attention in trace.attentions:
         if attention.q.shape[1] > 1 and name in HEAD_METRICS:
             expected = measure(Trace(attentions=(attention,)), [name])[name].per_layer()[attention.name]
-            assert float(REGULARIZERS[name].term(attention).detach()) == pytest.approx(expected, rel=1e-6)
+            assert float(TERMS[name].measure(attention).detach()) == pytest.approx(expected, rel=1e-6)

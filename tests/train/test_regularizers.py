@@ -12,15 +12,15 @@ from small_text import run_of, study_of
 
 from headway.data.text import open_corpus, training_batch
 from headway.declare.training import RegularizedMetric, Regularizer
-from headway.heads.disagreement import REGULARIZERS
 from headway.heads.stream import measure
+from headway.heads.terms import TERMS
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
 from headway.train.loop import Milestone, train
 from headway.train.regularizers import terms
 from headway.train.trainer import compiling_obstacle
 
-every_metric = pytest.mark.parametrize("metric", REGULARIZERS)
+every_metric = pytest.mark.parametrize("metric", TERMS)
 
 
 SIGN = {"high": -1, "low": 1}
@@ -37,7 +37,7 @@ def drawn(run):
 
 
 def test_what_can_be_declared_has_a_function_and_the_other_way_round():
-    assert set(REGULARIZERS) == set(get_args(RegularizedMetric))
+    assert set(TERMS) == set(get_args(RegularizedMetric))
 
 
 def test_schedules_are_linear_over_training():
@@ -55,8 +55,8 @@ def test_a_step_minimises_the_loss_and_the_term(metric):
     inputs, targets = torch.tensor(batch.inputs), torch.tensor(batch.targets)
     logits, trace = module(inputs, record=True)
     nll = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
-    term = torch.stack([REGULARIZERS[metric].term(attention) for attention in trace.attentions]).mean()
-    (nll + SIGN[REGULARIZERS[metric].better] * 0.3 * term).backward()
+    term = torch.stack([TERMS[metric].measure(attention) for attention in trace.attentions]).mean()
+    (nll + SIGN[TERMS[metric].better] * 0.3 * term).backward()
     trainer = study_of(training=regularized(metric, 0.3, clip=None)).trainer
     loss, recorded = trainer.advance(1)[0]
     assert (loss, recorded) == pytest.approx((nll.item(), term.item()), rel=1e-5)
@@ -80,7 +80,7 @@ def test_heads_come_to_differ(metric):
             trace = module.trace(inputs)
         return terms(trace, [Regularizer(metric=metric)]).item()
 
-    sign = SIGN[REGULARIZERS[metric].better]
+    sign = SIGN[TERMS[metric].better]
     assert sign * final(regularized(metric, 3.0)) < sign * final({})
 
 
@@ -88,8 +88,8 @@ def test_layers_with_one_head_have_no_term():
     run = run_of(model={"n_heads": "1-4"})
     tokens, module = drawn(run)
     _, trace = module(torch.tensor(training_batch(tokens, run.task, 0, 0, 4).inputs), record=True)
-    wanted = [Regularizer(metric=metric) for metric in REGULARIZERS]
-    alone = [REGULARIZERS[metric].term(trace.attentions[1]).float() for metric in REGULARIZERS]
+    wanted = [Regularizer(metric=metric) for metric in TERMS]
+    alone = [TERMS[metric].measure(trace.attentions[1]).float() for metric in TERMS]
     torch.testing.assert_close(terms(trace, wanted), torch.stack(alone))
 
 
@@ -150,7 +150,7 @@ def test_an_initial_term_is_what_a_probe_measures():
     tokens, module = drawn(run)
     with torch.no_grad():
         trace = module.trace(torch.tensor(training_batch(tokens, run.task, 0, 0, 4).inputs))
-    for metric in set(REGULARIZERS) - {"orthogonality"}:
+    for metric in set(TERMS) - {"orthogonality"}:
         term = terms(trace, [Regularizer(metric=metric)]).item()
         assert term == pytest.approx(np.mean(list(measure(trace, [metric])[metric].per_layer().values())), rel=1e-4)
 
@@ -161,11 +161,11 @@ import sys
 sys.path.insert(0, {tests!r})
 import numpy as np, torch
 from small_text import run_of
-from headway.heads.disagreement import REGULARIZERS
+from headway.heads.terms import TERMS
 from headway.train.text import open_study
 torch.use_deterministic_algorithms(True)
 torch._dynamo.config.error_on_recompile = True
-metrics = [dict(metric=name, weight=.1, schedule="rising") for name in REGULARIZERS]
+metrics = [dict(metric=name, weight=.1, schedule="rising") for name in TERMS]
 for training in (dict(regularizers=metrics, drophead=dict(start=.5), accumulate=2), dict(drophead=dict(start=.5))):
     torch._dynamo.reset()
     over = dict(training=training, model=dict(n_heads="4-1"))

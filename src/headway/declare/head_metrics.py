@@ -103,7 +103,7 @@ _HEAD = (
         of="head",
         family="diversity",
         high="uneven attention",
-        null="simulated: Gaussian queries and keys",
+        null="Gaussian queries and keys of the measured spread",
     ),
     HeadMetric(
         name="attention_diversity",
@@ -112,7 +112,7 @@ _HEAD = (
         of="head",
         family="diversity",
         high="uneven attention",
-        null="simulated: Gaussian queries and keys",
+        null="Gaussian queries and keys of the measured spread",
     ),
     HeadMetric(
         name="attention_excess",
@@ -121,7 +121,7 @@ _HEAD = (
         of="head",
         family="diversity",
         high="uneven attention",
-        null="simulated: Gaussian queries and keys",
+        null="Gaussian queries and keys of the measured spread",
     ),
     HeadMetric(
         name="disagreement_subspace",

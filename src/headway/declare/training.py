@@ -63,7 +63,7 @@ RegularizedMetric = Literal[
     "query_cka",
     "context_cka",
 ]
-"""Differentiable measures of diversity; their functions stand in `headway.heads.disagreement`."""
+"""Differentiable measures of diversity; their functions stand in `headway.heads.terms`."""
 
 
 class Regularizer(Spec):

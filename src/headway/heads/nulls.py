@@ -1,38 +1,47 @@
 """Heads: what metrics are when nothing is going on, so that layouts of other numbers and widths can be compared.
 
 * of CKA: independent Gaussian heads of these widths and rows; with a known spectrum, independent heads of that one;
-* of attention: Gaussian queries and keys of the same text, window and spread of logits, simulated. Given a query, its
-  logits at independent Gaussian keys are independent normals; so sum p^2 depends only on the number of keys that the
-  query sees, d_head and the spread, and one long row of normals serves all numbers of keys.
+* of attention: Gaussian queries and keys of the same text, window and spread of logits. Given a query, its logits at
+  independent Gaussian keys are independent normals, of a standard deviation s in proportion to its length; so the mean
+  of sum p^2 given s depends only on s and the number m of keys that the query sees. It is an integral, tabulated once
+  for all heads and interpolated in s and m; then it is averaged over the lengths of queries of d_head dimensions, at
+  each head's own spread.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from headway.heads.diversity import centre
 from headway.heads.looks import PER_QUERY, Looks
 from headway.heads.subject import Subject
-from headway.streams import generator
+
+if TYPE_CHECKING:
+    from scipy.interpolate import CubicSpline
 
 NULLS: dict[str, Callable[..., Any]] = {}
 """By metric: its null as a function of the sums that it names; metrics of patterns have that of even attention."""
 
-SIMULATED = ("attention_variance_raw", "attention_diversity", "attention_excess")
+GAUSSIAN = ("attention_variance_raw", "attention_diversity", "attention_excess")
 """Metrics whose null is that of Gaussian queries and keys."""
 
 _QUERIES = 32
 """Queries of each text at which the spread of logits is measured."""
-_DRAWS = 2**17
-"""Normals of the simulation, for each fourfold number of keys; its error is about 2 %."""
-_SPREADS = 2.0 ** np.arange(-7, 4.5, 0.5)
-"""Standard deviations of logits that are simulated; between two of them the null is interpolated, beyond them held."""
+_SPREADS = 2.0 ** np.arange(-6, 7.25, 0.25)
+"""Standard deviations of a query's logits in the table; the excess below is as their square, and is held above."""
+_KEYS = 2.0 ** np.arange(1, 20.25, 0.25)
+"""Numbers of keys in the table, which need not be whole there."""
+_LENGTHS = 64
+"""Lengths of queries, evenly spaced in their logarithm, over which the excess is averaged."""
+_TAIL = 1e-7
+"""Chance of a query shorter than the shortest of them, and of one longer than the longest."""
 
 
 def gaussian_heads(p_i: int, p_j: int, n: Float[Tensor, ""]) -> Float[Tensor, ""]:
@@ -92,7 +101,7 @@ def _own(context_cosines: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulatedLooks(Looks):
+class GaussianLooks(Looks):
     """Queries with Gaussian logits: for each number of keys, and for each head with its spread."""
 
     squares: Float[Tensor, "1 head query"]
@@ -108,58 +117,93 @@ def gaussian_attention(
     """A metric of attention for Gaussian queries and keys.
 
     Args:
-        name: one of `SIMULATED`.
+        name: one of `GAUSSIAN`.
         reach: how many queries see m of the T keys of their text, by (m, T).
         spread: standard deviation of each head's logits over the keys that a query sees.
         d_head: dimensions of a query.
     """
     m, T = (np.array(numbers) for numbers in zip(*reach, strict=True))
-    at = np.log(spread.cpu().double().numpy().clip(_SPREADS[0], _SPREADS[-1]))
-    grid = np.log(_SPREADS)
-    right = np.clip(np.searchsorted(grid, at), 1, len(grid) - 1)
-    near = {i: simulated_excess(_SPREADS[i], d_head, int(m.max()))[m - 1] for i in {*right, *(right - 1)}}
-    share = (at - grid[right - 1]) / (grid[right] - grid[right - 1])
-    between = [near[i - 1] ** (1 - w) * near[i] ** w for i, w in zip(right, share, strict=True)]
-    looks = SimulatedLooks(
+    excess = np.stack([gaussian_excess(of_head, d_head, m) for of_head in spread.tolist()])
+    looks = GaussianLooks(
         counted=torch.ones(1, 1, len(m), dtype=torch.bool),
         n_keys=torch.from_numpy(m[None, None]).double(),
         text_keys=torch.from_numpy(T[None, None]).double(),
-        squares=torch.from_numpy((np.stack(between)[None] + 1) / m),
+        squares=torch.from_numpy((excess[None] + 1) / m),
     )
     weight = torch.tensor(list(reach.values()), dtype=torch.float64) * PER_QUERY[name].over(looks)[0, 0]
     values = torch.where(weight > 0, PER_QUERY[name].values(looks)[0], 0)
     return (values * weight).sum(1) / weight.sum()
 
 
-@lru_cache(maxsize=1024)
-def simulated_excess(spread: float, d_head: int, n_keys: int) -> Float64[np.ndarray, " keys"]:
-    """The mean of m sum p^2 - 1 over Gaussian queries and keys for m = 1 ... n_keys, above 0 so that it has a log.
-
-    A query's logits are normals times its length, a chi of d_head degrees of freedom, whose quantiles are taken evenly.
-    Rows of normals are four times as long for every fourfold m, and as many fewer.
+def gaussian_excess(spread: float, d_head: int, m: Int[np.ndarray, " keys"]) -> Float64[np.ndarray, " keys"]:
+    """The mean of m sum p^2 - 1 over Gaussian queries and m Gaussian keys, within 0.1 % for spreads up to 64.
 
     Args:
-        spread: standard deviation of the logits.
+        spread: standard deviation of the logits, root mean square over queries.
         d_head: dimensions of a query.
-        n_keys: the largest m.
+        m: numbers of keys, a million at most.
     """
-    from scipy.special import gammaincinv
+    if math.isnan(spread):  # of logits that overflowed, which have no null; a spline would refuse them
+        return np.full(m.shape, np.nan)
+    return _share(spread, d_head)(np.log(m)) * (1 - 1 / m)
 
-    found: list[float] = []
-    longest = 16
-    while len(found) < n_keys:
-        random = generator(0, "Gaussian attention", longest)
-        draws = max(64, _DRAWS // longest)
-        lengths = np.sqrt(2 * gammaincinv(d_head / 2, (np.arange(draws) + 0.5) / draws) / d_head)
-        logits = spread * lengths[:, None] * random.standard_normal((draws, longest))
-        powers = np.exp(logits - logits.max(1, keepdims=True))
-        total = np.square(powers.cumsum(1))
-        # Where all but later keys are next to nothing, one key has it all.
-        squares = np.divide(np.square(powers).cumsum(1), total, out=np.ones_like(total), where=total > 0)
-        means = np.arange(1, longest + 1) * squares.mean(0) - 1
-        found += list(means[len(found) :])
-        longest *= 4
-    return np.maximum(found[:n_keys], 1e-30)
+
+@lru_cache(maxsize=1024)
+def _share(spread: float, d_head: int) -> "CubicSpline":
+    """The excess over 1 - 1/m, to which it is proportional for small spreads, by ln m; kept for several metrics."""
+    from scipy.interpolate import CubicSpline
+
+    lengths, weights = _lengths(d_head)
+    s = spread * lengths
+    known = s.clip(_SPREADS[0], _SPREADS[-1])
+    shares = np.exp(_table()(np.log(known))) * np.minimum(s / known, 1)[:, None] ** 2
+    return CubicSpline(np.log(_KEYS), weights @ shares)
+
+
+def _lengths(d_head: int) -> tuple[Float64[np.ndarray, " length"], Float64[np.ndarray, " length"]]:
+    """Lengths of Gaussian queries with a mean square of 1, and their weights.
+
+    Half the squared length of d_head standard normals has a gamma distribution, whose logarithm has a smooth density
+    with thin tails, so that even spacing is accurate. Gauss-Laguerre nodes miss the short queries that matter where
+    d_head is small and the spread large, and overflow where d_head is large.
+    """
+    from scipy.special import gammainccinv, gammaincinv
+
+    shape = d_head / 2
+    half_square = np.geomspace(gammaincinv(shape, _TAIL), gammainccinv(shape, _TAIL), _LENGTHS)
+    log_density = shape * np.log(half_square) - half_square
+    weights = np.exp(log_density - log_density.max())
+    return np.sqrt(half_square / shape), weights / weights.sum()
+
+
+@cache
+def _table() -> "CubicSpline":
+    """The logarithm of the excess over 1 - 1/m, for each of `_KEYS`, by that of the standard deviation of logits."""
+    from scipy.interpolate import CubicSpline
+
+    return CubicSpline(np.log(_SPREADS), np.log([normal_excess(s, _KEYS) / (1 - 1 / _KEYS) for s in _SPREADS]))
+
+
+def normal_excess(s: float, m: Float64[np.ndarray, " keys"]) -> Float64[np.ndarray, " keys"]:
+    """The mean of m sum p^2 - 1 for a softmax p of m independent normal logits of standard deviation s.
+
+    With X = exp(logit), 1 / (sum X)^2 is the integral of t exp(-t sum X) over t > 0. So for phi(t) = E exp(-t X), the
+    mean of sum p^2 is that of m t phi''(t) phi(t)^(m-1). Over u = ln t it is so smooth that even steps, and even steps
+    of a standard normal z for the logit s z, are exact to a millionth.
+
+    Args:
+        s: standard deviation of the logits.
+        m: numbers of keys, ascending, 1 at least.
+    """
+    z = np.arange(-9, 9, min(0.5, 0.25 / s))
+    density = np.exp(-np.square(z) / 2)
+    density /= density.sum()
+    step = max(0.25, s / 8)
+    u = np.arange(-np.log(m[-1]) - 16 - 8 * s, 5 + 8 * s, step)
+    tX = np.exp(np.minimum(u[:, None] + s * z, 7))  # exp(-exp(7)) is 0 already
+    powers = np.exp(-tX)
+    phi, curvature = powers @ density, (np.square(tX) * powers) @ density  # the latter is t^2 phi''
+    return np.square(m) * step * (curvature @ np.exp(np.outer(np.log(phi), m - 1))) - 1
 
 
 def reach(of: Subject) -> dict[tuple[int, int], float]:

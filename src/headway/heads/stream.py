@@ -19,7 +19,7 @@ from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.errors import UserError, near
 from headway.heads import disagreement, diversity, patterns, published  # noqa: F401 - they register their metrics
 from headway.heads.looks import PER_QUERY, PlacedLooks, blocks
-from headway.heads.nulls import NULLS, SIMULATED, gaussian_attention, logit_variance, reach
+from headway.heads.nulls import GAUSSIAN, NULLS, gaussian_attention, logit_variance, reach
 from headway.heads.registry import FUNCTIONS
 from headway.heads.scores import HeadScores
 from headway.heads.subject import Subject, only, subject
@@ -169,10 +169,10 @@ def _measured(of: Subject, metrics: Sequence[str]) -> _Tally:
         names.update(_needs(FUNCTIONS[name]) if name not in PER_QUERY else ())
         names.update(_needs(NULLS[name]) if name in NULLS else ())
     sums = {name: SUMS[name](of) for name in sorted(names)} | (_of_looks(of, of_looks) if of_looks else {})
-    simulated = any(name in SIMULATED for name in metrics)
-    if simulated:
+    gaussian = any(name in GAUSSIAN for name in metrics)
+    if gaussian:
         sums["logit_variance"], sums["logit_queries"] = logit_variance(of)
-    counts = reach(of) if simulated else {}
+    counts = reach(of) if gaussian else {}
     return _Tally(sums=sums, reach=counts, n_heads=of.n_heads, d_head=of.attention.q.shape[3])
 
 
@@ -182,7 +182,7 @@ def _of_looks(of: Subject, metrics: Sequence[str]) -> dict[str, Tensor]:
     for block in blocks(of):
         for name in metrics:
             parts = {name: _total(name, block.measured), f"{name}/queries": _number(name, block.measured)}
-            if name not in SIMULATED:
+            if name not in GAUSSIAN:
                 parts[f"{name}/even"] = _total(name, block.even)
             sums |= {part: _added(sums.get(part), value) for part, value in parts.items()}
     return sums
@@ -218,7 +218,7 @@ def _value(name: str, tally: _Tally) -> Tensor:
 def _null(name: str, tally: _Tally) -> Tensor | None:
     if name in NULLS:
         return tally.of(NULLS[name])
-    if name in SIMULATED:
+    if name in GAUSSIAN:
         if not tally.sums["logit_queries"] > 0:
             return None
         spread = (tally.sums["logit_variance"] / tally.sums["logit_queries"]).sqrt()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headway.declare.run import TextRun
 from headway.declare.training import Regularizer
-from headway.heads.disagreement import REGULARIZERS
+from headway.heads.terms import TERMS
 from headway.model.trace import Trace
 from headway.train.drophead import head_gates
 from headway.train.trainer import Part
@@ -31,7 +31,7 @@ def terms(trace: Trace, regularizers: Sequence[Regularizer]) -> Float[Tensor, " 
     """Each measure's mean over the layers that have two heads or more."""
     several = [attention for attention in trace.attentions if attention.q.shape[1] > 1]
     means = [
-        torch.stack([REGULARIZERS[term.metric].term(attention).float() for attention in several]).mean()
+        torch.stack([TERMS[term.metric].measure(attention).float() for attention in several]).mean()
         for term in regularizers
     ]
     return torch.stack(means)
@@ -65,6 +65,6 @@ def guided(parts: Parts, run: TextRun, steps: int, device: torch.device) -> Part
 
 
 def _weights(regularizers: Sequence[Regularizer], step: int, steps: int) -> np.ndarray:
-    signs = [-1 if REGULARIZERS[term.metric].better == "high" else 1 for term in regularizers]
+    signs = [-1 if TERMS[term.metric].better == "high" else 1 for term in regularizers]
     weights = [term.weight_at(step, steps) for term in regularizers]
     return np.array([sign * weight for sign, weight in zip(signs, weights, strict=True)], np.float32)
