@@ -36,6 +36,7 @@ FINAL = {
     "tokens": "tokens trained on",
 }
 """Final metrics in the opening table: name to heading."""
+_WHICH = ", that of its group or, for a group's own, the experiment's"
 
 
 def figures(material: Material) -> Iterator[Figure | None]:
@@ -80,8 +81,8 @@ def final(material: Material) -> Table:
         rows=tuple(rows),
         caption=join(
             f"At the end of training: {several}.",
-            "Against its baseline, that of its group or, for a group's own, the experiment's: the mean over paired "
-            "seeds, less is better."
+            f"Against its baseline{_WHICH if material.experiment.groups else ''}: the mean over paired seeds, less is "
+            "better."
             if any(_difference(material, arm) != "–" for arm in material.arms)
             else "",
             "Tokens/s and memory are those of a short timing of each arm with the machine to itself."
