@@ -262,11 +262,15 @@ def test_the_report_says_what_becomes_of_the_published_statements(material: Mate
     )
     table = claims.table(material)
     assert table is not None
-    assert table.columns == ("", "read off", "no control", "norms after the sums")
+    assert table.columns == ("", "no control", "norms after the sums")
     first = table.rows[0].cells
-    assert first[:2] == ("Layer 0 is far less orthogonal than the others", "query CKA")
-    assert first[2].startswith("holds\n3")
-    assert first[2].endswith("\n2/0/0")
+    assert first[0] == "Layer 0 is far less orthogonal than the\nothers\nby query CKA"
+    assert first[1].startswith("holds\n3")
+    assert first[1].endswith("\n2/0/0")
+    # Each metric stands below the statement that it is of, one measured under a control alone too.
+    metrics = [row.cells[0].splitlines()[-1] for row in table.rows]
+    assert metrics[1] == "by query orthogonality, raw"
+    assert [row.quiet for row in table.rows][:2] == [False, True]
 
 
 def test_courses_that_speak_against_them_are_told_too(tmp_path: Path) -> None:

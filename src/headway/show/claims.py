@@ -1,6 +1,7 @@
 """Show: what becomes of the published statements on heads: in the answer, and in full for every control and metric."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 from headway.compare.xray_statements import in_words
@@ -11,6 +12,8 @@ from headway.show.words import counted, span
 
 COLOURS = {"holds": "#2a9d5c", "does not hold": "#c2185b", "cannot be told": "#b4b8bf"}
 """Of each verdict."""
+NARROW = 40
+"""Characters of a line of a statement, so that the columns of controls have room."""
 
 
 def statements(material: Material) -> list[Statement]:
@@ -35,14 +38,15 @@ def table(material: Material) -> Table | None:
     if not found:
         return None
     controls = list(dict.fromkeys(entry["control"] for entry in found))
+    order = list(dict.fromkeys(entry["name"] for entry in found))
     rows: dict[tuple[str, str], dict[str | None, Mapping[str, Any]]] = {}
-    for entry in found:
+    # A metric as published may be measured under a control alone: it still follows its statement's own.
+    for entry in sorted(found, key=lambda entry: (order.index(entry["name"]), entry["as_published"])):
         rows.setdefault((entry["name"], entry["metric"]), {})[entry["control"]] = entry
     declared = material.experiment.document.controls
     return Table(
         columns=(
             "",
-            "read off",
             *("no control" if c is None else str(declared[c].get("label", c)) for c in controls),
         ),
         rows=tuple(_row(by_control, controls) for by_control in rows.values()),
@@ -57,9 +61,9 @@ def table(material: Material) -> Table | None:
 def _row(by_control: Mapping[str | None, Mapping[str, Any]], controls: Sequence[str | None]) -> Row:
     one = next(iter(by_control.values()))
     cells = [_cell(by_control[control]) if control in by_control else "–" for control in controls]
-    name = in_words(one["metric"])
+    name = f"by {in_words(one['metric'])}"
     return Row(
-        cells=("" if one["as_published"] else one["says"], name, *cells),
+        cells=(name if one["as_published"] else f"{fill(one['says'], NARROW)}\n{name}", *cells),
         colour=None if one["as_published"] or None not in by_control else COLOURS[by_control[None]["verdict"]],
         quiet=one["as_published"],
     )
