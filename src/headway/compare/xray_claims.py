@@ -177,7 +177,7 @@ def _sentence(
     claim: Claim, reading: Reading, overall: Verdict, arms: Sequence[Mapping[str, Any]], titles: Mapping[str, str]
 ) -> str:
     if not arms:
-        return f"{claim.says}: cannot be told, since no model here has the layers and heads that it is about"
+        return f"{claim.says}: cannot be told, since no model here has the layers, heads or probes that it takes"
     also = [arm["also"] for arm in arms if arm["also"] is not None]
     said = reading.said.format(
         metric=in_words(reading.metric), value=_span([arm["value"] for arm in arms]), also=_span(also)
