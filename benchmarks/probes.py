@@ -3,9 +3,10 @@
     python benchmarks/probes.py              # five rounds of about two minutes in all; --quick: one short round
 
 A round trains each layout once without probes, once with those of the experiment (diversity) and once with all
-families, on one thread as the laboratory's workers do, each in a process of its own; the three take turns, since
-machines vary while they are measured. Timed are 200 steps after the first 100, in which two probes are taken; what is
-set up once (the first step, the first probe) is not counted, evaluations and samples are left out.
+families, on one thread as the laboratory's workers do, each in a process of its own; the three take turns, and another
+begins each round, since machines vary while they are measured. Timed are 200 steps after the first 100, in which two
+probes are taken; what is set up once (the first step, the first probe) is not counted, evaluations and samples are left
+out. The probes are timed by themselves too: their share of the time is free of what varies between processes.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 LAYOUTS = ("constant-medium", "descending-high")
 PROBES = {
@@ -25,13 +27,14 @@ PROBES = {
 FIRST, LAST = 100, 300
 
 
-def seconds_of(layout: str, probes: str, last: int) -> float:
-    """The time of the steps from FIRST to `last`, in a process of its own."""
+def seconds_of(layout: str, probes: str, last: int) -> tuple[float, float]:
+    """The time of the steps from FIRST to `last`, in a process of its own, and that of the probes among it."""
     command = [sys.executable, __file__, "--child", layout, probes, str(last)]
     done = subprocess.run(
         command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=True
     )
-    return float(json.loads(done.stdout.splitlines()[-1]))
+    whole, probing = json.loads(done.stdout.splitlines()[-1])
+    return float(whole), float(probing)
 
 
 def child(layout: str, probes: str, last: int) -> None:
@@ -40,7 +43,7 @@ def child(layout: str, probes: str, last: int) -> None:
 
     from headway.declare.experiment import load
     from headway.declare.run import parse_run
-    from headway.train.loop import Milestone, train
+    from headway.train.loop import Measured, Milestone, train
     from headway.train.text import open_study
 
     torch.set_num_threads(1)
@@ -48,12 +51,23 @@ def child(layout: str, probes: str, last: int) -> None:
     shipped = load("head-progression").arm(layout).spec(0).content()
     run = parse_run({**shipped, "probes": PROBES[probes], "samples": None, "evaluation": {"every": 1_000_000}})
     study = open_study(run, device="cpu")  # type: ignore[arg-type]
-    began = 0.0
+    taken: list[float] = []
+    if PROBES[probes]:
+        *others, probe = study.measures
+
+        def timed() -> Measured:
+            start = time.perf_counter()
+            measured = probe.take()
+            taken.append(time.perf_counter() - start)
+            return measured
+
+        study = replace(study, measures=(*others, replace(probe, take=timed)))
+    began, before = 0.0, 0
     for event in train(study, steps=study.steps or last, log_every=20):
         if isinstance(event, Milestone) and event.step == FIRST:
-            began = time.perf_counter()
+            began, before = time.perf_counter(), len(taken)
         if isinstance(event, Milestone) and event.step == last:
-            print(json.dumps(time.perf_counter() - began))
+            print(json.dumps((time.perf_counter() - began, sum(taken[before:]))))
             return
 
 
@@ -66,17 +80,28 @@ def main() -> None:
         child(options.child[0], options.child[1], int(options.child[2]))
         return
     last = FIRST + 100 if options.quick else LAST
-    print(f"{'layout':17} {'probes':10} {'s per 100 steps, median (range)':34} of training, median (range)")
+    print(
+        f"{'layout':17} {'probes':10} {'s per 100 steps, median (range)':34} {'more than none':28} share of the probes"
+    )
     for layout in LAYOUTS:
+        names = list(PROBES)
         rounds = [
-            {probes: seconds_of(layout, probes, last) * 100 / (last - FIRST) for probes in PROBES}
-            for _ in range(1 if options.quick else 5)
+            {probes: seconds_of(layout, probes, last) for probes in names[at % 3 :] + names[: at % 3]}
+            for at in range(1 if options.quick else 5)
         ]
-        for probes in PROBES:
-            times, extra = [r[probes] for r in rounds], [100 * (r[probes] / r["none"] - 1) for r in rounds]
-            shown = f"{statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f})"
-            added = f"{statistics.median(extra):+.1f} % ({min(extra):+.1f} to {max(extra):+.1f} %)"
-            print(f"{layout:17} {probes:10} {shown:34} {added if probes != 'none' else ''}", flush=True)
+        for probes in names:
+            times = [r[probes][0] * 100 / (last - FIRST) for r in rounds]
+            extra = [100 * (r[probes][0] / r["none"][0] - 1) for r in rounds]
+            share = [100 * r[probes][1] / (r[probes][0] - r[probes][1]) for r in rounds]
+            said = f"{layout:17} {probes:10} {shown(times, '.2f'):34}"
+            if probes != "none":
+                said += f" {shown(extra, '+.1f', ' %'):28} {shown(share, '.1f', ' %')}"
+            print(said, flush=True)
+
+
+def shown(values: list[float], form: str, unit: str = "") -> str:
+    """The median and the range."""
+    return f"{statistics.median(values):{form}}{unit} ({min(values):{form}} to {max(values):{form}}{unit})"
 
 
 if __name__ == "__main__":
