@@ -86,7 +86,7 @@ def main() -> None:
     for layout in LAYOUTS:
         names = list(PROBES)
         rounds = [
-            {probes: seconds_of(layout, probes, last) for probes in names[at % 3 :] + names[: at % 3]}
+            {probes: seconds_of(layout, probes, last) for probes in names[at % len(names) :] + names[: at % len(names)]}
             for at in range(1 if options.quick else 5)
         ]
         for probes in names:

@@ -143,11 +143,13 @@ def prepare(
             worked on at once do not fit into memory; a new directory is then not made.
     """
     path = out or experiment.directory
-    if not path.exists():
+    is_new = not path.exists()
+    if is_new:
         _check([(arm.full_name, arm.spec(seed)) for arm, seed in experiment.runs], workers, device)
     store = Store.create(path, experiment)
     runs = tuple(store.add(arm, seed) for arm, seed in experiment.runs)
-    _check([(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")], workers, device)
+    if not is_new:
+        _check([(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")], workers, device)
     return store, runs
 
 

@@ -71,10 +71,10 @@ def xray(
     with torch.inference_mode():
         for batch in _batches(tokens):
             traced = found.trace(batch)
-            attentions = tuple(_described(attention) for attention in traced.attentions)
-            _check_enough(tokens, attentions)
             stream.add(traced)
             shares.add(traced)
+        attentions = tuple(_described(attention) for attention in traced.attentions)
+        _check_enough(tokens, attentions)
         scores = stream.scores()
         scores |= _on_repeated(found, min(wanted, found.longest or wanted), seed, notes)
         circuits, composition = _circuits(found, notes)

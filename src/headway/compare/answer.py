@@ -1,9 +1,10 @@
 """Compare: what a results directory answers, as sentences for a terminal."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
 
-from headway.compare.xray_claims import in_short
+from headway.compare.xray_claims import Verdict
+from headway.compare.xray_statements import in_words
 from headway.declare.metrics import PRIMARY
 
 MANY = 16
@@ -29,3 +30,46 @@ def answer(results: Mapping[str, Any]) -> Iterator[str]:
         yield rates["sentence"]
         yield from (c["verdict"] for c in rates["comparisons"] if c["changed"])
     yield from in_short(results.get("claims") or ())
+
+
+def in_short(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What holds, what does not and what cannot be told, in a sentence, and in others what is otherwise and why.
+
+    A metric as published is held against Headway's own, without a control; under a control each metric is held against
+    itself without it, so that a metric is not taken for what the control does.
+
+    Args:
+        found: what `claims` gave, as `results.json` has it.
+    """
+    plain = [entry for entry in found if entry["control"] is None]
+    told = {entry["name"]: entry for entry in plain if not entry["as_published"]}
+    by_metric = {(entry["name"], entry["metric"]): entry for entry in plain}
+    by_verdict = {
+        verdict: [e["short"] for e in told.values() if e["verdict"] == verdict] for verdict in get_args(Verdict)
+    }
+    parts = [f"{verdict}: {'; '.join(names)}" for verdict, names in by_verdict.items() if names]
+    if parts:
+        yield f"Published statements on heads. {'. '.join(part[:1].upper() + part[1:] for part in parts)}"
+    for control in dict.fromkeys(entry["control"] for entry in found):
+        changed = [
+            f"{entry['short']} ({entry['verdict']}{_by(entry)})"
+            for entry in found
+            if entry["control"] == control and entry["name"] in told and entry["verdict"] != "cannot be told"
+            if entry["verdict"] != _held_against(entry, told, by_metric)["verdict"]
+        ]
+        if changed:
+            where = "by the metric as published" if control is None else f"under {control}"
+            yield f"Otherwise {where}: {'; '.join(changed)}"
+
+
+def _held_against(
+    entry: Mapping[str, Any],
+    told: Mapping[str, Mapping[str, Any]],
+    by_metric: Mapping[tuple[str, str], Mapping[str, Any]],
+) -> Mapping[str, Any]:
+    own = told[entry["name"]]
+    return own if entry["control"] is None else by_metric.get((entry["name"], entry["metric"]), own)
+
+
+def _by(entry: Mapping[str, Any]) -> str:
+    return f" by {in_words(entry['metric'])}" if entry["as_published"] else ""

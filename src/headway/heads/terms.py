@@ -40,9 +40,14 @@ class Term:
     better: Literal["high", "low"]
     measure: Callable[[AttentionTrace], Number]
 
+    @property
+    def sign(self) -> int:
+        """With which it is added to a loss that is minimised."""
+        return -1 if self.better == "high" else 1
+
     def penalty(self, attention: AttentionTrace) -> Number:
-        """The measure with the sign with which it is added to a loss that is minimised."""
-        return -self.measure(attention) if self.better == "high" else self.measure(attention)
+        """The measure with its sign."""
+        return self.sign * self.measure(attention)
 
 
 TERMS: dict[str, Term] = {}

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-from torch import bool as bool_
 from torch.nn import functional
 from transformers import PreTrainedModel
 
@@ -84,7 +84,7 @@ def _check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
     for name in ("input_ids", "decoder_input_ids"):
         if (tokens := given.get(name)) is None:
             continue
-        whole = isinstance(tokens, Tensor) and not tokens.is_floating_point() and tokens.dtype != bool_
+        whole = isinstance(tokens, Tensor) and not tokens.is_floating_point() and tokens.dtype != torch.bool
         if not whole or tokens.ndim != 2 or not tokens.numel():
             was = f"{tokens.dtype} of shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else repr(tokens)[:60]
             raise UserError(

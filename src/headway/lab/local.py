@@ -51,7 +51,8 @@ def run_all(
     Raises:
         UserError: when there is no worker, or no such device.
     """
-    sweep = _Sweep(runs, run_slots(runs, workers=workers, device=device), command)
+    of_text = any(run.config.get("task", {}).get("kind") == "text" for run in runs)
+    sweep = _Sweep(runs, slots(device, workers=workers, runs=len(runs), of_text=of_text), command)
     with _ended_like_ctrl_c():
         try:
             while sweep.look():
@@ -60,12 +61,6 @@ def run_all(
             yield sweep.snapshot()
         finally:
             sweep.stop()
-
-
-def run_slots(runs: Sequence[Run], *, workers: int | None, device: str) -> tuple[Slot, ...]:
-    """Where runs are worked on at the same time; see `headway.lab.devices.slots`."""
-    of_text = any(run.config.get("task", {}).get("kind") == "text" for run in runs)
-    return slots(device, workers=workers, runs=len(runs), of_text=of_text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,6 +65,5 @@ def guided(parts: Parts, run: TextRun, steps: int, device: torch.device) -> Part
 
 
 def _weights(regularizers: Sequence[Regularizer], step: int, steps: int) -> np.ndarray:
-    signs = [-1 if TERMS[term.metric].better == "high" else 1 for term in regularizers]
-    weights = [term.weight_at(step, steps) for term in regularizers]
-    return np.array([sign * weight for sign, weight in zip(signs, weights, strict=True)], np.float32)
+    weights = [TERMS[term.metric].sign * term.weight_at(step, steps) for term in regularizers]
+    return np.array(weights, np.float32)
