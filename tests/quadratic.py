@@ -164,7 +164,7 @@ def take_over(run: Run) -> None:
     subprocess.run([*WORKER, str(run.path)], check=True)
 
 
-def wait_until(happened: Callable[[], object], timeout_s: float = 30.0) -> None:
+def wait_until(happened: Callable[[], object], timeout_s: float = 120.0) -> None:
     """Wait for something that another process does."""
     deadline = time.monotonic() + timeout_s
     while not happened():

@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict, replace
 
 import pytest
+import quadratic
 
 from headway.errors import LeaseLost
 from headway.lab import lease as lease_module
@@ -69,7 +70,7 @@ def test_an_owner_that_is_not_yet_collected_by_its_parent_is_dead(directory):
     pid = os.fork()
     if pid == 0:
         os._exit(0)
-    time.sleep(0.1)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     written(directory, pid=pid)
     assert not is_held(directory)
     os.waitpid(pid, 0)
@@ -125,8 +126,7 @@ def test_beats_tell_how_far_the_run_is(directory, monkeypatch):
     with Lease.take(directory) as lease:
         age(directory, 61)
         lease.progress(120, 34.5)
-        time.sleep(0.3)
-        assert is_held(directory)
+        quadratic.wait_until(lambda: is_held(directory) and last_holder(directory).step == 120)
         holder = last_holder(directory)
         assert (holder.step, holder.steps_per_s, holder.pid) == (120, 34.5, os.getpid())
 
@@ -182,9 +182,9 @@ def test_of_many_contenders_one_wins(tmp_path, dead):
         ]
         for process in processes:
             process.start()
-        winner = winners.get(timeout=30)
+        winner = winners.get(timeout=120)
         for process in processes:
-            process.join(30)
+            process.join(120)
         assert [process.exitcode for process in processes] == [0] * contenders
         assert winners.empty()
         assert last_holder(directory).pid == winner

@@ -103,7 +103,7 @@ def test_done_runs_are_left_alone_and_failed_ones_tried_again(tmp_path, monkeypa
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_worker_that_is_killed_is_noted_with_the_signal_and_goes_on_later(tmp_path, slow_steps, number, monkeypatch):
-    runs = runs_of(tmp_path, seeds=1, steps=100)
+    runs = runs_of(tmp_path, seeds=1, steps=1000)
     killed = False
     for snapshot in sweep(runs):
         if not killed and snapshot.runs[0].step > 5:
@@ -151,7 +151,7 @@ def test_a_worker_that_ignores_being_stopped_is_killed(tmp_path, monkeypatch):
         next(snapshots)
         quadratic.wait_until(lambda: "deaf" in (run.path / "log.txt").read_text())
         began = time.monotonic()
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 50
     assert Run.open(run.path).status == "interrupted"
     assert "killed by SIGKILL" in Run.open(run.path).message
 
@@ -163,7 +163,7 @@ def test_ctrl_c_and_its_likes_stop_all_workers(tmp_path, slow_steps, number):
     quadratic.wait_until(lambda: all(quadratic.owner(run) for run in runs))
     time.sleep(0.2)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert b"KeyboardInterrupt" in errors
     assert statuses(runs) == ["interrupted", "interrupted"]
 

@@ -178,7 +178,7 @@ def test_of_two_experiments_at_once_one_gets_the_directory(tmp_path):
         ]
         for process in processes:
             process.start()
-        got = [outcomes.get(timeout=30) for _ in processes]
+        got = [outcomes.get(timeout=120) for _ in processes]
         for process in processes:
             process.join()
         name = Store.open(path).experiment.name

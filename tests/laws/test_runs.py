@@ -83,16 +83,16 @@ def test_killed_at_any_time_and_started_again_it_ends_with_the_same_bits(tmp_pat
 
 def test_of_racing_processes_one_works_and_nothing_is_lost(tmp_path, undisturbed, monkeypatch):
     whole = undisturbed(steps=60)
-    monkeypatch.setenv("QUADRATIC_STEP_S", "0.02")
+    monkeypatch.setenv("QUADRATIC_STEP_S", "0.08")
     run = quadratic.fresh_run(tmp_path / "run", steps=60)
     processes = [subprocess.Popen([*quadratic.WORKER, str(run.path)], stdout=subprocess.DEVNULL) for _ in range(4)]
-    assert sorted(process.wait(60) for process in processes) == [DONE] + [ELSEWHERE] * 3
+    assert sorted(process.wait(120) for process in processes) == [DONE] + [ELSEWHERE] * 3
     assert quadratic.lasting(run) == whole
 
 
 def test_a_suspended_owner_that_wakes_up_loses_nothing_of_its_successor(tmp_path, undisturbed, monkeypatch):
     whole = undisturbed(steps=60)
-    monkeypatch.setenv("QUADRATIC_STEP_S", "0.02")
+    monkeypatch.setenv("QUADRATIC_STEP_S", "0.05")
     monkeypatch.setenv("QUADRATIC_CHECKPOINT_S", "0.0")
     run = quadratic.fresh_run(tmp_path / "run", steps=60)
     sleeper = subprocess.Popen([*quadratic.WORKER, str(run.path)])
@@ -103,8 +103,8 @@ def test_a_suspended_owner_that_wakes_up_loses_nothing_of_its_successor(tmp_path
     successor = subprocess.Popen([*quadratic.WORKER, str(run.path)])
     quadratic.wait_until(lambda: quadratic.owner(run) == successor.pid)
     sleeper.send_signal(signal.SIGCONT)
-    assert sleeper.wait(30) == ELSEWHERE
-    assert successor.wait(30) == DONE
+    assert sleeper.wait(120) == ELSEWHERE
+    assert successor.wait(120) == DONE
     assert quadratic.lasting(run) == whole
     assert f"process {successor.pid}" in (run.path / "log.txt").read_text()
 

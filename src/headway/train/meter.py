@@ -1,6 +1,7 @@
 """Train: how much memory a model takes, apart from what its process held before it was built."""
 
 import contextlib
+import gc
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ class Meter:
 
     def __init__(self, device: torch.device) -> None:
         _use_once(device)
+        gc.collect()  # garbage freed later would be taken off what the model takes
         self._on_gpu = device.type == "cuda"
         self._before = self._allocated(peak=False) if self._on_gpu else psutil.Process().memory_info().rss
         self._forgotten, self._training = 0, False
