@@ -114,7 +114,9 @@ def test_a_run_that_another_process_works_on_is_left_alone(run, capfd):
     assert Run.open(run.path).status == "waiting"
 
 
-def test_whoever_is_taken_over_stops_and_changes_nothing(run):
+def test_whoever_is_taken_over_stops_and_changes_nothing(run, monkeypatch):
+    monkeypatch.setattr("headway.lab.lease._BEAT_S", 1000.0)  # it stays silent until it is taken over
+
     def opened(spec, stored):
         study = quadratic.study(spec, stored)
         taken_over = quadratic.at_step(10, lambda: quadratic.take_over(run))
