@@ -10,9 +10,10 @@ above what the process held before the model was built. A point that memory does
 """
 
 import argparse
-import os
 
-os.environ["OMP_NUM_THREADS"] = "2"  # before torch reads it
+from headway.lab.worker import set_up_process
+
+set_up_process(threads=2)  # before torch reads it
 
 import json
 import statistics

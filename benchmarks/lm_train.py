@@ -9,9 +9,10 @@ take turns, since machines vary while they are measured; compiling and the first
 """
 
 import argparse
-import os
 
-os.environ["OMP_NUM_THREADS"] = "2"  # before torch reads it
+from headway.lab.worker import set_up_process
+
+set_up_process(threads=2)  # before torch reads it
 
 import itertools
 import statistics

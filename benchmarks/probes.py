@@ -11,7 +11,6 @@ out. The probes are timed by themselves too: their share of the time is free of 
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -30,15 +29,16 @@ FIRST, LAST = 100, 300
 def seconds_of(layout: str, probes: str, last: int) -> tuple[float, float]:
     """The time of the steps from FIRST to `last`, in a process of its own, and that of the probes among it."""
     command = [sys.executable, __file__, "--child", layout, probes, str(last)]
-    done = subprocess.run(
-        command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=True
-    )
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     whole, probing = json.loads(done.stdout.splitlines()[-1])
     return float(whole), float(probing)
 
 
 def child(layout: str, probes: str, last: int) -> None:
     """Train and print the seconds."""
+    from headway.lab.worker import set_up_process
+
+    set_up_process(threads=1)
     import torch
 
     from headway.declare.experiment import load

@@ -77,11 +77,10 @@ def plan(
     Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched.
     Names of published models (or `shapes` for all of them) show where their parameters go.
     """
-    from headway.lab.worker import THREAD_VARIABLES
+    from headway.lab.worker import set_up_process
     from headway.published import named_shapes, shape_table
 
-    # As in a worker: a core each. Threads are counted when torch is imported.
-    os.environ |= dict.fromkeys(THREAD_VARIABLES, "1")
+    set_up_process(threads=1)  # as a worker has a core to itself
     options = (scale, settings, arms, control, seeds)
     if picture := named_shapes(names, options_given=any(option is not None for option in options)):
         _print(shape_table(picture), picture)

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.errors import UserError
+from headway.train.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from headway.declare.run import RunSpec
     from headway.train.loop import Study
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,10 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
     asked = parser.parse_args(arguments)
     threads = asked.threads if asked.time else _stored_threads(asked.run_dir) or asked.threads
-    os.environ |= dict.fromkeys(THREAD_VARIABLES, str(threads))
-    # Not a pool of compilers for each of many workers.
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what deterministic CUDA needs
+    set_up_process(threads)
     from headway.lab.stop import Stop
     from headway.lab.work import STOPPED, work
 
@@ -54,6 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except Stop:
         return STOPPED  # before there was anything to record
+
+
+def set_up_process(threads: int) -> None:
+    """The threads of this process and how it gets memory; before numpy and torch are imported, which read it once."""
+    os.environ |= dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    # Not a pool of compilers for each of many workers.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what deterministic CUDA needs
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's large arrays in huge pages, where the system has them
+    keep_freed_memory()
 
 
 def _stored_threads(path: Path) -> int | None:

@@ -1,8 +1,25 @@
-"""Train: how much memory this process has had in use."""
+"""Train: the memory of this process: how much it has had in use, and that it keeps what it frees."""
 
+import contextlib
+import ctypes
 import resource
 import sys
 from pathlib import Path
+
+# Of glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the arrays that a step frees for the next step, which asks for the same ones.
+
+    glibc hands large arrays back to the system, which zeroes their pages again each time: 10 to 20 % of the time that
+    a small language model takes on a CPU. Does nothing where the system's allocator is another.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_TRIM_THRESHOLD, -1)
+        mallopt(_M_MMAP_THRESHOLD, 1 << 30)
 
 
 def peak_bytes() -> int:
