@@ -4,9 +4,9 @@
 
 Both train a GPT-Neo of d_model 128, 4 layers, 8 heads, vocabulary 4,096 and windows of 256 on batches of 16 sequences
 of 256 random tokens, on two cores. Hugging Face's runs as it comes: eager, fp32, its own eager attention, AdamW; and
-once more in a process that gets its memory as Headway's workers do, which is half of the difference. Headway's loss is
-compiled, in fp32 and in bf16; clipping and the step size's decay are part of its step. Each has a process of its own,
-and they take turns, since machines vary while they are measured; compiling and the first steps do not count.
+once more in a process that keeps freed memory, as Headway's workers do. Headway's loss is compiled, in fp32 and in
+bf16; clipping and the step size's decay are part of its step. Each has a process of its own, and they take turns, since
+machines vary while they are measured; compiling and the first steps do not count.
 """
 
 import argparse
