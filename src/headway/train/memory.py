@@ -1,7 +1,8 @@
-"""Train: the memory of this process: how much it has had in use, and that it keeps what it frees."""
+"""Train: the memory of this process: how much it has had in use, and whether it keeps what it frees."""
 
 import contextlib
 import ctypes
+import gc
 import resource
 import sys
 from pathlib import Path
@@ -20,6 +21,13 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, -1)
         mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+
+
+def give_freed_memory_back() -> None:
+    """Hand what is free, garbage too, back to the system: what is taken from here on then shows."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def peak_bytes() -> int:

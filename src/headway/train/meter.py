@@ -1,13 +1,12 @@
 """Train: how much memory a model takes, apart from what its process held before it was built."""
 
 import contextlib
-import gc
 from pathlib import Path
 
 import psutil
 import torch
 
-from headway.train.memory import peak_bytes
+from headway.train.memory import give_freed_memory_back, peak_bytes
 
 
 class Meter:
@@ -20,7 +19,7 @@ class Meter:
 
     def __init__(self, device: torch.device) -> None:
         _use_once(device)
-        gc.collect()  # garbage freed later would be taken off what the model takes
+        give_freed_memory_back()  # or the model would use it, and seem to take less
         self._on_gpu = device.type == "cuda"
         self._before = self._allocated(peak=False) if self._on_gpu else psutil.Process().memory_info().rss
         self._forgotten, self._training = 0, False
@@ -31,6 +30,7 @@ class Meter:
             return
         self._training = True
         self._forgotten = peak_bytes()
+        give_freed_memory_back()
         if self._on_gpu:
             torch.cuda.reset_peak_memory_stats()
         with contextlib.suppress(OSError):
