@@ -9,7 +9,7 @@ import pytest
 from fabricate_text import data_lane, fabricate_text, head_progression, shipped
 
 from headway.lab.store import Store
-from headway.show import cost, heads, labels, lane, learning, looks, outcome, sizes, text
+from headway.show import cost, heads, labels, lane, learning, looks, outcome, sizes, text, writing
 from headway.show.files import figures, render
 from headway.show.material import Material, gather
 from headway.show.report import page
@@ -139,12 +139,42 @@ def test_names_beside_points_cover_nothing() -> None:
 
 def test_the_table_ends_with_what_needs_no_training(progression: Material) -> None:
     table = text.final(progression)
-    assert table.columns[:4] == ("", "evaluation loss, nats per token", "against its baseline", "heads in all layers")
+    assert table.columns[:3] == ("", "evaluation loss, nats per token", "against its baseline")
     by_name = {row.cells[0]: row.cells for row in table.rows}
     assert by_name["unigram model"][1] == "5.740"
     assert by_name["bigram model"][1] == "3.420"
     assert by_name["ascending-low (3-6-12-24)"][2].startswith("+7.")
     assert by_name["constant-low (12-12-12-12)"][2] == "–"
+
+
+def test_the_table_names_the_baselines_where_there_are_several(progression: Material, lanes: Material) -> None:
+    table = text.final(progression.under(None))
+    which = {row.cells[0].partition(" ")[0]: row.cells[table.columns.index("which is")] for row in table.rows}
+    assert which["ascending-low"] == which["descending-low"] == "constant-low (12-12-12-12)"
+    assert which["ascending-high"].startswith("constant-high (")
+    assert which["constant-low"] == "–"
+    assert "which is" not in text.final(lanes.under(None)).columns
+
+
+def test_layers_of_equal_heads_are_no_question_of_heads(tmp_path: Path) -> None:
+    chosen = shipped("low-rank").select(arms=["full", "both-small", "both-small-deep"], seeds=1)
+    material = gather(Store.open(fabricate_text(tmp_path / "rank", chosen)))
+    assert len({heads.total(arm) for arm in material.arms}) > 1
+    assert heads.loss_against_heads(material) is None
+
+
+def test_a_block_that_a_sample_ends_in_is_drawn_where_it_ends(tmp_path: Path) -> None:
+    path = fabricate_text(tmp_path / "hp", head_progression().select(arms=["constant-low"], seeds=1))
+    samples = path / "runs" / "constant-low" / "seed-0" / "samples.jsonl"
+    short = {"n_tokens": 120, "repetition": [0.0, 0.5]}
+    samples.write_text(
+        "".join(json.dumps({**json.loads(line), **short}) + "\n" for line in samples.read_text().splitlines())
+    )
+    material = gather(Store.open(path))
+    figure = writing.repetition(material)
+    assert figure is not None
+    assert {row["token"] for row in rows(figure)} == {100, 120}
+    assert "; of the last 20, 50 % repeat an earlier 4-gram" in writing.writings(material)[0].samples[1].note
 
 
 def test_the_published_sentence_stands_in_the_answer(progression: Material) -> None:

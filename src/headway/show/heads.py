@@ -29,11 +29,12 @@ FORMS = dict(zip(PARAMETERS, ("exp(−b n) + c, as published", "a exp(−b n) + 
 
 
 def loss_against_heads(material: Material) -> Figure | None:
-    """None unless arms with a loss have different totals."""
+    """None unless arms with a loss have different totals, and not for their depth alone."""
     import altair as alt
 
     arms = [arm for arm in material.arms if len(arm.final(METRIC))]
-    if len({total(arm) for arm in arms}) < 2:
+    in_layers = {heads for arm in arms for heads in arm.shown.text.model.layout.n_heads}
+    if len({total(arm) for arm in arms}) < 2 or len(in_layers) < 2:
         return None
     fits = [fit for fit in entries(material) if fit["params"]]
     points, lines, bands = [_point(material, arm, fits) for arm in arms], list(_lines(fits, arms)), list(_bands(fits))

@@ -1,6 +1,6 @@
 """Show: what a report on language models holds: its figures in their order, its tables and its texts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from headway.show.theme import NGRAMS, QUIET, SCHEME_COLOURS
 from headway.show.words import join, number
 
 Draw = Callable[[Material], Figure | None]
+Comparison = Mapping[str, Any]
 
 PER_CONTROL: tuple[Draw, ...] = (
     heads.loss_against_heads,
@@ -68,11 +69,16 @@ def final(material: Material) -> Table:
     """A row per arm and, below, a row for each of what needs no training."""
     names = [name for name in FINAL if any(len(arm.final(name)) for arm in material.arms)]
     columns = ["", *(FINAL[name] for name in names)]
+    compared = [_compared(material, arm) for arm in material.arms]
+    against = _against(material, compared)
     if "eval_loss_nats" in names:
-        columns.insert(2, "against its baseline")
+        columns[2:2] = ["against its baseline", *(["which is"] if against else [])]
     if material.timings:
         columns += ["tokens/s", "memory, MiB"]
-    rows = [Row(cells=_cells(material, arm, names), colour=arm.colour) for arm in material.arms]
+    rows = [
+        Row(cells=_cells(material, arm, names, c, against), colour=arm.colour)
+        for arm, c in zip(material.arms, compared, strict=True)
+    ]
     if material.one_task:
         rows += [_quiet(label, loss, len(columns)) for label, loss in _references(material)]
     several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
@@ -83,7 +89,7 @@ def final(material: Material) -> Table:
             f"At the end of training: {several}.",
             f"Against its baseline{_WHICH if material.experiment.groups else ''}: the mean over paired seeds, less is "
             "better."
-            if any(_difference(material, arm) != "–" for arm in material.arms)
+            if any(compared)
             else "",
             "Tokens/s and memory are those of a short timing of each arm with the machine to itself."
             if material.timings
@@ -93,10 +99,14 @@ def final(material: Material) -> Table:
     )
 
 
-def _cells(material: Material, arm: ArmResults, names: Sequence[str]) -> tuple[str, ...]:
+def _cells(
+    material: Material, arm: ArmResults, names: Sequence[str], compared: Comparison | None, against: Mapping[str, str]
+) -> tuple[str, ...]:
     cells = [arm.label, *(over_seeds(arm, name) for name in names)]
     if "eval_loss_nats" in names:
-        cells.insert(2, _difference(material, arm))
+        cells.insert(2, f"{100 * compared['relative']:+.2f} %".replace("-", "−") if compared else "–")
+        if against:
+            cells.insert(3, against[compared["baseline"]] if compared else "–")
     if material.timings:
         timing = material.timings.get(arm.name, {})
         memory = timing.get("memory_bytes")
@@ -105,12 +115,19 @@ def _cells(material: Material, arm: ArmResults, names: Sequence[str]) -> tuple[s
     return tuple(cells)
 
 
-def _difference(material: Material, arm: ArmResults) -> str:
-    """The difference to the baseline that an arm is first compared with: its group's, where it has one."""
+def _compared(material: Material, arm: ArmResults) -> Comparison | None:
+    """The comparison with the baseline that an arm is first compared with: its group's, where it has one."""
     for c in material.results.get("comparisons") or []:
         if c["metric"] == "eval_loss_nats" and c["arm"] == arm.name and c["relative"] is not None:
-            return f"{100 * c['relative']:+.2f} %".replace("-", "−")
-    return "–"
+            return c
+    return None
+
+
+def _against(material: Material, compared: Sequence[Comparison | None]) -> dict[str, str]:
+    """The baselines' labels by name; empty where there is one baseline for all."""
+    named = looks(material.experiment)
+    found = {c["baseline"]: named[c["baseline"]].label for c in compared if c}
+    return found if len(found) > 1 else {}
 
 
 def _references(material: Material) -> Iterator[tuple[str, float]]:

@@ -54,11 +54,12 @@ def repetition(material: Material) -> Figure | None:
 
 def _repeated(arm: ArmResults) -> Iterator[dict[str, Any]]:
     for when in WHEN:
-        series = [s["repetition"] for run in arm.runs for s in _samples(run, when) if s.get("repetition")]
+        samples = [s for run in arm.runs for s in _samples(run, when) if s.get("repetition")]
+        series = [s["repetition"] for s in samples]
         for block in range(max((len(one) for one in series), default=0)):
             found = [one[block] for one in series if len(one) > block and one[block] is not None]
             if found:
-                token = (block + 1) * BLOCK
+                token = min((block + 1) * BLOCK, max(s["n_tokens"] for s in samples))
                 yield {"what": arm.label, "when": when, "token": token, "share": np.mean(found), "n": len(found)}
 
 
@@ -86,9 +87,9 @@ def vanishing(material: Material) -> Table | None:
             rows.append(Row(cells=(arm.label, *cells), colour=arm.colour))
     columns = ("", "unused tokens, before", "after", "repeated at the end, before", "after ")
     caption = (
-        "Unused: the share of sampled tokens that the training text never uses. Repeated: of the last "
-        f"{BLOCK} tokens of a sample, the share whose 4-gram stood in it before. Mean ± standard deviation over "
-        "samples."
+        f"Unused: the share of sampled tokens that the training text never uses. Repeated: of the last {BLOCK} tokens "
+        f"of a sample, or those since the last whole {BLOCK}, the share whose 4-gram stood in it before. Mean ± "
+        "standard deviation over samples."
     )
     return Table(columns=columns, rows=tuple(rows), caption=caption) if rows else None
 
@@ -125,7 +126,9 @@ def _note(sample: dict[str, Any], seed: int) -> str:
     said = f"Seed {seed}, step {sample['step']:,}, temperature {number(sample['temperature'], 2)}, "
     said += f"{sample['n_tokens']:,} tokens"
     if repeated:
-        said += f"; of the last {BLOCK}, {100 * repeated[-1]:.0f} % repeat an earlier 4-gram"
+        said += (
+            f"; of the last {(sample['n_tokens'] - 1) % BLOCK + 1}, {100 * repeated[-1]:.0f} % repeat an earlier 4-gram"
+        )
     if sample.get("unused_share") is not None:
         said += f"; {100 * sample['unused_share']:.1f} % of the tokens never occur in the training text"
     return said + "."
