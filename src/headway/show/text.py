@@ -124,9 +124,9 @@ def _compared(material: Material, arm: ArmResults) -> Comparison | None:
 
 
 def _against(material: Material, compared: Sequence[Comparison | None]) -> dict[str, str]:
-    """The baselines' labels by name; empty where there is one baseline for all."""
+    """The baselines' short names; empty where there is one baseline for all."""
     named = looks(material.experiment)
-    found = {c["baseline"]: named[c["baseline"]].label for c in compared if c}
+    found = {c["baseline"]: named[c["baseline"]].point for c in compared if c}
     return found if len(found) > 1 else {}
 
 
