@@ -97,6 +97,7 @@ def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progressio
     assert [panel["title"] for panel in upper["hconcat"]] == ["low", "medium", "high"]
     assert len(lower["hconcat"]) == 3
     assert "uniform-64 (16-16-16-16) is drawn in each" in figure.caption
+    assert re.match(r"Loss on the same 64 held-out sequences; the final loss is that of (all|[\d,]+)\.", figure.caption)
     assert "mean over 3 seeds; its band reaches" in figure.caption
 
 

@@ -129,7 +129,7 @@ def _figure(
         part="Training",
         title=title,
         caption=join(
-            f"Loss on {_sequences(material)}; the final loss is that of more of them.",
+            f"Loss on {_sequences(material)}.",
             f"A line is the mean over {counted(material.n_seeds, 'seed')}; its band reaches from the smallest to the "
             "largest seed."
             if material.n_seeds > 1
@@ -146,8 +146,14 @@ def _figure(
 
 
 def _sequences(material: Material) -> str:
-    counts = {arm.shown.text.evaluation.sequences_during for arm in material.arms}
-    return f"the same {max(counts):,} held-out sequences" if len(counts) == 1 else "the same held-out sequences"
+    counts = {
+        (arm.shown.text.evaluation.sequences_during, arm.shown.text.evaluation.sequences) for arm in material.arms
+    }
+    if len(counts) > 1:
+        return "the same held-out sequences"
+    ((during, final),) = counts
+    rest = "all" if final is None else f"{final:,}"
+    return f"the same {during:,} held-out sequences; the final loss is that of {rest}"
 
 
 def _looks(material: Material, domain: Sequence[float]) -> list[Look]:
