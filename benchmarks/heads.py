@@ -11,7 +11,7 @@ above what the process held before the model was built. A point that memory does
 
 import argparse
 
-from headway.lab.worker import set_up_process
+from headway.runs.worker import set_up_process
 
 set_up_process(threads=2)  # before torch reads it
 
@@ -32,13 +32,14 @@ def point(total: int, kind: str, batch: int, context: int, steps: int) -> dict[s
     """Seconds of each of some steps, and the memory, in this process."""
     import torch
 
-    from headway.data.text import Batch
-    from headway.declare.run import TextRun, parse_run
+    from headway.data.tokens.text import Batch
+    from headway.declare.laboratories import parse_run
+    from headway.declare.tokens.run import TokensRun
     from headway.model import attention
     from headway.model.transformer import Transformer
     from headway.model.weights import initial_weights
     from headway.train.meter import Meter
-    from headway.train.text import TextLoss, text_trainer
+    from headway.train.tokens.study import TokensLoss, tokens_trainer
 
     def eager(q, k, v, *, scale, **_):  # type: ignore[no-untyped-def]
         hidden = ~attention.sees(q.shape[2], k.shape[2], None, q.device)
@@ -52,11 +53,11 @@ def point(total: int, kind: str, batch: int, context: int, steps: int) -> dict[s
     training = {"optimizer": "adamw", "learning_rate": 1e-4, "batch_size": batch, "steps": 1_000}
     task = {"kind": "text", "corpus": "stories", "tokenizer": f"bpe-{VOCAB}", "n_ctx": context}
     run = parse_run({"task": task, "model": model, "training": training, "seed": 0})
-    assert isinstance(run, TextRun)
+    assert isinstance(run, TokensRun)
     meter = Meter(torch.device("cpu"))
-    loss = TextLoss(run, Transformer(run.model, VOCAB, initial_weights(run.model, VOCAB, 0)), compile=False)
+    loss = TokensLoss(run, Transformer(run.model, VOCAB, initial_weights(run.model, VOCAB, 0)), compile=False)
     tokens = np.random.default_rng(0).integers(VOCAB, size=(2, batch, context))
-    trainer = text_trainer(loss, 1_000, lambda _: loss.split(Batch(inputs=tokens[0], targets=tokens[1])))
+    trainer = tokens_trainer(loss, 1_000, lambda _: loss.split(Batch(inputs=tokens[0], targets=tokens[1])))
     trainer.advance(1)
     meter.begin_training()
     seconds = []

@@ -15,16 +15,17 @@ import time
 
 import torch
 
-from headway.declare.run import RegressionRun, parse_run
+from headway.declare.icl.run import IclRun
+from headway.declare.laboratories import parse_run
 from headway.icl.weights import initial_weights
-from headway.train.torch_regression import torch_trainer
+from headway.train.icl.torch_trainer import torch_trainer
 from headway.train.trainer import TorchTrainer
 
 TURNS = 5
 TURN_S = 1.0
 
 
-def stack(n_layers: int) -> RegressionRun:
+def stack(n_layers: int) -> IclRun:
     return parse_run(
         {
             "task": {"kind": "regression", "d_x": 5, "n_pairs": 40, "noise_variance": 5e-4},
@@ -35,7 +36,7 @@ def stack(n_layers: int) -> RegressionRun:
     )
 
 
-def opened(run: RegressionRun, compile: bool) -> tuple[TorchTrainer, float]:
+def opened(run: IclRun, compile: bool) -> tuple[TorchTrainer, float]:
     """A trainer past its first steps, and the seconds that these took."""
     began = time.perf_counter()
     trainer, _, _ = torch_trainer(run, initial_weights(run.model, run.task, run.seed), compile)

@@ -24,9 +24,10 @@ import torch
 from torch import nn
 
 from headway import streams
-from headway.data import native
-from headway.data.regression import Scales, draw
-from headway.declare.run import RegressionRun, parse_run
+from headway.data.icl import native
+from headway.data.icl.prompts import Scales, draw
+from headway.declare.icl.run import IclRun
+from headway.declare.laboratories import parse_run
 from headway.icl.fused import FusedTrainer
 from headway.icl.weights import initial_weights
 
@@ -34,7 +35,7 @@ Advance = Callable[[int], object]
 PREDRAWN = 64
 
 
-def notebook_run(n_heads: int) -> RegressionRun:
+def notebook_run(n_heads: int) -> IclRun:
     return parse_run(
         {
             "task": {"kind": "regression", "d_x": 5, "n_pairs": 40, "noise_variance": 0.0005},
@@ -48,7 +49,7 @@ def notebook_run(n_heads: int) -> RegressionRun:
 class PlainAttention(nn.Module):
     """Sum over heads of O_h V_h Z softmax(Z^T K_h^T Q_h z_q / sqrt(D))."""
 
-    def __init__(self, run: RegressionRun) -> None:
+    def __init__(self, run: IclRun) -> None:
         super().__init__()
         for name, array in initial_weights(run.model, run.task, run.seed).items():
             self.register_parameter(name, nn.Parameter(torch.from_numpy(array[0])))
@@ -61,7 +62,7 @@ class PlainAttention(nn.Module):
         return torch.einsum("hoa,bhi,bhia->bo", self.W_O, weights, v)
 
 
-def eager(run: RegressionRun) -> Advance:
+def eager(run: IclRun) -> Advance:
     key, n = streams.key(run.seed, "training data"), run.training.batch_size
     batches = []
     for step in range(PREDRAWN):
@@ -82,7 +83,7 @@ def eager(run: RegressionRun) -> Advance:
     return advance
 
 
-def floor(run: RegressionRun, instruction_set: native.InstructionSet) -> Advance:
+def floor(run: IclRun, instruction_set: native.InstructionSet) -> Advance:
     library, task = native.library(instruction_set), Scales.of(run.task).native(run.task.n_pairs)
     return lambda steps: library.draw_only(task, 1, run.training.batch_size, steps)
 

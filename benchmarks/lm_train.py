@@ -13,7 +13,7 @@ import argparse
 import os
 import sys
 
-from headway.lab.worker import set_up_process
+from headway.runs.worker import set_up_process
 
 AS_IT_COMES, AS_A_WORKER = "Hugging Face, eager fp32", "the same, a worker's memory"
 if AS_IT_COMES in sys.argv:
@@ -30,11 +30,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from headway.data.text import Batch
-from headway.declare.run import TextRun, parse_run
+from headway.data.tokens.text import Batch
+from headway.declare.laboratories import parse_run
+from headway.declare.tokens.run import TokensRun
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
-from headway.train.text import TextLoss, text_trainer
+from headway.train.tokens.study import TokensLoss, tokens_trainer
 
 VOCAB, CONTEXT, BATCH, D_MODEL, LAYERS, HEADS = 4096, 256, 16, 128, 4, 8
 RATE = 5e-4
@@ -60,10 +61,10 @@ def headway(precision: str) -> Callable[[int], None]:
             "seed": 0,
         }
     )
-    assert isinstance(run, TextRun)
+    assert isinstance(run, TokensRun)
     module = Transformer(run.model, VOCAB, initial_weights(run.model, VOCAB, 0))
-    loss, data = TextLoss(run, module, compile=True), batches()
-    trainer = text_trainer(loss, 1_000_000, lambda step: loss.split(data[step % len(data)]))
+    loss, data = TokensLoss(run, module, compile=True), batches()
+    trainer = tokens_trainer(loss, 1_000_000, lambda step: loss.split(data[step % len(data)]))
 
     def advance(n: int) -> None:
         trainer.advance(n)

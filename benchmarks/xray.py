@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from headway.declare.head_metrics import HEAD_METRICS
-from headway.declare.transformer import GptNeo
+from headway.declare.tokens.transformer import GptNeo
 from headway.heads.stream import HeadStream
 from headway.model import attention
 from headway.model.transformer import Transformer

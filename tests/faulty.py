@@ -12,9 +12,9 @@ from typing import Any
 
 import quadratic
 
-import headway.lab.work
-from headway.lab.run import Run
-from headway.lab.work import work
+import headway.runs.work
+from headway.runs.folder import Run
+from headway.runs.work import work
 
 KILLED = 9
 _ANNOUNCED = ("open", "os.rename", "os.mkdir", "os.link", "os.chmod")
@@ -74,7 +74,7 @@ def working(run: Run, number: int, instead: Callable[[], None], *, checkpoint_ev
     if pid == 0:
         code = 99
         try:
-            headway.lab.work.CHECKPOINT_EVERY_S = checkpoint_every_s
+            headway.runs.work.CHECKPOINT_EVERY_S = checkpoint_every_s
             Operations(run.path, number, instead)
             code = work(run.path, quadratic.study)
         finally:

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-import headway.lab.lease
-import headway.lab.work
+import headway.runs.lease
+import headway.runs.work
 from headway import streams
 from headway.declare.experiment import Experiment, resolve
 from headway.declare.run import RunSpec
 from headway.errors import Diverged
-from headway.lab.lease import Lease, last_holder
-from headway.lab.run import Run
-from headway.lab.store import Store
-from headway.lab.work import work
+from headway.runs.folder import Run
+from headway.runs.lease import Lease, last_holder
+from headway.runs.store import Store
+from headway.runs.work import work
 from headway.train.loop import Conclusion, Measure, Measured, Study
 
 WORKER = (sys.executable, __file__)
@@ -179,8 +179,8 @@ def main() -> int:
     parser.add_argument("--parent", type=int)
     asked, _ = parser.parse_known_args()
     step_s = float(os.environ.get("QUADRATIC_STEP_S", "0"))
-    headway.lab.lease._BEAT_S = 0.1
-    headway.lab.work.CHECKPOINT_EVERY_S = float(os.environ.get("QUADRATIC_CHECKPOINT_S", "60"))
+    headway.runs.lease._BEAT_S = 0.1
+    headway.runs.work.CHECKPOINT_EVERY_S = float(os.environ.get("QUADRATIC_CHECKPOINT_S", "60"))
 
     def opened(spec: RunSpec, stored: Mapping[str, Any]) -> Study:
         if "QUADRATIC_ERROR" in os.environ:

@@ -3,9 +3,10 @@
 from typing import Any
 
 from headway.declare.experiment import Experiment, resolve
-from headway.declare.run import TextRun, parse_run
+from headway.declare.laboratories import parse_run
+from headway.declare.tokens.run import TokensRun
 from headway.train.loop import Study
-from headway.train.text import open_study
+from headway.train.tokens.study import open_study
 
 CONTENT: dict[str, Any] = {
     "task": {"kind": "text", "corpus": "stories", "stories": 200, "tokenizer": "bytes", "n_ctx": 24},
@@ -26,9 +27,9 @@ def content(**over: Any) -> dict[str, Any]:
     return {**CONTENT, **merged}
 
 
-def run_of(**over: Any) -> TextRun:
+def run_of(**over: Any) -> TokensRun:
     run = parse_run(content(**over))
-    assert isinstance(run, TextRun)
+    assert isinstance(run, TokensRun)
     return run
 
 

@@ -11,9 +11,9 @@ import pytest
 from shared import data
 
 import headway
-from headway.checkpoints import open_model
-from headway.data.tokenizer import trained_bpe
+from headway.data.tokens.tokenizer import trained_bpe
 from headway.errors import ResultsError, UserError
+from headway.finished.checkpoints import open_model
 
 EXPERIMENT = """
 name: tiny
@@ -176,7 +176,7 @@ def test_paths_that_hold_no_language_model(runs, tmp_path):
 def test_a_run_of_the_other_laboratory(tmp_path):
     settings = ["training.steps=50", "evaluation.prompts=100", "evaluation.curve=null"]
     experiment = headway.load("icl-heads", settings=settings).select(arms=["h1"])
-    from headway.lab.store import Store
+    from headway.runs.store import Store
 
     store = Store.create(tmp_path / "icl", experiment)
     folder = store.add(*experiment.runs[0]).path

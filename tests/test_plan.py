@@ -7,10 +7,11 @@ import pytest
 from rich.console import Console
 
 from headway.declare.experiment import load
-from headway.declare.shapes import SHAPES
+from headway.declare.tokens.shapes import SHAPES
 from headway.errors import UserError
-from headway.plan import plan
-from headway.published import named_shapes, shape_table
+from headway.runs.costs import costs
+from headway.show.terminal.plan import Plan
+from headway.show.terminal.shapes import named_shapes, shape_table
 
 
 def headway(*arguments, columns=80):
@@ -21,6 +22,10 @@ def headway(*arguments, columns=80):
         check=False,
         env={**os.environ, "COLUMNS": str(columns), "OMP_NUM_THREADS": "1"},
     )
+
+
+def plan(experiment, *, trial=True):
+    return Plan(experiment=experiment, costs=costs(experiment, trial=trial))
 
 
 def printed(*renderables, width=80):

@@ -14,10 +14,10 @@ from shared import data
 from stories_tokenizer import tokenizer as stories_tokenizer
 
 import headway
-from headway.data.tokenizer import bytes_tokenizer
-from headway.declare.transformer import GptNeo
+from headway.data.tokens.tokenizer import bytes_tokenizer
+from headway.declare.tokens.transformer import GptNeo
 from headway.errors import UserError
-from headway.finished import open_finished
+from headway.finished.opened import open_finished
 from headway.heads.scores import from_arrays
 from headway.hf.export import export
 from headway.model.weights import initial_weights
@@ -71,7 +71,7 @@ def test_the_text_is_one_ring_of_documents_with_the_end_of_text_between(ragged, 
 
 
 def test_what_batches_say_together_is_what_the_whole_text_says(ragged, text, found, monkeypatch):
-    import headway.xrays
+    import headway.finished.xray
     from headway.heads.stream import measure
 
     opened = open_finished(ragged)
@@ -80,7 +80,7 @@ def test_what_batches_say_together_is_what_the_whole_text_says(ragged, text, fou
     for metric, score in measure(whole).items():
         for name, value in score.values.items():
             np.testing.assert_allclose(found.scores[metric].values[name], value, rtol=1e-6, atol=1e-9, err_msg=metric)
-    monkeypatch.setattr(headway.xrays, "_BATCH", 48)
+    monkeypatch.setattr(headway.finished.xray, "_BATCH", 48)
     one_by_one = headway.xray(ragged, text=text, sequences=3, length=48)
     for metric, score in one_by_one.scores.items():
         for name, value in score.values.items():
@@ -147,7 +147,7 @@ def test_the_verb_prints_what_stands_out_a_table_and_where_the_page_is(written):
 
 
 def test_another_model_in_the_same_folder_leaves_no_figure_of_the_former(ragged, text, found, tmp_path):
-    from headway.show.xray_page import write_xray
+    from headway.show.xray.page import write_xray
 
     write_xray(found, tmp_path, ragged, "headway xray")
     mine = tmp_path / "figures/mine.png"
@@ -164,7 +164,7 @@ def test_another_model_in_the_same_folder_leaves_no_figure_of_the_former(ragged,
 
 
 def test_models_of_one_name_are_not_written_over_each_other(found, tmp_path, monkeypatch):
-    from headway.show.xray_page import folder_of
+    from headway.show.xray.page import folder_of
 
     monkeypatch.chdir(tmp_path)
     first, second = tmp_path / "a/seed-0", tmp_path / "b/seed-0"

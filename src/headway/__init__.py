@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from headway.api import open as open
     from headway.api import run as run
     from headway.declare.experiment import load as load
-    from headway.xrays import xray as xray
+    from headway.finished.xray import xray as xray
 
 __all__ = ["__version__", "hf", "icl", "load", "open", "run", "xray"]
 
-_HOMES = {"load": "headway.declare.experiment", "run": "headway.api", "open": "headway.api", "xray": "headway.xrays"}
+_HOMES = {
+    "load": "headway.declare.experiment",
+    "run": "headway.api",
+    "open": "headway.api",
+    "xray": "headway.finished.xray",
+}
 
 
 def __getattr__(name: str) -> Any:

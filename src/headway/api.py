@@ -2,22 +2,20 @@
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 from headway.declare.experiment import Experiment, load
-from headway.declare.model import OneLayer
-from headway.declare.run import RegressionRun, RunSpec, TextRun
+from headway.declare.run import RunSpec, slice_of
 from headway.errors import UserError, near
-from headway.lab.run import Run
-from headway.lab.store import Store
+from headway.runs.folder import Run
+from headway.runs.store import Store
+from headway.train.laboratory import TrainerChoice
 
 if TYPE_CHECKING:
-    from headway.lab.local import Snapshot
-
-Trainer = Literal["auto", "fused", "torch"]
+    from headway.runs.local import Snapshot
 
 
 def run(
@@ -26,7 +24,7 @@ def run(
     *,
     seeds: int | Sequence[int] | None = None,
     workers: int | None = None,
-    trainer: Trainer = "auto",
+    trainer: TrainerChoice = "auto",
     device: str = "auto",
     timing: bool = True,
 ) -> Store:
@@ -54,8 +52,8 @@ def run(
         >>> [(run.arm, run.seed, run.status) for run in results.runs()]
         [('h1', 0, 'done'), ('h2', 0, 'done')]
     """
-    if trainer not in get_args(Trainer):
-        raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(Trainer))}")
+    if trainer not in get_args(TrainerChoice):
+        raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
     store, _ = carry_out(
         chosen if seeds is None else chosen.select(seeds=seeds),
@@ -117,8 +115,8 @@ def carry_out(
     Raises:
         UserError: as `run`.
     """
-    from headway.lab.local import WORKER, run_all
-    from headway.lab.timing import time_arms
+    from headway.runs.local import WORKER, run_all
+    from headway.runs.timing import time_arms
 
     for warning in (*experiment.unheard, *fallbacks(experiment, trainer, device)):
         warn(warning)
@@ -155,22 +153,15 @@ def prepare(
 
 def _check(runs: Sequence[tuple[str, RunSpec]], workers: int | None, device: str) -> None:
     """Nothing, when runs can be worked on; of the memory of GPUs that is not known beforehand."""
-    from headway.lab.devices import slots
-    from headway.lab.memory import check_memory
+    from headway.runs.devices import slots
+    from headway.runs.memory import check_memory
 
-    places = slots(device, workers=workers, runs=len(runs), of_text=any(isinstance(spec, TextRun) for _, spec in runs))
+    places = slots(device, workers=workers, runs=len(runs), uses_gpu=any(spec.uses_gpu for _, spec in runs))
     if all(place.device == "cpu" for place in places):
         check_memory(runs, len(places))
-    _prepare_corpora(spec for _, spec in runs)
-
-
-def _prepare_corpora(specs: Iterable[RunSpec]) -> None:
-    texts = {(spec.task, spec.training.batch_size) for spec in specs if isinstance(spec, TextRun)}
-    if texts:
-        from headway.data.text import check, open_corpus
-
-        for task, batch_size in texts:
-            check(open_corpus(task), task, batch_size)
+    with_data = {(spec.task, spec.training.batch_size): spec for _, spec in runs if spec.corpora}
+    for spec in with_data.values():
+        slice_of("data", spec).prepare(spec)
 
 
 def fallbacks(experiment: Experiment, trainer: str, device: str = "auto") -> list[str]:
@@ -179,18 +170,16 @@ def fallbacks(experiment: Experiment, trainer: str, device: str = "auto") -> lis
     Raises:
         UserError: when the fused trainer is asked for and cannot train an arm, or a device is not there.
     """
-    from headway.icl.fused import obstacle
-    from headway.lab.devices import slots
+    from headway.runs.devices import slots
+    from headway.train.laboratory import laboratory_of
 
-    slots(device, workers=None, runs=1, of_text=any(isinstance(arm.template, TextRun) for arm in experiment.selected))
+    slots(device, workers=None, runs=1, uses_gpu=any(arm.template.uses_gpu for arm in experiment.selected))
     reasons: dict[str, list[str]] = {}
     for arm in experiment.selected if trainer != "torch" else ():
-        run = arm.template
-        why_not = obstacle(run) if isinstance(run, RegressionRun) else "it trains in-context models of one layer only"
-        if why_not and trainer == "fused":
+        laboratory = laboratory_of(arm.template)
+        if trainer == "fused" and (why_not := laboratory.why_not_fused(arm.template)):
             raise UserError(f"--trainer fused cannot train arm {arm.full_name}: {why_not}; take --trainer auto")
-        # Stacks are PyTorch's by design; there is nothing to warn of.
-        if why_not and isinstance(run, RegressionRun) and isinstance(run.model, OneLayer):
+        if why_not := laboratory.slower_unasked(arm.template):
             reasons.setdefault(why_not, []).append(arm.full_name)
     return [f"{', '.join(arms)}: {why_not}; PyTorch trains instead" for why_not, arms in reasons.items()]
 
@@ -198,7 +187,7 @@ def fallbacks(experiment: Experiment, trainer: str, device: str = "auto") -> lis
 def finish(store: Store) -> None:
     """Derive results.json, the figures and the report from the run folders."""
     from headway.compare.results import write
-    from headway.show.report import write_report
+    from headway.show.report.page import write_report
 
     write(store)
     write_report(store)

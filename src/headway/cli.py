@@ -16,7 +16,7 @@ from headway.errors import HeadwayError, RunFailed, UserError
 
 if TYPE_CHECKING:
     from headway.declare.experiment import Experiment
-    from headway.lab.store import Store
+    from headway.runs.store import Store
 
 app = typer.Typer(
     add_completion=False,
@@ -77,8 +77,8 @@ def plan(
     Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched.
     Names of published models (or `shapes` for all of them) show where their parameters go.
     """
-    from headway.lab.worker import set_up_process
-    from headway.published import named_shapes, shape_table
+    from headway.runs.worker import set_up_process
+    from headway.show.terminal.shapes import named_shapes, shape_table
 
     set_up_process(threads=1)  # as a worker has a core to itself
     options = (scale, settings, arms, control, seeds)
@@ -86,18 +86,19 @@ def plan(
         _print(shape_table(picture), picture)
         title = "Where parameters go in published models"
     else:
-        from headway.plan import plan as make_plan
+        from headway.runs.costs import costs
+        from headway.show.terminal.plan import Plan
 
         experiment = _experiment(names[0], *options)
         for said in experiment.unheard:
             _warn(said)
-        planned = make_plan(experiment, trial=trial)
+        planned = Plan(experiment=experiment, costs=costs(experiment, trial=trial))
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
         _print(*planned.tables(), picture)
         for sentence in planned.sentences():
             print(sentence)
     if out is not None:
-        from headway.show.parameters import write_picture
+        from headway.show.shared.parameters import write_picture
 
         print(f"figure: {write_picture(out, picture.figure(title))}")
 
@@ -127,7 +128,7 @@ def run(
     On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe.
     """
     from headway.api import carry_out
-    from headway.progress import watch
+    from headway.show.terminal.progress import watch
 
     store, runs = carry_out(
         _experiment(name, scale, settings, arms, control, seeds),
@@ -156,7 +157,7 @@ def run(
 @app.command()
 def status(directory: Directory) -> None:
     """How far every run of a results directory is."""
-    from headway.progress import status_table
+    from headway.show.terminal.progress import status_table
 
     _print(status_table(_open(directory)))
 
@@ -201,7 +202,7 @@ def generate(
     ] = None,
 ) -> None:
     """Let a trained language model write."""
-    from headway.checkpoints import open_model
+    from headway.finished.checkpoints import open_model
 
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     print(open_model(checkpoint, tokenizer).write(prompt, n_tokens=tokens, stop=stop, **sampling))
@@ -217,7 +218,7 @@ def export(
 
     A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other takes its code along.
     """
-    from headway.checkpoints import open_model
+    from headway.finished.checkpoints import open_model
     from headway.hf.export import export as to_hugging_face
 
     write = {"hf": to_hugging_face}[to]
@@ -260,8 +261,8 @@ def xray(
 
     Names heads that are special, alike or idle; draws the atlas of all heads and maps of their pairs.
     """
-    from headway.show.xray_page import folder_of, layer_table, write_xray
-    from headway.xrays import xray as measure
+    from headway.finished.xray import xray as measure
+    from headway.show.xray.page import folder_of, layer_table, write_xray
 
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
@@ -325,7 +326,7 @@ def _seeds(text: str | None) -> int | list[int] | None:
 
 
 def _open(directory: Path) -> "Store":
-    from headway.lab.store import Store
+    from headway.runs.store import Store
 
     return Store.open(directory)
 

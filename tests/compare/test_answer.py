@@ -6,7 +6,7 @@ def comparison(verdict, control=None, metric="eval_loss_nats"):
 
 
 def results(comparisons, **more):
-    return {"comparisons": comparisons, "fits": [], **more}
+    return {"primary": "eval_loss_nats", "comparisons": comparisons, "fits": [], **more}
 
 
 def test_only_the_primary_metric_is_the_answer():

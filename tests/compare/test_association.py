@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from headway.compare import association
-from headway.compare.association import FEWEST, associate, block_length, r_squared
+from headway.compare.tokens import association
+from headway.compare.tokens.association import FEWEST, associate, block_length, r_squared
 
 
 def slow_r_squared(y: np.ndarray, x: np.ndarray) -> float:

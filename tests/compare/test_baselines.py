@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from headway.compare.baselines import estimator_errors
-from headway.data.regression import curve_prompts, evaluation_prompts
-from headway.declare.task import LengthCurve, Power, PromptEvaluation, RegressionTask
+from headway.compare.icl.estimators import estimator_errors
+from headway.data.icl.prompts import curve_prompts, evaluation_prompts
+from headway.declare.icl.task import LengthCurve, Power, PromptEvaluation, RegressionTask
 from headway.icl import estimators, evaluation, theory
 
 NOTEBOOK = RegressionTask(kind="regression", d_x=5, n_pairs=40, noise_variance=0.0005)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import curve_fit
 
-from headway.compare.fits import FREE_FORM, PARAMETERS, PUBLISHED_FORM, Point, fit, fits
+from headway.compare.tokens.fits import FREE_FORM, PARAMETERS, PUBLISHED_FORM, Point, fit, fits
 
 TOTALS = np.array([16.0, 24.0, 32.0, 48.0, 64.0])
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.compare import references, results
+from headway.compare import icl, results
 from headway.compare.matches import matches_of
 from headway.declare.experiment import resolve
 from headway.errors import ResultsError
-from headway.lab.run import damaged
-from headway.lab.store import Store
+from headway.runs.folder import damaged
+from headway.runs.store import Store
 from headway.train import checkpoint
 
 DOCUMENT = {
@@ -82,7 +82,7 @@ class FakeStore:
 def calls(monkeypatch):
     """The tasks for which estimators were computed, in place of computing them."""
     calls = []
-    monkeypatch.setattr(references, "estimator_errors", lambda task, evaluation: calls.append(task) or ESTIMATES)
+    monkeypatch.setattr(icl, "estimator_errors", lambda task, evaluation: calls.append(task) or ESTIMATES)
     return calls
 
 
@@ -103,6 +103,7 @@ def test_the_whole_file(store):
             "schema",
             "experiment",
             "scale",
+            "primary",
             "runs",
             "baselines",
             "tasks",

@@ -9,15 +9,15 @@ import pytest
 from headway.compare import results
 from headway.compare.answer import answer
 from headway.compare.matches import matches_of, title
-from headway.compare.plain_curve import Sized, against_plain
 from headway.compare.rates import rate_controls
-from headway.compare.schemes import layout_of, on_curves
+from headway.compare.tokens.plain_curve import Sized, against_plain
+from headway.compare.tokens.schemes import layout_of, on_curves
 from headway.declare.experiment import load
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "show"))
 from fabricate_text import LOSSES, data_lane, fabricate_text, head_progression
 
-from headway.lab.store import Store
+from headway.runs.store import Store
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from headway.compare.answer import in_short
-from headway.compare.diversity_loss import EARLY, ProbedRun, associations
-from headway.compare.head_progress import HeadProgress
 from headway.compare.statistics import compare, paired
-from headway.compare.xray_claims import _known, claims, overall_verdict
-from headway.compare.xray_evidence import Evidence, late_rise_beyond_layer_0
-from headway.compare.xray_statements import CLAIMS, in_words
+from headway.compare.tokens.diversity_loss import EARLY, ProbedRun, associations
+from headway.compare.tokens.head_progress import HeadProgress
+from headway.compare.tokens.statement_evidence import Evidence, late_rise_beyond_layer_0
+from headway.compare.tokens.statement_verdicts import _known, claims, overall_verdict
+from headway.compare.tokens.statements import CLAIMS, in_words
 from headway.declare.experiment import Experiment, resolve
 from headway.declare.head_metrics import HEAD_METRICS
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.data import cache
-from headway.data.cache import cache_folder, cached, content_hash
+from headway.data.tokens import cache
+from headway.data.tokens.cache import cache_folder, cached, content_hash
 from headway.errors import UserError
 
 

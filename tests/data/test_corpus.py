@@ -3,9 +3,9 @@ import sys
 
 import pytest
 
-from headway.data import corpus, hub
-from headway.data.corpus import find_corpus, split_documents
-from headway.data.stories import LANGUAGE
+from headway.data.tokens import corpus, hub
+from headway.data.tokens.corpus import find_corpus, split_documents
+from headway.data.tokens.stories import LANGUAGE
 from headway.errors import UserError
 
 

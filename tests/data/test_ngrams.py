@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from headway.data import ngrams
+from headway.data.tokens import ngrams
 
 V, END = 6, 5
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data import packing
-from headway.data.packing import evaluation_batches, steps_per_epoch, training_batch
-from headway.declare.text import TextTask
+from headway.data.tokens import packing
+from headway.data.tokens.packing import evaluation_batches, steps_per_epoch, training_batch
+from headway.declare.tokens.text import TextTask
 from headway.errors import UserError
 
 END = 0

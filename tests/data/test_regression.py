@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from headway import streams
-from headway.data import native, regression
-from headway.data.regression import (
+from headway.data.icl import native
+from headway.data.icl import prompts as regression
+from headway.data.icl.prompts import (
     Prompts,
     curve_prompts,
     draw,
@@ -19,7 +20,7 @@ from headway.data.regression import (
     standard_normals,
     tuning_prompts,
 )
-from headway.declare.task import RegressionTask
+from headway.declare.icl.task import RegressionTask
 from headway.errors import UserError
 
 KEY = streams.key(0, "test of draws")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from parse_stories import derivations
 
-from headway.data import story_plots, story_words
-from headway.data.corpus import STORIES_KEY
-from headway.data.grammar import Choice, Grammar
-from headway.data.stories import LANGUAGE, RULES, entropy_nats, story
+from headway.data.tokens import story_plots, story_words
+from headway.data.tokens.corpus import STORIES_KEY
+from headway.data.tokens.grammar import Choice, Grammar
+from headway.data.tokens.stories import LANGUAGE, RULES, entropy_nats, story
 from headway.errors import DeclarationError
 
 

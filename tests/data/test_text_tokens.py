@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from shared import data
 
-from headway.data import corpus, text
-from headway.data.corpus import STORIES_KEY
-from headway.data.stories import story
-from headway.data.text import evaluation_batches, held_out_documents, open_corpus, prepare, training_batch
-from headway.declare.text import TextTask
+from headway.data.tokens import corpus, text
+from headway.data.tokens.corpus import STORIES_KEY
+from headway.data.tokens.packing import evaluation_batches, training_batch
+from headway.data.tokens.stories import story
+from headway.data.tokens.text import held_out_documents, open_corpus
+from headway.declare.tokens.text import TextTask
 from headway.errors import UserError
 
 
@@ -106,7 +107,7 @@ def test_made_once_and_by_content(numbered, tmp_path, cache, monkeypatch):
         raise AssertionError("made again")
 
     monkeypatch.setattr(text._Sources, "write", never)
-    prepare(task(corpus=str(tmp_path / "copy.txt"), n_ctx=64))
+    open_corpus(task(corpus=str(tmp_path / "copy.txt"), n_ctx=64))
     assert open_corpus(task(corpus=numbered)).digest == first.digest
     (tmp_path / "copy.txt").write_text("changed")
     for other in ({"corpus": str(tmp_path / "copy.txt")}, {"held_out": 0.2}, {"tokenizer": "bpe-270"}, {"stories": 50}):
@@ -134,7 +135,7 @@ def test_a_damaged_cache_is_made_again(numbered, cache, damage):
 
 def test_many_processes_at_once_get_the_same(numbered, tmp_path, cache):
     code = (
-        "import sys; from headway.data.text import open_corpus; from headway.declare.text import TextTask;"
+        "from headway.data.tokens.text import open_corpus; from headway.declare.tokens.text import TextTask;"
         f"t = open_corpus(TextTask(kind='text', corpus={numbered!r}, n_ctx=32, tokenizer='bpe-270')); print(t.digest)"
     )
     started = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(4)]
@@ -156,7 +157,7 @@ def test_large_vocabularies_have_wide_tokens(tmp_path, numbered):
 
 
 def test_no_torch_is_needed():
-    code = "import headway.data.text, sys; assert not {'torch', 'datasets', 'transformers'} & set(sys.modules)"
+    code = "import headway.data.tokens.text, sys; assert not {'torch', 'datasets', 'transformers'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from headway.declare.experiment import load, read_resolved, resolve
+from headway.declare.icl.run import IclRun
 from headway.declare.mapping import read_file
-from headway.declare.run import RegressionRun
 from headway.declare.settings import unheard
 from headway.declare.shipped import shipped
 from headway.errors import DeclarationError
@@ -232,7 +232,7 @@ def test_a_name_stands_for_the_controls_that_begin_with_it():
 
 def test_the_notebook_setting_is_the_published_one():
     run = load("icl-heads").arm("h8").spec(4)
-    assert isinstance(run, RegressionRun)
+    assert isinstance(run, IclRun)
     assert (run.seed, run.model.n_heads, run.task.d_x, run.task.n_pairs) == (4, 8, 5, 40)
     assert (run.training.steps, run.training.batch_size, run.training.learning_rate) == (500_001, 128, 1e-3)
     assert run.evaluation.prompts == 100_000

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.declare.layers import line, make_divisible, per_layer, widths
+from headway.declare.tokens.layers import line, make_divisible, per_layer, widths
 from headway.errors import DeclarationError
 
 

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.declare.layout import HeadLayout, LayerHeads
-from headway.declare.schedules import divisors
-from headway.declare.transformer import Llama
+from headway.declare.tokens.layout import HeadLayout, LayerHeads
+from headway.declare.tokens.schedules import divisors
+from headway.declare.tokens.transformer import Llama
 from headway.errors import DeclarationError
 
 

@@ -1,10 +1,9 @@
 import pytest
 
-from headway.declare.budget import budget
 from headway.declare.experiment import load
-from headway.declare.run import parse_run
-from headway.declare.text_budget import fitting_batch, forward_flops, training_bytes
-from headway.declare.transformer import Gpt2, GptNeo
+from headway.declare.laboratories import parse_run
+from headway.declare.tokens.budget import forward_flops
+from headway.declare.tokens.transformer import Gpt2, GptNeo
 
 
 def run(model=None, training=None, n_ctx=128):
@@ -34,13 +33,13 @@ def test_factors_are_multiplied_one_after_the_other():
 
 def test_heads_of_one_width_cost_the_same_and_a_window_less():
     few, many = (run({"n_heads": n}) for n in (2, "32-8"))
-    assert budget(few).flops_per_example == budget(many).flops_per_example
-    assert budget(run({"windows": [8]})).flops_per_example < budget(few).flops_per_example
-    assert budget(few).flops_per_token == budget(few).flops_per_example / 128
+    assert few.budget.flops_per_example == many.budget.flops_per_example
+    assert run({"windows": [8]}).budget.flops_per_example < few.budget.flops_per_example
+    assert few.budget.flops_per_token == few.budget.flops_per_example / 128
 
 
 def test_memory_hardly_depends_on_the_heads():
-    few, many = (training_bytes(run({"n_heads": n})) for n in (1, 64))
+    few, many = (run({"n_heads": n}).budget.training_bytes for n in (1, 64))
     assert 1 < many / few < 1.06
 
 
@@ -48,38 +47,38 @@ def test_memory_of_states_by_hand():
     # With batches of almost nothing, weights, gradients and moments are left.
     small = {"batch_size": 1}
     adamw, muon = (
-        training_bytes(run(training={**small, **optimizer}, n_ctx=1))
+        run(training={**small, **optimizer}, n_ctx=1).budget.training_bytes
         for optimizer in ({}, {"optimizer": "muon", "adamw_learning_rate": 1e-3})
     )
     matrices = 2 * 12 * 64 * 64
     assert adamw - muon == 4 * matrices
-    parameters = budget(run()).n_parameters
+    parameters = run().budget.n_parameters
     assert 16 * parameters < adamw < 16.1 * parameters
 
 
 def test_memory_of_a_batch():
-    base = training_bytes(run())
-    state = 2 * base - training_bytes(run(training={"batch_size": 16}))
-    assert training_bytes(run(training={"accumulate": 4})) - state == pytest.approx((base - state) / 4)
-    assert (base - state) / 2 < training_bytes(run(training={"precision": "bf16"})) - state < 0.7 * (base - state)
+    base = run().budget.training_bytes
+    state = 2 * base - run(training={"batch_size": 16}).budget.training_bytes
+    assert run(training={"accumulate": 4}).budget.training_bytes - state == pytest.approx((base - state) / 4)
+    assert (base - state) / 2 < run(training={"precision": "bf16"}).budget.training_bytes - state < 0.7 * (base - state)
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_the_batch_that_would_fit_fits_and_no_larger_one(accumulate):
     asked = run(training={"batch_size": 64, "accumulate": accumulate})
-    fitting = fitting_batch(asked, training_bytes(asked) // 2)
+    fitting = asked.fitting_batch(asked.budget.training_bytes // 2)
     assert 0 < fitting < 64
     assert fitting % accumulate == 0
 
     def needs(batch_size):
-        return training_bytes(run(training={"batch_size": batch_size, "accumulate": accumulate}))
+        return run(training={"batch_size": batch_size, "accumulate": accumulate}).budget.training_bytes
 
-    assert needs(fitting) <= training_bytes(asked) // 2 < needs(fitting + accumulate)
-    assert fitting_batch(asked, training_bytes(asked)) == 64
-    assert fitting_batch(asked, 1000) is None
+    assert needs(fitting) <= asked.budget.training_bytes // 2 < needs(fitting + accumulate)
+    assert asked.fitting_batch(asked.budget.training_bytes) == 64
+    assert asked.fitting_batch(1000) is None
 
 
 def test_a_published_run_would_not_fit_on_the_old_gpu_in_batches_of_a_hundred():
     published = load("head-progression", scale="paper").arm("constant-high").spec(0)
-    assert training_bytes(published) < 2e9
-    assert 1 < fitting_batch(published, 8 * 2**30) < 100
+    assert published.budget.training_bytes < 2e9
+    assert 1 < published.fitting_batch(8 * 2**30) < 100

@@ -3,9 +3,9 @@
 import pytest
 
 from headway.declare.head_metrics import HEAD_METRICS
-from headway.declare.run import parse_run
+from headway.declare.laboratories import parse_run
 from headway.declare.spec import parse
-from headway.declare.text import TextProbes
+from headway.declare.tokens.probes import HeadProbes
 from headway.errors import DeclarationError
 
 RUN = {
@@ -31,14 +31,14 @@ def test_nothing_is_measured_unless_it_is_asked_for():
 
 @pytest.mark.parametrize("family", ["diversity", "patterns", "circuits", "published"])
 def test_a_family_is_all_its_metrics(family):
-    chosen = parse(TextProbes, {family: True}).chosen
+    chosen = parse(HeadProbes, {family: True}).chosen
     assert set(chosen) == {metric.name for metric in HEAD_METRICS.values() if metric.family == family}
     assert len(chosen) > 1
 
 
 def test_single_metrics_stand_beside_families_in_their_declared_order():
     probes = parse(
-        TextProbes, {"published": True, "metrics": ["sink_score", "query_cka", "attention_variance_published"]}
+        HeadProbes, {"published": True, "metrics": ["sink_score", "query_cka", "attention_variance_published"]}
     )
     assert probes.chosen == (
         "query_cka",

@@ -4,8 +4,8 @@ import pytest
 from shared import data
 
 from headway.declare.spec import parse
-from headway.declare.text import TextTask
-from headway.declare.training import Muon, TextAdamW
+from headway.declare.tokens.text import TextTask
+from headway.declare.tokens.training import Muon, TokensAdamW
 from headway.errors import DeclarationError
 
 
@@ -85,7 +85,7 @@ ADAMW = {"optimizer": "adamw", "batch_size": 8, "learning_rate": 1e-3}
 )
 def test_wrong_trainings_get_errors_that_teach(changes, message):
     with pytest.raises(DeclarationError, match=message):
-        parse(TextAdamW, {**ADAMW, **changes})
+        parse(TokensAdamW, {**ADAMW, **changes})
 
 
 def test_muon_needs_the_rate_of_what_adamw_trains():

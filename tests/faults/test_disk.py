@@ -9,10 +9,10 @@ import pytest
 import quadratic
 
 from headway.errors import ResultsError
-from headway.lab.local import run_all
-from headway.lab.run import Run
-from headway.lab.store import Store
-from headway.lab.work import DISK_FULL, DONE
+from headway.runs.folder import Run
+from headway.runs.local import run_all
+from headway.runs.store import Store
+from headway.runs.work import DISK_FULL, DONE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the last line was cut short")
 

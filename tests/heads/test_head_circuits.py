@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.declare.transformer import Gpt2, GptNeo, Llama, Ranks
+from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks
 from headway.errors import UserError
 from headway.heads.circuits import circuit_scores, circuits, compositions, gaussian_effective_rank
 from headway.model.transformer import Transformer

@@ -11,7 +11,7 @@ import pytest
 import torch
 from head_definitions import attention, causal
 
-from headway.declare.training import RegularizedMetric
+from headway.declare.tokens.training import RegularizedMetric
 from headway.heads.terms import TERMS
 
 every_term = pytest.mark.parametrize("name", TERMS)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from headway.declare.transformer import Gpt2, GptNeo, Llama, Ranks, TransformerModel
+from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks, TransformerModel
 from headway.model.weights import Weights, initial_weights
 
 VOCAB_SIZE = 257

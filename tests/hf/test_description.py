@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.declare.transformer import GptNeo, Ranks
+from headway.declare.tokens.transformer import GptNeo, Ranks
 from headway.hf.description import describe
 
 LANE = GptNeo(

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 import headway
-from headway.data.tokenizer import bytes_tokenizer, trained_bpe
+from headway.data.tokens.tokenizer import bytes_tokenizer, trained_bpe
 from headway.errors import UserError
 from headway.hf.architectures import stock
 from headway.hf.description import declared, describe

@@ -8,7 +8,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 import headway
-from headway.declare.transformer import GptNeo
+from headway.declare.tokens.transformer import GptNeo
 from headway.errors import UserError
 from headway.hf.recording import recording
 from headway.model.transformer import Transformer

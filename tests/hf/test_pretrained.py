@@ -12,7 +12,7 @@ import zoo
 from safetensors.torch import load_file, save_file
 
 import headway
-from headway.data.tokenizer import bytes_tokenizer
+from headway.data.tokens.tokenizer import bytes_tokenizer
 from headway.errors import UserError
 from headway.hf.export import export
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from headway.declare.model import OneLayer, RegressionModel
+from headway.declare.icl.model import IclModel, OneLayer
 from headway.icl.attention import InContextAttention
 
 
@@ -47,7 +47,7 @@ def _written(module: InContextAttention, layer: int, tokens: list[Tensor], posit
     return output
 
 
-def _normalised(scores: Tensor, model: RegressionModel) -> Tensor:
+def _normalised(scores: Tensor, model: IclModel) -> Tensor:
     if model.attention == "softmax":
         return scores.softmax(0)
     return scores / len(scores) if model.attention == "linear-mean" else scores

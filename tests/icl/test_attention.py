@@ -5,9 +5,9 @@ import pytest
 import reference_attention
 import torch
 
-from headway.data.regression import draw
-from headway.declare.model import OneLayer, Stack
-from headway.declare.task import RegressionTask
+from headway.data.icl.prompts import draw
+from headway.declare.icl.model import OneLayer, Stack
+from headway.declare.icl.task import RegressionTask
 from headway.errors import UserError
 from headway.icl.attention import InContextAttention
 from headway.icl.circuits import circuits

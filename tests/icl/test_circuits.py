@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from headway.declare.model import OneLayer, Stack
-from headway.declare.task import RegressionTask
+from headway.declare.icl.model import OneLayer, Stack
+from headway.declare.icl.task import RegressionTask
 from headway.icl.circuits import circuits, head_scalars, head_table
 from headway.icl.weights import initial_weights
 

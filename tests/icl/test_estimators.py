@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from headway import streams
-from headway.data.regression import Prompts, draw, tuning_prompts
-from headway.declare.task import Power, RegressionTask
+from headway.data.icl.prompts import Prompts, draw, tuning_prompts
+from headway.declare.icl.task import Power, RegressionTask
 from headway.errors import UserError
 from headway.icl import estimators, theory
 

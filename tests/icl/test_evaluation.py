@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from headway import streams
-from headway.data.regression import draw, evaluation_prompts
-from headway.declare.task import Power, RegressionTask
+from headway.data.icl.prompts import draw, evaluation_prompts
+from headway.declare.icl.task import Power, RegressionTask
 from headway.icl import estimators, evaluation
 from headway.icl.evaluation import Control
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from headway import streams
-from headway.data import native
-from headway.data.regression import Prompts, draw
-from headway.declare.run import parse_run
+from headway.data.icl import native
+from headway.data.icl.prompts import Prompts, draw
+from headway.declare.laboratories import parse_run
 from headway.errors import Diverged, UserError
 from headway.icl import fused
 from headway.icl.fused import FusedTrainer, obstacle

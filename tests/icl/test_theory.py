@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from headway.data.regression import tuning_prompts
-from headway.declare.task import Identity, Power, RegressionTask
+from headway.data.icl.prompts import tuning_prompts
+from headway.declare.icl.task import Identity, Power, RegressionTask
 from headway.errors import UserError
 from headway.icl import estimators, theory
 from headway.icl.evaluation import squared_errors, summary

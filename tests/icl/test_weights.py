@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from headway.declare.budget import budget
-from headway.declare.model import OneLayer, Stack
-from headway.declare.run import parse_run
-from headway.declare.task import RegressionTask
+from headway.declare.icl.model import OneLayer, Stack
+from headway.declare.icl.task import RegressionTask
+from headway.declare.laboratories import parse_run
 from headway.icl.weights import initial_weights, weight_shapes
 
 TASK = RegressionTask(kind="regression", d_x=5, n_pairs=40)
@@ -98,4 +97,4 @@ def test_shapes_are_those_of_the_weights_and_of_the_budget(model):
     run = parse_run({"task": task, "model": model, "training": training, "seed": 0})
     weights = initial_weights(run.model, run.task, 0)
     assert {name: array.shape for name, array in weights.items()} == weight_shapes(run.model, run.task)
-    assert sum(array.size for array in weights.values()) == budget(run).n_parameters
+    assert sum(array.size for array in weights.values()) == run.budget.n_parameters

@@ -4,10 +4,11 @@ import math
 
 import pytest
 
-from headway.declare.budget import budget
 from headway.declare.experiment import load
-from headway.declare.run import RegressionRun, TextRun, parse_run
+from headway.declare.icl.run import IclRun
+from headway.declare.laboratories import parse_run
 from headway.declare.shipped import shipped
+from headway.declare.tokens.run import TokensRun
 from headway.icl.attention import InContextAttention
 from headway.icl.weights import initial_weights, weight_shapes
 from headway.model.transformer import Transformer
@@ -25,8 +26,8 @@ def arms_of(kind, changing=None):
     ]
 
 
-ARMS = arms_of(RegressionRun)
-TEXT_ARMS = arms_of(TextRun, changing="model")
+ARMS = arms_of(IclRun)
+TEXT_ARMS = arms_of(TokensRun, changing="model")
 
 
 def variants(run):
@@ -39,7 +40,7 @@ def variants(run):
 @pytest.mark.parametrize(("name", "arm"), ARMS)
 def test_counted_parameters_are_the_built_models(name, arm):
     for run in variants(load(name).arm(arm).spec(0)):
-        counted = budget(run).n_parameters
+        counted = run.budget.n_parameters
         assert counted == sum(math.prod(shape) for shape in weight_shapes(run.model, run.task).values())
         model = InContextAttention(run.model, run.task, initial_weights(run.model, run.task, seed=0))
         assert counted == sum(parameter.numel() for parameter in model.parameters())
@@ -48,7 +49,7 @@ def test_counted_parameters_are_the_built_models(name, arm):
 def counted_is_built(run):
     vocab_size = run.task.vocab_size
     built = Transformer(run.model, vocab_size, initial_text_weights(run.model, vocab_size, 0))
-    parts = budget(run).parameters
+    parts = run.budget.parameters
     assert all(parts.values())
     assert sum(parts.values()) == sum(parameter.numel() for parameter in built.parameters())
 
@@ -100,4 +101,4 @@ def test_flops_of_a_small_model_by_hand():
         }
     )
     # QK x_q: 3 x 3 products; four scores of 3; four weighted tokens of 3; OV: 3. A product and a sum are two.
-    assert budget(run).flops_per_example == 2 * (9 + 4 * 3 + 4 * 3 + 3)
+    assert run.budget.flops_per_example == 2 * (9 + 4 * 3 + 4 * 3 + 3)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headway.declare.head_metrics import HEAD_METRICS
-from headway.declare.transformer import Gpt2, Llama
+from headway.declare.tokens.transformer import Gpt2, Llama
 from headway.heads.stream import measure
 from headway.heads.terms import TERMS
 from headway.model.trace import AttentionTrace, Trace

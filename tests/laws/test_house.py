@@ -37,18 +37,18 @@ def test_no_torch_is_loaded(verb):
 @pytest.mark.parametrize(
     "module",
     [
-        "lab.local",
-        "lab.store",
+        "runs.local",
+        "runs.store",
         "compare.results",
-        "show.report",
+        "show.report.page",
         "icl.theory",
         "icl.estimators",
         "icl.fused",
         "icl.weights",
         "model.weights",
-        "data.text",
-        "checkpoints",
-        "xrays",
+        "data.tokens.text",
+        "finished.checkpoints",
+        "finished.xray",
     ],
 )
 def test_torch_free_modules(module):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headway.declare.experiment import load, resolve
-from headway.declare.run import parse_run
+from headway.declare.laboratories import parse_run
 
 GOLDEN = {
     ("icl-heads", "h2", 0): "run1-a3050d9aff89e458",

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.regression import draw
-from headway.declare.model import OneLayer, Stack
-from headway.declare.task import RegressionTask
+from headway.data.icl.prompts import draw
+from headway.declare.icl.model import OneLayer, Stack
+from headway.declare.icl.task import RegressionTask
 from headway.icl.attention import InContextAttention
 from headway.icl.weights import initial_weights
 

@@ -13,8 +13,8 @@ import pytest
 import quadratic
 
 from headway.icl import fused
-from headway.lab.run import Run
-from headway.lab.work import DONE, ELSEWHERE
+from headway.runs.folder import Run
+from headway.runs.work import DONE, ELSEWHERE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the last line was cut short")
 
@@ -132,7 +132,7 @@ REAL = {
 def test_the_laboratorys_runs_end_with_the_same_bits_too(tmp_path, trainer, steps):
     if trainer == "fused" and fused.available() is None:
         pytest.skip("the native code is not built")
-    command = [sys.executable, "-m", "headway.lab.worker", "--trainer", trainer]
+    command = [sys.executable, "-m", "headway.runs.worker", "--trainer", trainer]
     of = {**REAL, "training": {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 16, "steps": steps}}
     undisturbed = quadratic.fresh_run(tmp_path / "undisturbed", **of)
     assert subprocess.run([*command, str(undisturbed.path)], check=False).returncode == DONE

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from headway.declare.layout import HeadLayout
-from headway.declare.parameters import parameters_of
-from headway.declare.transformer import Gpt2, GptNeo, Llama, Ranks
+from headway.declare.tokens.layout import HeadLayout
+from headway.declare.tokens.parameters import parameters_of
+from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks
 from headway.errors import UserError
 from headway.model.attention import of_queries, reference_attention
 from headway.model.cache import KVCache

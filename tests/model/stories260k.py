@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.declare.transformer import Llama
+from headway.declare.tokens.transformer import Llama
 from headway.model.weights import Weights
 
 MODEL = Llama(

@@ -8,7 +8,7 @@ import pytest
 # In a process of its own: shapes in signatures are checked in this one, which cannot be compiled.
 SCRIPT = """
 import torch
-from headway.declare.transformer import Gpt2, GptNeo, Llama, Ranks
+from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.declare.transformer import Gpt2, GptNeo, Llama
+from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama
 from headway.errors import UserError
 from headway.model.cache import KVCache
 from headway.model.generate import choose, generate

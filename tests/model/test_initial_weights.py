@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.declare.transformer import Gpt2, GptNeo, Llama, Ranks
+from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks
 from headway.errors import UserError
 from headway.model.weights import check_weights, initial_weights
 

@@ -5,7 +5,7 @@ import stories260k
 import torch
 from shared import data
 
-from headway.declare.transformer import Gpt2, GptNeo, Llama
+from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama
 from headway.model.transformer import Transformer
 
 transformers = pytest.importorskip("transformers")

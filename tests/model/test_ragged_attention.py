@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.declare.transformer import Gpt2
+from headway.declare.tokens.transformer import Gpt2
 from headway.model.attention import attend, of_queries, reference_attention, sees
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from headway.declare.transformer import Gpt2, GptNeo
+from headway.declare.tokens.transformer import Gpt2, GptNeo
 from headway.errors import UserError
 from headway.model.positions import rotary_table, rotate, sinusoids
 from headway.model.residual import enter, lane_share

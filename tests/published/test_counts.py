@@ -2,9 +2,8 @@
 
 import pytest
 
-from headway.declare.budget import budget
 from headway.declare.experiment import load
-from headway.declare.shapes import SHAPES
+from headway.declare.tokens.shapes import SHAPES
 
 DATA_LANE = {
     "plain-eighth": (5_467_680, "NoDL-96-96-5.5M"),
@@ -45,7 +44,7 @@ HEADS = {
 
 
 def counted(name, arm):
-    return budget(load(name, scale="paper").arm(arm).spec(0)).n_parameters
+    return load(name, scale="paper").arm(arm).spec(0).budget.n_parameters
 
 
 @pytest.mark.parametrize("arm", DATA_LANE)
@@ -65,7 +64,7 @@ def test_head_progressions(arm):
     declared = load("head-progression", scale="paper").arm(arm)
     assert declared.template.model.layout.n_heads == HEADS[arm]
     assert declared.label == "-".join(map(str, HEADS[arm]))
-    assert budget(declared.template).n_parameters == 68_514_048
+    assert declared.template.budget.n_parameters == 68_514_048
 
 
 def test_the_formula_of_plain_gpt_neo():

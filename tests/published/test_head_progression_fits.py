@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.compare.fits import FREE_FORM, PUBLISHED_FORM, Point, fit, fits
+from headway.compare.tokens.fits import FREE_FORM, PUBLISHED_FORM, Point, fit, fits
 
 POINTS = {
     "ascending": {45: 1.86, 90: 1.74, 180: 1.65},

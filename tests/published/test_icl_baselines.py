@@ -6,9 +6,9 @@ Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734, and an earlier notebook
 import numpy as np
 import pytest
 
-from headway.compare.baselines import estimator_errors
-from headway.data.regression import evaluation_prompts
-from headway.declare.task import PromptEvaluation, RegressionTask
+from headway.compare.icl.estimators import estimator_errors
+from headway.data.icl.prompts import evaluation_prompts
+from headway.declare.icl.task import PromptEvaluation, RegressionTask
 from headway.icl import estimators, theory
 from headway.icl.evaluation import adjusted, debiased_gd_control, squared_errors, summary
 

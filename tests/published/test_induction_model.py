@@ -16,7 +16,7 @@ import pytest
 import torch
 from shared import data
 
-from headway.declare.transformer import Gpt2
+from headway.declare.tokens.transformer import Gpt2
 from headway.heads.circuits import circuit_scores, compositions
 from headway.heads.repeated import repeated_tokens
 from headway.heads.stream import measure

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from fabricate import fabricate, small
 
-from headway.lab.store import Store
-from headway.show.material import Material, gather
+from headway.runs.store import Store
+from headway.show.report.material import Material, gather
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from headway.declare.experiment import Arm, Experiment, load
-from headway.declare.model import OneLayer
+from headway.declare.icl.model import OneLayer
 from headway.icl.circuits import circuits, head_scalars
 from headway.identity import digest
 from headway.train import checkpoint

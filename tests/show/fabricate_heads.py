@@ -12,8 +12,8 @@ from headway.compare import results
 from headway.declare.experiment import Experiment, resolve
 from headway.declare.head_metrics import HEAD_METRICS
 from headway.heads.scores import HeadScores, to_arrays
-from headway.lab.run import Run
-from headway.lab.store import Store
+from headway.runs.folder import Run
+from headway.runs.store import Store
 
 DENSE, EVERY, STEPS = 40, 500, 12_000
 """The steps of `fabricate_text`: every one to 40, then each 500th."""

@@ -11,8 +11,8 @@ import numpy as np
 from headway.compare import results
 from headway.declare.experiment import Arm, Experiment, resolve
 from headway.declare.mapping import read_file
-from headway.declare.parameters import parameters_of
-from headway.lab.store import Store
+from headway.declare.tokens.parameters import parameters_of
+from headway.runs.store import Store
 from headway.train import checkpoint
 
 STEPS, EVERY, VOCAB = 12_000, 500, 50_257

@@ -9,14 +9,14 @@ import pytest
 from fabricate_scores import names, score, scores
 
 from headway.declare.head_metrics import HEAD_METRICS
+from headway.heads.findings import findings
+from headway.heads.names import metric_name, row_labels
 from headway.heads.scores import HeadScores
-from headway.show.atlas import SORTED, atlas
-from headway.show.composition_maps import composition_maps, strongest
-from headway.show.files import render
-from headway.show.head_findings import findings
-from headway.show.head_names import metric_name, row_labels
-from headway.show.pair_maps import CELLS, IN_PLACE, alike_order, pair_maps
-from headway.show.xrayed import Attention, XRay
+from headway.show.shared.atlas import SORTED, atlas
+from headway.show.shared.files import render
+from headway.show.xray.composition_maps import composition_maps, strongest
+from headway.show.xray.drawing import Attention, XRay
+from headway.show.xray.pair_maps import CELLS, IN_PLACE, alike_order, pair_maps
 
 RAGGED = (24, 12, 6, 1)
 

@@ -11,13 +11,14 @@ from fabricate import fabricate, small
 
 from headway.declare.experiment import load
 from headway.errors import ResultsError, UserError
-from headway.lab.store import Store
-from headway.show import dynamics, lengths, maps, outcome, theory, training
-from headway.show.figure import Figure, inline, thinned
-from headway.show.files import FORMATS, figures, render, write_figures
-from headway.show.looks import SOLID
-from headway.show.material import Material, gather
-from headway.show.theme import ARM_COLOURS, HEAD_COLOURS
+from headway.runs.store import Store
+from headway.show.icl import dynamics, lengths, maps, theory
+from headway.show.report import outcome, training
+from headway.show.report.material import Material, gather
+from headway.show.report.page import figures
+from headway.show.shared.figure import Figure, inline, thinned
+from headway.show.shared.files import FORMATS, render, write_figures
+from headway.show.shared.theme import ARM_COLOURS, HEAD_COLOURS, SOLID
 
 
 def found(value: Any, key: str) -> list[Any]:

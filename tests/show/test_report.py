@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from fabricate import fabricate, small
 
-from headway.lab.store import Store
-from headway.show import regression, tables
-from headway.show.files import figures
-from headway.show.material import Material, gather
-from headway.show.report import command, page, progress, verdicts, write_report
-from headway.show.tables import spread
-from headway.show.words import number
+from headway.runs.store import Store
+from headway.show.icl import report as regression
+from headway.show.report import tables
+from headway.show.report.material import Material, gather
+from headway.show.report.page import command, figures, page, progress, verdicts, write_report
+from headway.show.report.tables import spread
+from headway.words import number
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 

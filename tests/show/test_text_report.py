@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 from fabricate_text import data_lane, fabricate_text, head_progression, shipped
 
-from headway.lab.store import Store
-from headway.show import cost, heads, labels, lane, learning, looks, outcome, sizes, text, writing
-from headway.show.files import figures, render
-from headway.show.material import Material, gather
-from headway.show.report import page
-from headway.show.theme import SCHEME_COLOURS
+from headway.runs.store import Store
+from headway.show.report import looks, outcome
+from headway.show.report.material import Material, gather
+from headway.show.report.page import figures, page
+from headway.show.shared import labels
+from headway.show.shared.files import render
+from headway.show.shared.theme import SCHEME_COLOURS
+from headway.show.tokens import cost, lane, learning, sizes, writing
+from headway.show.tokens import loss_against_heads as heads
+from headway.show.tokens import report as text
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +226,7 @@ def test_runs_without_samples_lanes_and_timings_are_drawn_without_them(tmp_path:
         file.unlink()
     material = gather(Store.open(path))
     assert names(material) == ["final-loss", "learning", "parts"]
-    assert text.KIND.writings(material) == []
+    assert writing.writings(material) == []
     assert outcome.LOSS.name in names(material)
 
 

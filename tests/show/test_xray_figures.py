@@ -9,23 +9,15 @@ import pytest
 from fabricate_heads import DENSE, STEPS, as_published, fabricate_heads, otherwise, xray
 from fabricate_text import fabricate_text, head_progression
 
-from headway.lab.store import Store
-from headway.show import (
-    animation,
-    association,
-    claims,
-    head_layers,
-    head_maps,
-    head_training,
-    kv_heads,
-    probed,
-    regularised,
-    text,
-)
-from headway.show.figure import Figure
-from headway.show.files import figures, render, write_figures
-from headway.show.material import Material, gather
-from headway.show.report import page
+from headway.runs.store import Store
+from headway.show.report.material import Material, gather
+from headway.show.report.page import figures, page
+from headway.show.shared import animation
+from headway.show.shared.figure import Figure
+from headway.show.shared.files import render, write_figures
+from headway.show.tokens import association, head_layers, head_maps, head_training, kv_heads, probed, regularised
+from headway.show.tokens import report as text
+from headway.show.tokens import statements as claims
 
 SPARSE = (*range(30), *range(1000, STEPS + 1, 1000))
 

@@ -5,11 +5,12 @@ import pytest
 import torch
 from small_text import run_of, study_of
 
-from headway.data.text import open_corpus, training_batch
-from headway.declare.training import DropHead
+from headway.data.tokens.packing import training_batch
+from headway.data.tokens.text import open_corpus
+from headway.declare.tokens.training import DropHead
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
-from headway.train.drophead import head_gates
+from headway.train.tokens.drophead import head_gates
 
 HALF = {"drophead": {"start": 0.5, "end": 0.5}}
 

@@ -6,12 +6,13 @@ import sys
 import numpy as np
 import pytest
 
+from headway.declare.laboratories import parse_run
 from headway.declare.metrics import METRICS
-from headway.declare.run import parse_run
 from headway.errors import UserError
 from headway.icl import fused
+from headway.train.icl import LABORATORY
+from headway.train.icl.study import open_study
 from headway.train.loop import train
-from headway.train.regression import open_study, trained_model
 
 needs_native = pytest.mark.skipif(fused.available() is None, reason="the native code is not built")
 
@@ -117,5 +118,5 @@ def test_torch_trains_what_native_code_cannot():
 def test_the_trained_model_predicts_what_was_trained():
     run = run_of({"family": "icl-stack", "n_layers": 2})
     study, _, _ = finished(run)
-    module = trained_model(run, study.trainer.weights())
+    module = LABORATORY.trained_model(run, study.trainer.weights())
     assert module.weights().keys() == study.trainer.weights().keys()

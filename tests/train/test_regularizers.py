@@ -10,14 +10,15 @@ import pytest
 import torch
 from small_text import run_of, study_of
 
-from headway.data.text import open_corpus, training_batch
-from headway.declare.training import RegularizedMetric, Regularizer
+from headway.data.tokens.packing import training_batch
+from headway.data.tokens.text import open_corpus
+from headway.declare.tokens.training import RegularizedMetric, Regularizer
 from headway.heads.stream import measure
 from headway.heads.terms import TERMS
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
 from headway.train.loop import Milestone, train
-from headway.train.regularizers import terms
+from headway.train.tokens.regularizers import terms
 from headway.train.trainer import compiling_obstacle
 
 every_metric = pytest.mark.parametrize("metric", TERMS)
@@ -162,7 +163,7 @@ sys.path.insert(0, {tests!r})
 import numpy as np, torch
 from small_text import run_of
 from headway.heads.terms import TERMS
-from headway.train.text import open_study
+from headway.train.tokens.study import open_study
 torch.use_deterministic_algorithms(True)
 torch._dynamo.config.error_on_recompile = True
 metrics = [dict(metric=name, weight=.1, schedule="rising") for name in TERMS]

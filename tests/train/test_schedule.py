@@ -1,11 +1,12 @@
 """Lengths and step sizes of language models."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import small_text
 
-from headway.train.schedule import declared_steps, rate_share, steps_of
+from headway.train.tokens.schedule import rate_share, steps_of
 
 
 def shares(steps, **training):
@@ -30,7 +31,7 @@ def test_cosine_and_constant():
 def test_the_length_is_counted_in_steps_tokens_or_epochs():
     def of(**length):
         run = small_text.run_of(training={"steps": None, **length})
-        return declared_steps(run.task, run.training), steps_of(run.task, run.training, steps_per_epoch=10.5)
+        return run.declared_steps, steps_of(run, SimpleNamespace(steps_per_epoch=lambda _: 10.5))
 
     assert of(steps=7) == (7, 7)
     assert of(tokens=4 * 24 * 9 + 5) == (9, 9)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from small_text import run_of, study_of
 
-from headway.data.text import open_corpus
+from headway.data.tokens.text import open_corpus
 from headway.declare.metrics import METRICS
 from headway.errors import UserError
 from headway.train.loop import Milestone, train
-from headway.train.samples import repetition
+from headway.train.tokens.samples import repetition
 from headway.train.trainer import compiling_obstacle
 
 
@@ -128,7 +128,7 @@ import sys
 sys.path.insert(0, {tests!r})
 import numpy as np, torch
 from small_text import run_of
-from headway.train.text import open_study
+from headway.train.tokens.study import open_study
 torch.use_deterministic_algorithms(True)
 one_layer = {{"n_layers": 1, "n_heads": 2}}
 for over in ({{"model": one_layer}}, {{"model": {{**one_layer, "dropout": 0.2}}}}):

@@ -6,13 +6,14 @@ import torch
 from safetensors.numpy import load, save
 from small_text import MUON, run_of, study_of
 
-from headway.data.text import open_corpus, steps_per_epoch, training_batch
+from headway.data.tokens.packing import steps_per_epoch, training_batch
+from headway.data.tokens.text import open_corpus
 from headway.errors import Diverged, UserError
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
 from headway.train import device
-from headway.train.rate import trial_steps_per_s
-from headway.train.text import open_study, trained_model
+from headway.train.tokens import LABORATORY
+from headway.train.tokens.study import open_study
 
 ALL = {"warmup_steps": 3, "accumulate": 2, "decay": "cosine", "weight_decay": 0.1}
 RUNS = {
@@ -182,10 +183,10 @@ def test_the_native_trainer_is_not_for_language_models():
 def test_a_trained_model_is_opened_from_its_weights():
     study = study_of()
     study.trainer.advance(2)
-    module = trained_model(run_of(), study.trainer.weights())
+    module = LABORATORY.trained_model(run_of(), study.trainer.weights())
     assert all(np.array_equal(array, module.weights()[name]) for name, array in study.trainer.weights().items())
 
 
 def test_a_trial_needs_no_corpus():
     run = run_of(task={"corpus": "./nowhere.txt"}, training={"accumulate": 2})
-    assert 0 < trial_steps_per_s(run, seconds=0.05) < 10_000
+    assert 0 < LABORATORY.trial_steps_per_s(run, seconds=0.05) < 10_000

@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.numpy import load, save
 
-from headway.declare.run import parse_run
+from headway.declare.laboratories import parse_run
 from headway.errors import Diverged
 from headway.icl import fused
 from headway.icl.weights import initial_weights
-from headway.train.torch_regression import torch_trainer
+from headway.train.icl.torch_trainer import torch_trainer
 from headway.train.trainer import compiling_obstacle
 
 STACK = {"family": "icl-stack", "n_heads": 2, "n_layers": 2}
@@ -128,7 +128,7 @@ def test_without_a_compiler_torch_says_so_and_trains_eagerly(tmp_path):
 import warnings
 from test_trainer import run_of
 from headway.icl.weights import initial_weights
-from headway.train.torch_regression import torch_trainer
+from headway.train.icl.torch_trainer import torch_trainer
 run = run_of()
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from headway.compare.xray_claims import Verdict
-from headway.compare.xray_statements import in_words
-from headway.declare.metrics import PRIMARY
+from headway.compare.tokens.statement_verdicts import Verdict
+from headway.compare.tokens.statements import in_words
 
 MANY = 16
 """Verdicts from which on those under a control are left to the report."""
@@ -17,7 +16,7 @@ def answer(results: Mapping[str, Any]) -> Iterator[str]:
     Args:
         results: the content of `results.json`.
     """
-    verdicts = [c for c in results["comparisons"] if c["metric"] in PRIMARY.values()]
+    verdicts = [c for c in results["comparisons"] if c["metric"] == results["primary"]]
     shown = [c for c in verdicts if c["control"] is None] if len(verdicts) > MANY else verdicts
     yield from (c["verdict"] for c in shown)
     if left := len(verdicts) - len(shown):

@@ -8,18 +8,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from headway.compare.kinds import kind_of
+from headway.compare.laboratory import laboratory_of
 from headway.compare.matches import Match, matches_of, title
 from headway.compare.rates import at_best_rates
 from headway.compare.statistics import Comparison, compare, corrected, paired
 from headway.compare.verdicts import execution_warning, left_out, shortfall, verdict
 from headway.declare.experiment import Arm, Experiment
-from headway.declare.metrics import METRICS, PRIMARY, Metric
+from headway.declare.metrics import METRICS, Metric
 from headway.declare.run import RunSpec
 from headway.files import derived, plain, write_json
 from headway.identity import digest
-from headway.lab.run import Run
-from headway.lab.store import Store
+from headway.runs.folder import Run
+from headway.runs.store import Store
 
 SCHEMA = 1
 
@@ -40,7 +40,7 @@ def build(store: Store) -> dict[str, Any]:
     """The content of `results.json`: plain JSON types, numbers that are not finite as None."""
     experiment, runs = store.experiment, store.runs()
     matches = [match for match in matches_of(experiment) if match.arm.full_name in {run.name for run in runs}]
-    kind = kind_of(experiment.arms[0].template)
+    further = laboratory_of(experiment.arms[0].template).further
     tasks = _tasks(store.path, [run for run in runs if run.status == "done"])
     comparisons = list(_comparisons(matches, runs, experiment))
     return plain(
@@ -48,14 +48,17 @@ def build(store: Store) -> dict[str, Any]:
             "schema": SCHEMA,
             "experiment": experiment.name,
             "scale": experiment.scale,
+            "primary": experiment.primary,
             "runs": [_row(run) for run in runs],
             "baselines": _baselines(experiment, tasks),
             "tasks": tasks,
             "comparisons": [asdict(comparison) for comparison in comparisons],
-            "fits": list(kind.fits(experiment, runs)),
-            "plain_curve": kind.plain_curve(experiment, runs),
+            "fits": [],
+            "plain_curve": [],
             "learning_rates": _learning_rates(experiment, matches, runs, comparisons),
-            **kind.heads(experiment, runs, comparisons),
+            "associations": [],
+            "claims": [],
+            **further(experiment, runs, comparisons),
             "warnings": [*_warnings_about_runs(experiment, runs), *_warnings_about_matches(matches, runs, experiment)],
         }
     )
@@ -77,7 +80,7 @@ def _row(run: Run) -> dict[str, Any]:
 def _comparisons(matches: Sequence[Match], runs: Sequence[Run], experiment: Experiment) -> Iterator[Comparison]:
     """One comparison per metric with a better direction and match; those of a task's primary metric come first."""
     compared = []
-    for metric in sorted(METRICS.values(), key=lambda metric: metric.name not in PRIMARY.values()):
+    for metric in sorted(METRICS.values(), key=lambda metric: metric.name != experiment.primary):
         if metric.better is not None:
             compared += [(match, metric) for match in matches if _is_measured(match, metric.name, runs)]
     tested = corrected(
@@ -111,7 +114,7 @@ def _sentence(comparison: Comparison, match: Match, metric: Metric, runs: Sequen
 def _learning_rates(
     experiment: Experiment, matches: Sequence[Match], runs: Sequence[Run], comparisons: Sequence[Comparison]
 ) -> list[dict[str, Any]]:
-    metric = METRICS[PRIMARY[experiment.arms[0].template.content()["task"]["kind"]]]
+    metric = METRICS[experiment.primary]
     values = {arm.full_name: _values(arm, metric.name, runs) for arm in experiment.arms}
     plain = [c for c in comparisons if c.metric == metric.name and c.control is None]
     return at_best_rates(experiment, matches, values, metric, plain)
@@ -174,7 +177,7 @@ def _tasks(directory: Path, runs: Sequence[Run]) -> dict[str, Any]:
     tasks: dict[str, list[Run]] = {}
     for run in runs:
         tasks.setdefault(_task_digest(run.spec), []).append(run)
-    return {key: kind_of(found[0].spec).references(directory, key, found) for key, found in tasks.items()}
+    return {key: laboratory_of(found[0].spec).references(directory, key, found) for key, found in tasks.items()}
 
 
 def _task_digest(spec: RunSpec) -> str:

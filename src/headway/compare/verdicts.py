@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.compare.statistics import LEVEL, Comparison
-from headway.declare.metrics import PRIMARY, Metric
+from headway.declare.metrics import Metric
 
 EXECUTION_KEYS = ("device", "trainer", "instruction_set", "threads", "compile", "versions", "processor", "system")
 """What of a run's execution can change its bits or its speed; the two halves of a pair should agree in it."""
@@ -36,7 +36,7 @@ def verdict(comparison: Comparison, *, metric: Metric, arm: str, baseline: str, 
         >>> verdict(one, metric=METRICS["eval_mse"], arm="2 heads", baseline="1 head")
         '2 heads beat 1 head by 53.3 % (95 % interval 52.9 to 53.7 %, p < .001, 5 paired seeds)'
     """
-    named = metric.better is None or metric.name not in PRIMARY.values()
+    named = metric.better is None or not metric.primary
     words = _Words(arm=arm, baseline=baseline, better=metric.better, metric=metric.name if named else None)
     return "; ".join([_finding(comparison, metric, words), *notes])
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.declare.document import MOST_SEEDS, PARTS, Document, Group, Logging
+from headway.declare.laboratories import parse_run
 from headway.declare.mapping import leaves, merge, read_file, write_yaml
-from headway.declare.run import RunSpec, parse_run
+from headway.declare.run import RunSpec
 from headway.declare.settings import unheard, with_settings
 from headway.declare.shipped import shipped
 from headway.declare.spec import Locate, parse
@@ -84,6 +85,11 @@ class Experiment:
     def logging(self) -> Logging:
         """How often runs write a line."""
         return self.document.logging
+
+    @property
+    def primary(self) -> str:
+        """The metric by which its arms are compared."""
+        return type(self.arms[0].template).compared_by([arm.template for arm in self.arms])
 
     @property
     def directory(self) -> Path:

@@ -16,6 +16,8 @@ class Metric(Spec):
     unit: str
     better: Literal["lower", "higher"] | None = None
     null: float | None = None
+    primary: bool = False
+    """Whether arms of some task are judged by it, so that sentences need not name it."""
 
 
 _ALL = (
@@ -24,6 +26,7 @@ _ALL = (
         sentence="mean squared error on the fixed evaluation prompts at the training length",
         unit="y squared",
         better="lower",
+        primary=True,
     ),
     Metric(name="eval_mse_se", sentence="standard error of eval_mse over the prompts", unit="y squared"),
     Metric(
@@ -67,6 +70,7 @@ _ALL = (
         sentence="mean loss of the fixed held-out sequences, over every token that is predicted",
         unit="nats per token",
         better="lower",
+        primary=True,
     ),
     Metric(
         name="train_loss_nats",
@@ -129,6 +133,3 @@ _ALL = (
 )
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
-
-PRIMARY = {"regression": "eval_mse", "text": "eval_loss_nats"}
-"""The metric that arms are judged by, for each `task.kind`."""

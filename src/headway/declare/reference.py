@@ -13,8 +13,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from headway.declare.document import PARTS, Document
+from headway.declare.laboratories import RUN_KINDS
 from headway.declare.mapping import FACTOR
-from headway.declare.run import RUN_KINDS
 from headway.declare.spec import Spec, specs_in
 
 UNITS = {

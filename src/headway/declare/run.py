@@ -1,110 +1,117 @@
 """Declare: one training run, whole: everything that can change its result, and nothing else.
 
-A run is known by its content. Names, scales, workers and logging are not part of it; where and how it was
-executed is recorded beside it, not in it.
+A run is known by its content. Names, scales, workers and logging are not part of it; where and how it was executed is
+recorded beside it, not in it. What other rooms ask of a run is a member here, so that none of them asks which
+laboratory it belongs to.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import ClassVar
 
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt
 
-from headway.declare.head_metrics import REPEATED
-from headway.declare.model import OneLayer, RegressionModel
-from headway.declare.spec import Locate, Spec, parse
-from headway.declare.task import CircuitProbes, PromptEvaluation, RegressionTask
-from headway.declare.text import Samples, TextEvaluation, TextProbes, TextTask
-from headway.declare.training import TextTraining, TrainingSpec
-from headway.declare.transformer import LanguageModel
-from headway.errors import DeclarationError, near
+from headway.declare.budget import Budget
+from headway.declare.spec import Spec
 from headway.identity import digest
 
 
+class Task(Spec):
+    """What a model is asked to do."""
+
+    primary: ClassVar[str]
+    """The metric that arms are judged by."""
+
+    kind: str
+
+
+class Training(Spec):
+    """How a model is trained, as far as all laboratories share it."""
+
+    batch_size: PositiveInt = Field(description="examples in a step")
+    learning_rate: float = Field(gt=0, description="step size")
+
+
 class RunSpec(Spec):
-    """What every kind of run has: a seed, and an id by content."""
+    """What every kind of run has, and what other rooms ask of it."""
+
+    laboratory: ClassVar[str]
+    """Its laboratory, by which every room names its slice; see `slice_of`."""
+    example: ClassVar[str]
+    """What FLOPs are told of: a prompt, or a token."""
+    uses_gpu: ClassVar[bool] = False
+    """Whether it is worth a GPU; those that are not train on the processor whatever there is."""
+
+    saves_memory: ClassVar[str] = "lower training.batch_size"
+    """What to do where memory is short."""
 
     seed: NonNegativeInt = Field(description="seeds the initial weights and the training data")
+    task: Task
+    model: Spec
+    training: Training
 
     @property
     def id(self) -> str:
         """`run1-` and a hash of everything that can change the result, defaults left out."""
         return "run1-" + digest(self.content())
 
+    @property
+    @abstractmethod
+    def budget(self) -> Budget:
+        """What it costs.
 
-class RegressionRun(RunSpec):
-    """A run of the in-context laboratory."""
+        Raises:
+            DeclarationError: when the size of a vocabulary stands in a tokenizer's folder that cannot be read.
+        """
 
-    task: RegressionTask
-    model: RegressionModel
-    training: TrainingSpec
-    evaluation: PromptEvaluation = Field(PromptEvaluation(), description="on what the run is judged")
-    probes: CircuitProbes = Field(CircuitProbes(), description="what is measured in the heads")
+    @property
+    @abstractmethod
+    def declared_steps(self) -> int | None:
+        """Optimizer steps; None where the data decide them."""
 
-    @model_validator(mode="after")
-    def _outputs(self) -> "RegressionRun":
-        n_out = self.model.n_out if isinstance(self.model, OneLayer) else None
-        if n_out not in (None, self.task.d_y):
-            raise ValueError(f"model.n_out is {n_out} but task.d_y is {self.task.d_y}; make them equal, or n_out null")
-        return self
+    @property
+    def expected_steps(self) -> int | None:
+        """The same, with what can be guessed of the data."""
+        return self.declared_steps
 
+    @property
+    def tokens_per_step(self) -> int | None:
+        """Tokens that a step trains on; None where time is told in steps, and arms are not timed by themselves."""
+        return None
 
-class TextRun(RunSpec):
-    """A run of the language-model laboratory."""
+    @property
+    def heads(self) -> str:
+        """The heads of each layer, as text; empty where all arms of a laboratory are alike in it."""
+        return ""
 
-    task: TextTask
-    model: LanguageModel
-    training: TextTraining
-    evaluation: TextEvaluation = Field(TextEvaluation(), description="on what the run is judged")
-    probes: TextProbes = Field(TextProbes(), description="what is measured in the heads")
-    samples: Samples | None = Field(Samples(), description="what the model writes before and after; null: nothing")
+    @property
+    def scheme(self) -> str | None:
+        """What the number of heads does from layer to layer: ascending, constant, descending; None where neither."""
+        return None
 
-    @model_validator(mode="after")
-    def _context(self) -> "TextRun":
-        if self.task.n_ctx > self.model.n_positions:
-            raise ValueError(
-                f"task.n_ctx {self.task.n_ctx} is longer than the model's {self.model.n_positions} positions; "
-                "shorten it, or raise model.n_positions"
-            )
-        if self.model.attends == "future" and self.samples is not None:
-            raise ValueError(
-                "model.attends is future, and such a model cannot write: the text that it would look at is not there "
-                "yet; set samples to null"
-            )
-        return self
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """What its examples are made from and has to be there; none where they are drawn."""
+        return ()
 
-    @model_validator(mode="after")
-    def _heads_to_measure(self) -> "TextRun":
-        chosen, most = self.probes.chosen, max(self.model.layout.n_heads)
-        repeated = [metric for metric in chosen if metric in REPEATED]
-        if repeated and self.task.n_ctx < 4:
-            raise ValueError(
-                f"probes: {repeated[0]} repeats random tokens, and task.n_ctx {self.task.n_ctx} has no room for two "
-                "of them twice; raise task.n_ctx to 4 or more, or leave the metric out"
-            )
-        if chosen and most == 0:
-            raise ValueError(f"probes: {chosen[0]} measures heads, but the model has none; leave probes out")
-        pairs = [f"regularizers: {term.metric}" for term in self.training.regularizers]
-        pairs += [] if self.training.drophead is None else ["drophead"]
-        if pairs and most < 2:
-            raise ValueError(
-                f"training.{pairs[0]} needs a layer with two heads or more, but the heads are {self.model.layout}; "
-                "raise model.n_heads, or leave it out"
-            )
-        return self
+    @abstractmethod
+    def fitting_batch(self, bytes_available: int) -> int | None:
+        """The largest batch that would fit into so much memory by the estimate; None where not one example would."""
+
+    @classmethod
+    def compared_by(cls, runs: Sequence["RunSpec"]) -> str:
+        """The metric by which the arms of an experiment are compared, given a run of each."""
+        return runs[0].task.primary
 
 
-RUN_KINDS: dict[str, type[RunSpec]] = {"regression": RegressionRun, "text": TextRun}
-"""The type of a run for each `task.kind`."""
+def slice_of(room: str, run: RunSpec | type[RunSpec]) -> ModuleType:
+    """What a room supplies for the laboratory of a run: the package `headway.ROOM.LABORATORY`.
 
-
-def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
-    """Validate the whole content of a run; its type is that of its `task.kind`.
-
-    Raises:
-        DeclarationError: with one line per wrong key or value.
+    Examples:
+        >>> from headway.declare.experiment import load
+        >>> slice_of("declare", load("icl-heads").arm("h2").spec(0)).__name__
+        'headway.declare.icl'
     """
-    task = content.get("task")
-    kind = task.get("kind") if isinstance(task, Mapping) else None
-    if kind not in RUN_KINDS:
-        raise DeclarationError(f"{locate('task.kind')}: {kind!r} is not known; {near(str(kind), RUN_KINDS)}")
-    return parse(RUN_KINDS[kind], content, locate)
+    return import_module(f"headway.{room}.{run.laboratory}")

@@ -45,11 +45,11 @@ def parse(kind: type[S], value: Any, locate: Locate = str) -> S:
         DeclarationError: with one line per wrong key or value.
 
     Examples:
-        >>> from headway.declare.training import Sgd
+        >>> from headway.declare.icl.training import Sgd
         >>> parse(Sgd, {"optimizer": "sgd", "steps": 0, "batch_size": 8, "learning_rat": 0.1})
         Traceback (most recent call last):
-        headway.errors.DeclarationError: steps: 0 was given; input should be greater than 0
-        learning_rate: missing; give it a value
+        headway.errors.DeclarationError: learning_rate: missing; give it a value
+        steps: 0 was given; input should be greater than 0
         learning_rat: there is no such key; did you mean learning_rate?
     """
     if not isinstance(value, Mapping):

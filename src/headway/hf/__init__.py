@@ -16,7 +16,7 @@ from headway.errors import UserError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from headway.data.tokenizer import Tokenizer
+    from headway.data.tokens.tokenizer import Tokenizer
     from headway.hf.pretrained import Pretrained
     from headway.model.trace import Trace
     from headway.model.transformer import Transformer

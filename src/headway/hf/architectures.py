@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.declare.spec import parse
-from headway.declare.transformer import Gpt2, GptNeo, Llama, TransformerModel
+from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, TransformerModel
 from headway.errors import UserError
 from headway.hf.description import declared, describe
 from headway.hf.names import NAMES, Table

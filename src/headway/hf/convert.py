@@ -6,7 +6,7 @@ For those whose attention transformers does not open to others: GPT-Neo, and wha
 import torch
 from transformers import PreTrainedModel
 
-from headway.declare.parameters import parameters_of
+from headway.declare.tokens.parameters import parameters_of
 from headway.errors import UserError
 from headway.hf.architectures import ARCHITECTURES
 from headway.hf.names import from_folder, place_of

@@ -7,9 +7,9 @@ library's words is asked by comparing descriptions. It is also what config.json 
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from headway.declare.layout import HeadLayout, LayerHeads
 from headway.declare.spec import parse
-from headway.declare.transformer import LanguageModel, Ranks, TransformerModel
+from headway.declare.tokens.layout import HeadLayout, LayerHeads
+from headway.declare.tokens.transformer import LanguageModel, Ranks, TransformerModel
 
 FAMILIES: dict[str, type[TransformerModel]] = {
     get_args(kind.model_fields["family"].annotation)[0]: kind for kind in get_args(get_args(LanguageModel)[0])
@@ -24,7 +24,7 @@ def describe(model: TransformerModel) -> dict[str, Any]:
     """A model without schedules and defaults; what has no effect is left as null.
 
     Examples:
-        >>> from headway.declare.transformer import GptNeo
+        >>> from headway.declare.tokens.transformer import GptNeo
         >>> described = describe(GptNeo(family="gpt-neo", d_model=48, n_layers=2, n_heads="6-3"))
         >>> described["num_attention_heads_per_layer"], described["head_dim_per_layer"], described["window_per_layer"]
         ([6, 3], [8, 16], [None, 256])
@@ -69,7 +69,7 @@ def declared(description: Mapping[str, Any], family: str | None) -> TransformerM
         TypeError: when a value is of another kind.
 
     Examples:
-        >>> from headway.declare.transformer import GptNeo
+        >>> from headway.declare.tokens.transformer import GptNeo
         >>> model = GptNeo(family="gpt-neo", d_model=48, n_layers=2, n_heads="ascending(6)", d_head=8)
         >>> declared(describe(model), "gpt-neo").n_heads
         '2x8-4x8'

@@ -12,8 +12,8 @@ from typing import Any
 
 from safetensors.numpy import save
 
-from headway.data.tokenizer import Tokenizer
-from headway.declare.transformer import TransformerModel
+from headway.data.tokens.tokenizer import Tokenizer
+from headway.declare.tokens.transformer import TransformerModel
 from headway.errors import UserError
 from headway.files import sync
 from headway.hf.architectures import ARCHITECTURES, stock

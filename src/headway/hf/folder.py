@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.tokenizer import Tokenizer
-from headway.declare.parameters import parameters_of
-from headway.declare.transformer import TransformerModel
+from headway.data.tokens.tokenizer import Tokenizer
+from headway.declare.tokens.parameters import parameters_of
+from headway.declare.tokens.transformer import TransformerModel
 from headway.errors import UserError
 from headway.hf.architectures import ARCHITECTURES
 from headway.hf.arrays import Arrays, differences

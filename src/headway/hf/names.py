@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.declare.parameters import Parameter
+from headway.declare.tokens.parameters import Parameter
 
 
 @dataclass(frozen=True)

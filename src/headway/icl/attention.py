@@ -21,8 +21,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.declare.model import RegressionModel, Stack
-from headway.declare.task import RegressionTask
+from headway.declare.icl.model import IclModel, Stack
+from headway.declare.icl.task import RegressionTask
 from headway.errors import UserError
 from headway.icl.weights import Weights, weight_shapes
 
@@ -40,7 +40,7 @@ class InContextAttention(nn.Module):
         UserError: when the weights are not those of the model.
 
     Examples:
-        >>> from headway.declare.model import OneLayer
+        >>> from headway.declare.icl.model import OneLayer
         >>> from headway.icl.weights import initial_weights
         >>> task = RegressionTask(kind="regression", d_x=5, n_pairs=40)
         >>> model = OneLayer(family="icl", n_heads=2, n_out=1)
@@ -57,7 +57,7 @@ class InContextAttention(nn.Module):
     causal: Tensor
     picks_y: Tensor
 
-    def __init__(self, model: RegressionModel, task: RegressionTask, weights: Weights) -> None:
+    def __init__(self, model: IclModel, task: RegressionTask, weights: Weights) -> None:
         super().__init__()
         given, needed = {name: array.shape for name, array in weights.items()}, weight_shapes(model, task)
         if given != needed:

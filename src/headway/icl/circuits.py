@@ -13,12 +13,12 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from headway.declare.model import OneLayer, RegressionModel
-from headway.declare.task import RegressionTask
+from headway.declare.icl.model import IclModel, OneLayer
+from headway.declare.icl.task import RegressionTask
 from headway.icl.weights import Weights
 
 
-def circuits(weights: Weights, model: RegressionModel, task: RegressionTask) -> dict[str, np.ndarray]:
+def circuits(weights: Weights, model: IclModel, task: RegressionTask) -> dict[str, np.ndarray]:
     """The circuits of every layer and head, float64.
 
     Returns:

@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Float
 
 from headway import streams
-from headway.data.regression import Prompts
-from headway.declare.task import RegressionTask
+from headway.data.icl.prompts import Prompts
+from headway.declare.icl.task import RegressionTask
 from headway.icl import estimators, theory
 
 

@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Float64
 
 from headway import streams
-from headway.data import native
-from headway.data.regression import Scales
-from headway.declare.model import OneLayer
-from headway.declare.run import RegressionRun
-from headway.declare.training import Adam, AdamW, Sgd
+from headway.data.icl import native
+from headway.data.icl.prompts import Scales
+from headway.declare.icl.model import OneLayer
+from headway.declare.icl.run import IclRun
+from headway.declare.icl.training import Adam, AdamW, Sgd
 from headway.errors import Diverged, UserError
 from headway.icl.weights import Weights, weight_shapes
 
@@ -41,7 +41,7 @@ class _Run(ctypes.Structure):
     )
 
 
-def obstacle(run: RegressionRun) -> str | None:
+def obstacle(run: IclRun) -> str | None:
     """Why a run cannot be trained by native code, in a sentence; None when it can."""
     if not isinstance(run.model, OneLayer):
         return "the fused trainer knows one-layer models only, and this is a stack"
@@ -64,9 +64,7 @@ class FusedTrainer:
     step: int
     """Steps done."""
 
-    def __init__(
-        self, run: RegressionRun, weights: Weights, *, instruction_set: native.InstructionSet | None = None
-    ) -> None:
+    def __init__(self, run: IclRun, weights: Weights, *, instruction_set: native.InstructionSet | None = None) -> None:
         """Start at step 0 with a copy of these weights; `instruction_set` None: the fastest here.
 
         Raises:
@@ -143,7 +141,7 @@ class FusedTrainer:
             part[:] = arrays[name]
 
 
-def _native_run(run: RegressionRun) -> _Run:
+def _native_run(run: IclRun) -> _Run:
     training = run.training
     betas, eps = (training.betas, training.eps) if isinstance(training, Adam | AdamW) else ((0.0, 0.0), 0.0)
     task = Scales.of(run.task).native(run.task.n_pairs)

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from headway import streams
-from headway.declare.task import Identity, RegressionTask
+from headway.declare.icl.task import Identity, RegressionTask
 from headway.errors import UserError
 from headway.icl import theory
 from headway.icl.evaluation import Control, Summary, adjusted

@@ -19,13 +19,13 @@ import math
 import numpy as np
 
 from headway import streams
-from headway.declare.model import OneLayer, RegressionModel, Stack
-from headway.declare.task import RegressionTask
+from headway.declare.icl.model import IclModel, OneLayer, Stack
+from headway.declare.icl.task import RegressionTask
 
 Weights = dict[str, np.ndarray]
 
 
-def weight_shapes(model: RegressionModel, task: RegressionTask) -> dict[str, tuple[int, ...]]:
+def weight_shapes(model: IclModel, task: RegressionTask) -> dict[str, tuple[int, ...]]:
     """The shape of every array of a model, by name.
 
     Examples:
@@ -48,7 +48,7 @@ def weight_shapes(model: RegressionModel, task: RegressionTask) -> dict[str, tup
     return shapes
 
 
-def initial_weights(model: RegressionModel, task: RegressionTask, seed: int) -> Weights:
+def initial_weights(model: IclModel, task: RegressionTask, seed: int) -> Weights:
     """The float32 weights that a run starts from.
 
     Each array has its own random stream, so models that differ in one part start alike in the others. `init` fixes
@@ -73,7 +73,7 @@ def initial_weights(model: RegressionModel, task: RegressionTask, seed: int) -> 
     return weights
 
 
-def _identities(model: RegressionModel) -> dict[str, np.ndarray]:
+def _identities(model: IclModel) -> dict[str, np.ndarray]:
     """The matrices that an init makes multiples of the identity, with the factor of each head."""
     ones = np.ones(model.n_heads)
     if model.init == "small_id":

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from headway.declare.transformer import Attends, TransformerModel
+from headway.declare.tokens.transformer import Attends, TransformerModel
 from headway.model.cache import KVCache
 from headway.model.maps import linear
 from headway.model.positions import rotate

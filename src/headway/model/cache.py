@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.declare.transformer import TransformerModel
+from headway.declare.tokens.transformer import TransformerModel
 
 
 class KVCache:

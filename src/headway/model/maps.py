@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.declare.transformer import TransformerModel
+from headway.declare.tokens.transformer import TransformerModel
 
 
 class LowRank(nn.Module):

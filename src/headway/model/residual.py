@@ -9,7 +9,7 @@ Paper: data-lane post, December 2023.
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.declare.transformer import TransformerModel
+from headway.declare.tokens.transformer import TransformerModel
 
 
 def enter(

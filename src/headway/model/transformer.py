@@ -1,7 +1,7 @@
 """Model: a decoder-only transformer with ragged heads; one class for every arm of every experiment.
 
 What it is made of is declared in `TransformerModel`; its parameters have the names and shapes of
-`headway.declare.parameters`. There is one code path: recording, gates and a cache do not choose another one.
+`headway.declare.tokens.parameters`. There is one code path: recording, gates and a cache do not choose another one.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from headway.declare.parameters import parameters_of
-from headway.declare.transformer import TransformerModel
+from headway.declare.tokens.parameters import parameters_of
+from headway.declare.tokens.transformer import TransformerModel
 from headway.errors import UserError
 from headway.model.attention import Attention
 from headway.model.cache import KVCache
@@ -41,7 +41,7 @@ class Transformer(nn.Module):
         UserError: when the weights are not those of the model.
 
     Examples:
-        >>> from headway.declare.transformer import GptNeo
+        >>> from headway.declare.tokens.transformer import GptNeo
         >>> from headway.model.weights import initial_weights
         >>> model = GptNeo(family="gpt-neo", d_model=16, n_layers=2, n_heads="4-2")
         >>> module = Transformer(model, 10, initial_weights(model, 10, seed=0))

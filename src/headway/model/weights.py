@@ -1,7 +1,7 @@
 """Model: a transformer's weights as named arrays: how they start, and whether they fit.
 
-The names and shapes are those of `headway.declare.parameters`. Each array has its own random stream, so two models
-start alike wherever names and shapes agree, whatever their heads are: that pairs the arms of an experiment.
+The names and shapes are those of `headway.declare.tokens.parameters`. Each array has its own random stream,
+so two models start alike wherever names and shapes agree, whatever their heads are: that pairs an experiment's arms.
 """
 
 import math
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from headway import streams
-from headway.declare.parameters import Parameter, parameters_of
-from headway.declare.transformer import TransformerModel
+from headway.declare.tokens.parameters import Parameter, parameters_of
+from headway.declare.tokens.transformer import TransformerModel
 from headway.errors import UserError
 
 Weights = dict[str, np.ndarray]
@@ -28,7 +28,7 @@ def initial_weights(model: TransformerModel, vocab_size: int, seed: int) -> Weig
     .02 (data-lane and low-rank posts, December 2023).
 
     Examples:
-        >>> from headway.declare.transformer import Gpt2
+        >>> from headway.declare.tokens.transformer import Gpt2
         >>> tiny = Gpt2(family="gpt-2", d_model=8, n_layers=1, n_heads=2)
         >>> initial_weights(tiny, 16, seed=0)["layers.0.attention.q.weight"].shape
         (8, 8)

@@ -1,0 +1,100 @@
+"""Compare: how much of the loss the diversity of a layer's heads explains while a model trains.
+
+As published, a regression of the loss on the mean and the variance over pairs of heads, at the first 40 probed batches
+and over the whole training. Here with an interval, against a shifted null, and of the changes from probe to probe
+beyond what time explains, since a loss that falls and a diversity that rises explain each other by that alone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from headway.compare.tokens.association import associate
+from headway.compare.tokens.head_progress import HeadProgress
+from headway.runs.folder import Run
+
+EARLY = 40
+"""Probed batches that count as early."""
+
+REGRESSIONS = (
+    ("output_dissimilarity", "probe_loss_nats"),
+    ("output_dissimilarity", "train_loss_nats"),
+    ("output_dissimilarity_published", "probe_loss_nats"),
+    ("attention_diversity", "probe_loss_nats"),
+)
+"""A metric whose mean and variance explain, and the loss that is explained: on the probe's fixed batch, or of the
+batches since the last record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedRun:
+    """A finished run whose heads were probed."""
+
+    run: Run
+    progress: HeadProgress
+
+    def losses(self, name: str) -> np.ndarray:
+        """A loss at each probed step, NaN where it was not recorded."""
+        found = {record["step"]: record.get(name) for record in self.run.records()}
+        return np.array([found.get(step) for step in self.progress.steps.tolist()], dtype=float)
+
+
+def associations(arms: Mapping[str, Sequence[ProbedRun]]) -> Iterator[dict[str, Any]]:
+    """An entry per arm, regression, window and layer.
+
+    Args:
+        arms: the probed runs of each arm, by its full name.
+
+    Yields:
+        `arm`, `control`, `metric`, `loss`, `window` (early or whole), `steps` (first and last), `layer`, `seeds`, and
+        what `Association` has.
+    """
+    for arm, runs in arms.items():
+        for metric, loss in REGRESSIONS:
+            probed = [one for one in runs if metric in one.progress.mean]
+            shared = sorted(set.intersection(*(set(one.progress.layers) for one in probed))) if probed else []
+            losses = [one.losses(loss) for one in probed]
+            for window in _windows(losses):
+                for layer in shared:
+                    yield from _entry(arm, probed, losses, metric, loss, window, layer)
+
+
+def _windows(losses: Sequence[np.ndarray]) -> tuple[str, ...]:
+    """Both, or the whole alone where it is no longer than what counts as early."""
+    fewest = min((int(np.isfinite(loss).sum()) for loss in losses), default=0)
+    return () if fewest == 0 else ("early", "whole") if fewest > EARLY else ("whole",)
+
+
+def _entry(
+    arm: str,
+    probed: Sequence[ProbedRun],
+    losses: Sequence[np.ndarray],
+    metric: str,
+    loss: str,
+    window: str,
+    layer: int,
+) -> Iterator[dict[str, Any]]:
+    ys, xs, steps = [], [], []
+    for one, values in zip(probed, losses, strict=True):
+        at = one.progress.layers.index(layer)
+        x = np.stack([one.progress.mean[metric][:, at], one.progress.variance[metric][:, at]], axis=1)
+        known = np.flatnonzero(np.isfinite(values) & np.isfinite(x).all(1))
+        known = known[:EARLY] if window == "early" else known
+        ys.append(values[known])
+        xs.append(x[known])
+        steps.append(one.progress.steps[known])
+    found = associate(ys, xs, times=steps)
+    if found is not None:
+        yield {
+            "arm": arm,
+            "control": probed[0].run.control,
+            "metric": metric,
+            "loss": loss,
+            "window": window,
+            "steps": [min(int(found[0]) for found in steps), max(int(found[-1]) for found in steps)],
+            "layer": layer,
+            "seeds": [one.run.seed for one in probed],
+            **asdict(found),
+        }

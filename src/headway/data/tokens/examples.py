@@ -1,0 +1,82 @@
+"""Data: the examples of a task on tokens: what every kind of task supplies, and the one way to get at them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Int64
+
+from headway.declare.tokens.task import TokensTask
+
+if TYPE_CHECKING:
+    from headway.data.tokens.tokenizer import Tokenizer
+
+MASKED = -1
+"""The target of a position that nothing is asked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Sequences side by side, and the answer at each of their positions; -1 where none is asked for."""
+
+    inputs: Int64[np.ndarray, "batch n_ctx"]
+    targets: Int64[np.ndarray, "batch n_ctx"]
+
+
+class Examples(ABC):
+    """What models are trained and judged on: pure functions of (task, seed, step, batch size)."""
+
+    tokenizer: "Tokenizer | None" = None
+    """None where tokens are no text."""
+    files: Mapping[str, str] = {}
+    """Texts that are kept in a run's folder, by name."""
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int:
+        """Tokens of the vocabulary."""
+
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """A hash of what examples are made from: a run goes on only with what it began with."""
+
+    @abstractmethod
+    def training_batch(self, seed: int, step: int, batch_size: int) -> Batch:
+        """The batch of a step, from 0; the same seed gives every model the same batches.
+
+        Raises:
+            UserError: when there are too few examples for a batch.
+        """
+
+    @abstractmethod
+    def evaluation_batches(self, sequences: int | None, batch_size: int) -> Iterator[Batch]:
+        """The sequences that a model is judged on, in batches of one shape, the last filled up with what is masked.
+
+        They depend on the task alone; all for None.
+        """
+
+    @abstractmethod
+    def steps_per_epoch(self, batch_size: int) -> float:
+        """Training steps until every example was seen once.
+
+        Raises:
+            UserError: when there are too few for a batch, or for judging.
+        """
+
+    @abstractmethod
+    def targets_per_step(self, batch_size: int) -> float:
+        """Tokens that a training step predicts, in the mean."""
+
+
+def open_examples(task: TokensTask) -> Examples:
+    """The examples of a task, made by the module here that is named for its kind.
+
+    Raises:
+        UserError: when what they are made from is missing or not fit.
+    """
+    found: Examples = import_module(f"headway.data.tokens.{task.kind}").open_examples(task)
+    return found

@@ -1,0 +1,27 @@
+"""Declare: the laboratories, and the kinds of task of each: the one table of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.declare.icl.run import IclRun
+from headway.declare.run import RunSpec
+from headway.declare.spec import Locate, parse
+from headway.declare.tokens.run import TokensRun
+from headway.declare.tokens.tasks import TASKS
+from headway.errors import DeclarationError, near
+
+RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TASKS, TokensRun)}
+"""The type of a run for each `task.kind`."""
+
+
+def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
+    """Validate the whole content of a run; its type is that of its `task.kind`.
+
+    Raises:
+        DeclarationError: with one line per wrong key or value.
+    """
+    task = content.get("task")
+    kind = task.get("kind") if isinstance(task, Mapping) else None
+    if kind not in RUN_KINDS:
+        raise DeclarationError(f"{locate('task.kind')}: {kind!r} is not known; {near(str(kind), RUN_KINDS)}")
+    return parse(RUN_KINDS[kind], content, locate)

@@ -1,0 +1,7 @@
+"""Declare, transformers on tokens: what is asked (`text`), the model and how it is trained.
+
+* `tasks`: the table of tasks; `text`: the next token of a corpus;
+* `transformer`: the model; its heads (`layout`, by hand or by `schedules`), numbers per layer (`layers`), trained
+  arrays (`parameters`), published sizes (`shapes`);
+* `training`, `probes`; what they cost (`budget`), and the `run` of them.
+"""

@@ -1,0 +1,52 @@
+"""Declare: what is measured in the heads while a model trains."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, WithJsonSchema, field_validator
+
+from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.spec import Spec
+from headway.errors import near
+
+
+def _known(metric: str) -> str:
+    if metric not in HEAD_METRICS:
+        raise ValueError(f"{metric!r} is no metric of heads; {near(metric, HEAD_METRICS)}")
+    return metric
+
+
+class HeadProbes(Spec):
+    """What is measured in the heads while a language model trains: families of metrics, single ones, or nothing.
+
+    The batch is a fixed one of held-out text, of random tokens for what needs repetition; measuring changes nothing in
+    training.
+    """
+
+    every: PositiveInt = Field(500, description="steps between probes; the first and the last step are probed too")
+    dense_until: NonNegativeInt = Field(0, description="every step up to this one is probed")
+    sequences: PositiveInt = Field(8, description="held-out sequences, the same at every probe and for every seed")
+    diversity: bool = Field(False, description="how alike a layer's heads are, raw and normalised")
+    patterns: bool = Field(
+        False, description="what heads attend to: entropy, sink, previous token, induction and others"
+    )
+    circuits: bool = Field(False, description="what the weights alone say: effective ranks and copying")
+    published: bool = Field(False, description="metrics as a published code computes them, for comparison")
+    metrics: tuple[
+        Annotated[str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(HEAD_METRICS)})], ...
+    ] = Field((), description="single metrics by name, beside the families")
+
+    @field_validator("metrics")
+    @classmethod
+    def _once(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
+        if twice := [metric for metric in metrics if metrics.count(metric) > 1]:
+            raise ValueError(f"{twice[0]} stands twice; keep one")
+        return metrics
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The metrics that are measured, in their declared order; empty when nothing is."""
+        return tuple(
+            metric.name
+            for metric in HEAD_METRICS.values()
+            if getattr(self, metric.family) or metric.name in self.metrics
+        )

@@ -1,0 +1,128 @@
+"""Declare: a run of a transformer on tokens."""
+
+from functools import cached_property
+from typing import ClassVar
+
+from pydantic import Field, model_validator
+
+from headway.declare.budget import Budget
+from headway.declare.head_metrics import REPEATED
+from headway.declare.run import RunSpec
+from headway.declare.tokens import budget
+from headway.declare.tokens.evaluation import Samples, TokensEvaluation
+from headway.declare.tokens.probes import HeadProbes
+from headway.declare.tokens.tasks import AnyTask
+from headway.declare.tokens.training import TokensTraining
+from headway.declare.tokens.transformer import LanguageModel
+
+
+class TokensRun(RunSpec):
+    """A run of a transformer on tokens."""
+
+    laboratory: ClassVar[str] = "tokens"
+    example: ClassVar[str] = "token"
+    uses_gpu: ClassVar[bool] = True
+    saves_memory: ClassVar[str] = "lower training.batch_size, or keep it and raise training.accumulate"
+
+    task: AnyTask
+    model: LanguageModel
+    training: TokensTraining
+    evaluation: TokensEvaluation = Field(TokensEvaluation(), description="on what the run is judged")
+    probes: HeadProbes = Field(HeadProbes(), description="what is measured in the heads")
+    samples: Samples | None = Field(Samples(), description="what the model writes before and after; null: nothing")
+
+    @model_validator(mode="after")
+    def _context(self) -> "TokensRun":
+        if self.task.n_ctx > self.model.n_positions:
+            raise ValueError(
+                f"task.n_ctx {self.task.n_ctx} is longer than the model's {self.model.n_positions} positions; "
+                "shorten it, or raise model.n_positions"
+            )
+        if self.model.attends == "future" and self.samples is not None:
+            raise ValueError(
+                "model.attends is future, and such a model cannot write: the text that it would look at is not there "
+                "yet; set samples to null"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _heads_to_measure(self) -> "TokensRun":
+        chosen, most = self.probes.chosen, max(self.model.layout.n_heads)
+        repeated = [metric for metric in chosen if metric in REPEATED]
+        if repeated and self.task.n_ctx < 4:
+            raise ValueError(
+                f"probes: {repeated[0]} repeats random tokens, and task.n_ctx {self.task.n_ctx} has no room for two "
+                "of them twice; raise task.n_ctx to 4 or more, or leave the metric out"
+            )
+        if chosen and most == 0:
+            raise ValueError(f"probes: {chosen[0]} measures heads, but the model has none; leave probes out")
+        pairs = [f"regularizers: {term.metric}" for term in self.training.regularizers]
+        pairs += [] if self.training.drophead is None else ["drophead"]
+        if pairs and most < 2:
+            raise ValueError(
+                f"training.{pairs[0]} needs a layer with two heads or more, but the heads are {self.model.layout}; "
+                "raise model.n_heads, or leave it out"
+            )
+        return self
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What it costs.
+
+        Raises:
+            DeclarationError: when the size of a vocabulary stands in a tokenizer's folder that cannot be read.
+        """
+        task, model = self.task, self.model
+        return Budget(
+            parameters=budget.parameters_by_part(model, task.vocab_size),
+            flops_per_example=budget.forward_flops(model, task.vocab_size, task.n_ctx),
+            tokens_per_example=task.n_ctx,
+            training_bytes=budget.training_bytes(task, model, self.training),
+        )
+
+    @property
+    def declared_steps(self) -> int | None:
+        """Optimizer steps, as far as they can be known without the data: None where epochs are given.
+
+        Examples:
+            >>> from headway.declare.experiment import load
+            >>> load("head-progression", scale="paper").arm("constant-low").spec(0).declared_steps
+            >>> load("head-progression").arm("constant-low").spec(0).declared_steps
+            1464
+        """
+        training = self.training
+        if training.tokens is not None:
+            return max(1, training.tokens // (training.batch_size * self.task.n_ctx))
+        return training.steps
+
+    @property
+    def expected_steps(self) -> int | None:
+        """The same, with what can be guessed of an epoch."""
+        sequences = self.task.expected_sequences
+        if self.training.epochs is None or sequences is None:
+            return self.declared_steps
+        return max(1, int(self.training.epochs * sequences / self.training.batch_size))
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens that a step trains on, padding among them."""
+        return self.training.batch_size * self.task.n_ctx
+
+    @property
+    def heads(self) -> str:
+        """The heads of each layer."""
+        return str(self.model.layout)
+
+    @property
+    def scheme(self) -> str | None:
+        """What the number of heads does from layer to layer."""
+        return self.model.layout.scheme
+
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """What its sequences are made from."""
+        return self.task.corpora
+
+    def fitting_batch(self, bytes_available: int) -> int | None:
+        """The largest batch that would fit into so much memory by the estimate, in as many parts as now."""
+        return budget.fitting_batch(self.task, self.model, self.training, bytes_available)

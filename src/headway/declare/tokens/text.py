@@ -1,0 +1,118 @@
+"""Declare: language modelling: the next token of a corpus."""
+
+import json
+import re
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from headway.declare.tokens.task import TokensTask
+from headway.errors import DeclarationError, near
+
+CORPORA = ("stories", "tinystories")
+"""Corpora that are known by name."""
+
+TOKENIZERS = ("bytes", "gpt2", "bpe-N")
+"""Tokenizers that are known by name, N a size of the vocabulary."""
+
+TOKENS_PER_TINY_STORY = 206
+"""Of GPT-2's tokenizer, on average."""
+
+
+class TextTask(TokensTask):
+    """Predict the next token of a corpus."""
+
+    primary: ClassVar[str] = "eval_loss_nats"
+
+    kind: Literal["text"]
+    corpus: str = Field(
+        description="`stories` (Headway's own grammar), `tinystories` (from the hub), or the path of a file or folder, "
+        "from the working directory"
+    )
+    validation: str | None = Field(None, description="a corpus that is held out; null: held_out of the corpus")
+    held_out: float = Field(0.01, gt=0, lt=1, description="share of the documents that are held out")
+    stories: PositiveInt | None = Field(
+        None, description="documents that are taken, the held-out ones among them; null: all (20,000 of `stories`)"
+    )
+    tokenizer: str = Field(
+        "bytes",
+        description="`bytes`, `bpe-4096` (trained on the corpus), `gpt2` (from the hub), or the path of a folder, from "
+        "the working directory, with vocab.json and merges.txt or tokenizer.json",
+    )
+    padding: Literal["packed", "published"] = Field(
+        "packed", description="packed: documents one after the other; published: padded, and never told to stop"
+    )
+
+    @model_validator(mode="after")
+    def _names_known(self) -> "TextTask":
+        bpe = re.fullmatch(r"bpe-([0-9]{1,9})", self.tokenizer)
+        if bpe and int(bpe[1]) < 258:
+            raise ValueError(
+                f"tokenizer {self.tokenizer}: a byte-level BPE needs 258 tokens or more (256 bytes, the end of a "
+                "text, a merge); `bytes` takes 257"
+            )
+        if not bpe and self.tokenizer not in ("bytes", "gpt2") and not _is_path(self.tokenizer):
+            raise ValueError(
+                f"tokenizer {self.tokenizer!r} is not known; {near(self.tokenizer, TOKENIZERS)}; a folder is given by "
+                f"a path with a slash, such as ./{self.tokenizer or 'gpt2'}"
+            )
+        corpora = [("corpus", self.corpus)] + ([] if self.validation is None else [("validation", self.validation)])
+        for key, corpus in corpora:
+            if corpus not in CORPORA and not _is_path(corpus) and "." not in corpus:
+                raise ValueError(
+                    f"{key} {corpus!r} is not known; {near(corpus, CORPORA)}; a folder is given by a path with a "
+                    f"slash, such as ./{corpus or 'texts'}"
+                )
+        if self.validation is not None and self.held_out != type(self).model_fields["held_out"].default:
+            raise ValueError(
+                f"held_out {self.held_out} would change nothing, since validation {self.validation} is held out "
+                "already; give one of them"
+            )
+        return self
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens of the vocabulary.
+
+        Raises:
+            DeclarationError: when the tokenizer's folder cannot be read.
+        """
+        if self.tokenizer in ("bytes", "gpt2"):
+            return {"bytes": 257, "gpt2": 50257}[self.tokenizer]
+        if bpe := re.fullmatch(r"bpe-([0-9]+)", self.tokenizer):
+            return int(bpe[1])
+        return _vocab_size(Path(self.tokenizer).expanduser())
+
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """The text, and what is held out of it where that is another."""
+        return (self.corpus,) if self.validation is None else (self.corpus, self.validation)
+
+    @property
+    def expected_sequences(self) -> float | None:
+        """Known of TinyStories, and about."""
+        if self.corpus != "tinystories" or self.tokenizer != "gpt2" or self.stories is None:
+            return None
+        stories = self.stories * (1 if self.validation else 1 - self.held_out)
+        return stories if self.padding == "published" else stories * TOKENS_PER_TINY_STORY / self.n_ctx
+
+
+def _is_path(text: str) -> bool:
+    # Not by looking whether it is there: what a stored run says must mean the same in every directory.
+    return "/" in text or "\\" in text
+
+
+def _vocab_size(folder: Path) -> int:
+    try:
+        if (folder / "tokenizer.json").is_file():
+            content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+            ids = [*content["model"]["vocab"].values(), *(token["id"] for token in content.get("added_tokens", ()))]
+        else:
+            ids = list(json.loads((folder / "vocab.json").read_text(encoding="utf-8")).values())
+        return max(ids) + 1
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise DeclarationError(
+            f"task.tokenizer: {str(folder)!r} is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
+            "merges.txt, or a tokenizer.json"
+        ) from None

@@ -1,0 +1,86 @@
+"""Runs: what each arm of an experiment would cost, before it is run."""
+
+from dataclasses import dataclass
+
+import psutil
+
+from headway.declare.budget import Budget
+from headway.declare.experiment import Arm, Experiment
+from headway.declare.run import RunSpec
+from headway.train.laboratory import laboratory_of
+
+SLOW_FLOPS_PER_S = 20e9
+"""What a slow core does; a trial that would last too long even at this rate is left out."""
+LONGEST_TRIAL_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one run of an arm costs; what cannot be known is None."""
+
+    arm: Arm
+    budget: Budget
+    run: RunSpec
+    steps: int | None
+    steps_per_s: float | None
+    untimed: str | None
+    """Why no trial was made."""
+
+    @property
+    def batch_size(self) -> int:
+        """Examples in a step."""
+        return self.run.training.batch_size
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens trained on, on this machine."""
+        tokens = self.batch_size * self.budget.tokens_per_example
+        return None if self.steps_per_s is None else self.steps_per_s * tokens
+
+    @property
+    def seconds(self) -> float | None:
+        """Training time of one run on this machine."""
+        return None if self.steps is None or self.steps_per_s is None else self.steps / self.steps_per_s
+
+    @property
+    def training_flops(self) -> float | None:
+        """Forward and backward, which is about three forward passes, over all steps."""
+        return None if self.steps is None else 3.0 * self.budget.flops_per_example * self.batch_size * self.steps
+
+    @property
+    def about_trial(self) -> str:
+        """How its trial differed from a run, in a sentence; empty where it did not, or was not made."""
+        return "" if self.steps_per_s is None else laboratory_of(self.run).about_trial(self.run)
+
+
+def costs(experiment: Experiment, *, trial: bool = True) -> tuple[Cost, ...]:
+    """Count every selected arm, and time a short trial of it on this machine.
+
+    Args:
+        experiment: whose selected arms are counted.
+        trial: whether they are timed too.
+    """
+    return tuple(_cost(arm, arm.spec(experiment.seeds[0]), trial) for arm in experiment.selected)
+
+
+def _cost(arm: Arm, run: RunSpec, trial: bool) -> Cost:
+    untimed = _reason_not_to_try(run) if trial else "no trial was asked for"
+    return Cost(
+        arm=arm,
+        budget=run.budget,
+        run=run,
+        steps=run.expected_steps,
+        steps_per_s=laboratory_of(run).trial_steps_per_s(run) if untimed is None else None,
+        untimed=untimed,
+    )
+
+
+def _reason_not_to_try(run: RunSpec) -> str | None:
+    # A trial is three steps, of at least an example each.
+    flops = 3 * 3.0 * run.budget.flops_per_example
+    if flops > LONGEST_TRIAL_S * SLOW_FLOPS_PER_S:
+        return f"three steps of one sequence are {flops:.0e} FLOPs, too many for a trial on a processor's core"
+    free = psutil.virtual_memory().available
+    if run.budget.training_bytes > free:
+        return f"a run needs more memory ({run.budget.training_bytes / 1e9:.1f} GB) than is free ({free / 1e9:.1f} GB)"
+    return None

@@ -1,0 +1,98 @@
+"""Lab: where runs are worked on at the same time: shares of the processor's cores, or GPUs, one run each.
+
+What a worker is started with decides it: a GPU is the only one that its worker sees.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headway.errors import UserError
+from headway.runs.execution import cores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A place for one run: the device and threads of its worker, and what is added to its environment."""
+
+    device: str
+    threads: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of its worker."""
+        return "--device", self.device, "--threads", str(self.threads)
+
+
+def slots(device: str, *, workers: int | None, runs: int, uses_gpu: bool = True) -> tuple[Slot, ...]:
+    """The places for runs, as many as are worked on at once.
+
+    Args:
+        device: `auto` takes the GPUs where there are any, `cuda` insists on them, `cuda:N` is one of them, `cpu`.
+        workers: how many at most; None: every GPU, or a core each.
+        runs: how many there are to be worked on.
+        uses_gpu: whether there are language models among them, which a GPU can compute.
+
+    Raises:
+        UserError: when there is no worker, or no such device.
+
+    Examples:
+        >>> [slot.device for slot in slots("cpu", workers=2, runs=4)]
+        ['cpu', 'cpu']
+    """
+    if workers is not None and workers < 1:
+        raise UserError(f"workers {workers}: at least 1 is needed; leave it out for one for each core")
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise UserError(f"--device {device}: there is no such device; choose from auto, cpu, cuda and cuda:N")
+    seen = visible_gpus() if device != "cpu" and uses_gpu else ()
+    if device.startswith("cuda"):
+        seen = _asked(device, seen, uses_gpu)
+    if not seen:
+        n = workers or max(1, min(cores(), runs))
+        return (Slot(device="cpu", threads=_share(n)),) * n
+    chosen = seen[:workers]
+    # `auto` stays: a torch without support for this GPU then computes on the processor.
+    kind = "auto" if device == "auto" else "cuda"
+    return tuple(
+        Slot(device=kind, threads=_share(len(chosen)), environment={"CUDA_VISIBLE_DEVICES": gpu}) for gpu in chosen
+    )
+
+
+def visible_gpus() -> tuple[str, ...]:
+    """The GPUs of this process as CUDA names them, found without torch."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        before_end = [name.strip() for name in named.split(",")]
+        return tuple(before_end[: before_end.index("-1")] if "-1" in before_end else filter(None, before_end))
+    files = [path for path in Path("/dev").glob("nvidia*") if path.name.removeprefix("nvidia").isdecimal()]
+    return tuple(str(number) for number in range(len(files) or _listed()))
+
+
+def _listed() -> int:
+    """How many GPUs the driver's tool lists, where they have no files of their own."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return 0
+    try:
+        listed = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+
+
+def _asked(device: str, seen: tuple[str, ...], uses_gpu: bool) -> tuple[str, ...]:
+    if not uses_gpu:
+        raise UserError(f"--device {device}: in-context models train on the processor; take --device cpu")
+    number = device.partition(":")[2]
+    if not seen or (number and int(number) >= len(seen)):
+        raise UserError(f"--device {device}: {len(seen) or 'no'} GPUs are visible here; take --device cpu")
+    return (seen[int(number)],) if number else seen
+
+
+def _share(n: int) -> int:
+    return max(1, cores() // n)

@@ -1,0 +1,322 @@
+"""Lab: one run folder, read.
+
+    run.json                  what was asked, where it stands, how it was executed and what came out
+    metrics.jsonl             a line per recorded step
+    samples.jsonl             a line per text that the model wrote
+    tokenizer.json            how a language model's text becomes tokens
+    heads/STEP.safetensors    what was measured per head
+    curves.json               what the finished model was judged by, where that is too long for a number
+    checkpoint/ lease/ log.txt
+
+A `Run` is what the folder held when it was opened; files are read when they are asked for.
+"""
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from headway.declare.laboratories import parse_run
+from headway.declare.run import RunSpec
+from headway.errors import DeclarationError, ResultsError
+from headway.files import write_json
+from headway.runs.lease import Lease, is_held
+from headway.train import checkpoint
+from headway.train.laboratory import laboratory_of
+from headway.train.loop import Arrays
+
+SCHEMA = 1
+Status = Literal["waiting", "running", "done", "failed", "interrupted", "damaged"]
+"""All but the last stand in run.json; a run is damaged when what the folder holds cannot be relied on."""
+
+_ANEW = "delete the run's folder to run it again"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Run:
+    """A run folder, as it was when it was opened.
+
+    `control` is None for a plain arm, `metrics` is empty until the run is done, and `execution` says how it was
+    computed (trainer, instruction set, threads, versions, host, ...). `counted_steps` are those of a run whose length
+    its corpus decides, None before that was opened.
+    """
+
+    path: Path
+    id: str
+    arm: str
+    control: str | None
+    group: str | None
+    seed: int
+    status: Status
+    message: str
+    config: Mapping[str, Any]
+    log_every: int
+    execution: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    counted_steps: int | None = None
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        """Read a run folder.
+
+        Raises:
+            ResultsError: when there is none, or it cannot be understood.
+        """
+        run = read(path)
+        if run.status == "running" and not is_held(path / "lease"):
+            return replace(run, status="interrupted", message="its process ended without a word; run again to go on")
+        return run
+
+    @classmethod
+    def examine(cls, path: Path) -> "Run":
+        """Read a run folder in a results directory, whatever its state: one that fails its `check` is damaged."""
+        try:
+            run = cls.open(path)
+            run.check()
+        except ResultsError as error:
+            return damaged(path, str(error))
+        return run
+
+    def check(self) -> None:
+        """See that the folder is the one of this run, and that all of it can be read if it is done.
+
+        Raises:
+            ResultsError: saying what is damaged, and what to do.
+        """
+        here, there = f"{self.path.parent.name}/{self.path.name}", f"{self.name}/seed-{self.seed}"
+        if here != there:
+            raise ResultsError(f"{self.path}: its run.json is that of {there}; rename the folder or delete it")
+        _ = self.spec
+        if self.status != "done":
+            return  # what is damaged is computed again
+        if not self.records():
+            raise ResultsError(f"{self.path / 'metrics.jsonl'}: there are no records; {_ANEW}")
+        self.curves()
+        self.weights()
+        for step in self.head_steps():
+            self.head_arrays(step)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, {self.status})"
+
+    @property
+    def name(self) -> str:
+        """`ARM` or `ARM+CONTROL`."""
+        return f"{self.arm}+{self.control}" if self.control else self.arm
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps when it is done; 0 for a damaged run, and for one whose corpus has yet to say it."""
+        if self.status == "damaged":
+            return 0
+        if self.counted_steps is not None:
+            return self.counted_steps
+        return self.spec.declared_steps or 0
+
+    @cached_property
+    def spec(self) -> RunSpec:
+        """What was asked.
+
+        Raises:
+            ResultsError: when the configuration does not have the id that the folder was made for, or is damaged.
+        """
+        if self.status == "damaged":
+            raise ResultsError(self.message)
+        try:
+            spec = parse_run(self.config, lambda key: f"{self.path / 'run.json'}: {key}")
+        except DeclarationError as error:
+            raise ResultsError(f"{error}; {_ANEW}") from None
+        if spec.id != self.id:
+            raise ResultsError(
+                f"{self.path}: run.json was made for {self.id} but its configuration is {spec.id}'s: it was "
+                f"edited; {_ANEW}, and for another experiment change its file and choose another directory"
+            )
+        return spec
+
+    def records(self) -> list[dict[str, Any]]:
+        """What was recorded while training, a mapping per step, ascending.
+
+        A last line that was cut short (a kill or a full disk) is left out with a warning.
+
+        Raises:
+            ResultsError: when an earlier line is damaged.
+        """
+        return read_records(self.path / "metrics.jsonl")
+
+    def samples(self) -> list[dict[str, Any]]:
+        """What the model wrote, a mapping per text with the step at which it was written.
+
+        Raises:
+            ResultsError: when it is damaged.
+        """
+        return read_records(self.path / "samples.jsonl")
+
+    def head_steps(self) -> list[int]:
+        """The steps at which arrays of the heads were kept."""
+        files = (self.path / "heads").glob("*.safetensors")
+        return sorted(int(path.stem) for path in files if path.stem.isdecimal())
+
+    def head_arrays(self, step: int) -> Arrays:
+        """The arrays of the heads that were kept at a step.
+
+        Raises:
+            ResultsError: when none were, or they are damaged.
+        """
+        path = heads_file(self.path, step)
+        if not path.is_file():
+            kept = ", ".join(map(str, self.head_steps())) or "no step"
+            raise ResultsError(f"{self.path}: nothing was kept of the heads at step {step}; there is {kept}")
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise ResultsError(f"{path}: it is damaged ({error}); {_ANEW}") from None
+
+    def curves(self) -> dict[str, Any]:
+        """What the finished run was judged by beside its metrics; empty before."""
+        path = self.path / "curves.json"
+        return _read_json(path, "") if path.is_file() else {}
+
+    def weights(self) -> Arrays:
+        """The weights of the newest checkpoint: of the last step when the run is done.
+
+        Raises:
+            ResultsError: when there is none.
+        """
+        found, damages = checkpoint.load(self.path / "checkpoint")
+        if self.status == "done" and (found is None or found.step != self.steps):
+            what = ", ".join(damages) or "the checkpoint of its last step is missing"
+            raise ResultsError(f"{self.path}: {what}; {_ANEW}")
+        if found is None:
+            what = ", ".join([f"it is {self.status}", *damages])
+            raise ResultsError(f"{self.path} has no checkpoint yet: {what}; `headway run` goes on with it")
+        return found.weights()
+
+    def model(self) -> Any:
+        """The trained model, a torch module.
+
+        Raises:
+            ResultsError: when there is no checkpoint.
+        """
+        return laboratory_of(self.spec).trained_model(self.spec, self.weights())
+
+
+_IDENTITY = ("id", "arm", "control", "group", "seed")
+
+
+def read(path: Path) -> Run:
+    """A run folder with the status that was written last, be its owner alive or not.
+
+    Raises:
+        ResultsError: when there is none, or it cannot be understood.
+    """
+    content = _read_json(path / "run.json", f"{path} holds no run")
+    try:
+        if content["schema"] != SCHEMA:
+            raise ResultsError(
+                f"{path}: run.json has schema {content['schema']}, and this Headway reads {SCHEMA}; "
+                f"read it with the Headway that wrote it, or {_ANEW}"
+            )
+        if content["status"] not in get_args(Status):
+            raise TypeError(f"status {content['status']}")
+        if wrong := [key for key in ("config", "execution", "metrics") if not isinstance(content[key], dict)]:
+            raise TypeError(f"{wrong[0]} is no mapping")
+        named = {key: content[key] for key in (*_IDENTITY, "status", "message", "config", "execution", "metrics")}
+        return Run(path=path, log_every=content["logging"]["every"], counted_steps=content.get("steps"), **named)
+    except (KeyError, TypeError) as error:
+        raise ResultsError(f"{path}: run.json is damaged ({error!r}); {_ANEW}") from None
+
+
+def damaged(path: Path, message: str) -> Run:
+    """The run of a folder that cannot be relied on: what the folder's name says, and nothing of what it holds.
+
+    Its seed is -1 where the name has none.
+    """
+    arm, _, control = path.parent.name.partition("+")
+    seed = path.name.removeprefix("seed-")
+    return Run(
+        path=path,
+        id="",
+        arm=arm,
+        control=control or None,
+        group=None,
+        seed=int(seed) if seed.isdecimal() else -1,
+        status="damaged",
+        message=message,
+        config={},
+        log_every=0,
+        execution={},
+        metrics={},
+    )
+
+
+def document(run: Run) -> dict[str, Any]:
+    """The content of run.json."""
+    identity = {key: getattr(run, key) for key in _IDENTITY}
+    return {
+        "schema": SCHEMA,
+        **identity,
+        "status": run.status,
+        "message": run.message,
+        "config": run.config,
+        "logging": {"every": run.log_every},
+        "execution": run.execution,
+        "metrics": run.metrics,
+        **({} if run.counted_steps is None else {"steps": run.counted_steps}),
+    }
+
+
+def update(run: Run, lease: Lease, **changes: Any) -> Run:
+    """Change a run and its run.json; only the owner of the folder may.
+
+    Raises:
+        LeaseLost: when another process owns it.
+        OSError: when it cannot be written.
+    """
+    changed = replace(run, **changes)
+    lease.check()
+    write_json(run.path / "run.json", document(changed))
+    return changed
+
+
+def heads_file(path: Path, step: int) -> Path:
+    """The file of a run folder for what was measured per head at a step."""
+    return path / "heads" / f"{step:09d}.safetensors"
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records in a file of JSON lines; see `Run.records`."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be read ({error.strerror}); {_ANEW}") from None
+    records = []
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            record = json.loads(line)
+            int(record["step"])
+        except (ValueError, KeyError, TypeError):
+            raise ResultsError(f"{path}: line {number} is damaged; {_ANEW}") from None
+        records.append(record)
+    if lines[-1]:
+        warnings.warn(f"{path}: the last line was cut short and is left out", stacklevel=1)
+    return records
+
+
+def _read_json(path: Path, missing: str) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ResultsError(f"{missing}: {path.name} is missing") from None
+    except (ValueError, OSError) as error:
+        raise ResultsError(f"{path}: cannot be read ({error}); {_ANEW}") from None
+    if not isinstance(content, dict):
+        raise ResultsError(f"{path}: it is no mapping; {_ANEW}")
+    return content

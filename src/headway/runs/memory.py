@@ -1,0 +1,87 @@
+"""Lab: running out of memory: which arm, what it needs by the estimate, and what would fit.
+
+Nothing here imports torch: its errors are known by their names.
+"""
+
+from collections.abc import Sequence
+
+import psutil
+
+from headway.declare.run import RunSpec
+from headway.errors import UserError
+from headway.runs.folder import Run
+
+_SAID = ("can't allocate memory", "not enough memory", "out of memory")
+_FEWER = "run fewer at a time with --workers, or lower training.batch_size"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory ran out, on a GPU or elsewhere."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and any(said in str(error) for said in _SAID))
+    )
+
+
+def out_of_memory(run: Run) -> str:
+    """The outcome of a run whose memory ran out: its arm, the estimate, and the batch that would fit."""
+    estimate = estimated_bytes(run.spec)
+    if estimate is None:
+        return f"out of memory: {run.name}; {_FEWER}"
+    there = run.execution.get("gpu_memory_bytes") or psutil.virtual_memory().total
+    if estimate <= there:
+        return (
+            f"out of memory: {run.name} needs about {_size(estimate)} by the estimate, and {_size(there)} are there "
+            f"if nothing else has them; {_FEWER}"
+        )
+    return f"out of memory: {_too_large(run.name, run.spec, estimate, there)}"
+
+
+def check_memory(runs: Sequence[tuple[str, RunSpec]], workers: int) -> None:
+    """Nothing, when by the estimate, which is rather low, runs fit into this machine's memory.
+
+    Args:
+        runs: those that are still to be trained, each with the full name of its arm.
+        workers: how many are trained at once.
+
+    Raises:
+        UserError: when one of the runs does not, naming its arm, what it needs and the batch that would fit; or when
+            the largest of them, as many as there are workers, do not together.
+    """
+    needs = [estimated_bytes(spec) or 0 for _, spec in runs]
+    there = psutil.virtual_memory().total
+    for (name, spec), estimate in zip(runs, needs, strict=True):
+        if estimate > there:
+            raise UserError(_too_large(name, spec, estimate, there))
+    largest = sorted(needs, reverse=True)[:workers]
+    if sum(largest) > there:
+        fit = max((n for n in range(len(largest) + 1) if sum(largest[:n]) <= there), default=0)
+        raise UserError(
+            f"{len(largest)} runs at a time need about {_size(sum(largest))}, and this machine has {_size(there)}; "
+            f"take --workers {max(fit, 1)}"
+        )
+
+
+def _too_large(name: str, spec: RunSpec, estimate: int, there: int) -> str:
+    """Which arm, what it needs, and the batch that would fit."""
+    said = f"{name} needs about {_size(estimate)}"
+    fits = spec.fitting_batch(there)
+    if fits is None:
+        return f"{said}, and {_size(there)} do not even hold a batch of one; take a smaller model or another machine"
+    return (
+        f"{said} with a batch of {spec.training.batch_size}; into {_size(there)} one of {fits} would fit: "
+        f"{spec.saves_memory}"
+    )
+
+
+def estimated_bytes(spec: RunSpec) -> int | None:
+    """What a run needs while it trains, as far as it can be counted beforehand."""
+    try:
+        return spec.budget.training_bytes
+    except UserError:  # such as a tokenizer's folder that is gone
+        return None
+
+
+def _size(n: int) -> str:
+    return f"{n / 1e9:.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"

@@ -1,0 +1,234 @@
+"""Lab: one run, worked on by this process from wherever it stands to its end.
+
+The process owns the folder by a lease. Whatever happens to it, the folder says so: done, failed with a message,
+interrupted; and if it could not say anything, its lease shows that it is gone. Working again goes on from the
+last checkpoint.
+"""
+
+import contextlib
+import errno
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.declare.run import RunSpec
+from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError
+from headway.files import plain, write_json, write_text
+from headway.runs.execution import changes, surroundings
+from headway.runs.folder import Run, Status, update
+from headway.runs.lease import Lease, LeaseHeld
+from headway.runs.memory import is_out_of_memory, out_of_memory
+from headway.runs.recorder import Recorder
+from headway.runs.stop import Stop, Wishes
+from headway.train.checkpoint import Checkpoint
+from headway.train.loop import Milestone, Study, train
+from headway.train.memory import peak_bytes
+
+DONE, FAILED, DISK_FULL, ELSEWHERE, STOPPED = 0, 1, 74, 75, 130
+"""Exit codes: EX_IOERR and EX_TEMPFAIL of sysexits.h for a full disk and for a run that another process works on."""
+
+CHECKPOINT_EVERY_S = 60.0
+
+OpenStudy = Callable[[RunSpec, Mapping[str, Any]], Study]
+"""Opens the study of a run; the mapping is the execution to be repeated, empty for a run from the start."""
+
+
+def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int:
+    """Train and judge the run in a folder, unless it is done or another process is at it.
+
+    Args:
+        path: the run folder.
+        open_study: what opens its study.
+        parent: the process to stop with; None to outlive any.
+
+    Returns:
+        An exit code: DONE, FAILED, DISK_FULL, ELSEWHERE or STOPPED.
+
+    Raises:
+        ResultsError: when the folder holds no run.
+    """
+    if Run.open(path).status == "done":
+        return DONE
+    try:
+        lease = Lease.take(path / "lease")
+        with Wishes(parent).heard() as wishes, lease, _output_to(path / "log.txt"):
+            run = Run.open(path)  # its former owner may have finished it since
+            return DONE if run.status == "done" else _Work(run, lease, wishes).outcome(open_study)
+    except LeaseHeld as held:
+        print(f"{path}: {held}")
+        return ELSEWHERE
+    except OSError as error:  # before the work began: from there on it has an outcome
+        print(disk_full(path) if _is_disk_full(error) else f"{path} cannot be written: {error.strerror}")
+        return DISK_FULL if _is_disk_full(error) else FAILED
+
+
+def disk_full(path: Path) -> str:
+    """The outcome of a run that could not be written."""
+    return f"the disk is full; nothing recorded is lost: free some space where {path} is and run again to go on"
+
+
+class _Work:
+    """A run in the hands of its owner."""
+
+    def __init__(self, run: Run, lease: Lease, wishes: Wishes):
+        self._run, self._lease, self._wishes = run, lease, wishes
+        self._began = time.perf_counter()
+
+    def outcome(self, open_study: OpenStudy) -> int:
+        """Do the work; whatever ends it is recorded."""
+        try:
+            self._work(open_study)
+        except Stop as stop:
+            return self._ended(STOPPED, "interrupted", f"stopped {stop}; run again to go on")
+        except LeaseLost as lost:
+            _say(str(lost))
+            return ELSEWHERE
+        except Diverged as error:
+            rate = self._run.config["training"].get("learning_rate")
+            return self._ended(FAILED, "failed", f"{error}; lower training.learning_rate (it is {rate})")
+        except HeadwayError as error:
+            return self._ended(FAILED, "failed", str(error))
+        except Exception as error:  # noqa: BLE001 - whatever a study raises is the outcome of this run
+            _say(traceback.format_exc())
+            if isinstance(error, OSError) and _is_disk_full(error):
+                return self._ended(DISK_FULL, "failed", disk_full(self._run.path))
+            if is_out_of_memory(error):
+                return self._ended(FAILED, "failed", out_of_memory(self._run))
+            return self._ended(FAILED, "failed", f"{type(error).__name__}: {error}; log.txt says where")
+        return DONE
+
+    def _ended(self, code: int, status: Status, message: str) -> int:
+        _say(message)
+        try:
+            update(self._run, self._lease, status=status, message=message)
+        except LeaseLost as lost:
+            _say(str(lost))
+            return ELSEWHERE
+        except OSError as error:
+            # Whoever started this process learns it from the exit code, everyone else from the dead lease.
+            _say(f"this could not be recorded: {error}")
+        return code
+
+    def _work(self, open_study: OpenStudy) -> None:
+        with Recorder(self._run.path, self._lease) as recorder:
+            resumed = recorder.resumed
+            study = open_study(self._run.spec, self._run.execution if resumed else {})
+            self._start(study, resumed)
+            notes = recorder.recoveries + [f"bits may differ: {c}" for c in self._run.execution.get("changes", ())]
+            for note in notes:
+                _say(note)
+            base = resumed.counters if resumed else {}
+            training_s = self._train(study, recorder, base)
+        conclusion = study.conclude()
+        self._lease.check()
+        if conclusion.curves:
+            write_json(self._run.path / "curves.json", conclusion.curves)
+        counters = self._count(study, base, training_s)
+        training_s = counters.pop("training_s")
+        last = self._run.records()[-1]
+        metrics = {
+            **{name: last.get(name) for name in study.carried},
+            **conclusion.metrics,
+            **{f"{name}_per_s": n / training_s for name, n in self._amounts(conclusion.metrics).items()},
+            **counters,
+        }
+        self._run = update(self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics))
+
+    def _start(self, study: Study, resumed: Checkpoint | None) -> None:
+        """Put the trainer where it goes on, and record how it is executed from here."""
+        execution: dict[str, Any] = {**study.execution, **surroundings()}
+        if resumed:
+            self._check_corpus(execution)
+            study.trainer.restore(resumed.step, resumed.state)
+            before = {key: value for key, value in self._run.execution.items() if key != "changes"}
+            changed = [f"from step {resumed.step} on {change}" for change in changes(before, execution)]
+            if changed := [*self._run.execution.get("changes", ()), *changed]:
+                execution["changes"] = changed
+        for name, text in study.files.items():
+            self._lease.check()
+            write_text(self._run.path / name, text)
+        self._run = update(
+            self._run,
+            self._lease,
+            status="running",
+            message="",
+            metrics={},
+            execution=execution,
+            counted_steps=study.steps,
+        )
+
+    def _check_corpus(self, execution: Mapping[str, Any]) -> None:
+        """See that a run goes on with the text that it began with; a run on drawn data has none."""
+        before, now = self._run.execution.get("corpus"), execution.get("corpus")
+        if before != now:
+            raise ResultsError(
+                f"the tokens of its corpus are not those that the run began with ({before} then, {now} now): the text "
+                "or its tokenizer was changed; put them back, or delete the run's folder to run it again"
+            )
+
+    def _amounts(self, metrics: Mapping[str, Any]) -> dict[str, int]:
+        """What is told per second of training."""
+        return {"steps": self._run.steps, **({"tokens": metrics["tokens"]} if "tokens" in metrics else {})}
+
+    def _train(self, study: Study, recorder: Recorder, base: Mapping[str, Any]) -> float:
+        """Train to the end, recording and storing on the way; returns the seconds spent in steps."""
+        steps, stored, training_s = self._run.steps, time.perf_counter(), 0.0
+        with self._wishes.patiently():
+            for event in train(study, steps=steps, log_every=self._run.log_every):
+                self._lease.progress(event.step, event.steps_per_s)
+                if not isinstance(event, Milestone):
+                    self._lease.check()
+                    continue
+                training_s = event.training_s
+                counters = self._count(study, base, training_s)
+                recorder.record(event, counters["wall_s"])
+                stop = self._wishes.stop
+                due = stop or event.step == steps or time.perf_counter() - stored >= CHECKPOINT_EVERY_S
+                if due and event.step > 0:  # from step 0 a run starts, and does not go on
+                    state = study.trainer.state()
+                    recorder.checkpoint(Checkpoint(step=event.step, state=state, counters=counters))
+                    stored = time.perf_counter()
+                if stop:
+                    raise Stop(f"at step {event.step} {stop}")
+        return training_s
+
+    def _count(self, study: Study, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:
+        """Seconds and memory until now, with those of the processes whose work this one goes on with."""
+        memory = {"peak_memory_bytes": peak_bytes(), **study.memory()}
+        return {
+            "wall_s": round(base.get("wall_s", 0.0) + time.perf_counter() - self._began, 3),
+            "training_s": base.get("training_s", 0.0) + training_s,
+            **{name: max(base.get(name, 0), size) for name, size in memory.items()},
+        }
+
+
+def _is_disk_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _say(text: str) -> None:
+    """A line for log.txt."""
+    # On a full disk there is no log; what matters is in run.json and in the exit code.
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
+
+
+@contextlib.contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Send what this process and its native code print to the end of a file."""
+    former = [os.dup(descriptor) for descriptor in (1, 2)]
+    log = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed below, where a full disk is no error
+    try:
+        for descriptor in (1, 2):
+            os.dup2(log.fileno(), descriptor)
+        with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            yield
+    finally:
+        for descriptor, kept in zip((1, 2), former, strict=True):
+            os.dup2(kept, descriptor)
+            os.close(kept)
+        with contextlib.suppress(OSError):
+            log.close()

@@ -1,0 +1,97 @@
+"""Lab: `python -m headway.runs.worker RUN_DIR` works on one run in a process of its own.
+
+The number of threads is set before anything that reads it is imported: numpy's and torch's libraries read it once.
+That is why this file imports inside its functions, and why it alone of this room knows torch.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import UserError
+from headway.train.memory import keep_freed_memory
+
+if TYPE_CHECKING:
+    from headway.declare.run import RunSpec
+    from headway.train.laboratory import TrainerChoice
+    from headway.train.loop import Study
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Work on a run; returns the exit code, as `headway.runs.work` lists them, or 2 when there is no run."""
+    parser = argparse.ArgumentParser(prog="python -m headway.runs.worker", description="Work on one run.")
+    parser.add_argument("run_dir", type=Path, help="the run folder")
+    parser.add_argument("--trainer", choices=("auto", "fused", "torch"), default="auto", help="what trains the model")
+    parser.add_argument("--threads", type=int, default=1, help="threads, for a run from the start")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--time", type=Path, metavar="FILE", help="only time some steps, and write what came out")
+    parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
+    asked = parser.parse_args(arguments)
+    threads = asked.threads if asked.time else _stored_threads(asked.run_dir) or asked.threads
+    set_up_process(threads)
+    from headway.runs.stop import Stop
+    from headway.runs.work import STOPPED, work
+
+    def open_study(spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
+        return _open_study(spec, stored, trainer=asked.trainer, threads=threads, device=asked.device)
+
+    try:
+        if asked.time:
+            from headway.runs.timing import time_steps
+
+            return time_steps(asked.run_dir, open_study, asked.time)
+        return work(asked.run_dir, open_study, parent=asked.parent)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except Stop:
+        return STOPPED  # before there was anything to record
+
+
+def set_up_process(threads: int) -> None:
+    """The threads of this process and how it gets memory; before numpy and torch are imported, which read it once."""
+    os.environ |= dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    # Not a pool of compilers for each of many workers.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what deterministic CUDA needs
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's large arrays in huge pages, where the system has them
+    keep_freed_memory()
+
+
+def _stored_threads(path: Path) -> int | None:
+    """The threads that a run was computed with so far, if it has a checkpoint to go on from."""
+    if not any(path.glob("checkpoint/*.json")):
+        return None
+    try:
+        return json.loads((path / "run.json").read_text())["execution"].get("threads")
+    except (OSError, ValueError, KeyError):
+        return None  # `work` says what is wrong with it
+
+
+def _open_study(
+    spec: "RunSpec", stored: Mapping[str, Any], *, trainer: "TrainerChoice", threads: int, device: str = "auto"
+) -> "Study":
+    from headway.train.laboratory import laboratory_of
+
+    if trainer == "auto" and stored.get("trainer") == "torch":
+        trainer = "torch"
+    study = laboratory_of(spec).open_study(spec, trainer=trainer, compile=stored.get("compile"), device=device)
+    if "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(True)
+        # It would also fill all memory before it is used, which finds bugs and costs time; no operator reads it.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    return replace(study, execution={**study.execution, "threads": threads})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

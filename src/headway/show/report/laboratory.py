@@ -1,0 +1,78 @@
+"""Show: what a laboratory supplies for a report, and the one way to get at it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headway.declare.run import RunSpec, slice_of
+from headway.show.report.material import ArmResults, Material
+from headway.show.report.tables import Table
+from headway.show.shared.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A sentence of the answer beside the verdicts, and the colour of what it is about."""
+
+    sentence: str
+    colour: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A text that a model wrote; `prompt` is how it was made to begin."""
+
+    title: str
+    prompt: str
+    text: str
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """What an arm wrote before and after training."""
+
+    label: str
+    samples: tuple[Sample, ...]
+
+
+class Laboratory(ABC):
+    """A laboratory's slice of the report."""
+
+    controls_apart: ClassVar[bool] = False
+    """Whether figures are drawn once for each control, so that an arm keeps its colour under it."""
+
+    @abstractmethod
+    def figures(self, material: Material) -> Iterator[Figure | None]:
+        """Its figures in their order, None for those that the results have no numbers for."""
+
+    @abstractmethod
+    def final(self, material: Material) -> Table:
+        """The opening table."""
+
+    @abstractmethod
+    def luck(self, material: Material) -> str:
+        """What the intervals leave out, in a sentence; empty where there is no interval."""
+
+    def heads(self, arm: ArmResults) -> Iterable[tuple[int, Table]]:  # noqa: ARG002
+        """The table per head of each seed of an arm."""
+        return ()
+
+    def statements(self, material: Material) -> Sequence[Statement]:  # noqa: ARG002
+        """What is said below the verdicts."""
+        return ()
+
+    def tables(self, material: Material) -> Sequence[tuple[str, Table]]:  # noqa: ARG002
+        """Further tables, by title."""
+        return ()
+
+    def writings(self, material: Material) -> Sequence[Writing]:  # noqa: ARG002
+        """Texts before and after training."""
+        return ()
+
+
+def laboratory_of(run: RunSpec) -> Laboratory:
+    """The laboratory of a run."""
+    found: Laboratory = slice_of("show", run).LABORATORY
+    return found

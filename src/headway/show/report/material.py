@@ -1,0 +1,224 @@
+"""Show: what the figures and tables are made of, read once from a results directory.
+
+Only finished runs are drawn. Arms keep the order of their document, and with it their colours, whatever has
+finished.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headway.compare.tokens.head_progress import HeadProgress, head_progress
+from headway.declare.icl.model import OneLayer
+from headway.declare.icl.run import IclRun
+from headway.declare.tokens.run import TokensRun
+from headway.errors import ResultsError
+from headway.icl.circuits import circuits
+from headway.runs.folder import read_records
+from headway.show.report.looks import ArmLook, looks
+
+if TYPE_CHECKING:
+    from headway.declare.experiment import Experiment
+    from headway.declare.run import RunSpec
+    from headway.runs.store import Run, Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A finished run: its final metrics, its log, its curves and its circuits at the end."""
+
+    run: "Run"
+    records: tuple[dict[str, Any], ...]
+    curves: Mapping[str, Any]
+    task: str
+
+    @property
+    def seed(self) -> int:
+        """Its seed."""
+        return self.run.seed
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Its final metrics."""
+        return self.run.metrics
+
+    @property
+    def regression(self) -> IclRun:
+        """What was run, in the in-context laboratory."""
+        assert isinstance(self.run.spec, IclRun)
+        return self.run.spec
+
+    @property
+    def text(self) -> TokensRun:
+        """What was run, in the laboratory of language models."""
+        assert isinstance(self.run.spec, TokensRun)
+        return self.run.spec
+
+    def series(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        """A metric over the steps at which it was measured: (steps,) and (steps, ...), null as NaN."""
+        measured = [(record["step"], record[metric]) for record in self.records if record.get(metric) is not None]
+        steps = np.array([step for step, _ in measured], dtype=int)
+        return steps, np.array([value for _, value in measured], dtype=float)
+
+    @cached_property
+    def probed(self) -> HeadProgress | None:
+        """What was measured of a language model's heads while it trained; None where nothing was."""
+        return head_progress(self.run)
+
+    def samples(self) -> list[dict[str, Any]]:
+        """The texts that it wrote before and after training, with what was measured of them."""
+        return read_records(self.run.path / "samples.jsonl")
+
+    def circuits(self) -> dict[str, np.ndarray]:
+        """QK (layer, head, D, D) and OV (layer, head, d_y, D) of the trained weights."""
+        return circuits(self.run.weights(), self.regression.model, self.regression.task)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmResults:
+    """An arm and its finished runs, at least one, by seed. What is drawn of one run only is drawn of the first."""
+
+    name: str
+    look: ArmLook
+    runs: tuple[Finished, ...]
+
+    @property
+    def label(self) -> str:
+        """What legends, tables and sentences call it."""
+        return self.look.label
+
+    @property
+    def colour(self) -> str:
+        """Its colour in every figure."""
+        return self.look.colour
+
+    @property
+    def control(self) -> str | None:
+        """The control that it is under."""
+        return self.shown.run.control
+
+    @property
+    def shown(self) -> Finished:
+        """The run that is drawn where only one can be."""
+        return self.runs[0]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that finished."""
+        return tuple(run.seed for run in self.runs)
+
+    @property
+    def one_layer(self) -> bool:
+        """Whether its model is a single layer, whose heads are w and mu."""
+        return isinstance(self.shown.regression.model, OneLayer)
+
+    def final(self, metric: str) -> np.ndarray:
+        """A final metric of each seed that has it as one number."""
+        values = [run.metrics.get(metric) for run in self.runs]
+        return np.array([value for value in values if isinstance(value, int | float)], dtype=float)
+
+    def by_seed(self, metric: str) -> dict[int, float]:
+        """A final metric of each seed that has it as one number, by seed."""
+        values = {run.seed: run.metrics.get(metric) for run in self.runs}
+        return {seed: float(value) for seed, value in values.items() if isinstance(value, int | float)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """Everything a report shows."""
+
+    path: Path
+    experiment: "Experiment"
+    results: Mapping[str, Any]
+    runs: tuple["Run", ...]
+    arms: tuple[ArmResults, ...]
+    timings: Mapping[str, Mapping[str, Any]]
+    """What a short timing with the machine to itself measured, by full name of an arm."""
+
+    @property
+    def run(self) -> "RunSpec":
+        """What one of its arms asks for; all belong to one laboratory."""
+        return self.experiment.arms[0].template
+
+    @property
+    def controls(self) -> tuple[str | None, ...]:
+        """The controls that finished arms are under; None for those without."""
+        return tuple(dict.fromkeys(arm.control for arm in self.arms))
+
+    def under(self, control: str | None) -> "Material":
+        """The same with the arms under one control only."""
+        return replace(self, arms=tuple(arm for arm in self.arms if arm.control == control))
+
+    @property
+    def n_seeds(self) -> int:
+        """The largest number of finished seeds of an arm."""
+        return max((len(arm.runs) for arm in self.arms), default=0)
+
+    @property
+    def one_task(self) -> bool:
+        """Whether all arms were judged on the same prompts."""
+        return len({arm.shown.task for arm in self.arms}) == 1
+
+    def baselines(self, arm: ArmResults) -> Mapping[str, Mapping[str, float]]:
+        """What needs no training reaches on the task of an arm: estimators, or n-gram models, and their errors."""
+        return self.results.get("tasks", {}).get(arm.shown.task, {}).get("baselines") or {}
+
+    def estimator_curves(self, arm: ArmResults) -> Mapping[str, Any]:
+        """The errors of the estimators against prompt length: `n_pairs`, and name to `mse`, `low`, `high`."""
+        return self.results.get("tasks", {}).get(arm.shown.task, {}).get("curves") or {}
+
+
+def gather(store: "Store") -> Material:
+    """Read a results directory.
+
+    Raises:
+        ResultsError: when results.json is missing or cannot be read.
+    """
+    results = _results(store.path)
+    tasks = {(r["arm"], r["control"], r["seed"]): r.get("task") or "" for r in results["runs"]}
+    found = looks(store.experiment)
+    finished: dict[str, list[Finished]] = {}
+    runs = tuple(store.runs())
+    for run in runs:
+        if run.status == "done" and (run.arm, run.control, run.seed) in tasks:
+            task = tasks[run.arm, run.control, run.seed]
+            read = Finished(run=run, records=tuple(run.records()), curves=run.curves(), task=task)
+            finished.setdefault(run.name, []).append(read)
+    arms = [
+        ArmResults(name=name, look=look, runs=tuple(sorted(finished[name], key=lambda run: run.seed)))
+        for name, look in found.items()
+        if name in finished
+    ]
+    return Material(
+        path=store.path,
+        experiment=store.experiment,
+        results=results,
+        runs=runs,
+        arms=tuple(arms),
+        timings=_timings(store.path / "timings"),
+    )
+
+
+def _results(path: Path) -> dict[str, Any]:
+    file = path / "results.json"
+    try:
+        return json.loads(file.read_text())
+    except FileNotFoundError:
+        raise ResultsError(f"{file}: not there yet; `headway compare {path}` writes it") from None
+    except ValueError as error:
+        raise ResultsError(f"{file}: cannot be read ({error}); `headway compare {path}` writes it anew") from None
+
+
+def _timings(folder: Path) -> dict[str, Any]:
+    timings = {}
+    for file in sorted(folder.glob("*.json")):
+        try:
+            timings[file.stem] = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ResultsError(f"{file}: cannot be read ({error}); delete it, and it is measured again") from None
+    return timings

@@ -1,0 +1,143 @@
+"""Show: the report, one HTML file that holds everything it needs and fetches nothing.
+
+The answer stands first, one sentence per arm; then the numbers, the figures, the tables per head, how it was run
+and how to repeat it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.compare.answer import MANY
+from headway.declare.experiment import load
+from headway.declare.shipped import shipped
+from headway.show.report import tables
+from headway.show.report.laboratory import laboratory_of
+from headway.show.report.material import Material, gather
+from headway.show.shared.figure import Figure
+from headway.show.shared.files import write_figures, write_whole
+from headway.show.shared.page import render
+from headway.words import counted, duration
+
+if TYPE_CHECKING:
+    from headway.runs.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A sentence of the answer, and the colour of the arm it is about."""
+
+    sentence: str
+    colour: str
+    group: str | None
+    control: str | None
+
+
+def write_report(store: "Store") -> Path:
+    """Write `report.html`, and its figures as files under `figures/`; the path of the page.
+
+    Raises:
+        ResultsError: when there is no results.json, or a file cannot be written.
+    """
+    material = gather(store)
+    drawn = tuple(figures(material))
+    write_figures(store.path / "figures", drawn)
+    return write_whole(store.path / "report.html", page(material, drawn).encode())
+
+
+def figures(material: Material) -> Iterator[Figure]:
+    """Every figure that the results have the numbers for; none at all before a run has finished."""
+    if material.arms:
+        drawn = laboratory_of(material.run).figures(material)
+        yield from (figure for figure in drawn if figure is not None)
+
+
+def page(material: Material, drawn: Sequence[Figure]) -> str:
+    """The report as HTML."""
+    laboratory = laboratory_of(material.run)
+    said = by_control(material)
+    return render(
+        "report.html.j2",
+        drawn,
+        experiment=material.experiment,
+        verdicts=said[None],
+        controlled={name: found for name, found in said.items() if name is not None},
+        progress=progress(material),
+        luck=laboratory.luck(material),
+        statements=laboratory.statements(material),
+        warnings=material.results.get("warnings") or [],
+        final=laboratory.final(material) if material.arms else None,
+        further=laboratory.tables(material),
+        writings=laboratory.writings(material),
+        heads={arm.label: found for arm in material.arms if (found := list(laboratory.heads(arm)))},
+        comparisons=tables.comparisons(material),
+        runs=tables.runs(material),
+        execution=tables.execution(material),
+        command=command(material),
+        document=material.experiment.dump(),
+    )
+
+
+def verdicts(material: Material) -> list[Verdict]:
+    """What the comparisons of the primary metric say, in the order of results.json."""
+    colours = {arm.name: arm.colour for arm in material.arms}
+    primary = tables.primary(material)
+    return [
+        Verdict(sentence=c["verdict"], colour=colours.get(c["arm"], "#9aa0a8"), group=c["group"], control=c["control"])
+        for c in material.results.get("comparisons") or []
+        if c["metric"] == primary and c["verdict"]
+    ]
+
+
+def by_control(material: Material) -> dict[str | None, list[Verdict]]:
+    """The verdicts that stand in the answer, under None, and where they are many, those that each control adds."""
+    every = verdicts(material)
+    folded: dict[str | None, list[Verdict]] = {None: []}
+    for verdict in every:
+        control = verdict.control if len(every) > MANY else None
+        label = None if control is None else material.experiment.document.controls[control].get("label", control)
+        folded.setdefault(label, []).append(verdict)
+    return folded
+
+
+def progress(material: Material) -> str:
+    """How many runs there are, over how many seeds, and how many are not done."""
+    done = sum(run.status == "done" for run in material.runs)
+    failed = sum(run.status == "failed" for run in material.runs)
+    said = f"{counted(len(material.runs), 'run')}: {done} done"
+    damaged = sum(run.status == "damaged" for run in material.runs)
+    open_runs = len(material.runs) - done - failed - damaged
+    said += f", {failed} failed" if failed else ""
+    said += f", {damaged} damaged" if damaged else ""
+    said += f", {open_runs} not finished" if open_runs else ""
+    seconds = sum(run.metrics.get("wall_s") or 0.0 for run in material.runs)
+    return said + (f"; {duration(seconds)} of training" if seconds else "")
+
+
+def command(material: Material) -> str:
+    """What to type to run all this again into another directory."""
+    experiment = material.experiment
+    ships = experiment.name in shipped() and _is_shipped(material)
+    words = ["headway run", experiment.name if ships else f"{experiment.name}.yaml"]
+    if ships and experiment.scale:
+        words.append(f"--scale {experiment.scale}")
+    seeds = sorted({run.seed for run in material.runs})
+    if seeds:
+        counts = seeds == list(range(len(seeds)))
+        words.append(f"--seeds {len(seeds) if counts else ','.join(map(str, seeds)) + ',' * (len(seeds) == 1)}")
+    present = {run.arm for run in material.runs}
+    declared = [arm for arm in experiment.arms if arm.control is None]
+    if {arm.name for arm in declared} - present and present:
+        words.append("--arms " + ",".join(arm.name for arm in declared if arm.name in present))
+    words += [f"--control {control}" for control in dict.fromkeys(run.control for run in material.runs) if control]
+    return " ".join(words)
+
+
+def _is_shipped(material: Material) -> bool:
+    """Whether the directory's document is the one that comes with Headway, unchanged."""
+    experiment = material.experiment
+    scales = load(experiment.name).document.scales
+    if experiment.scale and experiment.scale not in scales:
+        return False
+    return not load(experiment.name, scale=experiment.scale).differences(experiment)

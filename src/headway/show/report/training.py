@@ -1,0 +1,147 @@
+"""Show: how the error falls during training."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from headway.show.report.material import ArmResults, Material
+from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed, step_axis, thinned
+from headway.show.shared.theme import ESTIMATORS, SOLID
+from headway.words import counted, join, number
+
+POINTS = 200
+"""Points of a curve, at most."""
+
+REFERENCES = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
+
+TASK_DASHES = ((4, 2), (1, 2), (8, 3), (8, 3, 2, 3))
+"""Dashes of the references when arms have several tasks: task i of the arms has dashes i (mod 4)."""
+
+PANELS = {"train_mse": "training loss", "eval_mse_adjusted": "validation loss"}
+
+
+def loss(material: Material) -> Figure | None:
+    """Training and validation loss of every arm over the steps; None when nothing was logged."""
+    import altair as alt
+
+    rows = {metric: list(_curves(material, metric)) for metric in PANELS}
+    rows = {metric: curve for metric, curve in rows.items() if curve}
+    if not rows:
+        return None
+    every = [row for curve in rows.values() for row in curve]
+    low, high = min(row["low"] for row in every), max(row["high"] for row in every)
+    references, below = _references(material, low)
+    low = min([low, *(mse for _, mse in references)])
+    y = alt.Y(
+        "mse:Q",
+        title="mean squared error",
+        scale=alt.Scale(type="log", domain=[low / 1.05, high * 1.05], nice=False),
+        axis=alt.Axis(tickCount=6),
+    )
+    first, last = _first(material), max(row["step"] for row in every)
+    arms: list[Look] = [(arm.label, arm.colour, SOLID) for arm in material.arms]
+    look = keyed("what", [*arms, *(look for look, _ in references)])
+    panels = []
+    for metric, curve in rows.items():
+        base = alt.Chart(inline(curve)).encode(x=step_axis(first, last), color=look["color"])
+        layers = [base.mark_line().encode(y=y, **look, tooltip=["what:N", "step:Q", "mse:Q"])]
+        if material.n_seeds > 1:
+            layers.insert(0, base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q"), y2="high:Q"))
+        if references:
+            rules = alt.Chart(inline([{"what": name, "mse": mse} for (name, _, _), mse in references])).mark_rule()
+            layers.append(rules.encode(y=y, **look, tooltip=["what:N", "mse:Q"]))
+        panels.append(alt.layer(*layers).properties(width=WIDTH // 2 - 40, height=300, title=PANELS[metric]))
+    return Figure(
+        name="loss",
+        part="Training",
+        title="Training and validation loss",
+        caption=_caption(material, rows, below),
+        chart=alt.hconcat(*panels),
+    )
+
+
+def _first(material: Material) -> int:
+    """The steps between evaluations: up to there the axis is linear."""
+    return min(arm.shown.regression.evaluation.every for arm in material.arms)
+
+
+def _curves(material: Material, metric: str) -> Iterator[dict[str, Any]]:
+    for arm in material.arms:
+        steps, values = per_seed(arm, metric)
+        for at in thinned(steps.tolist(), POINTS) if len(steps) else []:
+            column = values[:, at]
+            yield {
+                "what": arm.label,
+                "step": steps[at],
+                "mse": column.mean(),
+                "low": column.min(),
+                "high": column.max(),
+            }
+
+
+def per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """The steps that all seeds measured, and the metric (seeds, steps) there."""
+    series = [dict(zip(steps.tolist(), values, strict=True)) for steps, values in (r.series(metric) for r in arm.runs)]
+    shared = sorted(set.intersection(*(set(s) for s in series)))
+    shared = [step for step in shared if all(s[step] > 0 for s in series)]
+    if metric == "train_mse" and len(shared) > 2 and 2 * (shared[-1] - shared[-2]) < shared[-2] - shared[-3]:
+        shared.pop()  # the mean of a few steps at the end is noise beside means of many
+    return np.array(shared, dtype=int), np.array([[s[step] for step in shared] for s in series])
+
+
+def _references(material: Material, low: float) -> tuple[list[tuple[Look, float]], list[str]]:
+    """The estimators' errors and how their rules look, and a sentence's end for those far below everything else."""
+    if not material.one_task:
+        return list(_one_per_task(material)), []
+    baselines = material.baselines(material.arms[0])
+    found = {name: baselines[name]["mse"] for name in REFERENCES if name in baselines}
+    drawn = [(ESTIMATORS[name], mse) for name, mse in found.items() if mse > low / 4]
+    return drawn, [f"{ESTIMATORS[name][0]} ({number(mse, 3)})" for name, mse in found.items() if mse <= low / 4]
+
+
+def _one_per_task(material: Material) -> Iterator[tuple[Look, float]]:
+    """The best debiased gradient step on each task, preconditioned where x is correlated, told apart by dashes."""
+    tasks: dict[str, list[ArmResults]] = {}
+    for arm in material.arms:
+        tasks.setdefault(arm.shown.task, []).append(arm)
+    for at, arms in enumerate(tasks.values()):
+        baselines = material.baselines(arms[0])
+        for name in [name for name in ("preconditioned_gd", "debiased_gd_best") if name in baselines][:1]:
+            label, colour, _ = ESTIMATORS[name]
+            look = (f"{label}: {_task_name(material, arms)}", colour, TASK_DASHES[at % len(TASK_DASHES)])
+            yield look, baselines[name]["mse"]
+
+
+def _task_name(material: Material, arms: list[ArmResults]) -> str:
+    """What a reader calls the task of some arms: their control if it is all theirs, otherwise the arms themselves."""
+    controls = {arm.shown.run.control for arm in arms}
+    others = {arm.shown.run.control for arm in material.arms if arm not in arms}
+    if len(controls) == 1 and not controls & others:
+        control = next(iter(controls))
+        return str(material.experiment.document.controls[control].get("label", control)) if control else "no control"
+    return arms[0].label + (f" and {counted(len(arms) - 1, 'other arm')}" if len(arms) > 1 else "")
+
+
+def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
+    longest = max(len(per_seed(arm, metric)[0]) for arm in material.arms for metric in rows)
+    seeds = counted(material.n_seeds, "seed")
+    prompts = material.arms[0].shown.regression.evaluation.prompts_during
+    return join(
+        "Left: mean squared error on the fresh prompts of training, averaged since the last logged step. "
+        f"Right: on {prompts:,} fixed prompts, their luck taken out as far as debiased GD on the same prompts shows it."
+        if len(rows) == 2
+        else f"The {' and '.join(PANELS[m] for m in rows)}.",
+        f"A line is the mean over {seeds}; its band reaches from the smallest to the largest seed."
+        if material.n_seeds > 1
+        else "One seed, so no band.",
+        "Dashed lines: estimators that are not trained (GD: one step of gradient descent), on the prompts of the final "
+        "evaluation."
+        if material.one_task
+        else "Dashed: the best step of debiased gradient descent on each task, preconditioned where x is correlated, "
+        "on the prompts of the final evaluation.",
+        f"Below the axis: {', '.join(below)}." if below else "",
+        "Lines of arms are nested, so that all are seen where they coincide." if len(material.arms) > 1 else "",
+        f"The error is on a logarithmic axis, and so are the steps beyond {_first(material):,}.",
+        f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
+    )

@@ -1,0 +1,251 @@
+"""Show: the atlas of a model's heads: layers down, heads across, a panel for each metric.
+
+Layers may differ in their number of heads. A column apart shows, in the same colours, what a metric would be if nothing
+were going on. On the page a switch sorts each panel's heads.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.declare.head_metrics import HEAD_METRICS
+from headway.heads.names import head_names, metric_name, row_labels
+from headway.heads.scores import HeadScores
+from headway.show.shared.figure import WIDTH, Figure, inline
+from headway.show.shared.head_colours import colours
+from headway.show.shared.theme import INK, QUIET
+from headway.words import join, listed
+
+LEFT_OUT = ("raw", "published")
+"""Endings of metrics that no panel shows unless it is asked for: they grow with rows and widths."""
+
+IN_PLACE, SORTED = "in place", "sorted in each layer"
+
+
+def atlas(
+    scores: Mapping[str, HeadScores],
+    *,
+    metrics: Sequence[str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    name: str = "atlas",
+    part: str = "Heads",
+    title: str = "Head atlas",
+    caption: str = "",
+) -> Figure | None:
+    """Every head under every metric; of a metric of pairs the mean over a head's others.
+
+    Args:
+        scores: by metric; metrics of layers are left out.
+        metrics: the panels in their order; None: all that no width or number of rows drives.
+        labels: what each attention's row is called, top to bottom; None: from the attentions' names, `L0` and so on.
+        name: of its files.
+        part: of the page it stands in.
+        title: of the figure.
+        caption: said first, such as which run and step it is.
+
+    Returns:
+        None where there is nothing to draw.
+    """
+    import altair as alt
+
+    heads = {metric: _rounded(scores[metric].per_head()) for metric in _chosen(scores, metrics)}
+    heads = {metric: found for metric, found in heads.items() if any(np.isfinite(v).any() for v in found.values())}
+    if not heads:
+        return None
+    labels = labels or row_labels(dict.fromkeys(name for found in heads.values() for name in found))
+    rows = [labels[attention] for attention in labels if any(attention in found for found in heads.values())]
+    size = _Size(widest=max(len(v) for found in heads.values() for v in found.values()), rows=rows)
+    table = inline(_table(heads, labels))
+    panels = [
+        _panel(scores[metric], found, labels, at, table, size) for at, (metric, found) in enumerate(heads.items())
+    ]
+    lines = [
+        alt.hconcat(*panels[first : first + size.columns], spacing=20).resolve_scale(color="independent")
+        for first in range(0, len(panels), size.columns)
+    ]
+    switch = alt.param(name="order", value=IN_PLACE, bind=alt.binding_radio(options=[IN_PLACE, SORTED], name="heads: "))
+    said = join(
+        caption,
+        "Rows are layers, cells heads; a colour scale for each panel.",
+        "The column at the right of a panel is the null: what each layer would show if nothing were going on."
+        if any(scores[metric].null for metric in heads)
+        else "",
+        _need_two(heads, labels),
+        "Sorted, each row of a panel runs from its highest head to its lowest; the pointer on a cell names the head.",
+    )
+    chart = alt.vconcat(*lines, spacing=18).resolve_scale(color="independent").add_params(switch)
+    return Figure(name=name, part=part, title=title, caption=said, chart=chart)
+
+
+class _Size:
+    """Columns of panels, and the pixels of a cell, so that a thousand heads are as legible as forty."""
+
+    def __init__(self, *, widest: int, rows: Sequence[str]) -> None:
+        self.widest, self.rows = widest, list(rows)
+        self.columns = 3 if widest <= 6 else 2 if widest <= 96 else 1
+        room = WIDTH / self.columns - 74 - 6.3 * max(map(len, rows))
+        cell = min(40.0, room / (widest + 2.0))
+        self.null = max(1.0, 10.0 / cell)
+        """Width of the null's column in cells; it is seen beside a thousand heads too."""
+        self.end = widest + 0.6 + self.null
+        self.cell = min(40.0, room / self.end)
+        self.width = self.cell * self.end
+        self.step = next(step for limit, step in ((8, 24), (16, 18), (32, 12), (10**9, 8)) if len(rows) <= limit)
+        self.gap = 1.0 if self.cell >= 10 else 0.5 if self.cell >= 4 else 0.0
+
+
+def _chosen(scores: Mapping[str, HeadScores], metrics: Sequence[str] | None) -> list[str]:
+    if metrics is None:
+        metrics = [metric for metric in HEAD_METRICS if not metric.endswith(LEFT_OUT)]
+    return [metric for metric in metrics if metric in scores and scores[metric].declared.of != "layer"]
+
+
+def _rounded(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {attention: np.asarray(value, np.float64) for attention, value in found.items() if np.size(value)}
+
+
+def _need_two(heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str, str]) -> str:
+    """Which layers have a single head, where a metric of pairs is among the panels."""
+    alone = {
+        labels[attention]: None
+        for metric, found in heads.items()
+        if HEAD_METRICS[metric].of == "pair"
+        for attention, value in found.items()
+        if len(value) == 1
+    }
+    if not alone:
+        return ""
+    return f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head, and a metric of pairs needs two heads."
+
+
+def _table(heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A row for each head, a column for each metric: `m0`, `m1`, ..., which all panels share."""
+    rows: dict[str, dict[str, Any]] = {}
+    for attention, label in labels.items():
+        for at, found in enumerate(heads.values()):
+            value = found.get(attention, np.empty(0))
+            for head, (called, number) in enumerate(zip(head_names(label, len(value)), value, strict=True)):
+                row = rows.setdefault(called, {"row": label, "head": head, "name": called})
+                row[f"m{at}"] = number
+    return list(rows.values())
+
+
+def _panel(
+    score: HeadScores,
+    found: Mapping[str, np.ndarray],
+    labels: Mapping[str, str],
+    at: int,
+    table: Any,
+    size: _Size,
+) -> Any:
+    """One metric: cells, the null at their right, and numbers where there is room for them."""
+    import altair as alt
+
+    field, declared = f"m{at}", score.declared
+    nulls = _nulls(score, found, labels, size)
+    scale, light = colours(declared.unit, [*found.values(), np.array([row["null"] for row in nulls])])
+    colour = alt.Color(
+        f"{field}:Q",
+        scale=scale,
+        legend=alt.Legend(
+            title=None,
+            gradientLength=max(48, min(120, size.step * len(size.rows))),
+            tickCount=4,
+            format=".2~g" if light is None else ".3~g",
+        ),
+    )
+    y = alt.Y("row:N", sort=size.rows, title=None, scale=alt.Scale(domain=size.rows, paddingInner=0, paddingOuter=0),
+              axis=alt.Axis(ticks=False, domain=False, labelLimit=200))  # fmt: skip
+    cells = (
+        alt.Chart(table)
+        .transform_filter(f"isValid(datum.{field}) || isDefined(datum.{field})")
+        .transform_window(rank="row_number()", sort=[alt.SortField(field, order="descending")], groupby=["row"])
+        .transform_calculate(slot=f"order === {json.dumps(SORTED)} ? datum.rank - 1 : datum.head")
+        .transform_calculate(end="datum.slot + 1")
+        .encode(x=_across(size, bool(nulls)), x2="end:Q", y=y)
+    )
+    known = cells.transform_filter(f"isValid(datum.{field})")
+    gap: dict[str, Any] = {"stroke": "white", "strokeWidth": size.gap}
+    tooltip = ["name:N", alt.Tooltip(f"{field}:Q", title=metric_name(declared.name), format=".3~g")]
+    layers = [
+        cells.transform_filter(f"!isValid(datum.{field})").mark_rect(fill="white", stroke="#c9ced6", strokeWidth=1),
+        known.mark_rect(**gap).encode(color=colour, tooltip=tooltip),
+    ]
+    if nulls:
+        strip = alt.Chart(inline(nulls)).encode(x=_across(size, True), x2="end:Q", y=y)
+        null = alt.Tooltip("null:Q", title="null", format=".3~g")
+        layers.append(strip.mark_rect(**gap).encode(color=alt.Color("null:Q", scale=scale), tooltip=["row:N", null]))
+    written = _digits(max(float(np.nanmax(np.abs(value))) for value in found.values() if np.isfinite(value).any()))
+    if light is not None and written is not None and size.cell >= 25 and size.step >= 18:
+        layers.append(_numbers(known, field, written, light))
+        layers += [_numbers(strip, "null", written, light)] if nulls else []
+    title = alt.TitleParams(
+        metric_name(declared.name), subtitle=f"high: {declared.high}", subtitleColor=QUIET, subtitleFontSize=11,
+        frame="group",
+    )  # fmt: skip
+    return alt.layer(*layers).properties(width=size.width, height=size.step * len(size.rows), title=title)
+
+
+def _numbers(cells: Any, field: str, written: str, light: str) -> Any:
+    """The value of each cell in its middle, white on dark ones."""
+    import altair as alt
+
+    value = f"datum.{field}"
+    middle = cells.transform_calculate(slot="(datum.slot + datum.end) / 2", digits=written.format(v=value))
+    shade = alt.condition(light.format(value), alt.value("white"), alt.value(INK))
+    return middle.mark_text(fontSize=9.5).encode(x2=alt.Undefined, text="digits:N", color=shade, tooltip=alt.Undefined)
+
+
+def _digits(most: float) -> str | None:
+    """How the numbers of a panel are written, as an expression of {v}; None where they would say nothing."""
+    if most >= 999.5:
+        return "format({v}, '.2~s')"
+    if most >= 10:
+        return "abs({v}) >= 99.95 ? format({v}, '.0f') : format({v}, '.1f')"
+    if most < 0.005:
+        return None
+    rounded = f"format({{v}}, '.{2 if most >= 0.095 else 3}f')"
+    return f"replace(replace({rounded}, /^(-|−)?0\\./, '$1.'), '-', '−')"
+
+
+def _across(size: _Size, has_null: bool) -> Any:
+    """Heads from the left, and after a gap the null."""
+    import altair as alt
+
+    digits = len(str(size.widest))
+    every = next(2**power for power in range(64) if 2**power * size.cell >= 5 + 7 * digits)
+    null_at = size.end - size.null / 2
+    ticks = [head + 0.5 for head in range(0, size.widest, every) if (null_at - head) * size.cell > 30]
+    label = (
+        f"datum.value > {size.widest} ? 'null' : order === {json.dumps(SORTED)} ? '' : format(datum.value - .5, 'd')"
+    )
+    axis = alt.Axis(
+        values=[*ticks, *([null_at] if has_null else [])],
+        labelExpr=label,
+        ticks=False,
+        domain=False,
+        grid=False,
+        labelOverlap=False,
+        labelFontSize=10,
+        labelColor=QUIET,
+    )
+    return alt.X("slot:Q", title=None, axis=axis, scale=alt.Scale(domain=[0, size.end], nice=False, zero=False))
+
+
+def _nulls(
+    score: HeadScores, found: Mapping[str, np.ndarray], labels: Mapping[str, str], size: _Size
+) -> list[dict[str, Any]]:
+    """The null of each row, its mean over heads or over pairs of different ones; where the metric has a value."""
+    rows = []
+    for attention in labels:
+        if attention in score.null and np.isfinite(found.get(attention, np.array([]))).any():
+            null = np.asarray(score.null[attention], np.float64)
+            if null.ndim == 2 and null.shape[0] == null.shape[1] > 1:
+                null = null[~np.eye(len(null), dtype=bool)]
+            if null.size and np.isfinite(null).all():
+                rows.append(
+                    {"row": labels[attention], "null": null.mean(), "slot": size.end - size.null, "end": size.end}
+                )
+    return rows

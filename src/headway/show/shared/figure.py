@@ -1,0 +1,121 @@
+"""Show: a figure is a chart and its words; here are also the numbers that go into one."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headway.show.shared.theme import SOLID, config
+
+if TYPE_CHECKING:
+    import altair as alt
+
+WIDTH = 1000
+"""Width of a figure in pixels, axes and legends aside."""
+
+Look = tuple[str, str, tuple[float, ...]]
+"""A line in a legend: its name, colour and dashes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A chart, the name of its files, its title, and a caption that says in plain words what is drawn.
+
+    A folded one is drawn when the reader opens its part's further figures. `animation` makes the bytes of a GIF, which
+    is written beside the other files.
+    """
+
+    name: str
+    part: str
+    title: str
+    caption: str
+    chart: "alt.TopLevelMixin"
+    folded: bool = False
+    animation: Callable[[], bytes] | None = None
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """The chart as a Vega-Lite specification, validated, with its data inside and no address in it.
+
+        Raises:
+            altair.utils.schemapi.SchemaValidationError: when the chart is not valid.
+        """
+        spec = self.chart.to_dict()
+        spec.pop("$schema", None)
+        spec["datasets"] = {name: json.loads(rows) for name, rows in spec["datasets"].items()}
+        spec["config"] = config()
+        return spec
+
+
+def inline(rows: Iterable[dict[str, Any]]) -> "alt.InlineData":
+    """Rows as the data of a chart, numbers cut to seven significant digits; a non-finite number is null.
+
+    They are text until `Figure.spec` reads them: Altair copies what it is given at every turn, and text is free.
+    """
+    import altair as alt
+
+    return alt.InlineData(values=json.dumps([{key: _short(value) for key, value in row.items()} for row in rows]))
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, bool | str) or value is None:
+        return value
+    if isinstance(value, int | np.integer):
+        return int(value)
+    number = float(value)
+    return float(f"{number:.7g}") if np.isfinite(number) else None
+
+
+def keyed(column: str, looks: Sequence[Look], *, nested: bool = True) -> dict[str, Any]:
+    """How lines look by the names in a column: colour, dashes and width, with one legend below.
+
+    Nested: solid lines are drawn in order, each thinner than the one before, so that where they coincide all can be
+    seen.
+    """
+    import altair as alt
+
+    names = [name for name, _, _ in looks]
+    solid = [name for name, _, dash in looks if nested and dash == SOLID]
+    wide = dict(zip(solid, np.linspace(min(1.8 + 0.8 * (len(solid) - 1), 5), 1.8, len(solid)), strict=True))
+    # The other way round, or Vega-Lite takes it for part of the legend of colours and dashes, and warns.
+    backwards = names[::-1]
+    thick = [round(float(wide.get(name, 1.8)), 2) for name in backwards]
+    widths = alt.Scale(type="ordinal", domain=backwards, range=thick)
+    legend = alt.Legend(title=None, orient="bottom", columns=4, columnPadding=18)
+    colours = alt.Scale(domain=names, range=[colour for _, colour, _ in looks])
+    dashes = alt.Scale(domain=names, range=[list(dash) for _, _, dash in looks])
+    return {
+        "color": alt.Color(f"{column}:N", scale=colours, legend=legend),
+        "strokeDash": alt.StrokeDash(f"{column}:N", scale=dashes, legend=legend),
+        "strokeWidth": alt.StrokeWidth(f"{column}:O", scale=widths, legend=None),
+    }
+
+
+def step_axis(first: int, last: int, *, title: str | None = "training step") -> "alt.X":
+    """An axis of steps from 0: linear up to `first`, logarithmic beyond, so that the beginning is drawn too."""
+    import altair as alt
+
+    powers = [10**k for k in range(12) if first <= 10**k < last / 1.5]
+    values = [0, *powers, int(float(f"{last:.0e}")) if float(f"{last:.0e}") <= last else last]
+    scale = alt.Scale(type="symlog", constant=first, domain=[0, last], nice=False)
+    axis = alt.Axis(values=values, labelExpr="datum.value ? format(datum.value, '~s') : '0'")
+    return alt.X("step:Q", title=title, scale=scale, axis=axis)
+
+
+def thinned(steps: Sequence[int], limit: int) -> list[int]:
+    """Positions of at most `limit` of the steps, evenly on a log scale, the first and the last among them.
+
+    Examples:
+        >>> thinned([0, 10, 20], limit=5)
+        [0, 1, 2]
+        >>> thinned(range(1000), limit=4)
+        [0, 9, 99, 999]
+    """
+    if len(steps) <= limit:
+        return list(range(len(steps)))
+    at = np.log1p(np.asarray(steps, dtype=float))
+    wanted = np.linspace(at[0], at[-1], limit)
+    return sorted({int(np.abs(at - value).argmin()) for value in wanted})

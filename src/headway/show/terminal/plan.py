@@ -1,0 +1,119 @@
+"""Show: what an experiment would cost, as tables and sentences for a terminal."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from headway.declare.experiment import Experiment
+from headway.declare.run import RunSpec
+from headway.runs.costs import Cost
+from headway.runs.execution import cores
+from headway.show.shared.parameters import Parts, compact
+from headway.words import duration, together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The costs of every arm."""
+
+    experiment: Experiment
+    costs: tuple[Cost, ...]
+
+    @property
+    def picture(self) -> Parts:
+        """Parameters by part as bars; arms with the same counts share one."""
+        alike: dict[tuple[tuple[str, int], ...], list[Cost]] = defaultdict(list)
+        for cost in self.costs:
+            alike[tuple(cost.budget.parameters.items())].append(cost)
+        names = [together([cost.arm.full_name for cost in group], len(self.costs)) for group in alike.values()]
+        return Parts(counts={name: dict(counts) for name, counts in zip(names, alike, strict=True)})
+
+    @property
+    def _run(self) -> RunSpec:
+        """One of them: what all runs of a laboratory are told by."""
+        return self.costs[0].run
+
+    def tables(self) -> tuple[Table, Table]:
+        """Parameters by part, and what a run costs; a row per arm."""
+        parts = self.picture.names
+        in_tokens, heads = self._run.tokens_per_step is not None, bool(self._run.heads)
+        rate = "tokens/s" if in_tokens else "steps/s"
+        counts, costs = (
+            _table("arm", *parts, "total"),
+            _table("arm", *(["heads"] if heads else []), f"FLOPs/{self._run.example}", "FLOPs", "memory", rate, "time"),
+        )
+        for cost in self.costs:
+            numbers = [cost.budget.parameters.get(part, 0) for part in parts]
+            counts.add_row(cost.arm.full_name, *map(_count, numbers), f"{cost.budget.n_parameters:,}")
+            per_example = cost.budget.flops_per_token if in_tokens else cost.budget.flops_per_example
+            flops, speed = cost.training_flops, cost.tokens_per_s if in_tokens else cost.steps_per_s
+            costs.add_row(
+                cost.arm.full_name,
+                *([_heads(cost.run.heads)] if heads else []),
+                f"{per_example:,.0f}",
+                "–" if flops is None else f"{flops:.2e}",
+                f"{cost.budget.training_bytes / 1e6:,.1f} MB",
+                "–" if speed is None else f"{speed:,.0f}",
+                "–" if cost.seconds is None else duration(cost.seconds),
+            )
+        return counts, costs
+
+    def sentences(self) -> Iterable[str]:
+        """What the columns mean, which arms are matched, and how long all of it takes."""
+        what = self._run.example
+        yield f"FLOPs of a {what} are those of a forward pass; of a run, about three times that for every {what}"
+        yield _matched("parameters", {c.arm.full_name: c.budget.n_parameters for c in self.costs})
+        per_run = {c.arm.full_name: c.training_flops for c in self.costs}
+        if None in per_run.values():
+            per_run = {c.arm.full_name: c.budget.flops_per_token for c in self.costs}
+        yield _matched("FLOPs", per_run)
+        if any(c.run.declared_steps is None and c.steps for c in self.costs):
+            yield "an epoch is counted by what is known of its corpus, about"
+        if any(c.steps is None for c in self.costs):
+            yield "how long an epoch is shows when the corpus is read: FLOPs and time of a run are left out"
+        yield from dict.fromkeys(c.about_trial for c in self.costs if c.about_trial)
+        for reason in dict.fromkeys(c.untimed for c in self.costs if c.untimed):
+            names = [c.arm.full_name for c in self.costs if c.untimed == reason]
+            yield f"not timed: {'every arm' if len(names) == len(self.costs) else ', '.join(names)}; {reason}"
+        yield from self._total()
+
+    def _total(self) -> Iterable[str]:
+        times = [c.seconds for c in self.costs if c.seconds is not None]
+        if len(times) < len(self.costs):
+            return
+        count, seeds = len(self.experiment.runs), len(self.experiment.seeds)
+        yield (
+            f"{count} runs ({seeds} seeds) on {cores()} cores: "
+            f"about {duration(sum(times) * seeds / min(count, cores()))}, evaluation not counted"
+        )
+
+
+def _table(first: str, *headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column(first, overflow="fold")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _heads(layout: str) -> str:
+    """Heads layer by layer, in few words where all layers are alike."""
+    layers = layout.split("-")
+    alike = len(set(layers)) == 1 and len(layers) > 4
+    return f"{layers[0]} × {len(layers)} layers" if alike else layout
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number < 1_000_000 else compact(number)
+
+
+def _matched(what: str, values: Mapping[str, Hashable]) -> str:
+    alike = defaultdict(list)
+    for name, value in values.items():
+        alike[value].append(name)
+    if len(alike) == 1 and len(values) > 2:
+        return f"matched in {what}: all {len(values)} arms"
+    groups = [" = ".join(names) for names in alike.values() if len(names) > 1]
+    return f"matched in {what}: {'; '.join(groups) or 'no two arms'}"

@@ -1,0 +1,113 @@
+"""Door: runs while they are going on, as a live table, or as lines where there is no terminal."""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from headway.runs.lease import last_holder
+from headway.runs.progress import Progress, Snapshot
+from headway.runs.store import Store
+from headway.words import duration
+
+COLORS = {
+    "waiting": "dim",
+    "running": "cyan",
+    "done": "green",
+    "failed": "red",
+    "interrupted": "yellow",
+    "damaged": "red",
+}
+_SAID_EVERY_S = 30.0
+
+
+def watch(snapshots: Generator[Snapshot]) -> None:
+    """Show runs until they end."""
+    console = Console()
+    with closing(snapshots):
+        if console.is_terminal:
+            with Live(console=console, refresh_per_second=4) as live:
+                for snapshot in snapshots:
+                    live.update(_picture(snapshot, console.height))
+        else:
+            _say(snapshots, console)
+
+
+def status_table(store: Store) -> Group:
+    """How far every run of a directory is, one row each; and what is to be said of some."""
+    runs = []
+    for run in store.runs():
+        holder = last_holder(run.path / "lease") if run.status in ("running", "interrupted") else None
+        progress = Progress(
+            name=run.name,
+            seed=run.seed,
+            status=run.status,
+            message=run.message,
+            step=run.steps if run.status == "done" else holder.step if holder else 0,
+            steps=run.steps,
+            steps_per_s=holder.steps_per_s if holder and run.status == "running" else None,
+            work_per_step=1.0,
+        )
+        runs.append(progress)
+    return Group(_table(runs), *_messages(runs))
+
+
+def _picture(snapshot: Snapshot, height: int) -> Group:
+    """The table, those that are going on first, as many as fit; a line about all of them, and what is to be said."""
+    order = {"running": 0, "failed": 1, "interrupted": 1, "damaged": 1, "waiting": 2, "done": 3}
+    runs = sorted(snapshot.runs, key=lambda run: order[run.status])
+    shown = runs[: max(1, height - 5)]
+    hidden = f"{len(runs) - len(shown)} more runs; " if len(shown) < len(runs) else ""
+    return Group(_table(shown), Text(hidden + _summary(snapshot)), *_messages(runs))
+
+
+def _messages(runs: Sequence[Progress]) -> list[Text]:
+    """What is said of single runs, over the whole width: a column would fold it to a word a line."""
+    return [Text(_line(run), style=COLORS[run.status]) for run in runs if run.message]
+
+
+def _line(run: Progress) -> str:
+    return f"{run.name} seed {run.seed} {run.status}" + (f": {run.message}" if run.message else "")
+
+
+def _table(runs: Sequence[Progress]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("arm", "seed", "status", "progress", "step", "steps/s", "time left"):
+        table.add_column(heading, justify="left" if heading in ("arm", "status") else "right", no_wrap=True)
+    for run in runs:
+        left = run.seconds_left
+        table.add_row(
+            run.name,
+            str(run.seed),
+            Text(run.status, style=COLORS[run.status]),
+            f"{run.step / run.steps:.0%}" if run.steps else "",
+            f"{run.step:,}" if run.steps else "",
+            f"{run.steps_per_s:,.0f}" if run.steps_per_s else "",
+            duration(left) if left is not None and run.status == "running" else "",
+        )
+    return table
+
+
+def _summary(snapshot: Snapshot) -> str:
+    left = snapshot.seconds_left
+    counts = [f"{n} {status}" for status in COLORS if (n := snapshot.count(status))]  # type: ignore[arg-type]
+    time_left = f"; about {duration(left)} left" if left else ""
+    return f"{', '.join(counts)} after {duration(snapshot.elapsed_s)} on {snapshot.workers} workers{time_left}"
+
+
+def _say(snapshots: Iterator[Snapshot], console: Console) -> None:
+    """A line when a run starts or ends, and now and then one about all of them."""
+    said: dict[tuple[str, int], str] = {}
+    last_s = 0.0
+    for snapshot in snapshots:
+        for run in snapshot.runs:
+            key = (run.name, run.seed)
+            if run.status != said.get(key, "waiting"):
+                said[key] = run.status
+                console.print(_line(run), markup=False, soft_wrap=True)
+        if snapshot.elapsed_s - last_s >= _SAID_EVERY_S:
+            last_s = snapshot.elapsed_s
+            console.print(_summary(snapshot), markup=False, soft_wrap=True)

@@ -1,0 +1,155 @@
+"""Show: the loss that diversity is held against, and how much of it the diversity of each layer explains."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headway.compare.tokens.diversity_loss import EARLY
+from headway.show.report.material import ArmResults, Material
+from headway.show.report.training import per_seed
+from headway.show.shared.figure import WIDTH, Figure, inline, keyed, step_axis, thinned
+from headway.show.shared.theme import SOLID
+from headway.show.tokens.head_training import PART, panels
+from headway.words import counted, join
+
+LOSSES = {
+    "probe_loss_nats": "on the probe's fixed batch",
+    "train_loss_nats": "of the batches trained on since the last record",
+}
+WINDOW_COLOURS = {"early": "#d55e00", "whole": "#0072b2"}
+CHANCE, CHANCE_COLOUR = "by chance", "#dfe3e8"
+CHANGES = "of changes"
+
+
+def association(material: Material, loss: str = "probe_loss_nats") -> Figure | None:
+    """R^2 of a loss on mean and variance of output dissimilarity, layer by layer; None where too little was probed."""
+    import altair as alt
+
+    labels = {arm.name: arm.label for arm in material.arms}
+    entries = [
+        entry
+        for entry in material.results.get("associations") or []
+        if entry["arm"] in labels and entry["loss"] == loss and entry["metric"] == "output_dissimilarity"
+    ]
+    if not entries:
+        return None
+    rows = [
+        {
+            "what": labels[entry["arm"]],
+            "layer": entry["layer"],
+            "window": entry["window"],
+            "r2": entry["r2"],
+            "low": entry["interval"][0],
+            "high": entry["interval"][1],
+            "null": entry["null"],
+            "p": entry["p"],
+            "changes": entry["r2_changes"],
+            "n": entry["n"],
+        }
+        for entry in entries
+    ]
+    arms = [arm for arm in material.arms if any(row["what"] == arm.label for row in rows)]
+    windows = [name for name in WINDOW_COLOURS if any(row["window"] == name for row in rows)]
+    named = {"early": f"first {EARLY} probes", "whole": "whole training"}
+    for row in rows:
+        row["window"] = named[row["window"]]
+    colour = alt.Color(
+        "window:N",
+        scale=alt.Scale(
+            domain=[*(named[n] for n in windows), CHANCE], range=[*(WINDOW_COLOURS[n] for n in windows), CHANCE_COLOUR]
+        ),
+        legend=alt.Legend(title=None, orient="bottom", symbolType="circle", symbolStrokeWidth=0, symbolSize=90),
+    )
+    shape = alt.Shape(
+        "kind:N",
+        scale=alt.Scale(domain=[CHANGES], range=["diamond"]),
+        legend=alt.Legend(title=None, orient="bottom", symbolFillColor="white", symbolSize=70),
+    )
+    x = alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0))
+    offset = alt.XOffset("window:N", sort=[named[n] for n in windows])
+    y_scale = alt.Scale(domain=[0, 1], nice=False)
+    y = alt.Y("r2:Q", title="R² of the loss", scale=y_scale, axis=alt.Axis(tickCount=5))
+    base = alt.Chart().encode(x=x, xOffset=offset)
+    tooltip = ["what:N", "window:N", "layer:O", "n:Q", "r2:Q", "low:Q", "high:Q", "null:Q", "p:Q", "changes:Q"]
+    chart = alt.layer(
+        base.mark_bar().encode(y=alt.Y("null:Q", scale=y_scale), y2=alt.datum(0), color=alt.ColorDatum(CHANCE)),
+        base.mark_rule(strokeWidth=1.6).encode(y=alt.Y("low:Q", scale=y_scale), y2="high:Q", color=colour),
+        base.mark_point(filled=True, size=48, opacity=1).encode(y=y, color=colour, tooltip=tooltip),
+        base.transform_filter("isValid(datum.changes)")
+        .transform_calculate(kind=f"'{CHANGES}'")
+        .mark_point(filled=False, size=34, opacity=1, strokeWidth=1.4)
+        .encode(y=alt.Y("changes:Q", scale=y_scale), color=colour, shape=shape),
+        data=inline(rows),
+    )
+    return Figure(
+        name="association" if loss == "probe_loss_nats" else "association-train-loss",
+        part=PART,
+        title="How much of the loss the diversity of a layer explains"
+        + ("" if loss == "probe_loss_nats" else ": training batches"),
+        caption=_association_caption(material, entries, loss, windows),
+        chart=panels(chart, arms),
+        folded=loss != "probe_loss_nats",
+    )
+
+
+def _association_caption(material: Material, entries: Sequence[Any], loss: str, windows: Sequence[str]) -> str:
+    ends = {name: max(e["steps"][1] for e in entries if e["window"] == name) for name in windows}
+    early = f"the first {EARLY} probed batches (to step {ends['early']:,}) and " if "early" in windows else ""
+    return join(
+        f"R² of the loss {LOSSES[loss]}, regressed on mean and variance over pairs of the layer's output "
+        f"dissimilarity, over {early}the whole training (to step {ends['whole']:,}).",
+        "Bars through points: 95 % intervals, by a bootstrap of blocks of neighbouring probes; means over "
+        f"{counted(material.n_seeds, 'seed')}.",
+        "Grey: where R² stays in 95 of 100 cases when the two are shifted against each other in time.",
+        "Two curves that merely both move with time explain each other: diamonds are R² of the changes from one probe "
+        "to the next, less what the changes of the step and of its logarithm explain of both.",
+    )
+
+
+def losses(material: Material) -> Figure | None:
+    """The loss of the batches and that of the probe's fixed batch; None where no run was probed."""
+    import altair as alt
+
+    arms = [arm for arm in material.arms if arm.shown.probed]
+    rows = {name: [row for arm in arms for row in _curve(arm, name)] for name in LOSSES}
+    rows = {name: found for name, found in rows.items() if found}
+    if "probe_loss_nats" not in rows:
+        return None
+    every = [row for found in rows.values() for row in found]
+    first = min(row["step"] for row in every if row["step"])
+    last = max(row["step"] for row in every)
+    look = keyed("what", [(arm.label, arm.colour, SOLID) for arm in arms])
+    scale = alt.Scale(type="log", nice=False, domain=[min(r["low"] for r in every), max(r["high"] for r in every)])
+    axis = alt.Axis(tickCount=6)
+    charts = []
+    for name, found in rows.items():
+        base = alt.Chart(inline(found)).encode(x=step_axis(first, last), color=look["color"])
+        y = alt.Y("loss_nats:Q", title="loss (nats)", scale=scale, axis=axis)
+        layers = [base.mark_line().encode(y=y, **look, tooltip=["what:N", "step:Q", "loss_nats:Q"])]
+        if material.n_seeds > 1:
+            layers.insert(0, base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", scale=scale, axis=axis), y2="high:Q"))
+        charts.append(alt.layer(*layers).properties(width=WIDTH // 2 - 60, height=260, title=f"loss {LOSSES[name]}"))
+    return Figure(
+        name="probe-loss",
+        part=PART,
+        title="The losses that diversity is held against",
+        caption=join(
+            "The loss at the probed steps and, where it is recorded, of the training batches.",
+            f"A line is the mean over {counted(material.n_seeds, 'seed')}; its band reaches from the smallest to the "
+            "largest seed."
+            if material.n_seeds > 1
+            else "One seed, so no band.",
+            f"Both axes are logarithmic, that of steps beyond {first:,}.",
+        ),
+        chart=alt.hconcat(*charts),
+        folded=True,
+    )
+
+
+def _curve(arm: ArmResults, name: str) -> Iterator[dict[str, Any]]:
+    if any(not len(run.series(name)[0]) for run in arm.runs):
+        return
+    steps, values = per_seed(arm, name)
+    for at in thinned(steps.tolist(), 120) if len(steps) else []:
+        column = values[:, at]
+        row = {"loss_nats": column.mean(), "low": column.min(), "high": column.max()}
+        yield {"what": arm.label, "step": steps[at], **row}

@@ -1,0 +1,78 @@
+"""Show: what becomes of the published statements on heads: in the answer, and in full for every control and metric."""
+
+from collections.abc import Mapping, Sequence
+from textwrap import fill
+from typing import Any
+
+from headway.compare.tokens.statements import in_words
+from headway.show.report.laboratory import Statement
+from headway.show.report.material import Material
+from headway.show.report.tables import Row, Table
+from headway.words import counted, span
+
+COLOURS = {"holds": "#2a9d5c", "does not hold": "#c2185b", "cannot be told": "#b4b8bf"}
+"""Of each verdict."""
+NARROW = 40
+"""Characters of a line of a statement, so that the columns of controls have room."""
+
+
+def statements(material: Material) -> list[Statement]:
+    """The verdict on each published statement, of the arms without a control and by Headway's own metrics."""
+    found = [
+        entry
+        for entry in material.results.get("claims") or []
+        if entry["control"] is None and not entry["as_published"]
+    ]
+    if found and all(arm["seeds"] == 1 for entry in found for arm in entry["arms"]):
+        sentence = (
+            f"Published: with one seed none of {counted(len(found), 'statement')} can be judged, three or more would "
+            "tell. The table of published statements has their numbers"
+        )
+        return [Statement(sentence=sentence, colour=COLOURS["cannot be told"])]
+    return [Statement(sentence=f"Published: {e['sentence']}", colour=COLOURS[e["verdict"]]) for e in found]
+
+
+def table(material: Material) -> Table | None:
+    """A row per statement and metric, a column per control; None where nothing was probed."""
+    found: Sequence[Mapping[str, Any]] = material.results.get("claims") or []
+    if not found:
+        return None
+    controls = list(dict.fromkeys(entry["control"] for entry in found))
+    order = list(dict.fromkeys(entry["name"] for entry in found))
+    rows: dict[tuple[str, str], dict[str | None, Mapping[str, Any]]] = {}
+    # A metric as published may be measured under a control alone: it still follows its statement's own.
+    for entry in sorted(found, key=lambda entry: (order.index(entry["name"]), entry["as_published"])):
+        rows.setdefault((entry["name"], entry["metric"]), {})[entry["control"]] = entry
+    declared = material.experiment.document.controls
+    return Table(
+        columns=(
+            "",
+            *("no control" if c is None else str(declared[c].get("label", c)) for c in controls),
+        ),
+        rows=tuple(_row(by_control, controls) for by_control in rows.values()),
+        caption="Under each verdict the number that it rests on, from the smallest to the largest arm, and in how many "
+        "arms it holds, does not, and cannot be told. Metrics as published are in grey: where they say otherwise than "
+        "the row above them, the conclusion comes from the metric; where a column says otherwise than the first, it "
+        "comes from what that control changes. Not judged: that pruning can take alike late heads first and those of "
+        "layer 0 last, for which models have to be pruned.",
+    )
+
+
+def _row(by_control: Mapping[str | None, Mapping[str, Any]], controls: Sequence[str | None]) -> Row:
+    one = next(iter(by_control.values()))
+    cells = [_cell(by_control[control]) if control in by_control else "–" for control in controls]
+    name = f"by {in_words(one['metric'])}"
+    return Row(
+        cells=(name if one["as_published"] else f"{fill(one['says'], NARROW)}\n{name}", *cells),
+        colour=None if one["as_published"] or None not in by_control else COLOURS[by_control[None]["verdict"]],
+        quiet=one["as_published"],
+    )
+
+
+def _cell(entry: Mapping[str, Any]) -> str:
+    arms = entry["arms"]
+    if not arms:
+        return "–"
+    values = [arm["value"] for arm in arms]
+    counts = "/".join(str(sum(arm["verdict"] == verdict for arm in arms)) for verdict in COLOURS)
+    return f"{entry['verdict']}\n{span(values, 2)}" + (f"\n{counts}" if len(arms) > 1 else "")

@@ -1,0 +1,1 @@
+"""Show, the x-ray of a finished model: its `page`, and the `drawing` of what was found."""

@@ -1,0 +1,58 @@
+"""Train: what a laboratory supplies so that its runs can be trained, and the one way to get at it."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal
+
+import numpy as np
+
+from headway.declare.run import RunSpec, slice_of
+from headway.train.loop import Study
+
+TrainerChoice = Literal["auto", "fused", "torch"]
+"""What trains a model: `fused` is native code; `auto` takes it where it can."""
+
+
+class Laboratory(ABC):
+    """A laboratory's slice of this room; its runs are of the laboratory's own type."""
+
+    @abstractmethod
+    def open_study(
+        self, run: Any, *, trainer: TrainerChoice = "auto", compile: bool | None = None, device: str = "auto"
+    ) -> Study:
+        """A run, ready to be trained from its initial weights.
+
+        Args:
+            run: what is asked for.
+            trainer: what trains it.
+            compile: whether torch compiles the loss; None: where that pays. Where torch cannot, a warning says so.
+            device: `auto`, `cpu`, `cuda` or `cuda:N`.
+
+        Raises:
+            UserError: for a trainer or device that cannot do it, or data that are missing or not fit.
+        """
+
+    @abstractmethod
+    def trained_model(self, run: Any, weights: dict[str, np.ndarray]) -> Any:
+        """The torch module of a run with these weights."""
+
+    @abstractmethod
+    def trial_steps_per_s(self, run: Any, seconds: float = 0.3) -> float:
+        """Optimizer steps per second of a trial of about `seconds`, eager where torch trains; nothing is kept."""
+
+    def about_trial(self, run: Any) -> str:  # noqa: ARG002
+        """How the trial differs from a run, in a sentence; empty where it does not."""
+        return ""
+
+    def why_not_fused(self, run: Any) -> str | None:  # noqa: ARG002
+        """Why the fused trainer cannot train a run, in a clause; None where it can."""
+        return "it trains in-context models of one layer only"
+
+    def slower_unasked(self, run: Any) -> str | None:  # noqa: ARG002
+        """Why a run that one would expect the fused trainer to train is left to PyTorch; None where none is."""
+        return None
+
+
+def laboratory_of(run: RunSpec) -> Laboratory:
+    """The laboratory of a run."""
+    found: Laboratory = slice_of("train", run).LABORATORY
+    return found

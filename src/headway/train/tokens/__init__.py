@@ -1,0 +1,48 @@
+"""Train, transformers on tokens.
+
+* `study`: a run as what the loop drives; `trial`: how fast it would be;
+* `loss`: the model with its loss, `regularizers` and `drophead` what changes it; `optimizer`, `schedule`;
+* `judge`: how every task is judged, `text`: what language adds, with its `samples`; `probes`: what heads do meanwhile.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headway.declare.tokens.run import TokensRun
+from headway.train.laboratory import Laboratory, TrainerChoice
+from headway.train.loop import Study
+
+if TYPE_CHECKING:
+    from headway.model.transformer import Transformer
+
+
+class Tokens(Laboratory):
+    """Transformers on tokens; torch is loaded when it is needed."""
+
+    def open_study(
+        self, run: TokensRun, *, trainer: TrainerChoice = "auto", compile: bool | None = None, device: str = "auto"
+    ) -> Study:
+        """See `study.open_study`."""
+        from headway.train.tokens.study import open_study
+
+        return open_study(run, trainer=trainer, compile=compile, device=device)
+
+    def trained_model(self, run: TokensRun, weights: dict[str, np.ndarray]) -> "Transformer":
+        """The torch module of a run with these weights."""
+        from headway.model.transformer import Transformer
+
+        return Transformer(run.model, len(weights["embedding.weight"]), weights)
+
+    def trial_steps_per_s(self, run: TokensRun, seconds: float = 0.3) -> float:
+        """On random tokens; see `trial`."""
+        from headway.train.tokens.trial import trial_steps_per_s
+
+        return trial_steps_per_s(run, seconds)
+
+    def about_trial(self, run: TokensRun) -> str:  # noqa: ARG002
+        """A trial is never compiled."""
+        return "timed uncompiled, on one core; long runs are compiled, and take less"
+
+
+LABORATORY = Tokens()

@@ -1,0 +1,134 @@
+"""Train: the language-model laboratory's study: what trains a run, what is measured meanwhile, how it is judged.
+
+Arms are paired: the same seed gives the same batches in the same order, and equal initial weights wherever names and
+shapes agree. What a model is judged on depends on the task alone.
+"""
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from headway import streams
+from headway.data.tokens.examples import Examples, open_examples
+from headway.declare.tokens.run import TokensRun
+from headway.errors import UserError
+from headway.model.transformer import Transformer
+from headway.model.weights import initial_weights
+from headway.train.device import check_precision, find_device
+from headway.train.laboratory import TrainerChoice
+from headway.train.loop import Study
+from headway.train.meter import Meter
+from headway.train.tokens.judge import check_judged, judge_of
+from headway.train.tokens.loss import TokensLoss
+from headway.train.tokens.optimizer import tokens_optimizers
+from headway.train.tokens.probes import head_probes
+from headway.train.tokens.regularizers import Parts, guided
+from headway.train.tokens.schedule import rate_share, steps_of
+from headway.train.trainer import Part, Rules, TorchTrainer, compiling_obstacle
+
+_WORTH_COMPILING = {"cuda": 1_000, "bf16": 2_000, "fp32": 5_000}
+"""Steps from which on compiling, about half a minute, is won back: on GPUs, and on processors in either precision."""
+
+
+def open_study(
+    run: TokensRun,
+    *,
+    trainer: TrainerChoice = "auto",
+    compile: bool | None = None,
+    device: str = "auto",
+) -> Study:
+    """A run, ready to be trained from its initial weights.
+
+    Args:
+        run: what is asked for.
+        trainer: `auto` and `torch` are the same.
+        compile: whether torch compiles the loss; None: where that pays. Where torch cannot, a warning says so.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+
+    Raises:
+        UserError: for a corpus or tokenizer that cannot be used, a text that is too short, or a device or precision
+            that is not to be had.
+    """
+    if trainer == "fused":
+        raise UserError("--trainer fused: it trains in-context models of one layer only; take --trainer auto")
+    place = find_device(device)
+    check_precision(run.training.precision, place)
+    examples = open_examples(run.task)
+    steps = steps_of(run, examples)
+    check_judged(run, examples)
+    compiled = _compiles(run, compile, steps, place)
+    meter = Meter(place)  # what torch loads for compiling is loaded by now, and no part of what the model takes
+    module = Transformer(run.model, examples.vocab_size, initial_weights(run.model, examples.vocab_size, run.seed))
+    loss = TokensLoss(run, module.to(place), compile=compiled)
+    judge = judge_of(run, examples, loss, steps)
+    return Study(
+        trainer=tokens_trainer(loss, steps, _metered(_parts(loss, examples), meter)),
+        measures=(*judge.measures(), *head_probes(run, examples, loss, steps)),
+        execution=_execution(examples, place, compiled),
+        conclude=judge.conclude,
+        loss="train_loss_nats",
+        terms=tuple(term.metric for term in run.training.regularizers),
+        steps=steps,
+        extra=judge.extra,
+        carried=("train_loss_nats",),
+        files=examples.files,
+        memory=meter.metrics,
+    )
+
+
+def tokens_trainer(loss: TokensLoss, steps: int, parts: Parts) -> TorchTrainer:
+    """What trains the model of a loss for a number of steps, on the parts of each step's batch.
+
+    Parts hold inputs and targets; what a guided loss takes beside them is added here.
+    """
+    run, parameters = loss.run, dict(loss.module.named_parameters())
+    return TorchTrainer(
+        parameters,
+        tokens_optimizers(run.training, parameters),
+        parts=guided(parts, run, steps, loss.device) if loss.guided else parts,
+        loss=loss.value,
+        rules=Rules(
+            rate_share=partial(rate_share, run.training, steps=steps),
+            clip=run.training.clip,
+            seed=partial(streams.key, run.seed, "dropout") if run.model.dropout else None,
+        ),
+    )
+
+
+def _parts(loss: TokensLoss, examples: Examples) -> Parts:
+    run = loss.run
+    # The first step of a trainer is 1, the first batch of a corpus 0.
+    return lambda step: loss.split(examples.training_batch(run.seed, step - 1, run.training.batch_size))
+
+
+def _metered(parts: Parts, meter: Meter) -> Parts:
+    """The same parts; at the second step, when everything is compiled, the memory of training begins to count."""
+    steps = itertools.count()
+
+    def metered(step: int) -> Sequence[Part]:
+        if next(steps) == 1:
+            meter.begin_training()
+        return parts(step)
+
+    return metered
+
+
+def _compiles(run: TokensRun, asked: bool | None, steps: int, place: torch.device) -> bool:
+    kind = "cuda" if place.type == "cuda" else run.training.precision
+    compile = steps >= _WORTH_COMPILING[kind] if asked is None else asked
+    if compile and (obstacle := compiling_obstacle(place.type)):
+        warnings.warn(obstacle, RuntimeWarning, stacklevel=3)
+        return False
+    return compile
+
+
+def _execution(examples: Examples, place: torch.device, compiled: bool) -> dict[str, Any]:
+    computed = {"trainer": "torch", "device": place.type, "compile": compiled, "corpus": examples.digest}
+    if place.type == "cuda":
+        gpu = torch.cuda.get_device_properties(place)
+        computed |= {"gpu": gpu.name, "gpu_memory_bytes": gpu.total_memory}
+    return computed

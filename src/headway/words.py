@@ -1,0 +1,92 @@
+"""Ground floor: numbers in the words of a sentence."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    Examples:
+        >>> duration(8.2), duration(95), duration(7320)
+        ('8 s', '1 min 35 s', '2 h 02 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def join(*sentences: str) -> str:
+    """Sentences that are not empty, as one caption."""
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def listed(parts: Iterable[str]) -> str:
+    """Parts of a sentence in a row.
+
+    Examples:
+        >>> listed(["a", "b", "c"]), listed(["a"])
+        ('a, b and c', 'a')
+    """
+    *others, last = parts
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def counted(n: int, noun: str) -> str:
+    """A number and its noun.
+
+    Examples:
+        >>> counted(1, "seed"), counted(2, "seed")
+        ('1 seed', '2 seeds')
+    """
+    return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number to so many significant digits, an integer in full, with thousands separated; a dash for none.
+
+    Examples:
+        >>> number(0.66668), number(500001), number(7.3512e-5), number(None), number(-0.0)
+        ('0.6667', '500,001', '7.35e−5', '–', '0')
+    """
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return "–"
+    if value == 0:
+        return "0"
+    if isinstance(value, int):
+        return f"{value:,}".replace("-", "−")
+    size = abs(value)
+    if size >= 10 ** (digits - 1):
+        return f"{value:,.0f}".replace("-", "−")
+    if size < 1e-3:
+        mantissa, _, exponent = f"{value:.{min(digits, 3) - 1}e}".partition("e")
+        return f"{mantissa}e{int(exponent)}".replace("-", "−")
+    return f"{value:.{max(0, digits - 1 - int(np.floor(np.log10(size))))}f}".replace("-", "−")
+
+
+def span(values: Iterable[float], digits: int = 3) -> str:
+    """From the smallest to the largest number; one number where they are the same to these digits.
+
+    Examples:
+        >>> span([0.02, 0.01]), span([0.01, 0.010001])
+        ('0.0100 to 0.0200', '0.0100')
+    """
+    ends = sorted(values)
+    return " to ".join(dict.fromkeys(number(value, digits) for value in (ends[0], ends[-1])))
+
+
+def together(names: Sequence[str], n_arms: int) -> str:
+    """What a bar is called that several of the arms share.
+
+    Examples:
+        >>> together(["a", "b", "c"], 3), together(["a", "b"], 3), together(["a", "b", "c"], 4)
+        ('all 3 arms', 'a and b', 'a and 2 others')
+    """
+    if len(names) == n_arms > 1:
+        return f"all {n_arms} arms"
+    return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} others"

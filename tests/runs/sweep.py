@@ -1,0 +1,15 @@
+"""As a script: work on all runs of a directory with two workers, as `headway run` does."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import quadratic
+
+from headway.runs.local import run_all
+from headway.runs.store import Store
+
+if __name__ == "__main__":
+    for _ in run_all(Store.open(sys.argv[1]).runs(), workers=2, command=quadratic.WORKER):
+        pass

@@ -1,0 +1,236 @@
+import json
+import multiprocessing
+import os
+import signal
+import time
+from dataclasses import asdict, replace
+
+import pytest
+import quadratic
+
+from headway.errors import LeaseLost
+from headway.runs import lease as lease_module
+from headway.runs.lease import Holder, Lease, LeaseHeld, is_held, last_holder
+
+FORK = multiprocessing.get_context("fork")
+
+
+def ended_process() -> int:
+    process = FORK.Process(target=lambda: None)
+    process.start()
+    process.join()
+    return process.pid
+
+
+def written(directory, number: int = 1, **changes) -> Holder:
+    """A lease as another process would have left it."""
+    directory.mkdir(exist_ok=True)
+    holder = replace(lease_module._myself(), **changes)
+    (directory / f"{number:06d}.json").write_text(json.dumps(asdict(holder)))
+    return holder
+
+
+def age(directory, seconds: float) -> None:
+    then = time.time() - seconds
+    for path in directory.glob("*.json"):
+        os.utime(path, (then, then))
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "lease"
+
+
+def test_one_owner_at_a_time_and_the_next_after_release(directory):
+    with Lease.take(directory) as first:
+        first.check()
+        assert is_held(directory)
+        with pytest.raises(LeaseHeld, match=f"process {os.getpid()}"):
+            Lease.take(directory)
+    assert not is_held(directory)
+    with Lease.take(directory) as second:
+        second.check()
+        with pytest.raises(LeaseLost):
+            first.check()
+    assert [path.name for path in directory.iterdir()] == ["000002.json"]
+
+
+def test_a_dead_owner_on_this_machine_frees_it_at_once(directory):
+    written(directory, pid=ended_process())
+    assert not is_held(directory)
+    Lease.take(directory).check()
+
+
+def test_a_later_process_with_the_same_number_is_not_the_owner(directory):
+    written(directory, started=lease_module._myself().started - 3600)
+    Lease.take(directory).check()
+
+
+def test_an_owner_that_is_not_yet_collected_by_its_parent_is_dead(directory):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    written(directory, pid=pid)
+    assert not is_held(directory)
+    os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize(("silent_s", "held"), [(50, True), (70, False)])
+def test_elsewhere_an_owner_is_given_up_after_60_s_without_a_beat(directory, silent_s, held):
+    written(directory, machine="another machine", pid=1)
+    age(directory, silent_s)
+    assert is_held(directory) is held
+    if held:
+        with pytest.raises(LeaseHeld):
+            Lease.take(directory)
+    else:
+        Lease.take(directory).check()
+
+
+def test_a_live_process_here_that_gives_no_beat_is_given_up_too(directory):
+    written(directory)
+    age(directory, 61)
+    Lease.take(directory).check()
+
+
+@pytest.mark.parametrize(("silent_s", "held"), [(0, True), (70, False)])
+def test_a_lease_that_is_just_being_written_is_held(directory, silent_s, held):
+    directory.mkdir()
+    (directory / "000001.json").touch()
+    age(directory, silent_s)
+    assert is_held(directory) is held
+
+
+def test_the_owner_that_was_taken_over_finds_out(directory):
+    lost = Lease.take(directory)
+    age(directory, 61)
+    taken = Lease.take(directory)
+    with pytest.raises(LeaseLost, match=f"process {os.getpid()} .* took over .* 60 s"):
+        lost.check()
+    with pytest.raises(LeaseLost):
+        lost._beat()
+    taken.check()
+
+
+def test_the_owner_finds_out_when_the_folder_is_removed(directory):
+    lease = Lease.take(directory)
+    for path in directory.iterdir():
+        path.unlink()
+    with pytest.raises(LeaseLost, match="was removed"):
+        lease.check()
+
+
+def test_beats_tell_how_far_the_run_is(directory, monkeypatch):
+    monkeypatch.setattr(lease_module, "_BEAT_S", 0.02)
+    with Lease.take(directory) as lease:
+        age(directory, 61)
+        lease.progress(120, 34.5)
+        quadratic.wait_until(lambda: is_held(directory) and last_holder(directory).step == 120)
+        holder = last_holder(directory)
+        assert (holder.step, holder.steps_per_s, holder.pid) == (120, 34.5, os.getpid())
+
+
+def test_on_a_full_disk_the_owner_still_beats(directory, monkeypatch):
+    lease = Lease.take(directory)
+    age(directory, 61)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    lease._beat()
+    monkeypatch.undo()
+    assert is_held(directory)
+    assert [path.suffix for path in directory.iterdir()] == [".json"]
+
+
+def test_a_lease_that_cannot_be_written_is_not_taken(directory, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(lease_module.json, "dumps", full)
+    with pytest.raises(OSError, match="No space left"):
+        Lease.take(directory)
+    monkeypatch.undo()
+    Lease.take(directory).check()
+
+
+def contend(directory, start, all_tried, winners):
+    start.wait()
+    try:
+        lease = Lease.take(directory)
+        lease.check()
+        winners.put(os.getpid())
+    except LeaseHeld:
+        lease = None
+    all_tried.wait()  # a winner that ended earlier would free it
+    if lease:
+        lease.check()
+
+
+@pytest.mark.parametrize("dead", [True, False], ids=["dead owner", "first owner"])
+def test_of_many_contenders_one_wins(tmp_path, dead):
+    contenders, rounds = 8, 12
+    for number in range(rounds):
+        directory = tmp_path / str(number)
+        if dead:
+            written(directory, number=number + 1, pid=ended_process())
+        start, all_tried, winners = FORK.Barrier(contenders), FORK.Barrier(contenders), FORK.Queue()
+        processes = [
+            FORK.Process(target=contend, args=(directory, start, all_tried, winners)) for _ in range(contenders)
+        ]
+        for process in processes:
+            process.start()
+        winner = winners.get(timeout=120)
+        for process in processes:
+            process.join(120)
+        assert [process.exitcode for process in processes] == [0] * contenders
+        assert winners.empty()
+        assert last_holder(directory).pid == winner
+
+
+def own_in_turn(directory, counter, turns):
+    done = 0
+    while done < turns:
+        try:
+            lease = Lease.take(directory)
+        except LeaseHeld:
+            continue
+        with lease:
+            # Not atomic on purpose: two owners at once would lose a count.
+            lease.check()
+            value = int(counter.read_text())
+            time.sleep(0.001)
+            counter.write_text(str(value + 1))
+            done += 1
+
+
+def test_owners_in_turn_lose_no_update(tmp_path):
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    processes = [FORK.Process(target=own_in_turn, args=(tmp_path / "lease", counter, 10)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    assert counter.read_text() == "40"
+
+
+def own_until_killed(directory, ready):
+    with Lease.take(directory):
+        ready.set()
+        signal.pause()
+
+
+def test_a_killed_owner_is_succeeded_at_once(directory):
+    ready = FORK.Event()
+    process = FORK.Process(target=own_until_killed, args=(directory, ready))
+    process.start()
+    assert ready.wait(10)
+    with pytest.raises(LeaseHeld):
+        Lease.take(directory)
+    process.kill()
+    process.join()
+    Lease.take(directory).check()
