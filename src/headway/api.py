@@ -15,6 +15,7 @@ from headway.runs.store import Store
 from headway.train.laboratory import TrainerChoice
 
 if TYPE_CHECKING:
+    from headway.compare.results import Results
     from headway.runs.local import Snapshot
 
 
@@ -55,7 +56,7 @@ def run(
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
-    store, _ = carry_out(
+    store, _, _ = carry_out(
         chosen if seeds is None else chosen.select(seeds=seeds),
         None if out is None else Path(out),
         workers=workers,
@@ -98,8 +99,8 @@ def carry_out(
     warn: Callable[[str], None],
     tell: Callable[[str], None],
     watch: Callable[["Generator[Snapshot]"], object],
-) -> tuple[Store, tuple[Run, ...]]:
-    """From an experiment to its report; the results directory and the runs that were asked for.
+) -> tuple[Store, tuple[Run, ...], "Results"]:
+    """From an experiment to its report; the results directory, the runs that were asked for, and the results.
 
     Args:
         experiment: with what is asked for.
@@ -125,8 +126,7 @@ def carry_out(
         tell(said)
     watch(run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer), device=device))
     tell("comparing, and drawing the report ...")
-    finish(store)
-    return store, runs
+    return store, runs, finish(store)
 
 
 def prepare(
@@ -184,10 +184,11 @@ def fallbacks(experiment: Experiment, trainer: str, device: str = "auto") -> lis
     return [f"{', '.join(arms)}: {why_not}; PyTorch trains instead" for why_not, arms in reasons.items()]
 
 
-def finish(store: Store) -> None:
-    """Derive results.json, the figures and the report from the run folders."""
+def finish(store: Store) -> "Results":
+    """Derive results.json, the figures and the report from the run folders; what they say."""
     from headway.compare.results import write
     from headway.show.report.page import write_report
 
-    write(store)
-    write_report(store)
+    results = write(store)
+    write_report(store, results)
+    return results

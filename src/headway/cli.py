@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 
 from headway.errors import HeadwayError, RunFailed, UserError
+from headway.words import command_line
 
 if TYPE_CHECKING:
+    from headway.compare.results import Results
     from headway.declare.experiment import Experiment
     from headway.runs.store import Store
 
@@ -130,7 +132,7 @@ def run(
     from headway.api import carry_out
     from headway.show.terminal.progress import watch
 
-    store, runs = carry_out(
+    store, runs, results = carry_out(
         _experiment(name, scale, settings, arms, control, seeds),
         directory,
         workers=workers,
@@ -141,7 +143,7 @@ def run(
         tell=partial(typer.echo, err=True),
         watch=watch,
     )
-    _print_answer(store)
+    _print_answer(store, results)
     unfinished = [run for run in (store.run(run.name, run.seed) for run in runs) if run.status != "done"]
     if unfinished:
         if damaged := [str(run.path) for run in unfinished if run.status == "damaged"]:
@@ -168,8 +170,7 @@ def compare(directory: Directory) -> None:
     from headway.compare.results import write
 
     store = _open(directory)
-    write(store)
-    _print_answer(store)
+    _print_answer(store, write(store))
 
 
 @app.command()
@@ -267,7 +268,9 @@ def xray(
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
     found = measure(checkpoint, text=text, tokenizer=tokenizer, sequences=sequences, length=length, device=device)
-    command = _repeated(checkpoint, text, out, tokenizer, sequences, length)
+    command = command_line(
+        "xray", checkpoint, text=text, out=out, tokenizer=tokenizer, sequences=sequences, length=length
+    )
     if as_json:
         import json
 
@@ -284,17 +287,6 @@ def xray(
     print(f"measured on {found.read}")
     typer.echo("drawing ...", err=True)
     print(f"page: {write_xray(found, out or folder_of(found, checkpoint), checkpoint, command)}")
-
-
-def _repeated(
-    checkpoint: Path, text: str, out: Path | None, tokenizer: str | None, sequences: int | None, length: int | None
-) -> str:
-    """The command line again, as one would type it."""
-    import shlex
-
-    options = {"text": text, "out": out, "tokenizer": tokenizer, "sequences": sequences, "length": length}
-    given = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
-    return shlex.join(["headway", "xray", str(checkpoint), *given])
 
 
 def _experiment(
@@ -331,14 +323,11 @@ def _open(directory: Path) -> "Store":
     return Store.open(directory)
 
 
-def _print_answer(store: "Store") -> None:
+def _print_answer(store: "Store", results: "Results") -> None:
     """The warnings, the answer, and where the rest stands."""
-    import json
-
     from headway.compare.answer import answer
 
-    results = json.loads((store.path / "results.json").read_text(encoding="utf-8"))
-    for warning in results["warnings"]:
+    for warning in results.warnings:
         _warn(warning)
     for sentence in answer(results):
         print(f"* {sentence}")

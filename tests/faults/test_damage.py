@@ -171,8 +171,8 @@ def test_a_damaged_run_is_said_left_alone_and_left_out_while_the_others_go_on(tm
     assert str(raised.value) == run.message
     monkeypatch.setattr(icl, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
     found = results.build(store)
-    assert found["comparisons"][0]["n_pairs"] == 1
-    assert found["warnings"][0] == f"slow: a damaged run is left out: {run.message}"
+    assert found.comparisons[0].n_pairs == 1
+    assert found.warnings[0] == f"slow: a damaged run is left out: {run.message}"
     shown = io.StringIO()
     Console(file=shown, width=400).print(status_table(store))
     assert f"slow seed 0 damaged: {run.message}\n" in shown.getvalue()

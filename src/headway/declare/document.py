@@ -52,6 +52,10 @@ class Document(Spec):
     scale: str | None = Field(None, description="the scale this document was resolved for (written by Headway)")
     scales: dict[str, dict[str, Any]] = Field({}, description="overrides by scale, chosen with --scale")
 
+    def control_label(self, control: str) -> str:
+        """What figures and sentences call a control."""
+        return str(self.controls[control].get("label", control))
+
     @model_validator(mode="after")
     def _names(self) -> "Document":
         for scale, content in self.scales.items():

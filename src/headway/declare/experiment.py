@@ -108,6 +108,10 @@ class Experiment:
         parts = {part: getattr(self.document, part) for part in PARTS}
         return list(unheard(self.settings, parts, {name: self.document.controls[name] for name in asked}))
 
+    def control_label(self, control: str | None) -> str:
+        """What figures and sentences call a control, or arms without one."""
+        return "no control" if control is None else self.document.control_label(control)
+
     def arm(self, full_name: str) -> Arm:
         """The arm of a name, `ARM` or `ARM+CONTROL`.
 
@@ -237,7 +241,7 @@ def _assemble(document: Document, source: str) -> Experiment:
             over = {k: v for k, v in document.controls[control].items() if k != "label"} if control else {}
             locate = _locator(source, name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
             template = parse_run({**merge(content, over), "seed": 0}, locate)
-            full = f"{label}, {document.controls[control].get('label', control)}" if control else label
+            full = f"{label}, {document.control_label(control)}" if control else label
             arms.append(Arm(name=name, control=control, group=group, label=full, template=template))
     plain = tuple(arm for arm in arms if arm.control is None)
     return Experiment(document=document, arms=tuple(arms), selected=plain, seeds=_seeds(document.seeds))
