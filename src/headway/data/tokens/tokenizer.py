@@ -80,6 +80,11 @@ class Tokenizer:
         ids: list[int] = self.inner.encode(text, add_special_tokens=False).ids
         return ids
 
+    def encode_as_written(self, text: str) -> list[int]:
+        """The same with the tokens that it puts around a text, such as a Llama's first."""
+        ids: list[int] = self.inner.encode(text).ids
+        return ids
+
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text, on all cores."""
         return [found.ids for found in self.inner.encode_batch_fast(list(texts), add_special_tokens=False)]

@@ -13,7 +13,7 @@ from shared import data
 import headway
 from headway.data.tokens.tokenizer import trained_bpe
 from headway.errors import ResultsError, UserError
-from headway.finished.checkpoints import open_model
+from headway.finished.opening import open_model
 
 EXPERIMENT = """
 name: tiny
@@ -66,7 +66,7 @@ def test_a_run_its_checkpoint_and_its_export_are_one_model(runs, tmp_path):
     )
     paths = (folder, folder / "checkpoint", tmp_path / "hf")
     opened = [open_model(path) for path in paths]
-    weights = [one.model.weights() for one in opened]
+    weights = [one.own.weights() for one in opened]
     assert all(np.array_equal(weights[0][name], other[name]) for other in weights[1:] for name in other)
     assert len({one.tokenizer.digest for one in opened}) == 1
     assert [one.n_ctx for one in opened] == [32, 32, 64]
@@ -107,9 +107,9 @@ def test_by_default_a_text_stays_within_what_was_trained(runs):
 
 def test_an_empty_prompt_begins_a_text_and_the_end_of_text_ends_it(runs):
     opened = open_model(runs / "ragged/seed-0")
-    opened.model.embedding.weight.data.zero_()
-    opened.model.embedding.weight.data[256, 0] = 1.0
-    opened.model.norm.bias.data[0] = 100.0  # every next token is the end of the text
+    opened.own.embedding.weight.data.zero_()
+    opened.own.embedding.weight.data[256, 0] = 1.0
+    opened.own.norm.bias.data[0] = 100.0  # every next token is the end of the text
     assert opened.write("", n_tokens=3) == ""
     assert opened.write("Once", n_tokens=3) == "Once"
     assert opened.write("Once", n_tokens=3, stop=False) == "Once" + 3 * "<|endoftext|>"
@@ -137,7 +137,7 @@ def test_a_tokenizer_that_does_not_fit(run):
     with pytest.raises(UserError, match=expected):
         open_model(run)
     assert open_model(run, "bytes").tokenizer.vocab_size == 257
-    with pytest.raises(UserError, match=r"--tokenizer bpe-300 was trained on some corpus; give the folder of its"):
+    with pytest.raises(UserError, match=r"tokenizer bpe-300 was trained on some corpus; give the folder of its"):
         open_model(run, "bpe-300")
     gpt2 = data("gpt2-bpe")
     with pytest.raises(UserError, match="the tokenizer has 50257 tokens, but the model has 257"):
@@ -147,7 +147,7 @@ def test_a_tokenizer_that_does_not_fit(run):
 def test_no_tokenizer(run, tmp_path):
     (run / "tokenizer.json").unlink()
     with pytest.raises(
-        UserError, match=r"the checkpoint has no tokenizer.json; give the tokenizer it was trained with"
+        UserError, match=r"has no tokenizer; tokenizer: give the one that it was trained with, as a folder, or as bytes"
     ):
         open_model(run).write("Once")
     exported = verb("export", run, tmp_path / "out", cwd=tmp_path)
