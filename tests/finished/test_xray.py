@@ -161,6 +161,28 @@ def test_the_verb_prints_what_stands_out_a_table_and_where_the_page_is(written):
     assert {"pairs-output-dissimilarity.png", "composition.svg"} <= names
 
 
+XRAY = """
+import sys
+sys.argv = ["headway", "xray", *sys.argv[1:]]
+from headway.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+loaded = [name for name in sys.modules if name.startswith("headway.show.")]
+print(*sorted({name.split(".")[2] for name in loaded}), file=sys.stderr)
+"""
+
+
+def test_no_figure_of_a_report_is_loaded(ragged, text, tmp_path):
+    words = [ragged, "--text", text, "--sequences", 2, "--length", 24, "--out", tmp_path / "out"]
+    done = subprocess.run(
+        [sys.executable, "-c", XRAY, *map(str, words)], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "shared xray"
+
+
 def test_another_model_in_the_same_folder_leaves_no_figure_of_the_former(ragged, text, found, tmp_path):
     from headway.show.xray.page import write_xray
 

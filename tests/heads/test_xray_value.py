@@ -7,7 +7,7 @@ from fabricate_scores import composition, names, scores
 from safetensors.numpy import load_file
 
 from headway.heads.scores import from_arrays
-from headway.heads.xray import Attention, XRay
+from headway.heads.xray import AttentionHeads, XRay
 
 
 def test_json_of_many_heads_says_what_it_leaves_out():
@@ -19,7 +19,7 @@ def test_json_of_many_heads_says_what_it_leaves_out():
         n_sequences=1,
         length=64,
         attentions=tuple(
-            Attention(name=name, kind="self", kv_of=tuple(range(n)), d_head=2)
+            AttentionHeads(name=name, kind="self", kv_of=tuple(range(n)), d_head=2)
             for name, n in zip(names((300, 300)), (300, 2), strict=True)
         ),
         scores=scores((300, 2), ["query_cka", "sink_score"]),

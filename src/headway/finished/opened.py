@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headway.model.trace import Trace
     from headway.model.transformer import Transformer
 
-    Tokens = torch.Tensor | np.ndarray | Sequence[int] | Sequence[Sequence[int]]
+    TokenIds = torch.Tensor | np.ndarray | Sequence[int] | Sequence[Sequence[int]]
 
 _TOKENS = 200
 """Tokens that are written where nobody says how many."""
@@ -86,7 +86,7 @@ class Opened:
             raise UserError(not_ours(self.name, self.facts["architecture"]))
         return self.ours
 
-    def trace(self, text: "str | Tokens") -> "Trace":
+    def trace(self, text: "str | TokenIds") -> "Trace":
         """What every head does with a text.
 
         Args:
@@ -161,7 +161,7 @@ class Opened:
             )
         return prompt + str(tokenizer.decode([*begun, *written]))[len(tokenizer.decode(begun)) :]
 
-    def _checked(self, given: "Tokens") -> np.ndarray:
+    def _checked(self, given: "TokenIds") -> np.ndarray:
         """Tokens as (sequence, pos) whole numbers of the model's vocabulary."""
         try:
             found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)

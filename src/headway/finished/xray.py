@@ -17,7 +17,7 @@ from headway.data.tokens.corpus import find_corpus
 from headway.errors import UserError
 from headway.finished.opened import Opened
 from headway.finished.opening import open_model
-from headway.heads.xray import Attention, XRay
+from headway.heads.xray import AttentionHeads, XRay
 
 if TYPE_CHECKING:
     import torch
@@ -140,7 +140,7 @@ class _Seen:
 
     opened: Opened
     tokens: np.ndarray
-    attentions: list[Attention] = field(default_factory=list)
+    attentions: list[AttentionHeads] = field(default_factory=list)
 
     def traces(self) -> "Iterator[Trace]":
         """What every head does with the text, batch by batch.
@@ -167,13 +167,13 @@ class _Seen:
             )
 
 
-def _described(attention: "AttentionTrace") -> Attention:
-    return Attention(
+def _described(attention: "AttentionTrace") -> AttentionHeads:
+    return AttentionHeads(
         name=attention.name, kind=attention.kind, kv_of=tuple(attention.kv_of), d_head=attention.q.shape[3]
     )
 
 
-def _widest(attentions: "list[Attention] | tuple[Attention, ...]") -> int:
+def _widest(attentions: "list[AttentionHeads] | tuple[AttentionHeads, ...]") -> int:
     """The d_head of the widest heads that are compared with others."""
     return max((attention.d_head for attention in attentions if attention.n_heads > 1), default=0)
 
@@ -219,7 +219,9 @@ class _Notes:
 
     said: list[str] = field(default_factory=list)
 
-    def about_text(self, tokens: np.ndarray, length: int, sequences: int, attentions: tuple[Attention, ...]) -> None:
+    def about_text(
+        self, tokens: np.ndarray, length: int, sequences: int, attentions: tuple[AttentionHeads, ...]
+    ) -> None:
         """Whether the text was shorter than asked for, too short to say much, and which layers have one head."""
         if tokens.shape[1] < length:
             self.said.append(f"the text has only {tokens.size:,} tokens: one sequence that is shorter than {length:,}")

@@ -18,7 +18,7 @@ PAIRS_IN_JSON = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attention:
+class AttentionHeads:
     """An attention of the model: its name, kind (self, encoder, cross), the KV head of each head, and their width."""
 
     name: str
@@ -58,7 +58,7 @@ class XRay:
     n_tokens: int
     n_sequences: int
     length: int
-    attentions: tuple[Attention, ...]
+    attentions: tuple[AttentionHeads, ...]
     scores: Mapping[str, HeadScores]
     composition: Composition | None = None
     notes: tuple[str, ...] = ()
