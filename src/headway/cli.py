@@ -203,10 +203,10 @@ def generate(
     ] = None,
 ) -> None:
     """Let a trained language model write."""
-    from headway.finished.checkpoints import open_model
+    from headway.finished.opening import open_own
 
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    print(open_model(checkpoint, tokenizer).write(prompt, n_tokens=tokens, stop=stop, **sampling))
+    print(open_own(checkpoint, tokenizer).write(prompt, n_tokens=tokens, stop=stop, **sampling))
 
 
 @app.command()
@@ -219,12 +219,12 @@ def export(
 
     A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other takes its code along.
     """
-    from headway.finished.checkpoints import open_model
+    from headway.finished.opening import open_own
     from headway.hf.export import export as to_hugging_face
 
     write = {"hf": to_hugging_face}[to]
-    opened = open_model(checkpoint)
-    model = opened.model
+    opened = open_own(checkpoint)
+    model = opened.own
     model_type = write(model.model, model.vocab_size, model.weights(), directory, opened.tokenizer)
     code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
     print(f"{model_type}: {directory}{code}")

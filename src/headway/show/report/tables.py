@@ -5,7 +5,6 @@ nothing, and a line per output where there are several.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,27 +13,8 @@ from headway.compare.statistics import Comparison
 from headway.declare.metrics import metric_name
 from headway.show.report.looks import looks
 from headway.show.report.material import ArmResults, Material
+from headway.show.shared.table import Row, Table
 from headway.words import number
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """Cells, of which the first names the row; `colour` marks an arm or a head, `quiet` a row to compare with."""
-
-    cells: tuple[str, ...]
-    colour: str | None = None
-    quiet: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table with a caption; `hints` explains a column."""
-
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    caption: str = ""
-    hints: Mapping[str, str] = field(default_factory=dict)
-
 
 COMPARED = {
     "arm": "arm",
