@@ -43,6 +43,8 @@ class TokensRun(RunSpec):
                 "model.attends is future, and such a model cannot write: the text that it would look at is not there "
                 "yet; set samples to null"
             )
+        if self.samples is not None and (why := self.task.why_not_prompt(self.samples.prompt)):
+            raise ValueError(f"samples.prompt {self.samples.prompt!r}: {why}")
         return self
 
     @model_validator(mode="after")
