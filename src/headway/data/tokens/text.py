@@ -123,6 +123,7 @@ class TextExamples(Examples):
         self.task, self.tokens = task, tokens
         self.tokenizer = tokens.tokenizer
         self.files = {"tokenizer.json": tokens.tokenizer.inner.to_str()}
+        self.notes = (tokens.note,) if tokens.note else ()
 
     @property
     def vocab_size(self) -> int:

@@ -121,6 +121,17 @@ class TokensRun(RunSpec):
         return self.model.layout.scheme
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """Positions that are learned from nothing."""
+        n_ctx, n_positions = self.task.n_ctx, self.model.n_positions
+        if self.model.positions != "learned" or n_ctx == n_positions:
+            return ()
+        return (
+            f"{n_positions - n_ctx:,} of {n_positions:,} learned positions are never trained, since task.n_ctx is "
+            f"{n_ctx:,}; --set model.n_positions={n_ctx} leaves them out",
+        )
+
+    @property
     def corpora(self) -> tuple[str, ...]:
         """What its sequences are made from."""
         return self.task.corpora
