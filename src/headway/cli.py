@@ -53,7 +53,9 @@ def show(name: Name, scale: Scale = None, settings: Settings = None) -> None:
     """The resolved YAML of an experiment, to start your own."""
     from headway.declare.experiment import load
 
-    print(load(name, scale=scale, settings=settings or ()).dump(), end="")
+    experiment = load(name, scale=scale, settings=settings or ())
+    experiment.check_settings()
+    print(experiment.dump(), end="")
 
 
 @app.command()
@@ -311,7 +313,9 @@ def _experiment(
 
     experiment = load(name, scale=scale, settings=settings or ())
     chosen = None if arms is None else [arm for arm in arms.split(",") if arm]
-    return experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))
+    selected = experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))
+    selected.check_settings()
+    return selected
 
 
 def _warn(message: str) -> None:

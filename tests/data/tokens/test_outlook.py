@@ -54,7 +54,7 @@ REFUSED = [
     ({"corpus": "many.txt", "batch_size": 4_000}, "the training text has .* but training.batch_size is 4000"),
     (
         {"corpus": "many.txt", "batch_size": 397, "padding": "published"},
-        "has 396 documents \\(.* training.batch_size is 397",
+        r"has 396 documents .* but training.batch_size is 397",
     ),
     ({"corpus": "many.txt", "n_ctx": 1, "padding": "published"}, "leaves no token to predict"),
     ({"corpus": "many.txt", "n_ctx": 200}, "the held-out text has .* tokens, fewer than one sequence"),
