@@ -121,7 +121,7 @@ def carry_out(
 
     for warning in (*experiment.unheard, *fallbacks(experiment, trainer, device)):
         warn(warning)
-    store, runs = prepare(experiment, out, workers=workers, device=device)
+    store, runs = prepare(experiment, out, workers=workers, device=device, tell=tell)
     for said in time_arms(store.path, runs, device=device) if timing else ():
         tell(said)
     watch(run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer), device=device))
@@ -130,11 +130,17 @@ def carry_out(
 
 
 def prepare(
-    experiment: Experiment, out: Path | None, *, workers: int | None = None, device: str = "auto"
+    experiment: Experiment,
+    out: Path | None,
+    *,
+    workers: int | None = None,
+    device: str = "auto",
+    tell: Callable[[str], object] = lambda _: None,
 ) -> tuple[Store, tuple[Run, ...]]:
     """The results directory of an experiment, with a folder for every run that is asked for.
 
-    The tokens of every corpus that is still to be trained on are made here, once; workers find them.
+    The tokens of every corpus that is still to be trained on are made here, once; workers find them. `tell` is given
+    what was done with them that one may not expect.
 
     Raises:
         UserError: when the directory holds something else, a corpus or tokenizer cannot be used, or runs that are
@@ -143,16 +149,19 @@ def prepare(
     path = out or experiment.directory
     is_new = not path.exists()
     if is_new:
-        _check([(arm.full_name, arm.spec(seed)) for arm, seed in experiment.runs], workers, device)
+        _check([(arm.full_name, arm.spec(seed)) for arm, seed in experiment.runs], workers, device, tell)
     store = Store.create(path, experiment)
     runs = tuple(store.add(arm, seed) for arm, seed in experiment.runs)
     if not is_new:
-        _check([(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")], workers, device)
+        unfinished = [(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")]
+        _check(unfinished, workers, device, tell)
     return store, runs
 
 
-def _check(runs: Sequence[tuple[str, RunSpec]], workers: int | None, device: str) -> None:
-    """Nothing, when runs can be worked on; of the memory of GPUs that is not known beforehand."""
+def _check(
+    runs: Sequence[tuple[str, RunSpec]], workers: int | None, device: str, tell: Callable[[str], object]
+) -> None:
+    """Nothing but what is told, when runs can be worked on; of the memory of GPUs that is not known beforehand."""
     from headway.runs.devices import slots
     from headway.runs.memory import check_memory
 
@@ -160,8 +169,8 @@ def _check(runs: Sequence[tuple[str, RunSpec]], workers: int | None, device: str
     if all(place.device == "cpu" for place in places):
         check_memory(runs, len(places))
     with_data = {(spec.task, spec.training.batch_size): spec for _, spec in runs if spec.corpora}
-    for spec in with_data.values():
-        slice_of("data", spec).prepare(spec)
+    for note in dict.fromkeys(n for spec in with_data.values() for n in slice_of("data", spec).prepare(spec)):
+        tell(note)
 
 
 def fallbacks(experiment: Experiment, trainer: str, device: str = "auto") -> list[str]:

@@ -55,7 +55,9 @@ def show(name: Name, scale: Scale = None, settings: Settings = None) -> None:
     """The resolved YAML of an experiment, to start your own."""
     from headway.declare.experiment import load
 
-    print(load(name, scale=scale, settings=settings or ()).dump(), end="")
+    experiment = load(name, scale=scale, settings=settings or ())
+    experiment.check_settings()
+    print(experiment.dump(), end="")
 
 
 @app.command()
@@ -76,7 +78,8 @@ def plan(
 ) -> None:
     """Parameters, FLOPs, memory and time of each arm.
 
-    Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched.
+    Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched, and
+    refuses what `run` would refuse for its data.
     Names of published models (or `shapes` for all of them) show where their parameters go.
     """
     from headway.runs.worker import set_up_process
@@ -88,16 +91,17 @@ def plan(
         _print(shape_table(picture), picture)
         title = "Where parameters go in published models"
     else:
-        from headway.runs.costs import costs
+        from headway.runs.costs import costs, foreseen, remarks
         from headway.show.terminal.plan import Plan
 
         experiment = _experiment(names[0], *options)
-        for said in experiment.unheard:
+        notes = foreseen(experiment)
+        for said in (*experiment.unheard, *remarks(experiment)):
             _warn(said)
         planned = Plan(experiment=experiment, costs=costs(experiment, trial=trial))
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
         _print(*planned.tables(), picture)
-        for sentence in planned.sentences():
+        for sentence in (*planned.sentences(), *notes):
             print(sentence)
     if out is not None:
         from headway.show.shared.parameters import write_picture
@@ -301,7 +305,9 @@ def _experiment(
 
     experiment = load(name, scale=scale, settings=settings or ())
     chosen = None if arms is None else [arm for arm in arms.split(",") if arm]
-    return experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))
+    selected = experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))
+    selected.check_settings()
+    return selected
 
 
 def _warn(message: str) -> None:

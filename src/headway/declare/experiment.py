@@ -10,37 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from headway.declare.arm import Arm
+from headway.declare.contrasts import Contrast, contrasts_of
 from headway.declare.document import MOST_SEEDS, PARTS, Document, Group, Logging
 from headway.declare.laboratories import parse_run
 from headway.declare.mapping import leaves, merge, read_file, write_yaml
-from headway.declare.run import RunSpec
-from headway.declare.settings import unheard, with_settings
+from headway.declare.settings import check_effect, unheard, with_settings
 from headway.declare.shipped import shipped
 from headway.declare.spec import Locate, parse
 from headway.errors import DeclarationError, near
 
-NOT_COMPARED = ("question", "seeds", "logging")
+NOT_COMPARED = ("question", "seeds", "logging", "contrasts")
 """Keys of a document that may change between two calls on one results directory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arm:
-    """One thing that is compared: an arm of the document, or one under a control."""
-
-    name: str
-    control: str | None
-    group: str | None
-    label: str
-    template: RunSpec
-
-    @property
-    def full_name(self) -> str:
-        """`ARM` or `ARM+CONTROL`: the name of its folder."""
-        return f"{self.name}+{self.control}" if self.control else self.name
-
-    def spec(self, seed: int) -> RunSpec:
-        """The run of this arm with a seed."""
-        return self.template.model_copy(update={"seed": seed})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +63,11 @@ class Experiment:
         return self.document.groups
 
     @property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """The questions that the document asks of its arms."""
+        return contrasts_of(self.document.contrasts, self.document.arms)
+
+    @property
     def logging(self) -> Logging:
         """How often runs write a line."""
         return self.document.logging
@@ -98,7 +84,12 @@ class Experiment:
 
     @cached_property
     def runs(self) -> tuple[tuple[Arm, int], ...]:
-        """The (arm, seed) pairs to be run, seed by seed, so that early results are pairs."""
+        """The (arm, seed) pairs to be run, seed by seed, so that early results are pairs.
+
+        Raises:
+            DeclarationError: for a setting that would have no effect in a selected arm.
+        """
+        self.check_settings()
         return tuple((arm, seed) for seed in self.seeds for arm in self.selected)
 
     @property
@@ -111,6 +102,16 @@ class Experiment:
     def control_label(self, control: str | None) -> str:
         """What figures and sentences call a control, or arms without one."""
         return "no control" if control is None else self.document.control_label(control)
+
+    def check_settings(self) -> None:
+        """Look whether every setting has an effect in every arm that is to be run.
+
+        Raises:
+            DeclarationError: when one has not, because an arm overrides it, with what would set it there.
+        """
+        parts = {part: getattr(self.document, part) for part in PARTS}
+        arms = {arm.name: self.document.arms[arm.name] for arm in self.selected}
+        check_effect(self.settings, parts, arms)
 
     def arm(self, full_name: str) -> Arm:
         """The arm of a name, `ARM` or `ARM+CONTROL`.
@@ -141,7 +142,8 @@ class Experiment:
         What is None stays as it is; at first that is all arms, no control and the document's seeds.
 
         Raises:
-            DeclarationError: for an unknown arm or control, with near names, or no seed.
+            DeclarationError: for an unknown arm or control, with near names, no seed, or a setting that would have no
+                effect in an arm that is named.
         """
         now = dict.fromkeys(arm.name for arm in self.selected), dict.fromkeys(arm.control for arm in self.selected)
         names = tuple(now[0]) if arms is None else _names("arm", arms, self.document.arms)
@@ -149,7 +151,10 @@ class Experiment:
             raise DeclarationError(f"no arm was chosen, so there is nothing to run; {near('', self.document.arms)}")
         crossed = tuple(now[1]) if controls is None else _controls(controls, tuple(self.document.controls))
         chosen = tuple(a for a in self.arms if a.name in names and (a.control is None or a.control in crossed))
-        return replace(self, selected=chosen, seeds=self.seeds if seeds is None else _seeds(seeds))
+        selected = replace(self, selected=chosen, seeds=self.seeds if seeds is None else _seeds(seeds))
+        if arms is not None:
+            selected.check_settings()
+        return selected
 
     def dump(self) -> str:
         """The resolved document as YAML; `read_resolved` reads it back."""
@@ -171,7 +176,8 @@ def load(name_or_path: str | Path, *, scale: str | None = None, settings: Iterab
     Args:
         name_or_path: the name of one that comes with Headway, or a YAML file.
         scale: which of its scales; `laptop` by default, if it has one.
-        settings: `PATH=VALUE` texts, merged after the scale and before the arms.
+        settings: `PATH=VALUE` texts, merged after the scale and before the arms. Whether an arm overrides one is looked
+            at when arms are selected, or run.
 
     Raises:
         DeclarationError: for anything that is wrong with it, a line for each finding.
@@ -221,7 +227,12 @@ def resolve(
         plain = merge(plain, {**document.scales[chosen], "scale": chosen})
     given = tuple(settings)
     plain = with_settings(plain, given)
-    return replace(_assemble(parse(Document, plain, _in_file(source)), source), settings=given)
+    resolved = parse(Document, plain, _in_file(source))
+    try:
+        return replace(_assemble(resolved, source), settings=given)
+    except DeclarationError:  # which a setting may have led to that was meant for what an arm has of its own
+        check_effect(given, {part: getattr(resolved, part) for part in PARTS}, resolved.arms)
+        raise
 
 
 def _in_file(source: str) -> Locate:

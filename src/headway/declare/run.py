@@ -92,6 +92,11 @@ class RunSpec(Spec):
         return None
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """What of it a user may not expect, and is no error, in sentences."""
+        return ()
+
+    @property
     def corpora(self) -> tuple[str, ...]:
         """What its examples are made from and has to be there; none where they are drawn."""
         return ()

@@ -118,6 +118,8 @@ def open_tokenizer(name: str, training_documents: Callable[[], Iterable[str]]) -
         return bytes_tokenizer()
     if bpe := re.fullmatch(r"bpe-(\d+)", name):
         return trained_bpe(training_documents(), int(bpe[1]))
+    if ids := re.fullmatch(r"ids-(\d+)", name):
+        return ids_tokenizer(int(ids[1]))
     found = _gpt2() if name == "gpt2" else Tokenizer.load(Path(name).expanduser())
     _check_encodes_everything(found.inner, name)
     return found
@@ -132,6 +134,19 @@ def bytes_tokenizer() -> Tokenizer:
     """
     vocabulary = {character: byte for byte, character in enumerate(_byte_characters())} | {END_OF_TEXT: 256}
     return Tokenizer.of(_byte_level(models.BPE(vocab=vocabulary, merges=[])), "bytes")
+
+
+def ids_tokenizer(vocab_size: int) -> Tokenizer:
+    """For token ids of which nothing more is known: each is written as its number, the last ends a text.
+
+    Examples:
+        >>> ids_tokenizer(50_257).decode([464, 3290, 50_256])
+        '464 3290 <|endoftext|>'
+    """
+    vocabulary = {str(number): number for number in range(vocab_size - 1)} | {END_OF_TEXT: vocab_size - 1}
+    inner = tokenizers.Tokenizer(models.WordLevel(vocabulary))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return Tokenizer.of(inner, f"ids-{vocab_size}")
 
 
 def trained_bpe(documents: Iterable[str], vocab_size: int) -> Tokenizer:
