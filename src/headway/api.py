@@ -120,11 +120,15 @@ def carry_out(
 
     for warning in (*experiment.unheard, *fallbacks(experiment, trainer, device)):
         warn(warning)
+    for said in (*experiment.idle, experiment.multiplied):
+        if said:
+            tell(said)
     store, runs = prepare(experiment, out, workers=workers, device=device)
     for said in time_arms(store.path, runs, device=device) if timing else ():
         tell(said)
     watch(run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer), device=device))
     tell("comparing, and drawing the report ...")
+    store = Store.open(store.path)  # others may have added arms to it meanwhile
     finish(store)
     return store, runs
 
@@ -144,8 +148,7 @@ def prepare(
     is_new = not path.exists()
     if is_new:
         _check([(arm.full_name, arm.spec(seed)) for arm, seed in experiment.runs], workers, device)
-    store = Store.create(path, experiment)
-    runs = tuple(store.add(arm, seed) for arm, seed in experiment.runs)
+    store, runs = Store.with_runs(path, experiment, experiment.runs)
     if not is_new:
         _check([(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")], workers, device)
     return store, runs

@@ -30,7 +30,8 @@ Scale = Annotated[str | None, typer.Option(metavar="NAME", help="One of its scal
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a value; repeatable.")]
 Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Only these arms.")]
 Controls = Annotated[
-    list[str] | None, typer.Option("--control", metavar="NAME", help="Cross the arms with it; repeatable.")
+    list[str] | None,
+    typer.Option("--control", metavar="NAME", help="Cross the arms with it, or with all of a* pattern; repeatable."),
 ]
 Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="How many seeds (0 to N-1), or which: 3,5 or 7,")]
 Checkpoint = Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A run's folder, or a folder of Hugging Face.")]
@@ -92,6 +93,8 @@ def plan(
         experiment = _experiment(names[0], *options)
         for said in experiment.unheard:
             _warn(said)
+        for said in experiment.idle:
+            typer.echo(said, err=True)
         planned = Plan(experiment=experiment, costs=costs(experiment, trial=trial))
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
         _print(*planned.tables(), picture)
@@ -180,6 +183,28 @@ def report(directory: Directory) -> None:
     store = _open(directory)
     finish(store)
     print(f"report: {store.path / 'report.html'}")
+
+
+@app.command()
+def drop(
+    directory: Directory,
+    names: Annotated[list[str], typer.Argument(metavar="ARM[+CONTROL]...", help="The arms whose runs are dropped.")],
+    seeds: Seeds = None,
+    force: Annotated[bool, typer.Option("--force", help="Delete them; nothing is left.")] = False,
+) -> None:
+    """Put runs of an arm aside, to DIR/dropped."""
+    from headway.declare.selection import seeds_of
+    from headway.words import counted, listed
+
+    asked = _seeds(seeds)
+    folders = _open(directory).drop(*names, seeds=None if asked is None else seeds_of(asked), delete=force)
+    n, of = counted(len(folders), "run"), listed(list(dict.fromkeys(names)))
+    where = "" if force else f" to {directory / 'dropped'}"
+    it = "it" if len(folders) == 1 else "them"
+    print(
+        f"{'deleted' if force else 'moved'} {n} of {of}{where}; `headway run` makes {it} anew, and `headway compare` "
+        f"or `headway report` leaves {it} out until then"
+    )
 
 
 @app.command()

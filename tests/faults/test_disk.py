@@ -96,5 +96,5 @@ def test_without_permission_it_says_so(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("pathlib.Path.mkdir", refused)
-    with pytest.raises(ResultsError, match="cannot be written: Permission denied; choose another directory with --out"):
+    with pytest.raises(ResultsError, match="cannot be written: Permission denied; choose another directory"):
         Store.create(tmp_path / "results", quadratic.experiment())

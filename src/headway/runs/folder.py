@@ -89,10 +89,7 @@ class Run:
         Raises:
             ResultsError: saying what is damaged, and what to do.
         """
-        here, there = f"{self.path.parent.name}/{self.path.name}", f"{self.name}/seed-{self.seed}"
-        if here != there:
-            raise ResultsError(f"{self.path}: its run.json is that of {there}; rename the folder or delete it")
-        _ = self.spec
+        self.check_name()
         if self.status != "done":
             return  # what is damaged is computed again
         if not self.records():
@@ -101,6 +98,17 @@ class Run:
         self.weights()
         for step in self.head_steps():
             self.head_arrays(step)
+
+    def check_name(self) -> None:
+        """See that the folder is named as its run.json says, which is as it was written.
+
+        Raises:
+            ResultsError: saying what is damaged, and what to do.
+        """
+        here, there = f"{self.path.parent.name}/{self.path.name}", f"{self.name}/seed-{self.seed}"
+        if here != there:
+            raise ResultsError(f"{self.path}: its run.json is that of {there}; rename the folder or delete it")
+        _ = self.spec
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self.status})"
