@@ -68,7 +68,8 @@ def plan(
     arms: Arms = None,
     control: Controls = None,
     seeds: Seeds = None,
-    trial: Annotated[bool, typer.Option("--trial/--no-trial", help="Whether arms are timed on this machine.")] = True,
+    timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
+    trial: Annotated[bool | None, typer.Option("--trial/--no-trial", hidden=True)] = None,  # what it was called
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The picture as a png, svg, pdf or html file.")
     ] = None,
@@ -95,7 +96,7 @@ def plan(
             _warn(said)
         for said in experiment.idle:
             typer.echo(said, err=True)
-        planned = Plan(experiment=experiment, costs=costs(experiment, trial=trial))
+        planned = Plan(experiment=experiment, costs=costs(experiment, trial=timing if trial is None else trial))
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
         _print(*planned.tables(), picture)
         for sentence in planned.sentences():
@@ -121,7 +122,10 @@ def run(
     device: Annotated[
         str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
     ] = "auto",
-    timing: Annotated[bool, typer.Option(help="Time each language model by itself first.")] = True,
+    timing: Annotated[
+        bool | None,
+        typer.Option("--timing/--no-timing", help="Time each language model alone; by default where it takes little."),
+    ] = None,
     directory: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="By default results/NAME-SCALE.")
     ] = None,

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from headway.errors import DeclarationError, ResultsError, near
 from headway.files import create_text, plain, write_text
 from headway.runs.dropped import drop
 from headway.runs.execution import surroundings
-from headway.runs.folder import Run, document, read
+from headway.runs.folder import Run, Status, document, read
 from headway.runs.growth import check, turn
 
 
@@ -34,9 +35,10 @@ class Store:
 
     def __init__(self, path: Path, experiment: Experiment):
         self.path, self.experiment = path, experiment
+        self._sound: dict[Path, tuple[_Stamp, Run]] = {}
 
     def __repr__(self) -> str:
-        counts = Counter(run.status for run in self.runs())
+        counts = Counter(_status(file.parent) for file in self._files())
         runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "no runs"
         return f"Store({str(self.path)!r}, {self.experiment.name}: {runs})"
 
@@ -155,7 +157,7 @@ class Store:
         Those whose folder cannot be relied on are `damaged`, with a message; what is done can be read.
         """
         order = {arm.full_name: place for place, arm in enumerate(self.experiment.arms)}
-        runs = [self._examined(file.parent) for file in self.path.glob("runs/*/seed-*/run.json")]
+        runs = [self._examined(file.parent) for file in self._files()]
         return tuple(sorted(runs, key=lambda run: (order.get(run.name, len(order)), run.name, run.seed)))
 
     def run(self, arm: str, seed: int) -> Run:
@@ -199,13 +201,46 @@ class Store:
         return pandas.DataFrame.from_records(self.records())
 
     def _examined(self, path: Path) -> Run:
-        """A run, in the group that the document has now: run.json says in which it was made."""
-        run = Run.examine(path)
-        groups = {arm.full_name: arm.group for arm in self.experiment.arms}
-        return replace(run, group=groups.get(run.name, run.group))
+        """A run, in the group that the document has now: run.json says in which it was made.
+
+        A done run does not change, and to examine it is to read all of its files: that is done once.
+        """
+        stamp = _stamp(path)
+        known = self._sound.get(path)
+        run = known[1] if known and known[0] == stamp else Run.examine(path)
+        if run.status == "done":
+            self._sound[path] = stamp, run
+        return replace(run, group=self._groups.get(run.name, run.group))
+
+    @cached_property
+    def _groups(self) -> dict[str, str | None]:
+        return {arm.full_name: arm.group for arm in self.experiment.arms}
+
+    def _files(self) -> list[Path]:
+        return sorted(self.path.glob("runs/*/seed-*/run.json"))
 
     def _folder(self, arm: str, seed: int) -> Path:
         return self.path / "runs" / arm / f"seed-{seed}"
+
+
+_Stamp = tuple[int, int, int]
+"""When a file was written, how long it is, and which file it is."""
+
+
+def _stamp(path: Path) -> _Stamp:
+    try:
+        found = (path / "run.json").stat()
+    except OSError:
+        return 0, 0, 0
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _status(path: Path) -> Status:
+    """Where a run stands by its run.json alone."""
+    try:
+        return Run.open(path).status
+    except ResultsError:
+        return "damaged"
 
 
 def _check_content(path: Path) -> None:
