@@ -32,7 +32,8 @@ Scale = Annotated[str | None, typer.Option(metavar="NAME", help="One of its scal
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a value; repeatable.")]
 Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Only these arms.")]
 Controls = Annotated[
-    list[str] | None, typer.Option("--control", metavar="NAME", help="Cross the arms with it; repeatable.")
+    list[str] | None,
+    typer.Option("--control", metavar="NAME", help="Cross the arms with it, or with all of a* pattern; repeatable."),
 ]
 Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="How many seeds (0 to N-1), or which: 3,5 or 7,")]
 Checkpoint = Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A run's folder, or a folder of Hugging Face.")]
@@ -71,7 +72,8 @@ def plan(
     arms: Arms = None,
     control: Controls = None,
     seeds: Seeds = None,
-    trial: Annotated[bool, typer.Option("--trial/--no-trial", help="Whether arms are timed on this machine.")] = True,
+    timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
+    trial: Annotated[bool | None, typer.Option("--trial/--no-trial", hidden=True)] = None,  # what it was called
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The picture as a png, svg, pdf or html file.")
     ] = None,
@@ -98,7 +100,9 @@ def plan(
         notes = foreseen(experiment)
         for said in (*experiment.unheard, *remarks(experiment)):
             _warn(said)
-        planned = Plan(experiment=experiment, costs=costs(experiment, trial=trial))
+        for said in experiment.idle:
+            typer.echo(said, err=True)
+        planned = Plan(experiment=experiment, costs=costs(experiment, trial=timing if trial is None else trial))
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
         _print(*planned.tables(), picture)
         for sentence in (*planned.sentences(), *notes):
@@ -124,7 +128,10 @@ def run(
     device: Annotated[
         str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
     ] = "auto",
-    timing: Annotated[bool, typer.Option(help="Time each language model by itself first.")] = True,
+    timing: Annotated[
+        bool | None,
+        typer.Option("--timing/--no-timing", help="Time each language model alone; by default where it takes little."),
+    ] = None,
     directory: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="By default results/NAME-SCALE.")
     ] = None,
@@ -185,6 +192,28 @@ def report(directory: Directory) -> None:
     store = _open(directory)
     finish(store)
     print(f"report: {store.path / 'report.html'}")
+
+
+@app.command()
+def drop(
+    directory: Directory,
+    names: Annotated[list[str], typer.Argument(metavar="ARM[+CONTROL]...", help="The arms whose runs are dropped.")],
+    seeds: Seeds = None,
+    force: Annotated[bool, typer.Option("--force", help="Delete them; nothing is left.")] = False,
+) -> None:
+    """Put runs of an arm aside, to DIR/dropped."""
+    from headway.declare.selection import seeds_of
+    from headway.words import counted, listed
+
+    asked = _seeds(seeds)
+    folders = _open(directory).drop(*names, seeds=None if asked is None else seeds_of(asked), delete=force)
+    n, of = counted(len(folders), "run"), listed(list(dict.fromkeys(names)))
+    where = "" if force else f" to {directory / 'dropped'}"
+    it = "it" if len(folders) == 1 else "them"
+    print(
+        f"{'deleted' if force else 'moved'} {n} of {of}{where}; `headway run` makes {it} anew, and `headway compare` "
+        f"or `headway report` leaves {it} out until then"
+    )
 
 
 @app.command()

@@ -243,6 +243,41 @@ def test_the_notebook_setting_is_the_published_one():
     assert 38 <= len(set(lengths)) == len(lengths) <= 42
 
 
+def test_a_star_stands_for_whatever_fits():
+    experiment = load("head-progression")
+    assert experiment.select(controls=["learning-*", "all-global"]).crossed == (
+        "all-global", "learning-rates-half", "learning-rates-double",
+    )  # fmt: skip
+    assert experiment.select(controls="*").crossed == tuple(experiment.document.controls)
+    with pytest.raises(DeclarationError, match=r"there is no control 'rates\*'; "):
+        experiment.select(controls=["rates*"])
+
+
+def test_arms_in_which_a_control_changes_nothing_are_not_run_under_it():
+    experiment = load("data-lane").select(arms=["plain-half", "plain-full", "lane-half"])
+    chosen = experiment.select(controls=["positions-outside-lane"])
+    assert [arm.full_name for arm in chosen.selected] == [
+        "plain-half", "plain-full", "lane-half", "lane-half+positions-outside-lane",
+    ]  # fmt: skip
+    assert chosen.idle == [
+        "control positions-outside-lane changes nothing in plain-half, plain-full; they are not run under it"
+    ]
+    assert experiment.idle == []
+    alone = chosen.select(arms=["plain-half"])
+    assert [arm.full_name for arm in alone.selected] == ["plain-half"]
+    assert len(chosen.select(arms=["lane-half"]).selected) == 2, "the control is still asked for"
+    assert alone.idle == ["control positions-outside-lane changes nothing in plain-half; it is not run under it"]
+    assert [arm.name for arm in load("low-rank").arms if arm.idle] == ["full"]
+
+
+def test_many_runs_by_controls_are_told():
+    experiment = load("gqa").select(arms=["kv-8", "kv-1"], seeds=3)
+    assert experiment.select(controls=["learning-rates-half"]).multiplied == ""
+    assert experiment.select(controls=["learning-rates"]).multiplied == (
+        "18 runs are asked for: 6 without a control and 12 under learning-rates-half and learning-rates-double"
+    )
+
+
 def test_order_is_scale_then_set_then_arm_then_control():
     assert steps(resolve(BASE), "two") == 5
     assert steps(resolve(BASE), "one") == 7

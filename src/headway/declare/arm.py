@@ -14,6 +14,8 @@ class Arm:
     group: str | None
     label: str
     template: RunSpec
+    idle: bool = False
+    """Whether its control changes nothing in it, so that its runs would be those of the arm without the control."""
 
     @property
     def full_name(self) -> str:

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -56,6 +56,10 @@ class RunSpec(Spec):
     def id(self) -> str:
         """`run1-` and a hash of everything that can change the result, defaults left out."""
         return "run1-" + digest(self.content())
+
+    def effective(self) -> dict[str, Any]:
+        """Its content without the choices that cannot matter in it: two runs that are equal here end alike."""
+        return self.content()
 
     @property
     @abstractmethod

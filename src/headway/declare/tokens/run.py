@@ -1,7 +1,7 @@
 """Declare: a run of a transformer on tokens."""
 
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -66,6 +66,12 @@ class TokensRun(RunSpec):
                 "raise model.n_heads, or leave it out"
             )
         return self
+
+    def effective(self) -> dict[str, Any]:
+        """Its content without the choices of its model that cannot matter in it."""
+        content = self.content()
+        kept = {key: value for key, value in content["model"].items() if key not in self.model.idle}
+        return {**content, "model": kept}
 
     @cached_property
     def budget(self) -> Budget:

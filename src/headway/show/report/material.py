@@ -21,7 +21,7 @@ from headway.declare.icl.run import IclRun
 from headway.declare.tokens.run import TokensRun
 from headway.errors import ResultsError
 from headway.icl.circuits import circuits
-from headway.runs.folder import read_records
+from headway.runs.records import read_records
 from headway.show.report.looks import ArmLook, looks
 
 if TYPE_CHECKING:
