@@ -1,1 +1,4 @@
-"""Show, the x-ray of a finished model: its `page`, and the `drawing` of what was found."""
+"""Show, the x-ray of a finished model: its `page`, and the `drawing` of what was found.
+
+`pair_maps` and `composition_maps` are figures in it.
+"""
