@@ -23,9 +23,10 @@ lint: $(READY)
 
 setup: $(READY)
 
-# The generated reference of every experiment key, and the schema that editors complete from.
+# What is generated in docs: every experiment key, the schema that editors complete from, the floors of the house.
 docs: $(READY)
 	$(BIN)/python -m headway.declare.reference docs
+	$(BIN)/python docs/house.py
 
 $(READY): pyproject.toml setup.py constraints.txt $(wildcard src/headway/*/*.[ch]pp src/headway/*/*/*.[ch]pp)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headway needs Python 3.11 or later; try: make PYTHON=python3.12")'
