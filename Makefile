@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint setup docs clean
+.PHONY: demo test lint setup docs reference clean
 
 demo: $(READY)
 	$(BIN)/headway run icl-heads --seeds 2
@@ -27,6 +27,11 @@ setup: $(READY)
 docs: $(READY)
 	$(BIN)/python -m headway.declare.reference docs
 	$(BIN)/python docs/house.py
+
+# The reference of the Python interface, as pages.
+reference: $(READY)
+	$(BIN)/python -W error docs/reference.py build/reference
+	@echo 'reference: build/reference/index.html'
 
 $(READY): pyproject.toml setup.py constraints.txt $(wildcard src/headway/*/*.[ch]pp src/headway/*/*/*.[ch]pp)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headway needs Python 3.11 or later; try: make PYTHON=python3.12")'
