@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint setup docs reference clean
+.PHONY: demo test lint setup docs reference notebook clean
 
 demo: $(READY)
 	$(BIN)/headway run icl-heads --seeds 2
@@ -32,6 +32,10 @@ docs: $(READY)
 reference: $(READY)
 	$(BIN)/python -W error docs/reference.py build/reference
 	@echo 'reference: build/reference/index.html'
+
+# The notebook, executed anew; it takes about a minute.
+notebook: $(READY)
+	$(BIN)/python docs/notebook.py
 
 $(READY): pyproject.toml setup.py constraints.txt $(wildcard src/headway/*/*.[ch]pp src/headway/*/*/*.[ch]pp)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headway needs Python 3.11 or later; try: make PYTHON=python3.12")'
