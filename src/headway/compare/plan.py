@@ -1,0 +1,139 @@
+"""Compare: a plan of looks followed over the seeds that are there: what was settled at which look, and what is open.
+
+At a look the open contrasts are judged on as many seeds as the look has, at its level; one that is settled keeps its
+verdict and asks for no more seeds, so that an arm is run on only while a contrast that needs it is open. Seeds between
+two looks change estimates, and no verdict.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from headway.compare.blocks import LEVEL, FamilyVerdict, Judged, judge
+from headway.compare.looks import levels, looks_until
+
+FEWEST = 3
+"""Seeds below which nothing is settled: two seeds know no spread."""
+
+Outcome = Literal["apart", "small", "same", "open", "few"]
+"""Told apart; told apart, by less than the margin; the same within it; none of these; too few seeds to say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """When one looks, and what difference matters.
+
+    Attributes:
+        looks: numbers of seeds, ascending; the last ends the plan.
+        margin: in per cent: what is certainly smaller is the same.
+        level: of all looks together.
+    """
+
+    looks: tuple[int, ...]
+    margin: float
+    level: float = LEVEL
+
+    @classmethod
+    def until(cls, at_most: int, margin: float) -> "Plan":
+        """The usual looks up to so many seeds."""
+        return cls(looks=looks_until(at_most), margin=margin)
+
+    def level_at(self, look: int) -> float:
+        """The level of a look, by its place."""
+        return levels(self.looks, self.level)[look]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """What is said of a contrast: as it was judged, how that reads, and after how many seeds."""
+
+    judged: Judged
+    outcome: Outcome
+    n_seeds: int
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it needs no more seeds."""
+        return self.outcome in ("apart", "small", "same")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followed:
+    """A plan as far as the seeds go.
+
+    Attributes:
+        contrasts: what is said of each.
+        look: the place of the last look that was made; None before the first.
+        family: as it was judged at that look, on all that was there; before the first, on what there is.
+    """
+
+    contrasts: tuple[Settled, ...]
+    look: int | None
+    family: FamilyVerdict
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The contrasts that need more seeds."""
+        return tuple(at for at, one in enumerate(self.contrasts) if not one.is_settled)
+
+
+def reading(judged: Judged, margin: float) -> Outcome:
+    """What an interval says of a difference.
+
+    Examples:
+        >>> told = Judged(n_seeds=5, estimate=0.4, se=0.1, freedom=8.0, bound=3.0)
+        >>> reading(told, margin=1.0), reading(told, margin=0.2)
+        ('small', 'apart')
+    """
+    if judged.interval is None or judged.n_seeds < FEWEST:
+        return "few"
+    low, high = judged.interval
+    inside = -margin < low and high < margin
+    if low > 0 or high < 0:
+        return "small" if inside else "apart"
+    return "same" if inside else "open"
+
+
+def follow(
+    plan: Plan,
+    y: Float[np.ndarray, "arm seed"],
+    weights: Float[np.ndarray, "contrast arm"],
+    finished: Bool[np.ndarray, "arm seed"] | None = None,
+) -> Followed:
+    """Make every look of a plan that the seeds allow.
+
+    Args:
+        plan: when one looks.
+        y: the metric in per cent of every arm and seed, in the order in which seeds are run; NaN where missing.
+        weights: of each contrast.
+        finished: which runs have ended, with a value or without; by default those with a value.
+    """
+    ended = np.isfinite(y) if finished is None else finished
+    said: list[Settled | None] = [None] * len(weights)
+    family, look = judge(y, weights, level=plan.level_at(0)), None
+    for place, n in enumerate(plan.looks):
+        waiting = [at for at, one in enumerate(said) if one is None or not one.is_settled]
+        needed = np.abs(weights[waiting]).sum(0) > 0
+        if not waiting or n > y.shape[1] or not ended[needed, :n].all():
+            break
+        family, look = judge(y[:, :n], weights, level=plan.level_at(place)), place
+        for at in waiting:
+            judged = family.contrasts[at]
+            said[at] = Settled(judged=judged, outcome=reading(judged, plan.margin), n_seeds=judged.n_seeds)
+    return Followed(
+        contrasts=tuple(one or _unsaid(judged) for one, judged in zip(said, family.contrasts, strict=True)),
+        look=look,
+        family=family,
+    )
+
+
+def _unsaid(judged: Judged) -> Settled:
+    return Settled(judged=judged, outcome="few" if judged.n_seeds < FEWEST else "open", n_seeds=judged.n_seeds)
+
+
+def needed_arms(weights: Float[np.ndarray, "contrast arm"], contrasts: Sequence[int]) -> tuple[int, ...]:
+    """The arms, by place, that some contrasts need."""
+    return tuple(np.flatnonzero(np.abs(weights[list(contrasts)]).sum(0) > 0).tolist())

@@ -1,0 +1,113 @@
+"""Law: of a family's intervals, all cover in 95 of 100 experiments; what is said to be detectable is found in 80."""
+
+import numpy as np
+import pytest
+
+from headway.compare.blocks import judge
+from headway.compare.looks import levels
+
+SWEEPS = 2_000
+SEED_SPREAD = 0.3
+
+
+def head_progression():
+    """Three groups of three arms and one more: each against its group's constant arm, all others against the middle."""
+    rows = []
+    for group in range(3):
+        rows += [(3 * group, 3 * group + 1), (3 * group + 2, 3 * group + 1)]
+    rows += [(arm, 4) for arm in (0, 1, 2, 6, 7, 8, 9)]
+    weights = np.zeros((len(rows), 10))
+    for contrast, (arm, baseline) in enumerate(rows):
+        weights[contrast, [arm, baseline]] = 1, -1
+    return weights
+
+
+def order():
+    """Descending and ascending less constant, over three groups."""
+    schemes = np.hstack([np.tile(np.eye(3), 3), np.zeros((3, 1))]) / 3
+    return np.stack([schemes[2] - schemes[1], schemes[0] - schemes[1]])
+
+
+def star(n):
+    return np.hstack([-np.ones((n - 1, 1)), np.eye(n - 1)])
+
+
+FAMILIES = {"13 comparisons": head_progression(), "order": order(), "4 arms": star(4)}
+
+
+def drawn(rng, spreads, n, noise):
+    """Runs of arms that do not differ: what a seed does to all, and the rest."""
+    rest = {"normal": rng.normal, "t3": lambda size: rng.standard_t(3, size) / np.sqrt(3)}[noise](
+        size=(len(spreads), n)
+    )
+    return SEED_SPREAD * rng.normal(size=n) + np.asarray(spreads)[:, None] * rest
+
+
+def share_with_a_miss(weights, spreads, n, noise="normal", sweeps=SWEEPS):
+    rng = np.random.default_rng(n)
+    missed = 0
+    for _ in range(sweeps):
+        ends = [one.interval for one in judge(drawn(rng, spreads(rng), n, noise), weights).contrasts]
+        missed += any(low > 0 or high < 0 for low, high in ends)
+    return missed / sweeps
+
+
+def alike(arms):
+    return lambda _: np.ones(arms)
+
+
+def scattered(arms, factor):
+    """Standard deviations that differ by up to a factor either way."""
+    return lambda rng: factor ** rng.uniform(-1, 1, arms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("n", [3, 10])
+def test_few_families_of_nothing_have_an_interval_that_misses(name, n):
+    weights = FAMILIES[name]
+    assert 0.015 <= share_with_a_miss(weights, alike(weights.shape[1]), n) <= 0.065
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("spreads", "noise"),
+    [(scattered(10, 1.6), "normal"), (scattered(10, 2.5), "normal"), (alike(10), "t3")],
+    ids=["mild", "strong", "t3"],
+)
+def test_unequal_spreads_and_heavy_tails_stay_below_a_tenth(spreads, noise):
+    assert share_with_a_miss(FAMILIES["13 comparisons"], spreads, 3, noise) <= 0.10
+
+
+@pytest.mark.slow
+def test_one_odd_arm_stays_below_a_tenth():
+    odd = np.where(np.arange(10) == 3, 3.0, 1.0)
+    assert share_with_a_miss(FAMILIES["13 comparisons"], lambda _: odd, 3) <= 0.10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_what_is_detectable_is_found_four_times_in_five(n):
+    weights = FAMILIES["order"]
+    rng = np.random.default_rng(n)
+    # What the verdict itself detects at the true spread: the mean of what families of this size state.
+    stated = [judge(drawn(rng, np.ones(10), n, "normal"), weights).contrasts[0] for _ in range(300)]
+    effect = float(np.sqrt(np.mean([one.detectable**2 for one in stated])))
+    found = 0
+    for _ in range(SWEEPS):
+        y = drawn(rng, np.ones(10), n, "normal")
+        y[[2, 5, 8]] += effect
+        found += judge(y, weights).contrasts[0].interval[0] > 0
+    assert 0.75 <= found / SWEEPS <= 0.86
+
+
+@pytest.mark.slow
+def test_looking_as_planned_errs_no_more_often_than_once():
+    looks, weights, rng = (3, 4, 6, 8, 12), FAMILIES["order"], np.random.default_rng(0)
+    planned = levels(looks)
+    wrong = 0
+    for _ in range(SWEEPS // 2):
+        y = drawn(rng, np.ones(10), looks[-1], "normal")
+        verdicts = (judge(y[:, :n], weights, level=a) for n, a in zip(looks, planned, strict=True))
+        wrong += any(one.interval[0] > 0 or one.interval[1] < 0 for found in verdicts for one in found.contrasts)
+    assert wrong / (SWEEPS // 2) <= 0.065
