@@ -17,6 +17,7 @@ CLASHING_CLASSES = {
     "Finished": {"finished/opened.py", "show/report/material.py"},
     "Measure": {"show/report/outcome.py", "train/loop.py"},
     "Measured": {"heads/looks.py", "train/loop.py"},
+    "Plan": {"compare/plan.py", "show/terminal/plan.py"},
     "Task": {"data/icl/native.py", "declare/run.py"},
     "Tokens": {"data/tokens/text.py"},
 }
@@ -43,10 +44,11 @@ CLASHING_MODULES = {
     "files": {"files.py", "show/shared/files.py"},
     "findings": {"compare/tokens/findings.py", "heads/findings.py"},
     "folder": {"hf/folder.py", "runs/folder.py"},
-    "looks": {"heads/looks.py", "show/report/looks.py"},
+    "looks": {"compare/looks.py", "heads/looks.py", "show/report/looks.py"},
     "maps": {"model/maps.py", "show/icl/maps.py"},
     "memory": {"runs/memory.py", "train/memory.py"},
     "names": {"heads/names.py", "hf/names.py"},
+    "plan": {"compare/plan.py", "show/terminal/plan.py"},
 }
 """Different things of one name; the list only gets shorter."""
 
