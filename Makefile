@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint setup docs clean
+.PHONY: demo test lint setup docs reference notebook clean
 
 demo: $(READY)
 	$(BIN)/headway run icl-heads --seeds 2
@@ -23,10 +23,20 @@ lint: $(READY)
 
 setup: $(READY)
 
-# The generated reference of every experiment key, the schema that editors complete from, and that of results.json.
+# What is generated in docs: every experiment key, the schemas of experiments and results, the floors of the house.
 docs: $(READY)
 	$(BIN)/python -m headway.declare.reference docs
 	$(BIN)/python -m headway.compare.reference docs
+	$(BIN)/python docs/house.py
+
+# The reference of the Python interface, as pages.
+reference: $(READY)
+	$(BIN)/python -W error docs/reference.py build/reference
+	@echo 'reference: build/reference/index.html'
+
+# The notebook, executed anew; it takes about a minute.
+notebook: $(READY)
+	$(BIN)/python docs/notebook.py
 
 $(READY): pyproject.toml setup.py constraints.txt $(wildcard src/headway/*/*.[ch]pp src/headway/*/*/*.[ch]pp)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headway needs Python 3.11 or later; try: make PYTHON=python3.12")'

@@ -1,3 +1,5 @@
+"""`headway plan`: parameters, time and memory, with and without a trial."""
+
 import io
 import os
 import subprocess

@@ -1,3 +1,5 @@
+"""What the command line says at the end: the primary metric, then curves and learning rates."""
+
 from headway.compare.answer import MANY, answer
 from headway.compare.rates import ComparedAtBest, RatesOfArm
 from headway.compare.results import Results

@@ -1,3 +1,5 @@
+"""Curves of loss against heads: planted ones are found, with intervals that hold them as often as they say."""
+
 import numpy as np
 import pytest
 from scipy.optimize import curve_fit

@@ -1,3 +1,5 @@
+"""results.json: what is in it, for whole, missing, damaged and unequal runs."""
+
 import json
 import math
 import os

@@ -1,3 +1,5 @@
+"""Paired differences, their intervals, p-values and power, against worked examples and scipy."""
+
 import math
 import subprocess
 import sys

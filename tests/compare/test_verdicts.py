@@ -1,3 +1,5 @@
+"""The sentences of verdicts: what is claimed, and what is not."""
+
 import math
 from dataclasses import replace
 

@@ -1,3 +1,5 @@
+"""A cache of tokens that no other test writes into."""
+
 import pytest
 
 

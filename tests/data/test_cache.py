@@ -1,3 +1,5 @@
+"""The cache: built once, by one of many processes, whole or not at all."""
+
 import os
 from pathlib import Path
 

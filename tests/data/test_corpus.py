@@ -1,3 +1,5 @@
+"""Corpora: files, folders, stories and the hub become documents, or a clear error."""
+
 import json
 import sys
 

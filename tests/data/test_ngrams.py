@@ -1,3 +1,5 @@
+"""Unigram and bigram models: counts, probabilities and losses."""
+
 import itertools
 import math
 from collections import Counter

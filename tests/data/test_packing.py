@@ -1,3 +1,5 @@
+"""Sequences: what is trained on and what is judged, packed or padded as published."""
+
 from dataclasses import dataclass
 
 import numpy as np

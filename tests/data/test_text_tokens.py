@@ -1,3 +1,5 @@
+"""The tokens of a text: split, made once, and held to what is known of them."""
+
 import json
 import math
 import shutil

@@ -1,3 +1,5 @@
+"""Tokenizers: bytes, a trained BPE, GPT-2 and folders."""
+
 import json
 import subprocess
 import sys

@@ -1,3 +1,5 @@
+"""Experiments: how a file, a scale, settings, arms and controls become runs."""
+
 import pytest
 
 from headway.declare.experiment import load, read_resolved, resolve

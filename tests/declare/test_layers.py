@@ -1,3 +1,5 @@
+"""Numbers that differ by layer, and the widths of MLPs."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

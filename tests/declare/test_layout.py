@@ -1,3 +1,5 @@
+"""Layouts of heads: read, written, scheduled and refused."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""YAML as Headway reads and merges it."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

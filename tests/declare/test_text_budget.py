@@ -1,3 +1,5 @@
+"""FLOPs and memory of language models, counted by hand."""
+
 import pytest
 
 from headway.declare.experiment import load

@@ -1,3 +1,5 @@
+"""The text task: tokenizers, corpora, and what training it takes."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""The declared transformer: families, parameters by hand, and errors that teach."""
+
 import math
 
 import pytest

@@ -1,3 +1,5 @@
+"""A full disk, or one that cannot be written: nothing recorded is lost, and it is said."""
+
 import contextlib
 import itertools
 import os

@@ -1,3 +1,5 @@
+"""Leases: a run folder has one owner at a time, alive and writing."""
+
 import json
 import multiprocessing
 import os

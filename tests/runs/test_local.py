@@ -1,3 +1,5 @@
+"""Many runs on this machine: order, failures, signals, and two sweeps at once."""
+
 import contextlib
 import os
 import re

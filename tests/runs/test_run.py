@@ -1,3 +1,5 @@
+"""A run folder, read: whole, unfinished or damaged."""
+
 import json
 from itertools import pairwise
 

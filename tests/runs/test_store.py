@@ -1,3 +1,5 @@
+"""A results directory: what it takes, and what it refuses."""
+
 import json
 import multiprocessing
 import shutil

@@ -1,3 +1,5 @@
+"""One run, worked on: stopped, gone on with, taken over, failed."""
+
 import os
 import signal
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""The worker process: its threads, its trainer, and when it ends."""
+
 import json
 import os
 import subprocess

@@ -1,3 +1,5 @@
+"""Results directories that are made up, for figures and pages."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""Where parameters go: bars in a terminal, and the same as a figure."""
+
 import io
 
 import pytest

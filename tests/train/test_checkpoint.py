@@ -1,3 +1,5 @@
+"""Checkpoints: what was saved is loaded, and what is damaged is noticed."""
+
 import json
 import os
 import stat

@@ -1,3 +1,5 @@
+"""The training loop: its milestones, its losses, and where it ends."""
+
 import numpy as np
 import pytest
 import quadratic

@@ -1,3 +1,5 @@
+"""What a step freed is kept for the next."""
+
 import platform
 import subprocess
 import sys

@@ -7,7 +7,7 @@ Models, estimators and theory of He, Pan, Chen, Yang, ICML 2025, arXiv 2503.1273
 * `theory`: the effective loss, mu*(w), eta*, the gradient flow, exact and limiting risks (numpy);
 * `kernel_risk`: the true risk of heads of given w and mu, and the best single head (numpy);
 * `evaluation`: errors on prompts with their standard errors, and error against prompt length (numpy);
-* `fused`: the native trainer.
+* `weights`: the arrays of a model by name, and how they start; `fused`: the native trainer.
 
 A module is imported when it is first used, so the theory needs no torch.
 

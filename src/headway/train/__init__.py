@@ -1,1 +1,6 @@
-"""Train: a training run as an iterator of events."""
+"""Train: a training run as an iterator of events.
+
+* `loop`: from step to step, and what is measured on the way; `checkpoint`: what a run goes on from;
+* `laboratory`: what a laboratory supplies; `icl`, `tokens`: what each does;
+* `trainer`: the PyTorch trainer; `device`: where it computes; `memory`, `meter`: what that takes.
+"""

@@ -1,1 +1,6 @@
-"""Show, what pages share: a `figure`, its `theme` and its `files`; a `page`; names, colours and the atlas."""
+"""Show, what pages share.
+
+* `page`: one HTML file that fetches nothing; `figure`: a chart and its words; `files`: figures as files;
+* `theme`, `head_colours`, `labels`: how all figures look;
+* `atlas`, `animation`, `parameters`, `summary`: drawings and numbers that several pages have.
+"""

@@ -1,0 +1,42 @@
+"""Docs: the reference of the Python interface, rendered by pdoc: `make reference` writes it into build/reference."""
+
+import inspect
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import headway
+
+RETURNED = {
+    "headway.declare.experiment": ["Experiment", "Arm"],
+    "headway.runs.store": ["Store"],
+    "headway.runs.folder": ["Run"],
+    "headway.model.transformer": ["Transformer"],
+    "headway.model.trace": ["Trace", "AttentionTrace"],
+    "headway.heads.scores": ["HeadScores"],
+}
+"""What the functions of `headway` return, by the module where it stands; `headway.xray` says itself what it returns."""
+
+
+def public() -> dict[str, list[str] | None]:
+    """The modules that are rendered, and which of their names; all that a module itself lists for None."""
+    found: dict[str, list[str] | None] = {"headway": None, **RETURNED, "headway.errors": None}
+    xray = inspect.signature(headway.xray).return_annotation
+    return found | {xray.__module__: [xray.__name__]}
+
+
+def render(folder: Path) -> None:
+    """Write a page for each public module, and an index; the process is of no other use afterwards."""
+    import pdoc
+
+    # Names that are imported when they are first used are not in a module's dictionary, where pdoc looks.
+    vars(headway).update({name: getattr(headway, name) for name in headway.__all__})
+    for name, shown in public().items():
+        if shown is not None:
+            vars(import_module(name))["__all__"] = shown
+    pdoc.render.configure(docformat="google", show_source=False)
+    pdoc.pdoc(*public(), output_directory=folder)
+
+
+if __name__ == "__main__":
+    render(Path(sys.argv[1]))

@@ -1,0 +1,108 @@
+"""A task that Headway does not have, added by its slices and an entry in the table: from a document to a report.
+
+Run as a script by `test_laboratories`, in a process of its own, since the table is read when runs are first imported.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, ClassVar, Literal, Union
+
+import numpy as np
+from pydantic import Field
+
+from headway import streams
+from headway.declare.tokens import tasks
+from headway.declare.tokens.task import TokensTask
+
+
+class EchoTask(TokensTask):
+    """Say the token before."""
+
+    primary: ClassVar[str] = "eval_loss_nats"
+    vocab_size: ClassVar[int] = 8
+
+    kind: Literal["echo"]
+
+
+tasks.TASKS["echo"] = EchoTask
+tasks.AnyTask = Annotated[Union[tuple(tasks.TASKS.values())], Field(discriminator="kind")]  # noqa: UP007
+
+from headway.data.tokens.examples import MASKED, Batch, Examples  # noqa: E402
+from headway.train.tokens.judge import Judge  # noqa: E402
+
+
+class EchoExamples(Examples):
+    """Random tokens; nothing is asked at the first of them."""
+
+    def __init__(self, task):
+        self.task = task
+
+    vocab_size = EchoTask.vocab_size
+    digest = "echo"
+
+    def training_batch(self, seed, step, batch_size):
+        return self._drawn(streams.generator(seed, "echo", step), batch_size)
+
+    def evaluation_batches(self, sequences, batch_size):
+        for step in range(-(-(sequences or 16) // batch_size)):
+            yield self._drawn(streams.generator(0, "echo evaluation", step), batch_size)
+
+    def _drawn(self, generator, batch_size):
+        inputs = generator.integers(self.vocab_size, size=(batch_size, self.task.n_ctx))
+        targets = np.roll(inputs, 1, axis=1)
+        targets[:, 0] = MASKED
+        return Batch(inputs=inputs, targets=targets)
+
+    def steps_per_epoch(self, batch_size):
+        return float("inf")
+
+    def targets_per_step(self, batch_size):
+        return batch_size * (self.task.n_ctx - 1)
+
+
+def baselines(runs):
+    return {"guess": {"loss_nats": float(np.log(runs[0].spec.task.vocab_size))}}
+
+
+def supply(room, **members):
+    """A module `echo` in the slice of a room."""
+    module = ModuleType(f"headway.{room}.tokens.echo")
+    module.__dict__.update(members)
+    sys.modules[module.__name__] = module
+
+
+supply("data", open_examples=EchoExamples)
+supply("train", JUDGE=Judge)
+supply("compare", baselines=baselines)
+
+DOCUMENT = {
+    "name": "echo",
+    "task": {"kind": "echo", "n_ctx": 12},
+    "model": {"family": "gpt-neo", "d_model": 16, "n_layers": 1},
+    "training": {"optimizer": "adamw", "learning_rate": 0.03, "batch_size": 32, "steps": 150},
+    "evaluation": {"every": 50, "sequences_during": 32, "sequences": 64},
+    "samples": None,
+    "logging": {"every": 50},
+    "arms": {"no-head": {"model": {"n_heads": 0}}, "h1": {"model": {"n_heads": 1}}},
+    "baseline": "no-head",
+    "seeds": 1,
+}
+
+
+def main(directory):
+    from headway import api
+    from headway.declare.experiment import resolve
+    from headway.runs.work import work
+    from headway.train.laboratory import laboratory_of
+
+    store, runs = api.prepare(resolve(DOCUMENT), directory)
+    for run in runs:
+        study = partial(laboratory_of(run.spec).open_study, compile=False, device="cpu")
+        assert work(run.path, lambda spec, stored, study=study: study(spec)) == 0
+    api.finish(store)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

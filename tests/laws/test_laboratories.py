@@ -1,0 +1,163 @@
+"""Laws of the laboratories: each kind of task has every slice, and nobody else asks which kind a run is."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from house import SLICES, SOURCE, modules
+
+import headway.compare.laboratory
+import headway.show.report.laboratory
+import headway.train.laboratory
+from headway.declare.laboratories import RUN_KINDS
+from headway.declare.run import RunSpec, Task, slice_of
+from headway.declare.tokens.tasks import TASKS
+from headway.train.tokens.judge import Judge
+
+ROOMS = ("declare", "data", "train", "compare", "show")
+WITH_A_LABORATORY = {
+    "train": headway.train.laboratory,
+    "compare": headway.compare.laboratory,
+    "show": headway.show.report.laboratory,
+}
+
+ASKING = {
+    "finished/checkpoints.py": "a model that writes is opened from a run on tokens alone",
+    "show/report/material.py": "the types of runs are asserted, for what only one laboratory draws",
+}
+"""Modules outside the slices that know the types of runs; the list only gets shorter."""
+
+
+@pytest.mark.parametrize("kind", RUN_KINDS)
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_kind_of_task_has_every_slice(kind, room):
+    found = slice_of(room, RUN_KINDS[kind])
+    assert found.__name__ == f"headway.{room}.{RUN_KINDS[kind].laboratory}"
+    assert found.__doc__
+
+
+@pytest.mark.parametrize("kind", RUN_KINDS)
+@pytest.mark.parametrize("room", WITH_A_LABORATORY)
+def test_every_slice_supplies_a_laboratory_of_its_room(kind, room):
+    supplied = slice_of(room, RUN_KINDS[kind]).LABORATORY
+    assert isinstance(supplied, WITH_A_LABORATORY[room].Laboratory)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_room_has_a_slice_of_no_laboratory(room):
+    assert {run.laboratory for run in RUN_KINDS.values()} == set(SLICES)
+    assert {path.parent.name for path in (SOURCE / room).glob("*/__init__.py")} >= set(SLICES)
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_every_task_on_tokens_has_its_modules(kind):
+    def module(room: str) -> ModuleType:
+        return import_module(f"headway.{room}.tokens.{kind}")
+
+    assert TASKS[kind].model_fields["kind"].annotation.__args__ == (kind,)
+    assert callable(module("data").open_examples)
+    assert issubclass(module("train").JUDGE, Judge)
+    assert callable(module("compare").baselines)
+
+
+def test_nobody_outside_the_slices_asks_which_kind_a_run_is():
+    asking = {
+        module.place
+        for module in modules()
+        if not module.in_slice and module.place != "declare/laboratories.py" and any(questions(module.tree))
+    }
+    assert asking == ASKING.keys()
+
+
+def kinds_of_runs() -> set[str]:
+    """The names of the types that tell kinds of runs and tasks apart."""
+    types = [RunSpec, Task]
+    for each in types:
+        types.extend(each.__subclasses__())
+    own = {each.__name__ for each in types if each.__module__.startswith("headway.")}
+    return {*own, "AnyTask"} - {"RunSpec", "Task"}
+
+
+def questions(tree: ast.AST) -> Iterator[str]:
+    """What asks for the kind of a run: by type, by the key or the member `kind`, by the laboratory's name."""
+    types = kinds_of_runs()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name("isinstance" | "issubclass"), args=[_, asked]):
+                if types & {name.id for name in ast.walk(asked) if isinstance(name, ast.Name)}:
+                    yield ast.unparse(node)
+            case ast.MatchClass(cls=ast.Name(name)) if name in types:
+                yield ast.unparse(node)
+            case ast.Compare():
+                sides = [node.left, *node.comparators]
+                if any(type_of(side) or laboratory_or_kind(side) for side in sides):
+                    yield ast.unparse(node)
+            case ast.Match(subject=subject) if laboratory_or_kind(subject):
+                yield ast.unparse(node)
+            case ast.Subscript(slice=ast.Constant("kind"), ctx=ast.Load()):
+                yield ast.unparse(node)
+            case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant("kind"), *_]):
+                yield ast.unparse(node)
+
+
+def type_of(node: ast.AST) -> bool:
+    """Whether it is `type(run)` or the like."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "type" and "run" in ast.unparse(node.args[0])
+
+
+def laboratory_or_kind(node: ast.AST) -> bool:
+    """Whether it is `run.laboratory` or `run.task.kind`."""
+    match node:
+        case ast.Attribute(attr="laboratory"):
+            return True
+        case ast.Attribute(attr="kind", value=ast.Name("task") | ast.Attribute(attr="task")):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "isinstance(run.spec, TokensRun)",
+        "isinstance(task, RegressionTask | TextTask)",
+        "isinstance(run, (int, IclRun))",
+        "run.task.kind == 'text'",
+        "if spec.laboratory in ('icl',): pass",
+        "config['task']['kind']",
+        "config.get('kind') is None",
+        "type(run) is other",
+        "match run:\n    case TokensRun(): pass",
+        "match run.task.kind:\n    case 'text': pass",
+    ],
+)
+def test_such_questions_are_seen(code):
+    assert list(questions(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["isinstance(value, str)", "attention.kind == 'self'", "run.task.primary == 'mse'", "{'kind': 1}", "run.uses_gpu"],
+)
+def test_other_questions_may_be_asked(code):
+    assert not list(questions(ast.parse(code)))
+
+
+@pytest.mark.slow
+def test_a_kind_of_task_is_added_by_its_slices_and_an_entry_in_the_table(tmp_path):
+    script = Path(__file__).with_name("made_up_kind.py")
+    out = tmp_path / "echo"
+    done = subprocess.run([sys.executable, script, out], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((out / "results.json").read_text())
+    losses = {run["arm"]: run["metrics"]["eval_loss_nats"] for run in results["runs"]}
+    # Of eight tokens, without a head nothing is known of the token before; with one, much.
+    assert losses["no-head"] == pytest.approx(results["baselines"]["guess"]["loss_nats"], rel=0.05)
+    assert losses["h1"] < losses["no-head"] / 2
+    assert (out / "report.html").read_text().count("nats") > 1
+    assert (out / "figures" / "learning.svg").exists()
