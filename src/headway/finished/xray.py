@@ -5,7 +5,7 @@ times keys is kept. Induction and duplicate-token heads are found on random toke
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -173,7 +173,7 @@ def _described(attention: "AttentionTrace") -> AttentionHeads:
     )
 
 
-def _widest(attentions: "list[AttentionHeads] | tuple[AttentionHeads, ...]") -> int:
+def _widest(attentions: Sequence[AttentionHeads]) -> int:
     """The d_head of the widest heads that are compared with others."""
     return max((attention.d_head for attention in attentions if attention.n_heads > 1), default=0)
 
