@@ -134,7 +134,7 @@ class TokensRun(RunSpec):
             return ()
         return (
             f"{n_positions - n_ctx:,} of {n_positions:,} learned positions are never trained, since task.n_ctx is "
-            f"{n_ctx:,}; --set model.n_positions={n_ctx} leaves them out",
+            f"{n_ctx:,}; model.n_positions {n_ctx} would leave them out",
         )
 
     @property
