@@ -7,13 +7,40 @@ the command line without a traceback and ends it with exit code 2.
 import difflib
 from collections.abc import Iterable
 
+MOST_LINES = 40
+LONGEST_LINE = 2_000
+LONGEST_VALUE = 200
+"""Characters of a value in a message; of a longer one the middle is left out."""
+
+
+def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
+    """A text with its middle left out where it is long.
+
+    Examples:
+        >>> shortened("abcdefgh" * 10, 24)
+        'abcdefgh ... (64 characters) ... abcdefgh'
+    """
+    if len(text) <= longest:
+        return text
+    end = longest // 3
+    return f"{text[:end]} ... ({len(text) - 2 * end:,} characters) ... {text[-end:]}"
+
 
 class HeadwayError(Exception):
     """Anything that Headway itself reports."""
 
 
 class UserError(HeadwayError, ValueError):
-    """What was asked for cannot be done as it was asked."""
+    """What was asked for cannot be done as it was asked.
+
+    However long the values are that it names, its message stays one that can be read.
+    """
+
+    def __str__(self) -> str:
+        lines = super().__str__().split("\n")
+        if len(lines) > MOST_LINES:
+            lines = [*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES:,} more"]
+        return "\n".join(shortened(line, LONGEST_LINE) for line in lines)
 
 
 class DeclarationError(UserError):
@@ -46,7 +73,7 @@ def near(name: str, names: Iterable[str]) -> str:
         'choose from: d_model, n_heads'
     """
     known = sorted(names)
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.6) if len(name) <= LONGEST_VALUE else []
     if close:
         return f"did you mean {' or '.join(close)}?"
     return "choose from: " + (", ".join(known) or "nothing (none is declared)")

@@ -1,13 +1,15 @@
 """Declare: the top level of an experiment's file."""
 
 import re
+from collections import Counter
 from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from headway.declare.contrasts import contrasts_of
+from headway.declare.limits import LONGEST_NAME
 from headway.declare.spec import Spec
-from headway.errors import near
+from headway.errors import near, shortened
 
 PARTS = ("task", "model", "training", "evaluation", "probes", "samples")
 """The keys of a document that make up a run; arms and controls override them."""
@@ -69,8 +71,11 @@ class Document(Spec):
                 if name not in self.arms:
                     raise ValueError(f"scales.{scale}.arms.{name}: there is no arm {name!r}; {near(name, self.arms)}")
         for name in [self.name, *self.arms, *self.controls, *self.scales]:
-            if not _NAME.fullmatch(name):
-                raise ValueError(f"name {name!r} becomes part of a path; use letters, digits, dashes and underscores")
+            if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+                raise ValueError(
+                    f"name {shortened(repr(name))} becomes part of a path; use letters, digits, dashes and underscores"
+                    + (f", at most {LONGEST_NAME}" if len(name) > LONGEST_NAME else "")
+                )
         if not self.arms:
             raise ValueError("arms: an experiment needs at least one arm, such as `plain: {}`")
         contrasts_of(self.contrasts, self.arms)
@@ -94,9 +99,10 @@ class Document(Spec):
             if group.baseline not in group.arms:
                 raise ValueError(f"groups.{name}.baseline: {group.baseline!r} is not an arm of the group; add it there")
         labels = [str((arm or {}).get("label", name)) for name, arm in self.arms.items()]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise ValueError(f"arms: two arms have the label {label!r}, and a figure could not tell them apart")
+        if twice := [label for label, count in Counter(labels).items() if count > 1]:
+            raise ValueError(
+                f"arms: two arms have the label {shortened(repr(twice[0]))}, and a figure could not tell them apart"
+            )
         if isinstance(self.seeds, tuple) and (not self.seeds or len(set(self.seeds)) < len(self.seeds)):
             raise ValueError(f"seeds {list(self.seeds)} must be one or more different numbers")
         return self

@@ -14,12 +14,13 @@ from headway.declare.arm import Arm
 from headway.declare.contrasts import Contrast, contrasts_of
 from headway.declare.document import PARTS, Document, Group, Logging
 from headway.declare.laboratories import parse_run
+from headway.declare.limits import check_arms, count_values, exists_as_file
 from headway.declare.mapping import leaves, merge, read_file, write_yaml
 from headway.declare.selection import controls_of, names_of, seeds_of
 from headway.declare.settings import check_effect, unheard, with_settings
 from headway.declare.shipped import shipped
 from headway.declare.spec import Locate, parse
-from headway.errors import DeclarationError, near
+from headway.errors import DeclarationError, near, shortened
 from headway.words import listed
 
 NOT_COMPARED = ("question", "seeds", "logging", "contrasts")
@@ -219,11 +220,12 @@ def load(name_or_path: str | Path, *, scale: str | None = None, settings: Iterab
     if not isinstance(name_or_path, str | Path):
         raise DeclarationError(f"an experiment is given by its name or path, and {name_or_path!r} is neither")
     path = shipped().get(str(name_or_path), Path(name_or_path))
-    if not path.is_file():
+    # A folder, or what is no file, is told by who reads it.
+    if not exists_as_file(path) or (path.is_dir() and len(path.parts) < 2):
         if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-            raise DeclarationError(f"{path}: there is no such file")
+            raise DeclarationError(f"{shortened(str(path))}: there is no such file")
         raise DeclarationError(
-            f"there is no experiment {str(name_or_path)!r}; {near(str(name_or_path), shipped())}; "
+            f"there is no experiment {shortened(repr(str(name_or_path)))}; {near(str(name_or_path), shipped())}; "
             "a file of your own is given by its path, such as ./mine.yaml"
         )
     return resolve(read_file(path), scale=scale, settings=settings, source=path.name)
@@ -272,11 +274,14 @@ def _in_file(source: str) -> Locate:
 def _assemble(document: Document, source: str) -> Experiment:
     # An empty mapping is a part that the file does not mention; null is an answer.
     shared = {part: getattr(document, part) for part in PARTS if getattr(document, part) != {}}
+    group_of = {arm: group for group, members in reversed(document.groups.items()) for arm in members.arms}
+    common = count_values(shared) + count_values(document.controls) // max(1, len(document.controls))
+    check_arms(len(document.arms), len(document.controls), (common + count_values(a) for a in document.arms.values()))
     arms = []
     for name, override in document.arms.items():
         override = dict(override or {})
         label = override.pop("label", name)
-        group = next((g for g, members in document.groups.items() if name in members.arms), None)
+        group = group_of.get(name)
         content, alone = merge(shared, override), dict[str, Any]()
         for control in (None, *document.controls):
             over = {k: v for k, v in document.controls[control].items() if k != "label"} if control else {}

@@ -8,7 +8,7 @@ from headway.declare.run import RunSpec
 from headway.declare.spec import Locate, parse
 from headway.declare.tokens.run import TokensRun
 from headway.declare.tokens.tasks import TASKS
-from headway.errors import DeclarationError, near
+from headway.errors import DeclarationError, near, shortened
 
 RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TASKS, TokensRun)}
 """The type of a run for each `task.kind`."""
@@ -22,6 +22,8 @@ def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
     """
     task = content.get("task")
     kind = task.get("kind") if isinstance(task, Mapping) else None
-    if kind not in RUN_KINDS:
-        raise DeclarationError(f"{locate('task.kind')}: {kind!r} is not known; {near(str(kind), RUN_KINDS)}")
+    if not isinstance(kind, str) or kind not in RUN_KINDS:
+        raise DeclarationError(
+            f"{locate('task.kind')}: {shortened(repr(kind))} is not known; {near(str(kind), RUN_KINDS)}"
+        )
     return parse(RUN_KINDS[kind], content, locate)

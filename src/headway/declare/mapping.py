@@ -5,13 +5,14 @@ stands twice is an error, since YAML would silently keep the last one.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from headway.errors import DeclarationError
+from headway.declare.limits import DEEPEST, MOST_CHARACTERS, MOST_DIGITS, MOST_VALUES, odd_character, read_text
+from headway.errors import DeclarationError, shortened
 
 CHOOSERS = ("kind", "family", "optimizer")
 """Keys that say what a mapping is; where one changes, nothing of the former mapping is kept."""
@@ -22,17 +23,61 @@ ALTERNATIVES = ("steps", "tokens", "epochs")
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with the YAML 1.2 core schema instead of YAML 1.1's."""
+    """SafeLoader with the YAML 1.2 core schema instead of YAML 1.1's, and limits that aliases count against."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own protocol
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._values = self._characters = 0
+        self._sizes: dict[int, tuple[int, int]] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """A node; counted while it is read, so that what is too large is never made."""
+        event = self.peek_event()
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            node = super().compose_node(parent, index)
+            if id(node) not in self._sizes:  # its anchor is still being read
+                raise DeclarationError("a value contains itself (an alias inside its own anchor)")
+            self._count(*self._sizes[id(node)], line)
+            return node
+        values, characters = self._values, self._characters
+        self._count(1, len(event.value) if isinstance(event, yaml.ScalarEvent) else 0, line)
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise DeclarationError(
+                f"line {line}: more than {DEEPEST} mappings and lists stand inside one another; "
+                "is it an experiment? text that begins with a bracket stands in quotes"
+            )
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        self._sizes[id(node)] = self._values - values, self._characters - characters
+        return node
+
+    def _count(self, values: int, characters: int, line: int) -> None:
+        self._values += values
+        self._characters += characters
+        if self._values > MOST_VALUES or self._characters > MOST_CHARACTERS:
+            raise DeclarationError(
+                f"line {line}: with all that aliases stand for, there are more than {MOST_VALUES:,} values or "
+                f"{MOST_CHARACTERS:,} characters up to here; an experiment has a few hundred, so leave some out"
+            )
+
+    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
+        if not isinstance(node, yaml.MappingNode):
+            raise DeclarationError(f"line {node.start_mark.line + 1}: a tag says that this is a mapping, and it is not")
         seen: dict[Any, int] = {}
         for key_node, _ in node.value:
             key, line = key_node.value, key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise DeclarationError(
+                    f"line {line}: a key is a word, and here a mapping or a list stands as one; "
+                    "text that begins with a bracket stands in quotes"
+                )
             if key in seen and key != "<<":
                 raise DeclarationError(
-                    f"line {line}: {key!r} stands twice (first in line {seen[key]}); keep one of them"
+                    f"line {line}: {shortened(repr(key))} stands twice (first in line {seen[key]}); keep one of them"
                 )
             seen[key] = line
         return super().construct_mapping(node, deep)
@@ -40,6 +85,11 @@ class _Loader(yaml.SafeLoader):
 
 def _number(text: str) -> int | float:
     digits = text.replace("_", "")
+    if len(digits) > MOST_DIGITS:
+        raise DeclarationError(
+            f"{shortened(text, 40)} is a number of {len(digits):,} characters; give one of at most {MOST_DIGITS}, or "
+            "put text in quotes"
+        )
     if re.fullmatch(r"[-+]?[0-9]+", digits):
         return int(digits)
     value = float(digits.replace(".inf", "inf").replace(".nan", "nan").replace(".NaN", "nan"))
@@ -53,53 +103,101 @@ def _scalar(node: yaml.Node) -> str:
 
 _INTEGER = r"[-+]?[0-9]+(?:_[0-9]+)*"
 _FLOAT = rf"(?:{_INTEGER}|[-+]?(?=\.[0-9]))(?:\.[0-9]*(?:_[0-9]+)*)?(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan|\.NaN"
-for _tag, _pattern, _first in (
-    ("null", r"null|Null|NULL|~|", ["n", "N", "~", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("number", _FLOAT, list("-+0123456789.")),
-    ("merge", r"<<", ["<"]),
-):
+_PATTERNS = {
+    "null": (r"null|Null|NULL|~|", ["n", "N", "~", ""]),
+    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    "number": (_FLOAT, list("-+0123456789.")),
+    "merge": (r"<<", ["<"]),
+}
+
+
+def _of_kind(kind: str, make: Callable[[str], Any]) -> Callable[[yaml.SafeLoader, yaml.Node], Any]:
+    """What makes the value of a tagged node; one that is not of its tag's kind is told to the user."""
+
+    def construct(_: yaml.SafeLoader, node: yaml.Node) -> Any:
+        try:
+            if isinstance(node, yaml.ScalarNode) and re.fullmatch(_PATTERNS[kind][0], node.value):
+                return make(node.value)
+        except DeclarationError as error:
+            raise DeclarationError(f"line {node.start_mark.line + 1}: {error}") from None
+        raise DeclarationError(
+            f"line {node.start_mark.line + 1}: {shortened(_scalar(node))} is marked as {node.tag.rpartition(':')[2]}, "
+            "and it is none; leave the mark with ! out"
+        )
+
+    return construct
+
+
+def _shown_text(loader: yaml.SafeLoader, node: yaml.Node) -> str:
+    text = str(loader.construct_scalar(node))  # type: ignore[arg-type]  # it refuses what is no scalar
+    if found := odd_character(text):
+        raise DeclarationError(
+            f"line {node.start_mark.line + 1}: the text holds the character {found}, which cannot be shown; "
+            "leave it out"
+        )
+    return text
+
+
+def _unknown(_: yaml.SafeLoader, node: yaml.Node) -> Any:
+    raise DeclarationError(
+        f"line {node.start_mark.line + 1}: the mark {shortened(node.tag.replace('tag:yaml.org,2002:', '!!'))} is not "
+        "known; leave it out, and put text in quotes"
+    )
+
+
+_Loader.yaml_constructors = {
+    tag: construct
+    for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+    if tag in ("tag:yaml.org,2002:seq", "tag:yaml.org,2002:map")
+}
+for _tag, (_pattern, _first) in _PATTERNS.items():
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
-_Loader.add_constructor("tag:yaml.org,2002:number", lambda _, node: _number(_scalar(node)))
-_Loader.add_constructor("tag:yaml.org,2002:bool", lambda _, node: _scalar(node).lower() == "true")
+for _tag, _kind, _make in (
+    ("number", "number", _number),
+    ("int", "number", _number),
+    ("float", "number", _number),
+    ("bool", "bool", lambda text: text.lower() == "true"),
+    ("null", "null", lambda _: None),
+):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _of_kind(_kind, _make))
+_Loader.add_constructor("tag:yaml.org,2002:str", _shown_text)
+_Loader.add_constructor("tag:yaml.org,2002:merge", _shown_text)
+_Loader.add_constructor(None, _unknown)
 
 
 def read_yaml(text: str, source: str = "YAML") -> Any:
     r"""The plain value of a YAML text.
 
     Raises:
-        DeclarationError: for a syntax error or a key that stands twice, with its line.
+        DeclarationError: for a syntax error, a key that stands twice, or more than anybody would write, with its line.
 
     Examples:
         >>> read_yaml("steps: 1e3\nwhen: 2024-11-01\nrate: 5.0e-4\nmany: 500_001")
         {'steps': 1000, 'when': '2024-11-01', 'rate': 0.0005, 'many': 500001}
     """
     try:
-        value = yaml.load(text, Loader=_Loader)
-        _visit(value)  # does not end if an alias stands inside its own anchor
-        return value
+        return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f"line {mark.line + 1}: " if mark else ""
-        raise DeclarationError(f"{source}: {line}this is not YAML: {error.problem or error.context}") from None
+        said = shortened(str(error.problem or error.context))
+        raise DeclarationError(f"{source}: {line}this is not YAML: {said}") from None
     except yaml.YAMLError as error:
         raise DeclarationError(f"{source}: this is not YAML: {error}") from None
-    except RecursionError:
-        raise DeclarationError(f"{source}: a value contains itself (an alias inside its own anchor)") from None
     except DeclarationError as error:
         raise DeclarationError(f"{source}: {error}") from None
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        # PyYAML trips over some of what it should refuse, such as \\UFFFFFFFF or a version of 5,000 digits.
+        raise DeclarationError(f"{source}: this is not YAML: {error}") from None
 
 
 def read_file(path: Path) -> dict[str, Any]:
     """The mapping that a YAML file holds.
 
     Raises:
-        DeclarationError: when the file cannot be read or holds no mapping.
+        DeclarationError: when the file cannot be read, is far too large, or holds no mapping.
     """
-    try:
-        value = read_yaml(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise DeclarationError(f"{path}: cannot be read as a text file: {error}") from None
+    value = read_yaml(read_text(path), str(path))
     if not isinstance(value, dict):
         raise DeclarationError(
             f"{path}: holds {type(value).__name__}, not a mapping; an experiment starts with name: ..."
@@ -116,9 +214,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar(
-        "tag:yaml.org,2002:str", text, style="'" if text and not isinstance(read_plain(text), str) else None
-    )
+    plain = re.fullmatch(r"[A-Za-z0-9_]+( [A-Za-z0-9_]+)+|", text) is not None  # most texts, and quickly
+    quoted = not plain and not isinstance(read_plain(text), str)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if quoted else None)
 
 
 def _float(dumper: yaml.SafeDumper, number: float) -> yaml.ScalarNode:
@@ -130,7 +228,12 @@ _Dumper.add_representer(float, _float)
 
 
 def read_plain(text: str) -> Any:
-    """The value of a scalar as a YAML file or `--set` would read it; anything unreadable is text."""
+    """The value of a scalar as a YAML file or `--set` would read it; anything unreadable is text.
+
+    Examples:
+        >>> read_plain("1e3"), read_plain("{{7*7}}")
+        (1000, '{{7*7}}')
+    """
     try:
         return read_yaml(text)
     except DeclarationError:
@@ -210,8 +313,3 @@ def leaves(value: Any, prefix: str = "") -> dict[str, Any]:
     if isinstance(value, Mapping) and value:
         return {path: leaf for key, inner in value.items() for path, leaf in leaves(inner, f"{prefix}{key}.").items()}
     return {prefix.rstrip("."): value}
-
-
-def _visit(value: Any) -> None:
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _visit(inner)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headway.declare.document import MOST_SEEDS
-from headway.errors import DeclarationError, near
+from headway.errors import DeclarationError, near, shortened
 
 
 def names_of(what: str, asked: str | Sequence[str], declared: Iterable[str]) -> tuple[str, ...]:
@@ -52,6 +52,6 @@ def seeds_of(seeds: int | Sequence[int]) -> tuple[int, ...]:
     whole = all(isinstance(seed, int) and 0 <= seed < 2**63 for seed in chosen)
     if not chosen or not whole or len(set(chosen)) < len(chosen) or len(chosen) > MOST_SEEDS:
         raise DeclarationError(
-            f"seeds {seeds!r}: give how many (1 to {MOST_SEEDS:,}), or different whole numbers from 0 up"
+            f"seeds {shortened(repr(seeds))}: give how many (1 to {MOST_SEEDS:,}), or different whole numbers from 0 up"
         )
     return chosen

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from headway.declare.document import PARTS
+from headway.declare.limits import DEEPEST, MOST_SETTINGS, MOST_SETTINGS_OF_ARMS, odd_character
 from headway.declare.mapping import at_path, is_factor, merge, read_plain
-from headway.errors import DeclarationError, near
+from headway.errors import DeclarationError, near, shortened
 
 _ABSENT = object()
 """What stands where nothing does; null is a value."""
@@ -21,7 +22,13 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
     Raises:
         DeclarationError: for one that is no `PATH=VALUE`, names nothing, or is replaced by a later one.
     """
-    parsed = [_parsed(setting, document) for setting in settings]
+    given = tuple(settings)
+    allowed = min(MOST_SETTINGS, MOST_SETTINGS_OF_ARMS // len(document["arms"]))
+    if len(given) > allowed:
+        raise DeclarationError(
+            f"--set: {len(given):,} settings were given, and {allowed} are allowed; write them into a file"
+        )
+    parsed = [_parsed(setting, document) for setting in given]
     changed = dict(document)
     for path, value in parsed:
         changed = merge(changed, at_path(path, value))
@@ -108,13 +115,21 @@ def _parsed(setting: str, document: Mapping[str, Any]) -> tuple[str, Any]:
     path, equals, text = setting.partition("=")
     keys = path.split(".")
     if not equals or not all(keys):
-        raise DeclarationError(f"--set {setting}: write it as PATH=VALUE, such as training.steps=2000")
+        raise DeclarationError(f"--set {shortened(setting)}: write it as PATH=VALUE, such as training.steps=2000")
     if keys[0] in ("name", "scale", "scales"):
         raise DeclarationError(f"--set {path}: cannot be set; copy the file with `headway show` and change it there")
     named = document.get(keys[0])
     if keys[0] in ("arms", "controls", "groups") and isinstance(named, Mapping) and keys[1:] and keys[1] not in named:
         raise DeclarationError(f"--set {path}: there is no {keys[0][:-1]} {keys[1]!r}; {near(keys[1], named)}")
+    if len(keys) > DEEPEST:
+        raise DeclarationError(
+            f"--set {shortened(path)}: a path of {len(keys):,} keys leads nowhere; give a shorter one"
+        )
     value = read_plain(text)
+    if found := odd_character(value) if isinstance(value, str) else None:
+        raise DeclarationError(
+            f"--set {path}: the text holds the character {found}, which cannot be shown; leave it out"
+        )
     if value == {}:
         raise DeclarationError(
             f"--set {setting}: an empty mapping changes nothing; set what is in it, {path}.KEY=VALUE"

@@ -6,11 +6,13 @@ A declared value is frozen, knows its keys and refuses others. `parse` turns pyd
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from headway.errors import DeclarationError, near
+from headway.declare.limits import too_large
+from headway.errors import MOST_LINES, DeclarationError, near, shortened
 
 
 class Spec(BaseModel):
@@ -53,11 +55,19 @@ def parse(kind: type[S], value: Any, locate: Locate = str) -> S:
         learning_rat: there is no such key; did you mean learning_rate?
     """
     if not isinstance(value, Mapping):
-        raise DeclarationError(f"{locate(kind.__name__)}: {value!r} was given; it must be a mapping, keys with values")
+        raise DeclarationError(
+            f"{locate(kind.__name__)}: {_written(value)} was given; it must be a mapping, keys with values"
+        )
+    if beyond := dict(islice(too_large(value), MOST_LINES)):
+        raise DeclarationError("\n".join(f"{locate(path)}: {problem}" for path, problem in beyond.items()))
     try:
         return kind.model_validate(dict(value))
     except ValidationError as error:
-        raise DeclarationError("\n".join(_lines(kind, error.errors(), locate))) from None
+        # Of ten thousand wrong items of a list the first few tell what is wrong.
+        findings = error.errors(include_url=False)
+        said = list(_lines(kind, findings[:MOST_LINES], locate))
+        more = [f"... and {len(findings) - MOST_LINES:,} more"] if len(findings) > MOST_LINES else []
+        raise DeclarationError("\n".join(said[: MOST_LINES - 1] + more)) from None
 
 
 def _lines(kind: type[Spec], findings: Iterable[Any], locate: Locate) -> Iterable[str]:
@@ -78,20 +88,20 @@ def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
     chooser = context.get("discriminator", "").strip("'")
     match finding["type"]:
         case "extra_forbidden":
-            return path, f"there is no such key; {near(path[-1], {name for k in owners for name in k.model_fields})}"
+            known = {name for k in owners for name in k.model_fields}
+            return [*path[:-1], shortened(path[-1])], f"there is no such key; {near(path[-1], known)}"
         case "missing":
             return path, "missing; give it a value"
         case "value_error":
             return path, str(context["error"])
         case "union_tag_invalid":
-            return [
-                *path,
-                chooser,
-            ], f"{context['tag']!r} is not known; {near(context['tag'], _words(context['expected_tags']))}"
+            tag = context["tag"]
+            problem = f"{shortened(repr(tag))} is not known; {near(tag, _words(context['expected_tags']))}"
+            return [*path, chooser], problem
         case "union_tag_not_found":
             return [*path, chooser], "missing; it says which kind this is"
         case "literal_error":
-            return path, f"{given!r} is not known; {near(str(given), _words(context['expected']))}"
+            return path, f"{_written(given)} is not known; {near(str(given), _words(context['expected']))}"
     message = finding["msg"][0].lower() + finding["msg"][1:]
     for ours, theirs in (
         ("list", "tuple"),
@@ -103,8 +113,9 @@ def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
 
 
 def _written(value: Any) -> str:
-    """A value as a user would have written it."""
-    return json.dumps(value, default=str) if isinstance(value, bool | tuple | list | dict | None) else repr(value)
+    """A value as a user would have written it; of a long one the middle is left out."""
+    plain = isinstance(value, bool | tuple | list | dict | None)
+    return shortened(json.dumps(value, default=str, skipkeys=True) if plain else repr(value))
 
 
 def _words(expected: str) -> list[str]:

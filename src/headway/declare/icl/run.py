@@ -10,6 +10,7 @@ from headway.declare.icl import budget
 from headway.declare.icl.model import IclModel, OneLayer
 from headway.declare.icl.task import CircuitProbes, PromptEvaluation, RegressionTask
 from headway.declare.icl.training import TrainingSpec
+from headway.declare.limits import check_numbers
 from headway.declare.run import RunSpec
 
 
@@ -24,6 +25,14 @@ class IclRun(RunSpec):
     training: TrainingSpec
     evaluation: PromptEvaluation = Field(PromptEvaluation(), description="on what the run is judged")
     probes: CircuitProbes = Field(CircuitProbes(), description="what is measured in the heads")
+
+    @model_validator(mode="after")
+    def _size(self) -> "IclRun":
+        width = self.task.d_token
+        numbers = sum(budget.parameters_by_part(self.task, self.model).values())
+        batch = self.training.batch_size * (self.task.n_pairs + 1) * width
+        check_numbers(numbers, batch, "task.d_x, task.d_y, model.n_heads or model.n_layers")
+        return self
 
     @model_validator(mode="after")
     def _outputs(self) -> "IclRun":

@@ -134,8 +134,10 @@ class LengthCurve(Spec):
     """Error against prompt length, on prompts that every run shares."""
 
     prompts: PositiveInt = Field(10_000, description="prompts it is averaged over")
-    longest: PositiveInt = Field(500, description="longest prompt, in pairs")
-    lengths: PositiveInt = Field(40, description="about how many lengths from 1 to the longest, evenly on a log scale")
+    longest: PositiveInt = Field(500, le=1_000_000, description="longest prompt, in pairs")
+    lengths: PositiveInt = Field(
+        40, le=1_000, description="about how many lengths from 1 to the longest, evenly on a log scale"
+    )
     resamples: PositiveInt = Field(200, description="bootstrap resamples of the prompts, for the intervals")
 
     def grid(self, n_pairs: int) -> tuple[int, ...]:

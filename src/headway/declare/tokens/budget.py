@@ -37,9 +37,19 @@ def forward_flops(model: TransformerModel, vocab_size: int, n_ctx: int) -> int:
     for layer, heads in enumerate(model.layout.layers):
         window = model.window(layer) or n_ctx
         own = 0 if model.attends == "future" else 1  # as many keys later as earlier, without the query's own
-        seen = sum(min(position + own, window) for position in range(n_ctx))
-        attention += 2 * 2 * heads.n_heads * heads.d_head * seen
+        attention += 2 * 2 * heads.n_heads * heads.d_head * _keys_seen(n_ctx, window, own)
     return 2 * n_ctx * (matrices + vocab_size * model.embedding_width) + attention
+
+
+def _keys_seen(n_ctx: int, window: int, own: int) -> int:
+    """Keys that all queries of a sequence see together: query i sees i + own, and at most a window of them.
+
+    Examples:
+        >>> _keys_seen(5, 3, 1) == 1 + 2 + 3 + 3 + 3
+        True
+    """
+    growing = min(n_ctx, max(0, window - own))
+    return growing * (growing - 1) // 2 + own * growing + (n_ctx - growing) * window
 
 
 def training_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:

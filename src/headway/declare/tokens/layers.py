@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from headway.errors import DeclarationError, near
+from headway.declare.limits import WIDEST
+from headway.errors import DeclarationError, near, shortened
 
 PerLayer = int | str | tuple[int | None, ...] | None
 """One number for every layer, a list, or text: `10-30-80-150`, or where it is a width, a schedule."""
@@ -39,9 +40,9 @@ def per_layer(value: PerLayer, n_layers: int, what: str, *, smallest: int = 1) -
     """
     if isinstance(value, str):
         parts = value.split("-")
-        if not all(re.fullmatch(r" *[0-9]+ *", part) for part in parts):
+        if not all(re.fullmatch(r" *[0-9]{1,15} *", part) for part in parts):
             raise DeclarationError(
-                f"{what} {value!r}: write a number, a list, or numbers joined by dashes: 5-20-50-100"
+                f"{what} {shortened(repr(value))}: write a number, a list, or numbers joined by dashes: 5-20-50-100"
             )
         numbers: tuple[int | None, ...] = tuple(int(part) for part in parts)
         numbers = numbers * n_layers if len(numbers) == 1 else numbers
@@ -53,6 +54,8 @@ def per_layer(value: PerLayer, n_layers: int, what: str, *, smallest: int = 1) -
     for number in numbers:
         if number is not None and number < smallest:
             raise DeclarationError(f"{what}: {number} was given; give {smallest} or more")
+        if number is not None and number > WIDEST:
+            raise DeclarationError(f"{what}: {number} was given; give {WIDEST:,} or less")
     return numbers
 
 
@@ -105,6 +108,9 @@ def schedule_in(text: object, examples: Mapping[str, str], what: str) -> Schedul
     return Schedule(name, numbers)
 
 
+LARGEST_FACTOR = 1_000_000
+"""Of the numbers in a schedule's parentheses."""
+
 _WIDTHS = {"openelm": "openelm(0.5, 4.0; 256)", "delight": "delight(2, 4, 8)"}
 
 
@@ -126,6 +132,8 @@ def widths(value: PerLayer, *, n_layers: int, d_model: int) -> tuple[int, ...]:
     schedule = schedule_in(value, _WIDTHS, "d_mlp")
     if not schedule:
         return tuple(4 * d_model if width is None else width for width in per_layer(value, n_layers, "d_mlp"))
+    if any(n > LARGEST_FACTOR for n in schedule.numbers):
+        raise DeclarationError(f"d_mlp {value}: no number of a schedule is above {LARGEST_FACTOR:,}; give smaller ones")
     if schedule.name == "openelm":
         first, last, *divisor = schedule.numbers
         if divisor and (divisor[0] < 1 or divisor[0] % 1):

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 
 from headway.declare.tokens.layers import PerLayer, check_layers, per_layer, schedule_in
 from headway.declare.tokens.schedules import EXAMPLES, divisors_near, scheduled
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, shortened
 
 HeadCounts = int | str | tuple[int, ...]
 """Query heads as they are declared: a number, a list with one a layer, or text: a layout or a schedule."""
 
 MOST_HEADS = 65_536
 """In a layer. More is a slip of the finger, which would only show as a full memory."""
+
+MOST_IN_ALL = 1_000_000
+"""In all layers, for the same reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +139,7 @@ class HeadLayout:
         elif isinstance(n_heads, str):
             parts = [part.strip() for part in n_heads.split("-")]
             parts = parts * n_layers if len(parts) == 1 else parts
-            check_layers(parts, n_layers, f"n_heads {n_heads!r}")
+            check_layers(parts, n_layers, f"n_heads {shortened(repr(n_heads))}")
         else:
             parts = [str(n) for n in per_layer(n_heads, n_layers, "n_heads", smallest=0)]
         kv = per_layer(n_kv_heads, n_layers, "n_kv_heads")
@@ -145,9 +148,16 @@ class HeadLayout:
     @classmethod
     def _of(cls, parts: list[str], d_model: int, d_head: int | None) -> "HeadLayout":
         try:
-            return cls(d_model=d_model, layers=tuple(_layer(part, d_model, d_head) for part in parts))
+            different = {part: _layer(part, d_model, d_head) for part in dict.fromkeys(parts)}
+            if sum(different[part].n_heads for part in parts) > MOST_IN_ALL:
+                raise DeclarationError(
+                    f"n_heads {shortened(_joined(parts))}: a model has at most {MOST_IN_ALL:,} heads in all; give fewer"
+                )
+            return cls(d_model=d_model, layers=tuple(different[part] for part in parts))
         except _Indivisible as error:
-            raise DeclarationError(f"n_heads {_joined(parts)}: {error}{_nearest_layouts(parts, d_model)}") from None
+            raise DeclarationError(
+                f"n_heads {shortened(_joined(parts))}: {error}{_nearest_layouts(parts, d_model)}"
+            ) from None
 
 
 class _Indivisible(DeclarationError):
@@ -168,7 +178,7 @@ def _nearest_layouts(parts: list[str], d_model: int) -> str:
     if len(set(parts)) == 1 or not all(part.isdecimal() and int(part) for part in parts):
         return ""
     ends = ([_near_or_same(d_model, int(p), end) for p in parts] for end in (0, -1))
-    layouts = dict.fromkeys("-".join(map(str, heads)) for heads in ends)
+    layouts = dict.fromkeys(shortened("-".join(map(str, heads))) for heads in ends)
     return f"; the nearest layout{'s are' if len(layouts) > 1 else ' is'} {' and '.join(layouts)}"
 
 
@@ -194,8 +204,8 @@ def _layer(part: str, d_model: int, d_head: int | None) -> LayerHeads:
     found = _LAYER.fullmatch(part)
     if not found:
         raise DeclarationError(
-            f"n_heads: {part!r} is no layer; write 12, 8:2 (KV heads), 7x64 (d_head), 4+3 (query heads of each KV "
-            "head) or 0 (no attention), layers joined by dashes, or a schedule such as descending(90)"
+            f"n_heads: {shortened(repr(part))} is no layer; write 12, 8:2 (KV heads), 7x64 (d_head), 4+3 (query heads "
+            "of each KV head) or 0 (no attention), layers joined by dashes, or a schedule such as descending(90)"
         )
     queries = _queries(part, found)
     if not queries:

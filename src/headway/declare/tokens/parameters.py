@@ -7,6 +7,7 @@ counted from. Matrices are (out, in), as torch's linear maps hold them.
 import math  # noqa: F401 - for the example
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from headway.declare.tokens.transformer import TransformerModel
 
@@ -25,6 +26,7 @@ PARTS = ("embedding", "positions", "Q/K/V", "output", "MLP", "norms", "read-out"
 """The parts in which parameters are counted, in this order."""
 
 
+@lru_cache(maxsize=1)  # a budget asks for them several times in a row
 def parameters_of(model: TransformerModel, vocab_size: int) -> tuple[Parameter, ...]:
     """The trained arrays of a model, in the order of the forward pass.
 

@@ -1,5 +1,6 @@
 """Declare: what is measured in the heads while a model trains."""
 
+from collections import Counter
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, WithJsonSchema, field_validator
@@ -39,7 +40,7 @@ class HeadProbes(Spec):
     @field_validator("metrics")
     @classmethod
     def _once(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
-        if twice := [metric for metric in metrics if metrics.count(metric) > 1]:
+        if twice := [metric for metric, count in Counter(metrics).items() if count > 1]:
             raise ValueError(f"{twice[0]} stands twice; keep one")
         return metrics
 

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from headway.declare.budget import Budget
 from headway.declare.head_metrics import REPEATED
+from headway.declare.limits import check_numbers
 from headway.declare.run import RunSpec
 from headway.declare.tokens import budget
 from headway.declare.tokens.evaluation import Samples, TokensEvaluation
@@ -30,6 +31,11 @@ class TokensRun(RunSpec):
     evaluation: TokensEvaluation = Field(TokensEvaluation(), description="on what the run is judged")
     probes: HeadProbes = Field(HeadProbes(), description="what is measured in the heads")
     samples: Samples | None = Field(Samples(), description="what the model writes before and after; null: nothing")
+
+    @model_validator(mode="after")
+    def _size(self) -> "TokensRun":
+        check_numbers(0, self.training.batch_size * self.task.n_ctx * self.model.d_model, "")
+        return self
 
     @model_validator(mode="after")
     def _context(self) -> "TokensRun":

@@ -10,10 +10,11 @@ a block is a number of heads here.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from headway.declare.tokens.layers import Schedule, line, make_divisible
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, shortened
 
 EXAMPLES = {
     "ascending": "ascending(90)",
@@ -24,6 +25,12 @@ EXAMPLES = {
     "delight": "delight(4, 8)",
 }
 """The schedules, each as it may be written."""
+
+MOST_TOTAL = 1_000_000_000
+"""Of the numbers in a schedule's parentheses."""
+
+MOST_DOUBLINGS = 30
+"""Layers, each of which has twice the heads of the one before."""
 
 QUERIES_PER_KV_HEAD = 4
 """Of an OpenELM layer."""
@@ -39,8 +46,18 @@ def scheduled(schedule: Schedule, *, n_layers: int, d_model: int, d_head: int | 
         >>> scheduled(Schedule("delight", (4.0, 8.0)), n_layers=8, d_model=64, d_head=8)
         ['4', '4', '5', '5', '6', '6', '7', '8']
     """
+    if any(n > MOST_TOTAL for n in schedule.numbers):
+        raise DeclarationError(
+            f"n_heads {schedule.name}(...): {max(schedule.numbers):g} was given; give {MOST_TOTAL:,} or less"
+        )
     match schedule.name:
         case "ascending" | "descending" | "constant":
+            if schedule.name != "constant" and n_layers > MOST_DOUBLINGS:
+                raise DeclarationError(
+                    f"n_heads {schedule.name}(...): over {n_layers:,} layers the last has 2^{n_layers - 1} times the "
+                    f"heads of the first, or the first of the last; take {MOST_DOUBLINGS} layers or fewer, or another "
+                    "schedule"
+                )
             shares = [1 if schedule.name == "constant" else 2**i for i in range(n_layers)]
             shares = shares[::-1] if schedule.name == "descending" else shares
             heads = _shared(schedule, shares, None if d_head else d_model)
@@ -50,7 +67,8 @@ def scheduled(schedule: Schedule, *, n_layers: int, d_model: int, d_head: int | 
             # In floor(), a sum such as 3.9999999996 is meant to be 4.
             first, last = schedule.numbers
             wanted = [math.floor(n + 1e-9) for n in line(first, last, n_layers)]
-            heads = [max(1, n) if d_head else max(d for d in divisors(d_model) if d <= max(1, n)) for n in wanted]
+            every = divisors(d_model)
+            heads = [max(1, n) if d_head else every[bisect_right(every, max(1, n)) - 1] for n in wanted]
     return [str(n) for n in heads]
 
 
@@ -69,10 +87,10 @@ def _shared(schedule: Schedule, shares: Sequence[int], d_model: int | None) -> l
         )
     else:
         units = divisors_near(d_model // max(shares), asked)
-    layouts = [f"{unit * sum(shares)} ({'-'.join(str(unit * share) for share in shares)})" for unit in units]
+    layouts = [f"{unit * sum(shares)} ({shortened('-'.join(str(unit * share) for share in shares))})" for unit in units]
     raise DeclarationError(
         f"n_heads {schedule.name}({total:g}): {total:g} heads cannot be shared as "
-        f"{'-'.join(map(str, shares))}{'' if d_model is None else f' into divisors of {d_model}'}; "
+        f"{shortened('-'.join(map(str, shares)))}{'' if d_model is None else f' into divisors of {d_model}'}; "
         f"{' and '.join(layouts)} can"
     )
 

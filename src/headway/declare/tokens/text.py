@@ -3,10 +3,11 @@
 import json
 import re
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
+from headway.declare.limits import check_path
 from headway.declare.tokens.task import TokensTask
 from headway.errors import DeclarationError, near
 
@@ -15,6 +16,11 @@ CORPORA = ("stories", "tinystories")
 
 TOKENIZERS = ("bytes", "gpt2", "bpe-N", "ids-N")
 """Tokenizers that are known by name, N a size of the vocabulary."""
+
+LARGEST_VOCABULARY = 200_000_000
+"""Bytes of a vocabulary's file; those of 250,000 tokens with their merges have 20 MB."""
+
+MOST_TOKENS = 2**31
 
 TOKENS_PER_TINY_STORY = 206
 """Of GPT-2's tokenizer, on average."""
@@ -51,6 +57,12 @@ class TextTask(TokensTask):
     padding: Literal["packed", "published"] = Field(
         "packed", description="packed: documents one after the other; published: padded, and never told to stop"
     )
+
+    @model_validator(mode="after")
+    def _paths_possible(self) -> "TextTask":
+        for key in ("corpus", "validation", "tokenizer"):
+            check_path(getattr(self, key) or "", key)
+        return self
 
     @model_validator(mode="after")
     def _names_known(self) -> "TextTask":
@@ -104,7 +116,7 @@ class TextTask(TokensTask):
             return {"bytes": 257, "gpt2": 50257}[self.tokenizer]
         if known := re.fullmatch(r"(?:bpe|ids)-([0-9]+)", self.tokenizer):
             return int(known[1])
-        return _vocab_size(Path(self.tokenizer).expanduser())
+        return _vocab_size(Path(self.tokenizer))
 
     @property
     def tokenizer_folder(self) -> Path | None:
@@ -146,16 +158,25 @@ def _is_path(text: str) -> bool:
     return "/" in text or "\\" in text
 
 
-def _vocab_size(folder: Path) -> int:
+def _vocab_size(named: Path) -> int:
     try:
+        folder = named.expanduser()
         if (folder / "tokenizer.json").is_file():
-            content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+            content = _json(folder / "tokenizer.json")
             ids = [*content["model"]["vocab"].values(), *(token["id"] for token in content.get("added_tokens", ()))]
         else:
-            ids = list(json.loads((folder / "vocab.json").read_text(encoding="utf-8")).values())
+            ids = list(_json(folder / "vocab.json").values())
+        if not all(isinstance(token, int) and 0 <= token < MOST_TOKENS for token in ids):
+            raise ValueError(f"a token's number is none from 0 to {MOST_TOKENS:,}")
         return max(ids) + 1
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
         raise DeclarationError(
-            f"task.tokenizer: {str(folder)!r} is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
+            f"task.tokenizer: {str(named)!r} is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
             "merges.txt, or a tokenizer.json"
         ) from None
+
+
+def _json(path: Path) -> Any:
+    if not path.is_file() or path.stat().st_size > LARGEST_VOCABULARY:
+        raise ValueError(f"{path} is no file, or larger than {LARGEST_VOCABULARY:,} bytes")
+    return json.loads(path.read_text(encoding="utf-8"))

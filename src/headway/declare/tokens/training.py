@@ -3,6 +3,7 @@
 The optimizers follow torch.optim of the same name, term by term.
 """
 
+from collections import Counter
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
@@ -106,7 +107,7 @@ class _TokensTraining(Training):
     @classmethod
     def _each_once(cls, regularizers: tuple[Regularizer, ...]) -> tuple[Regularizer, ...]:
         metrics = [regularizer.metric for regularizer in regularizers]
-        if twice := [metric for metric in metrics if metrics.count(metric) > 1]:
+        if twice := [metric for metric, count in Counter(metrics).items() if count > 1]:
             raise ValueError(f"{twice[0]} stands twice; keep one")
         return regularizers
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
+from headway.declare.limits import MOST_LAYERS, WIDEST, check_numbers
 from headway.declare.spec import Spec
 from headway.declare.tokens.layers import PerLayer, per_layer, widths
 from headway.declare.tokens.layout import HeadCounts, HeadLayout
@@ -18,6 +19,7 @@ Mlp = Literal["gelu_new", "gelu", "relu", "swiglu", "none"]
 Bias = Literal["qkv", "output", "mlp"]
 Projection = Literal["q", "k", "v", "o", "up", "down"]
 Attends = Literal["past", "future"]
+Width = Annotated[int, Field(gt=0, le=WIDEST)]
 Scale = Annotated[float, Field(gt=0)] | Literal["none", "d_head", "d_model"]
 
 
@@ -35,15 +37,15 @@ class Ranks(Spec):
 class TransformerModel(Spec):
     """A decoder-only transformer with ragged heads; the defaults are those of its family."""
 
-    d_model: PositiveInt = Field(description="width of the residual stream")
-    n_layers: PositiveInt = Field(description="layers")
+    d_model: Width = Field(description="width of the residual stream")
+    n_layers: Annotated[int, Field(gt=0, le=MOST_LAYERS)] = Field(description="layers")
     n_heads: HeadCounts = Field(
         description="query heads: a number, a list, a layout such as 24-12-6-3, 12:4 (KV heads), 7x64 (d_head) or 0 "
         "(no attention), or a schedule: ascending(45), descending(45), constant(48), linear(4, 16), delight(4, 8) or "
         "openelm(0.5, 1.0)"
     )
     n_kv_heads: PerLayer = Field(None, description="KV heads; null: as many as query heads")
-    d_head: PositiveInt | None = Field(None, description="width of every head; null: d_model / n_heads")
+    d_head: Width | None = Field(None, description="width of every head; null: d_model / n_heads")
     attention_scale: Scale = Field(
         "d_head", description="what logits are multiplied by: none (1), d_head (d_head^-1/2), d_model, or a number"
     )
@@ -56,7 +58,7 @@ class TransformerModel(Spec):
         "and one that sees nothing gives 0",
     )
     positions: Literal["learned", "rotary", "sinusoidal", "none"] = Field("learned", description="how positions enter")
-    n_positions: PositiveInt = Field(2048, description="the longest context")
+    n_positions: Width = Field(2048, description="the longest context")
     rotary_base: float = Field(10_000.0, gt=0, description="base of the rotary angles")
     norm: Norm = Field("layer", description="LayerNorm, RMSNorm or none")
     norm_place: Literal["before", "after"] = Field("before", description="before each sub-layer, or after its sum")
@@ -70,7 +72,7 @@ class TransformerModel(Spec):
     biases: tuple[Bias, ...] = Field((), description="which linear maps have biases")
     tied: bool = Field(True, description="whether the read-out is the token embedding")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of entries that are dropped while training")
-    d_embed: PositiveInt | None = Field(
+    d_embed: Width | None = Field(
         None, description="columns of the token embedding; the rest of the stream is the data lane; null: d_model"
     )
     embedding_scale: Literal["none", "d_model"] = Field(
@@ -129,9 +131,17 @@ class TransformerModel(Spec):
         full = all(rank is None for rank in dict(self.ranks).values())
         return (("positions_in_lane",) if laneless else ()) + (("factor_init",) if full else ())
 
+    @cached_property
+    def _ranks(self) -> dict[str, tuple[int | None, ...]]:
+        """The ranks of each projection, a number a layer; None for full."""
+        return {
+            name: per_layer(getattr(self.ranks, name), self.n_layers, f"ranks.{name}")
+            for name in type(self.ranks).model_fields
+        }
+
     def rank(self, projection: Projection, layer: int) -> int | None:
         """The rank of a projection of a layer; None for full."""
-        return per_layer(getattr(self.ranks, projection), self.n_layers, f"ranks.{projection}")[layer]
+        return self._ranks[projection][layer]
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TransformerModel":
@@ -160,6 +170,10 @@ class TransformerModel(Spec):
             raise ValueError(
                 f"rotary positions turn pairs of entries, but d_head is {odd[0]}, which is odd; make it even"
             )
+        matrices = sum(
+            3 * width + 2 * h.d_head * (h.n_heads + h.n_kv_heads) for h, width in zip(layout.layers, mlps, strict=True)
+        )
+        check_numbers(self.d_model * (matrices + self.n_positions), 0, "d_model, n_layers, n_heads, d_head or d_mlp")
         for layer, (heads, d_mlp) in enumerate(zip(layout.layers, mlps, strict=True)):
             self._check_ranks(layer, heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head, d_mlp)
         return self
@@ -192,7 +206,7 @@ class Gpt2(TransformerModel):
     """GPT-2: logits over sqrt(d_head), biases everywhere, 1,024 positions."""
 
     family: Literal["gpt-2"]
-    n_positions: PositiveInt = Field(1024, description="the longest context")
+    n_positions: Width = Field(1024, description="the longest context")
     biases: tuple[Bias, ...] = Field(("qkv", "output", "mlp"), description="which linear maps have biases")
 
 
