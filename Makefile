@@ -23,9 +23,10 @@ lint: $(READY)
 
 setup: $(READY)
 
-# What is generated in docs: every experiment key, the schema that editors complete from, the floors of the house.
+# What is generated in docs: every experiment key, the schemas of experiments and results, the floors of the house.
 docs: $(READY)
 	$(BIN)/python -m headway.declare.reference docs
+	$(BIN)/python -m headway.compare.reference docs
 	$(BIN)/python docs/house.py
 
 # The reference of the Python interface, as pages.

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from headway.declare.run import RunSpec
 from headway.errors import Diverged
 from headway.runs.folder import Run
 from headway.runs.lease import Lease, last_holder
+from headway.runs.places import LocalPlace, local_places
 from headway.runs.store import Store
 from headway.runs.work import work
 from headway.train.loop import Conclusion, Measure, Measured, Study
@@ -108,6 +109,11 @@ def fresh_run(directory: Path, seed: int = 0, **document: Any) -> Run:
     """A run folder that nobody has worked on yet."""
     of = experiment(**document)
     return Store.create(directory, of).add(of.arm("slow"), seed)
+
+
+def places(n: int = 2, command: Sequence[str] = WORKER) -> tuple[LocalPlace, ...]:
+    """So many places on the processor, where workers on quadratics are started."""
+    return local_places("cpu", workers=n, runs=n, command=command)
 
 
 def train_here(run: Run) -> int:

@@ -93,12 +93,32 @@ def test_run_again_repeats_nothing_and_takes_more(finished):
     assert len(list(out.glob("runs/h4/seed-*/curves.json"))) == 2
 
 
-def test_another_experiment_is_refused_with_the_keys_that_differ(finished):
+def test_what_would_change_a_run_is_refused_with_the_keys_that_differ(finished):
     out, _ = finished
     done = headway("run", "icl-heads", "--set", "training.steps=301", "--out", out)
     assert done.returncode == 2
-    assert "holds results of another experiment" in done.stderr
-    assert "training.steps" in done.stderr
+    assert "arm h1 seed 0 was run as run1-" in done.stderr
+    assert "training.steps (300 -> 301)" in done.stderr
+    assert f"`headway drop {out} h1 h2 h4`" in done.stderr
+
+
+def test_dropped_runs_are_gone_from_the_results_until_they_are_made_anew(finished, tmp_path):
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    done = headway("drop", out, "h2", "--seeds", "1,")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        f"moved 1 run of h2 to {out}/dropped; `headway run` makes it anew, and `headway compare` or `headway report` "
+        "leaves it out until then\n"
+    )
+    assert headway("compare", out).returncode == 0
+    names = [(run["arm"], run["seed"]) for run in json.loads((out / "results.json").read_text())["runs"]]
+    assert ("h2", 0) in names
+    assert ("h2", 1) not in names
+    refused = headway("drop", out, "h22")
+    assert refused.returncode == 2
+    assert "has no runs of arm 'h22'; did you mean h2" in refused.stderr
+    assert headway("drop", out, "h2", "--force").stdout.startswith("deleted 1 run of h2; `headway run` makes it anew")
+    assert [path.name for path in (out / "dropped/h2").iterdir()] == ["seed-1"]
 
 
 def test_status_compare_and_report_read_the_folders(finished):

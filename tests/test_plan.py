@@ -11,7 +11,7 @@ from rich.console import Console
 from headway.declare.experiment import load
 from headway.declare.tokens.shapes import SHAPES
 from headway.errors import UserError
-from headway.runs.costs import costs
+from headway.runs.costs import costs, foreseen, remarks
 from headway.show.terminal.plan import Plan
 from headway.show.terminal.shapes import named_shapes, shape_table
 
@@ -87,6 +87,74 @@ def test_a_small_language_model_is_timed():
     assert cost.tokens_per_s > 0
     assert cost.seconds == pytest.approx(1464 * 8 * 128 / cost.tokens_per_s)
     assert list(planned.sentences())[-1].startswith("2 runs (2 seeds) on ")
+
+
+def test_one_run_of_one_arm_is_told_in_the_singular():
+    sentences = list(plan(load("icl-heads", settings=["training.steps=20"]).select(arms=["h2"], seeds=1)).sentences())
+    assert sentences[-1].startswith("1 run (1 seed) on ")
+    assert not any(sentence.startswith("matched") for sentence in sentences)
+
+
+def test_positions_that_are_never_trained_are_told_once_for_all_arms():
+    experiment = load("head-progression", scale="paper")
+    assert remarks(experiment) == (
+        "1,536 of 2,048 learned positions are never trained, since task.n_ctx is 512; "
+        "model.n_positions 512 would leave them out",
+    )
+    some = [f"arms.constant-{group}.model.n_positions=192" for group in ("low", "high")]
+    assert remarks(load("head-progression", settings=some)) == (
+        "constant-low and constant-high: 64 of 192 learned positions are never trained, since task.n_ctx is 128; "
+        "model.n_positions 128 would leave them out",
+    )
+    assert remarks(load("head-progression")) == remarks(load("icl-heads")) == remarks(load("head-scaling")) == ()
+
+
+def test_what_comes_from_the_hub_is_not_fetched():
+    assert foreseen(load("head-progression", scale="paper")) == (
+        "not looked at: task.corpus tinystories and task.tokenizer gpt2, which come from the hub when runs are made",
+    )
+    assert foreseen(load("icl-heads")) == ()
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+
+
+def test_plan_refuses_what_run_refuses(tmp_path, cache):
+    (tmp_path / "short.txt").write_text("Too short.<|endoftext|>Far too short.<|endoftext|>And this.")
+    refused = (
+        ("task.corpus=nowhere.txt", "error: task.corpus nowhere.txt: there is no such file or folder"),
+        (
+            f"task.corpus={tmp_path}/short.txt --set task.tokenizer=bytes",
+            "error: the training text has 0 sequences of n_",
+        ),
+    )
+    for setting, message in refused:
+        said = []
+        for verb in (["plan", "--no-trial"], ["run", "--out", str(tmp_path / "out")]):
+            name, *options = verb
+            options += ["--arms", "constant-low", "--set", *setting.split(), "--set", "samples=null"]
+            done = headway(name, "head-progression", *options)
+            assert done.returncode == 2
+            said.append(done.stderr.splitlines()[-1])
+        assert said[0].startswith(message)
+        assert said[0] == said[1]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_book_is_planned_with_a_note_and_a_warning(tmp_path, cache):
+    book = tmp_path / "book.txt"
+    book.write_text("\n".join(f"This is line {n} of a book that has no end." for n in range(3_000)))
+    settings = ["--set", f"task.corpus={book}", "--set", "model.n_positions=256", "--set", "task.tokenizer=bytes"]
+    done = headway("plan", "head-progression", "--no-trial", "--arms", "constant-low,descending-low", *settings)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        "warning: 128 of 256 learned positions are never trained, since task.n_ctx is 128; "
+        "model.n_positions 128 would leave them out"
+    ]
+    (note,) = (line for line in done.stdout.splitlines() if line.startswith("task.corpus"))
+    assert "is one document, which is split by position: the last " in note
 
 
 def test_tables_and_picture_at_80_columns():

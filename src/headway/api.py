@@ -15,6 +15,8 @@ from headway.runs.store import Store
 from headway.train.laboratory import TrainerChoice
 
 if TYPE_CHECKING:
+    from headway.compare.results import Results
+    from headway.runs.devices import Slot
     from headway.runs.local import Snapshot
 
 
@@ -26,7 +28,7 @@ def run(
     workers: int | None = None,
     trainer: TrainerChoice = "auto",
     device: str = "auto",
-    timing: bool = True,
+    timing: bool | None = None,
 ) -> Store:
     """Train what is missing of an experiment, compare and report; the results directory.
 
@@ -39,7 +41,8 @@ def run(
         workers: runs at a time; a core each if None.
         trainer: `fused` and `torch` insist on one.
         device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`; a GPU takes one run at a time.
-        timing: whether arms of language models are each timed alone first, for figures of time against heads.
+        timing: whether arms of language models are each timed alone in the end, for figures of time against heads;
+            None: where that takes little of the time that training takes.
 
     Raises:
         UserError: when the directory holds something else, or a corpus cannot be used.
@@ -55,7 +58,7 @@ def run(
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
-    store, _ = carry_out(
+    store, _, _ = carry_out(
         chosen if seeds is None else chosen.select(seeds=seeds),
         None if out is None else Path(out),
         workers=workers,
@@ -94,12 +97,12 @@ def carry_out(
     workers: int | None,
     trainer: str,
     device: str,
-    timing: bool,
+    timing: bool | None,
     warn: Callable[[str], None],
     tell: Callable[[str], None],
     watch: Callable[["Generator[Snapshot]"], object],
-) -> tuple[Store, tuple[Run, ...]]:
-    """From an experiment to its report; the results directory and the runs that were asked for.
+) -> tuple[Store, tuple[Run, ...], "Results"]:
+    """From an experiment to its report; the results directory, the runs that were asked for, and the results.
 
     Args:
         experiment: with what is asked for.
@@ -115,26 +118,40 @@ def carry_out(
     Raises:
         UserError: as `run`.
     """
-    from headway.runs.local import WORKER, run_all
+    from headway.runs.local import run_all
+    from headway.runs.places import WORKER, local_places
     from headway.runs.timing import time_arms
 
-    for warning in (*experiment.unheard, *fallbacks(experiment, trainer, device)):
+    places = local_places(
+        device,
+        workers=workers,
+        runs=len(experiment.runs),
+        uses_gpu=any(arm.template.uses_gpu for arm in experiment.selected),
+        command=(*WORKER, "--trainer", trainer),
+    )
+    for warning in (*experiment.unheard, *fallbacks(experiment, trainer)):
         warn(warning)
-    store, runs = prepare(experiment, out, workers=workers, device=device)
-    for said in time_arms(store.path, runs, device=device) if timing else ():
-        tell(said)
-    watch(run_all(runs, workers=workers, command=(*WORKER, "--trainer", trainer), device=device))
+    for said in (*experiment.idle, experiment.multiplied):
+        if said:
+            tell(said)
+    store, runs = prepare(experiment, out, [place.slot for place in places], tell)
+    watch(run_all(runs, places))
+    store = Store.open(store.path)  # others may have added arms to it meanwhile
+    runs = tuple(store.run(run.name, run.seed) for run in runs)
+    if timing is not False:
+        for said in time_arms(store.path, runs, places[0], n_places=len(places), asked=timing is True):
+            tell(said)
     tell("comparing, and drawing the report ...")
-    finish(store)
-    return store, runs
+    return store, runs, finish(store)
 
 
 def prepare(
-    experiment: Experiment, out: Path | None, *, workers: int | None = None, device: str = "auto"
+    experiment: Experiment, out: Path | None, slots: Sequence["Slot"], tell: Callable[[str], object] = lambda _: None
 ) -> tuple[Store, tuple[Run, ...]]:
     """The results directory of an experiment, with a folder for every run that is asked for.
 
-    The tokens of every corpus that is still to be trained on are made here, once; workers find them.
+    The tokens of every corpus that is still to be trained on are made here, once; workers find them. `slots` are where
+    runs will be worked on; `tell` is given what was done with texts that one may not expect.
 
     Raises:
         UserError: when the directory holds something else, a corpus or tokenizer cannot be used, or runs that are
@@ -143,37 +160,32 @@ def prepare(
     path = out or experiment.directory
     is_new = not path.exists()
     if is_new:
-        _check([(arm.full_name, arm.spec(seed)) for arm, seed in experiment.runs], workers, device)
-    store = Store.create(path, experiment)
-    runs = tuple(store.add(arm, seed) for arm, seed in experiment.runs)
+        _check([(arm.full_name, arm.spec(seed)) for arm, seed in experiment.runs], slots, tell)
+    store, runs = Store.with_runs(path, experiment, experiment.runs)
     if not is_new:
-        _check([(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")], workers, device)
+        _check([(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")], slots, tell)
     return store, runs
 
 
-def _check(runs: Sequence[tuple[str, RunSpec]], workers: int | None, device: str) -> None:
-    """Nothing, when runs can be worked on; of the memory of GPUs that is not known beforehand."""
-    from headway.runs.devices import slots
+def _check(runs: Sequence[tuple[str, RunSpec]], slots: Sequence["Slot"], tell: Callable[[str], object]) -> None:
+    """Nothing but what is told, when runs can be worked on; of the memory of GPUs that is not known beforehand."""
     from headway.runs.memory import check_memory
 
-    places = slots(device, workers=workers, runs=len(runs), uses_gpu=any(spec.uses_gpu for _, spec in runs))
-    if all(place.device == "cpu" for place in places):
-        check_memory(runs, len(places))
+    if all(slot.device == "cpu" for slot in slots):
+        check_memory(runs, len(slots))
     with_data = {(spec.task, spec.training.batch_size): spec for _, spec in runs if spec.corpora}
-    for spec in with_data.values():
-        slice_of("data", spec).prepare(spec)
+    for note in dict.fromkeys(n for spec in with_data.values() for n in slice_of("data", spec).prepare(spec)):
+        tell(note)
 
 
-def fallbacks(experiment: Experiment, trainer: str, device: str = "auto") -> list[str]:
+def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
     """A sentence for each reason why one-layer models are left to the slower PyTorch trainer, unasked.
 
     Raises:
-        UserError: when the fused trainer is asked for and cannot train an arm, or a device is not there.
+        UserError: when the fused trainer is asked for and cannot train an arm.
     """
-    from headway.runs.devices import slots
     from headway.train.laboratory import laboratory_of
 
-    slots(device, workers=None, runs=1, uses_gpu=any(arm.template.uses_gpu for arm in experiment.selected))
     reasons: dict[str, list[str]] = {}
     for arm in experiment.selected if trainer != "torch" else ():
         laboratory = laboratory_of(arm.template)
@@ -184,10 +196,11 @@ def fallbacks(experiment: Experiment, trainer: str, device: str = "auto") -> lis
     return [f"{', '.join(arms)}: {why_not}; PyTorch trains instead" for why_not, arms in reasons.items()]
 
 
-def finish(store: Store) -> None:
-    """Derive results.json, the figures and the report from the run folders."""
+def finish(store: Store) -> "Results":
+    """Derive results.json, the figures and the report from the run folders; what they say."""
     from headway.compare.results import write
     from headway.show.report.page import write_report
 
-    write(store)
-    write_report(store)
+    results = write(store)
+    write_report(store, results)
+    return results

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 
 from headway.errors import HeadwayError, RunFailed, UserError
+from headway.words import command_line
 
 if TYPE_CHECKING:
+    from headway.compare.results import Results
     from headway.declare.experiment import Experiment
     from headway.runs.store import Store
 
@@ -30,7 +32,8 @@ Scale = Annotated[str | None, typer.Option(metavar="NAME", help="One of its scal
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a value; repeatable.")]
 Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Only these arms.")]
 Controls = Annotated[
-    list[str] | None, typer.Option("--control", metavar="NAME", help="Cross the arms with it; repeatable.")
+    list[str] | None,
+    typer.Option("--control", metavar="NAME", help="Cross the arms with it, or with all of a* pattern; repeatable."),
 ]
 Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="How many seeds (0 to N-1), or which: 3,5 or 7,")]
 Checkpoint = Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A run's folder, or a folder of Hugging Face.")]
@@ -53,7 +56,9 @@ def show(name: Name, scale: Scale = None, settings: Settings = None) -> None:
     """The resolved YAML of an experiment, to start your own."""
     from headway.declare.experiment import load
 
-    print(load(name, scale=scale, settings=settings or ()).dump(), end="")
+    experiment = load(name, scale=scale, settings=settings or ())
+    experiment.check_settings()
+    print(experiment.dump(), end="")
 
 
 @app.command()
@@ -67,14 +72,16 @@ def plan(
     arms: Arms = None,
     control: Controls = None,
     seeds: Seeds = None,
-    trial: Annotated[bool, typer.Option("--trial/--no-trial", help="Whether arms are timed on this machine.")] = True,
+    timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
+    trial: Annotated[bool | None, typer.Option("--trial/--no-trial", hidden=True)] = None,  # what it was called
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The picture as a png, svg, pdf or html file.")
     ] = None,
 ) -> None:
     """Parameters, FLOPs, memory and time of each arm.
 
-    Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched.
+    Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched, and
+    refuses what `run` would refuse for its data.
     Names of published models (or `shapes` for all of them) show where their parameters go.
     """
     from headway.runs.worker import set_up_process
@@ -86,16 +93,19 @@ def plan(
         _print(shape_table(picture), picture)
         title = "Where parameters go in published models"
     else:
-        from headway.runs.costs import costs
+        from headway.runs.costs import costs, foreseen, remarks
         from headway.show.terminal.plan import Plan
 
         experiment = _experiment(names[0], *options)
-        for said in experiment.unheard:
+        notes = foreseen(experiment)
+        for said in (*experiment.unheard, *remarks(experiment)):
             _warn(said)
-        planned = Plan(experiment=experiment, costs=costs(experiment, trial=trial))
+        for said in experiment.idle:
+            typer.echo(said, err=True)
+        planned = Plan(experiment=experiment, costs=costs(experiment, trial=timing if trial is None else trial))
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
         _print(*planned.tables(), picture)
-        for sentence in planned.sentences():
+        for sentence in (*planned.sentences(), *notes):
             print(sentence)
     if out is not None:
         from headway.show.shared.parameters import write_picture
@@ -118,7 +128,10 @@ def run(
     device: Annotated[
         str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
     ] = "auto",
-    timing: Annotated[bool, typer.Option(help="Time each language model by itself first.")] = True,
+    timing: Annotated[
+        bool | None,
+        typer.Option("--timing/--no-timing", help="Time each language model alone; by default where it takes little."),
+    ] = None,
     directory: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="By default results/NAME-SCALE.")
     ] = None,
@@ -130,7 +143,7 @@ def run(
     from headway.api import carry_out
     from headway.show.terminal.progress import watch
 
-    store, runs = carry_out(
+    store, runs, results = carry_out(
         _experiment(name, scale, settings, arms, control, seeds),
         directory,
         workers=workers,
@@ -141,7 +154,7 @@ def run(
         tell=partial(typer.echo, err=True),
         watch=watch,
     )
-    _print_answer(store)
+    _print_answer(store, results)
     unfinished = [run for run in (store.run(run.name, run.seed) for run in runs) if run.status != "done"]
     if unfinished:
         if damaged := [str(run.path) for run in unfinished if run.status == "damaged"]:
@@ -168,8 +181,7 @@ def compare(directory: Directory) -> None:
     from headway.compare.results import write
 
     store = _open(directory)
-    write(store)
-    _print_answer(store)
+    _print_answer(store, write(store))
 
 
 @app.command()
@@ -180,6 +192,28 @@ def report(directory: Directory) -> None:
     store = _open(directory)
     finish(store)
     print(f"report: {store.path / 'report.html'}")
+
+
+@app.command()
+def drop(
+    directory: Directory,
+    names: Annotated[list[str], typer.Argument(metavar="ARM[+CONTROL]...", help="The arms whose runs are dropped.")],
+    seeds: Seeds = None,
+    force: Annotated[bool, typer.Option("--force", help="Delete them; nothing is left.")] = False,
+) -> None:
+    """Put runs of an arm aside, to DIR/dropped."""
+    from headway.declare.selection import seeds_of
+    from headway.words import counted, listed
+
+    asked = _seeds(seeds)
+    folders = _open(directory).drop(*names, seeds=None if asked is None else seeds_of(asked), delete=force)
+    n, of = counted(len(folders), "run"), listed(list(dict.fromkeys(names)))
+    where = "" if force else f" to {directory / 'dropped'}"
+    it = "it" if len(folders) == 1 else "them"
+    print(
+        f"{'deleted' if force else 'moved'} {n} of {of}{where}; `headway run` makes {it} anew, and `headway compare` "
+        f"or `headway report` leaves {it} out until then"
+    )
 
 
 @app.command()
@@ -202,10 +236,10 @@ def generate(
     ] = None,
 ) -> None:
     """Let a trained language model write."""
-    from headway.finished.checkpoints import open_model
+    from headway.finished.opening import open_own
 
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    print(open_model(checkpoint, tokenizer).write(prompt, n_tokens=tokens, stop=stop, **sampling))
+    print(open_own(checkpoint, tokenizer).write(prompt, n_tokens=tokens, stop=stop, **sampling))
 
 
 @app.command()
@@ -218,12 +252,12 @@ def export(
 
     A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other takes its code along.
     """
-    from headway.finished.checkpoints import open_model
+    from headway.finished.opening import open_own
     from headway.hf.export import export as to_hugging_face
 
     write = {"hf": to_hugging_face}[to]
-    opened = open_model(checkpoint)
-    model = opened.model
+    opened = open_own(checkpoint)
+    model = opened.own
     model_type = write(model.model, model.vocab_size, model.weights(), directory, opened.tokenizer)
     code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
     print(f"{model_type}: {directory}{code}")
@@ -267,7 +301,9 @@ def xray(
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
     found = measure(checkpoint, text=text, tokenizer=tokenizer, sequences=sequences, length=length, device=device)
-    command = _repeated(checkpoint, text, out, tokenizer, sequences, length)
+    command = command_line(
+        "xray", checkpoint, text=text, out=out, tokenizer=tokenizer, sequences=sequences, length=length
+    )
     if as_json:
         import json
 
@@ -286,17 +322,6 @@ def xray(
     print(f"page: {write_xray(found, out or folder_of(found, checkpoint), checkpoint, command)}")
 
 
-def _repeated(
-    checkpoint: Path, text: str, out: Path | None, tokenizer: str | None, sequences: int | None, length: int | None
-) -> str:
-    """The command line again, as one would type it."""
-    import shlex
-
-    options = {"text": text, "out": out, "tokenizer": tokenizer, "sequences": sequences, "length": length}
-    given = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
-    return shlex.join(["headway", "xray", str(checkpoint), *given])
-
-
 def _experiment(
     name: str,
     scale: str | None,
@@ -309,7 +334,9 @@ def _experiment(
 
     experiment = load(name, scale=scale, settings=settings or ())
     chosen = None if arms is None else [arm for arm in arms.split(",") if arm]
-    return experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))
+    selected = experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))
+    selected.check_settings()
+    return selected
 
 
 def _warn(message: str) -> None:
@@ -331,14 +358,11 @@ def _open(directory: Path) -> "Store":
     return Store.open(directory)
 
 
-def _print_answer(store: "Store") -> None:
+def _print_answer(store: "Store", results: "Results") -> None:
     """The warnings, the answer, and where the rest stands."""
-    import json
-
     from headway.compare.answer import answer
 
-    results = json.loads((store.path / "results.json").read_text(encoding="utf-8"))
-    for warning in results["warnings"]:
+    for warning in results.warnings:
         _warn(warning)
     for sentence in answer(results):
         print(f"* {sentence}")

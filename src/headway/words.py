@@ -1,6 +1,9 @@
 """Ground floor: numbers in the words of a sentence."""
 
+import math
+import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -78,6 +81,57 @@ def span(values: Iterable[float], digits: int = 3) -> str:
     """
     ends = sorted(values)
     return " to ".join(dict.fromkeys(number(value, digits) for value in (ends[0], ends[-1])))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Amount:
+    """Writes numbers of one kind, such as a difference and the ends of its interval, to the same decimals.
+
+    Examples:
+        >>> amount = Amount.of_share(0.001, (-0.004, 0.006))
+        >>> amount(0.001), amount(-0.004, 0.006)
+        ('0.1 %', '−0.4 to 0.6 %')
+    """
+
+    decimals: int
+    factor: float = 1.0
+    unit: str = ""
+
+    @classmethod
+    def within(cls, low: float, high: float, *, factor: float = 1.0, unit: str = "") -> "Amount":
+        """To the first digit that an interval leaves uncertain, and at least one decimal."""
+        size = abs(factor * (high - low) / 2)
+        decimals = max(1, -math.floor(math.log10(size))) if size > 0 else 1
+        return cls(decimals=decimals, factor=factor, unit=unit)
+
+    @classmethod
+    def of_share(cls, share: float, interval: tuple[float, float] | None) -> "Amount":
+        """Shares in per cent; without an interval, to the first digit of the share itself."""
+        return cls.within(*(interval or (0.0, 2 * share)), factor=100.0, unit=" %")
+
+    def __call__(self, *values: float) -> str:
+        """One number, or from one to another, with the unit."""
+        return " to ".join(self._number(self.factor * value) for value in values) + self.unit
+
+    def _number(self, value: float) -> str:
+        if self.decimals > 6 or abs(value) >= 1e6:
+            return f"{value:.3g}".replace("-", "−")
+        # + 0.0 makes -0.0 plain.
+        return f"{round(value, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "−")
+
+
+def command_line(verb: str, *arguments: object, **options: Any) -> str:
+    """What to type for a verb of Headway: an option for each value that is given, and for each of several.
+
+    Examples:
+        >>> command_line("run", "my file.yaml", seeds=3, control=["a", "b"], scale=None)
+        "headway run 'my file.yaml' --seeds 3 --control a --control b"
+    """
+    words = ["headway", verb, *map(str, arguments)]
+    for name, value in options.items():
+        for one in value if isinstance(value, list | tuple) else [value]:
+            words += [] if one is None else [f"--{name.replace('_', '-')}", str(one)]
+    return shlex.join(words)
 
 
 def together(names: Sequence[str], n_arms: int) -> str:

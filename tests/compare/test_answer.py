@@ -1,43 +1,55 @@
 """What the command line says at the end: the primary metric, then curves and learning rates."""
 
 from headway.compare.answer import MANY, answer
+from headway.compare.rates import ComparedAtBest, RatesOfArm
+from headway.compare.results import Results
+from headway.compare.statistics import Comparison
+from headway.compare.tokens.fits import Fit
+from headway.compare.tokens.plain_curve import SizeComparison
+
+NO_TEST = {"interval": None, "p": None, "p_holm": None, "difference": 0.0, "relative": 0.0, "n_pairs": 1}
 
 
 def comparison(verdict, control=None, metric="eval_loss_nats"):
-    return {"metric": metric, "control": control, "verdict": verdict}
+    more = {"arm": "a", "baseline": "b", "group": None, "detectable": None, "seeds_for_1pct": None}
+    return Comparison(metric=metric, control=control, verdict=verdict, **more, **NO_TEST)
 
 
-def results(comparisons, **more):
-    return {"primary": "eval_loss_nats", "comparisons": comparisons, "fits": [], **more}
+def results(*comparisons, **more):
+    empty = {"schema": 1, "experiment": "e", "scale": None, "runs": (), "baselines": {}, "tasks": {}}
+    return Results(primary="eval_loss_nats", comparisons=comparisons, **empty, **more)
+
+
+def fit(sentence, control=None):
+    none = dict.fromkeys(("params", "intervals", "value", "sse", "other", "band", "against"))
+    more = {"scheme": "descending", "form": "exp(-b n) + c", "at": 60, "arms": (), "seeds": (), "note": ""}
+    return Fit(sentence=sentence, control=control, **more, **none)
 
 
 def test_only_the_primary_metric_is_the_answer():
-    given = results([comparison("a beats b"), comparison("a is smaller than b", metric="memory_bytes")])
+    given = results(comparison("a beats b"), comparison("a is smaller than b", metric="memory_bytes"))
     assert list(answer(given)) == ["a beats b"]
 
 
 def test_many_verdicts_leave_those_under_controls_to_the_report():
-    given = results([comparison("plain"), *(comparison(f"c{i}", "all-global") for i in range(MANY))])
+    given = results(comparison("plain"), *(comparison(f"c{i}", "all-global") for i in range(MANY)))
     assert list(answer(given)) == ["plain", f"{MANY} more verdicts, under controls, stand in the report"]
 
 
 def test_curves_and_learning_rates_follow():
-    fits = [
-        {"sentence": "at 60 heads, ...", "form": "exp(-b n) + c", "control": None},
-        {"sentence": "under a control", "form": "exp(-b n) + c", "control": "all-global"},
-        {"sentence": "", "form": "exp(-b n) + c", "control": None},
+    compared = [
+        ComparedAtBest(baseline="b", group=None, verdict=verdict, changed=changed, **NO_TEST)
+        for verdict, changed in (("kept", False), ("now a beats b", True))
     ]
-    rates = [
-        {
-            "sentence": "a is best at x2 of its learning rate",
-            "comparisons": [{"verdict": "kept", "changed": False}, {"verdict": "now a beats b", "changed": True}],
-        }
-    ]
-    lanes = [{"sentence": "the lane lies above the curve", "control": None}]
-    given = results([], fits=fits, plain_curve=lanes, learning_rates=rates)
-    assert list(answer(given)) == [
+    said = "a is best at x2 of its learning rate"
+    rates = RatesOfArm(arm="a", rates=(), best=2.0, at_edge=False, comparisons=tuple(compared), sentence=said)
+    lane = SizeComparison(
+        arm="lane", n_parameters=1, n_pairs=1, relative=0.1, interval=None, p=None, sentence="the lane lies above"
+    )
+    fits = (fit("at 60 heads, ..."), fit("under a control", "all-global"), fit(""))
+    assert list(answer(results(fits=fits, plain_curve=(lane,), learning_rates=(rates,)))) == [
         "at 60 heads, ... (fit exp(-b n) + c)",
-        "the lane lies above the curve",
-        "a is best at x2 of its learning rate",
+        "the lane lies above",
+        said,
         "now a beats b",
     ]

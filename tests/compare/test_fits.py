@@ -26,7 +26,7 @@ def falling(a, b, c, noise=0.0, seeds=3, scheme="constant", totals=TOTALS):
 
 
 def by(entries):
-    return {(entry["form"], entry["scheme"]): entry for entry in entries}
+    return {(entry.form, entry.scheme): entry for entry in entries}
 
 
 @pytest.mark.parametrize(("form", "a"), [(PUBLISHED_FORM, 1.0), (FREE_FORM, 0.4), (FREE_FORM, -0.3)])
@@ -46,11 +46,11 @@ def test_it_agrees_with_a_general_least_squares():
 def test_the_interval_holds_what_was_planted_and_bands_follow_the_seeds():
     entries = by(fits(falling(1.0, 0.07, 2.5, noise=0.02, seeds=8)))
     entry = entries[PUBLISHED_FORM, "constant"]
-    low, high = entry["intervals"]["c"]
+    low, high = entry.intervals["c"]
     assert low < 2.5 < high
-    assert entry["band"]["low"][0] < entry["band"]["high"][0]
-    assert entry["seeds"] == list(range(8))
-    assert entry["note"] == ""
+    assert entry.band.low[0] < entry.band.high[0]
+    assert entry.seeds == tuple(range(8))
+    assert entry.note == ""
 
 
 def test_intervals_of_three_seeds_hold_what_was_planted_about_as_often_as_they_say():
@@ -67,8 +67,8 @@ def test_intervals_of_three_seeds_hold_what_was_planted_about_as_often_as_they_s
             for n in TOTALS[:3]
         ]
         entry = by(fits(points))[PUBLISHED_FORM, "constant"]
-        if entry["params"] is not None:
-            low, high = entry["intervals"]["value"]
+        if entry.params is not None:
+            low, high = entry.intervals["value"]
             held.append(low < 2.5 < high)
     assert len(held) > 20
     assert np.mean(held) > 0.85
@@ -82,25 +82,25 @@ def test_seeds_are_resampled_for_all_arms_together():
         for p in [*constant, *falling(1.0, 0.07, 2.4, scheme="descending")]
     ]
     entry = by(fits(lucky))[PUBLISHED_FORM, "descending"]
-    low, high = entry["against"]["interval"]
+    low, high = entry.against.interval
     assert high - low < 0.015
-    assert entry["intervals"]["c"][1] - entry["intervals"]["c"][0] > 0.1
-    assert entry["sentence"].startswith("at 64 heads, descending is 3.8")
-    assert "better than constant, 95 % interval [" in entry["sentence"]
+    assert entry.intervals["c"][1] - entry.intervals["c"][0] > 0.1
+    assert entry.sentence.startswith("at 64 heads, descending is 3.8")
+    assert "better than constant, 95 % interval " in entry.sentence
 
 
 def test_at_is_the_largest_total_that_every_scheme_reaches():
     mixed = [*falling(1, 0.07, 2.5), *falling(1, 0.07, 2.5, scheme="ascending", totals=TOTALS[:4] - 1)]
-    assert {entry["at"] for entry in fits(mixed)} == {47}
+    assert {entry.at for entry in fits(mixed)} == {47}
 
 
 def test_no_band_with_one_seed_or_as_many_parameters_as_totals():
     one = by(fits(falling(1, 0.07, 2.5, seeds=1)))
-    assert {entry["note"] for entry in one.values()} == {"one seed, so there is no band"}
+    assert {entry.note for entry in one.values()} == {"one seed, so there is no band"}
     few = by(fits(falling(1, 0.07, 2.5, noise=0.01, totals=TOTALS[:3])))
-    assert few[FREE_FORM, "constant"]["band"] is None
-    assert "as many parameters as totals (3)" in few[FREE_FORM, "constant"]["note"]
-    assert few[PUBLISHED_FORM, "constant"]["band"] is not None
+    assert few[FREE_FORM, "constant"].band is None
+    assert "as many parameters as totals (3)" in few[FREE_FORM, "constant"].note
+    assert few[PUBLISHED_FORM, "constant"].band is not None
     two = by(fits(falling(1, 0.07, 2.5, totals=TOTALS[:2])))
     assert [form for form, _ in two] == [PUBLISHED_FORM]
 
@@ -108,14 +108,14 @@ def test_no_band_with_one_seed_or_as_many_parameters_as_totals():
 def test_loss_that_rises_with_heads_has_no_curve_as_published():
     rising = [Point(arm=str(n), scheme="constant", total=n, losses={0: 2 + n / 100}) for n in (16, 32, 64)]
     entry = by(fits(rising))[PUBLISHED_FORM, "constant"]
-    assert entry["params"] is entry["value"] is None
-    assert entry["note"] == "no curve of this form falls through its points (3 totals)"
+    assert entry.params is entry.value is None
+    assert entry.note == "no curve of this form falls through its points (3 totals)"
 
 
 def test_seeds_that_an_arm_lacks_are_left_out_everywhere():
     found = falling(1, 0.07, 2.5, noise=0.01)
     found[0] = Point(arm="x", scheme="constant", total=16, losses={s: found[0].losses[s] for s in (1, 2)})
-    assert all(entry["seeds"] == [1, 2] for entry in fits(found))
+    assert all(entry.seeds == (1, 2) for entry in fits(found))
 
 
 def test_one_total_is_no_curve():

@@ -99,7 +99,7 @@ def matched(content):
 
 def test_the_whole_file(store):
     store.add("h1", [1.40, 1.45, 1.43]).add("h2", [0.67, 0.66, 0.68])
-    content = results.build(store)
+    content = results.build(store).to_json()
     assert list(content) == [
         *(
             "schema",
@@ -139,9 +139,9 @@ def test_the_whole_file(store):
 
 def test_it_is_written_as_strict_json(store):
     store.add("h1", [math.inf, 1.0]).add("h2", [1.0, math.nan])
-    path = results.write(store)
-    content = json.loads(path.read_text(), parse_constant=pytest.fail)
-    assert path == store.path / "results.json"
+    written = results.write(store)
+    content = json.loads((store.path / "results.json").read_text(), parse_constant=pytest.fail)
+    assert content == written.to_json()
     assert content["runs"][0]["metrics"]["eval_mse"] is None
     (comparison,) = content["comparisons"]
     assert comparison["n_pairs"] == 0
@@ -153,7 +153,7 @@ def test_it_is_written_as_strict_json(store):
 
 def test_one_pair(store):
     store.add("h1", [1.4]).add("h2", [0.7])
-    (comparison,) = results.build(store)["comparisons"]
+    (comparison,) = results.build(store).to_json()["comparisons"]
     assert {comparison[key] for key in ("interval", "p", "p_holm", "detectable", "seeds_for_1pct")} == {None}
     assert comparison["verdict"].endswith("one paired seed: no interval; run at least 3 seeds")
 
@@ -162,7 +162,7 @@ def test_runs_without_a_result_are_listed_and_not_compared(store):
     store.add("h1", [1.4, 1.5]).add("h2", [0.7, 0.8])
     store.content[0].status, store.content[0].message = "failed", "the loss was not finite at step 7; lower it"
     store.content[3].status = "interrupted"
-    content = results.build(store)
+    content = results.build(store).to_json()
     assert [row["metrics"] is None for row in content["runs"]] == [True, False, False, True]
     (comparison,) = content["comparisons"]
     assert comparison["n_pairs"] == 0
@@ -177,7 +177,7 @@ def test_a_damaged_run_is_listed_warned_about_and_not_compared(store):
     store.add("h1", [1.4, 1.5]).add("h2", [0.7, 0.8])
     gone = damaged(store.path / "runs" / "h1" / "seed-0", "h1/seed-0/run.json: cannot be read; delete the run's folder")
     store.content[0] = gone
-    content = results.build(store)
+    content = results.build(store).to_json()
     row = content["runs"][0]
     assert (row["arm"], row["seed"], row["status"], row["task"], row["metrics"]) == ("h1", 0, "damaged", None, None)
     (comparison,) = content["comparisons"]
@@ -188,20 +188,20 @@ def test_a_damaged_run_is_listed_warned_about_and_not_compared(store):
 
 def test_an_arm_that_failed_throughout_is_named(store):
     store.add("h1", [None, None], status="failed", metrics={}).add("h2", [0.7, 0.8])
-    (comparison,) = results.build(store)["comparisons"]
+    (comparison,) = results.build(store).to_json()["comparisons"]
     assert "cannot be compared: no seed gave a result for both; 2 of 2 runs of 1 head failed" in comparison["verdict"]
 
 
 def test_nothing_finished(store, calls):
-    content = results.build(store.add("h1", [None], status="waiting", metrics={}))
+    content = results.build(store.add("h1", [None], status="waiting", metrics={})).to_json()
     assert (content["comparisons"], content["tasks"], content["baselines"]) == ([], {}, {})
     assert calls == []
-    assert results.build(FakeStore(store.path, store.experiment))["runs"] == []
+    assert results.build(FakeStore(store.path, store.experiment)).to_json()["runs"] == []
 
 
 def test_a_metric_that_one_arm_does_not_have_is_not_compared(store):
     store.add("h1", [1.0, 2.0], metric="kernel_mse").add("h2", [1.0, 1.0])
-    assert results.build(store)["comparisons"] == []
+    assert results.build(store).to_json()["comparisons"] == []
 
 
 def test_each_metric_is_a_family_and_the_primary_one_comes_first(store):
@@ -210,7 +210,7 @@ def test_each_metric_is_a_family_and_the_primary_one_comes_first(store):
         store.add(arm, [0.0] * 4)
     for run in store.content:
         run.metrics |= {"steps_per_s": 100 + random.standard_normal(), "eval_mse": 1 + random.standard_normal()}
-    comparisons = results.build(store)["comparisons"]
+    comparisons = results.build(store).to_json()["comparisons"]
     assert [c["metric"] for c in comparisons] == ["eval_mse"] * 2 + ["steps_per_s"] * 2
     for one, other in (comparisons[:2], comparisons[2:]):
         low, high = sorted([one, other], key=lambda c: c["p"])
@@ -221,7 +221,7 @@ def test_each_metric_is_a_family_and_the_primary_one_comes_first(store):
 def test_controls_are_compared_with_their_arm_and_within_themselves(store):
     for arm in ("h1", "h2", "h1+opposed", "h2+opposed"):
         store.add(arm, [1.0, 1.5, 2.5] if "h1" in arm else [1.0, 1.2, 1.1])
-    content = results.build(store)
+    content = results.build(store).to_json()
     assert matched(content) == [
         ("h1", "h2", None, None),
         ("h1+opposed", "h1", "opposed", None),
@@ -233,7 +233,7 @@ def test_controls_are_compared_with_their_arm_and_within_themselves(store):
 
 def test_another_task_is_not_judged_as_merit(store, calls):
     store.add("h2", [0.70, 0.71, 0.70]).add("h2+noisy", [0.90, 0.92, 0.91])
-    content = results.build(store)
+    content = results.build(store).to_json()
     (comparison,) = content["comparisons"]
     assert comparison["verdict"].startswith("eval_mse is higher for 2 heads, noisy than for 2 heads by 29.4 %")
     assert comparison["verdict"].endswith("; they are judged on different tasks")
@@ -258,14 +258,14 @@ def test_groups_have_their_own_baseline_and_the_experiments_across():
 
 
 def test_a_baseline_that_was_not_run_is_missed_aloud(store):
-    content = results.build(store.add("h1", [1.0, 2.0]).add("h4", [1.0, 2.0]))
+    content = results.build(store.add("h1", [1.0, 2.0]).add("h4", [1.0, 2.0])).to_json()
     assert [c["n_pairs"] for c in content["comparisons"]] == [0, 0]
     assert content["warnings"] == ["2 heads (h2) has no runs here, so nothing is compared with it; run that arm too"]
 
 
 def test_pairs_that_were_executed_differently_are_warned_about(store):
     store.add("h1", [1.0, 2.0], execution={"trainer": "torch", "threads": 1}).add("h2", [1.0, 2.0])
-    (warning,) = results.build(store)["warnings"]
+    (warning,) = results.build(store).to_json()["warnings"]
     assert warning.startswith(
         "1 head and 2 heads were not executed alike in 2 of 2 pairs (trainer torch against fused)"
     )
@@ -273,19 +273,20 @@ def test_pairs_that_were_executed_differently_are_warned_about(store):
 
 def test_estimators_are_computed_once_and_again_when_damaged(store, calls):
     store.add("h1", [1.0, 2.0]).add("h2", [1.0, 1.0])
-    first = results.build(store)
+    first = results.build(store).to_json()
     (file,) = (store.path / "estimators").iterdir()
     assert file.stem == first["runs"][0]["task"]
-    assert results.build(store) == first
+    assert results.build(store).to_json() == first
     assert len(calls) == 1
     for n, damage in enumerate(['{"schema": 1, "err', "[]", '{"schema": 0, "errors": {}}', "null", '{"schema": 1}'], 2):
         file.write_text(damage)
-        assert results.build(store) == first
+        assert results.build(store).to_json() == first
         assert len(calls) == n
 
 
 def test_a_full_disk_leaves_the_former_file(store, monkeypatch):
-    before = results.write(store.add("h1", [1.0, 2.0]).add("h2", [1.0, 1.0])).read_bytes()
+    results.write(store.add("h1", [1.0, 2.0]).add("h2", [1.0, 1.0]))
+    before = (store.path / "results.json").read_bytes()
     store.content.pop()
 
     def full(*_):
@@ -307,7 +308,7 @@ def test_of_a_real_store(tmp_path, calls):
         file.write_text(json.dumps(json.loads(file.read_text()) | outcome))
         (run.path / "metrics.jsonl").write_text('{"step": 10}\n')
         checkpoint.save(run.path / "checkpoint", checkpoint.Checkpoint(step=10, state={}))
-    content = json.loads(results.write(store).read_text())
+    content = results.write(store).to_json()
     assert [(row["arm"], row["control"], row["seed"], row["status"]) for row in content["runs"]] == [
         ("h1", None, 0, "done"),
         ("h2", None, 0, "done"),
@@ -321,7 +322,7 @@ def test_of_a_real_store(tmp_path, calls):
 
 def test_with_the_estimators_themselves(tmp_path):
     store = FakeStore(tmp_path, resolve(DOCUMENT)).add("h1", [1.0, 2.0]).add("h2", [1.0, 1.0])
-    content = results.build(store)
+    content = results.build(store).to_json()
     assert content["baselines"].keys() == {"gd_eta1", "gd_best", "debiased_gd_best", "ridge", "least_squares"}
     assert content["baselines"]["ridge"]["mse"] < content["baselines"]["gd_best"]["mse"]
     (task,) = content["tasks"].values()

@@ -32,11 +32,11 @@ def content(progression):
 
 
 def primary(content, control=None):
-    return [c for c in content["comparisons"] if c["metric"] == "eval_loss_nats" and c["control"] == control]
+    return [c for c in content.comparisons if c.metric == "eval_loss_nats" and c.control == control]
 
 
 def test_arms_are_compared_in_groups_and_the_groups_baselines_across(content):
-    pairs = [(c["arm"], c["baseline"], c["group"]) for c in primary(content)]
+    pairs = [(c.arm, c.baseline, c.group) for c in primary(content)]
     assert pairs == [
         *(
             (f"{scheme}-{g}", f"constant-{g}", g)
@@ -59,36 +59,36 @@ def test_with_a_baseline_for_all_the_tenth_arm_is_compared_too():
 
 def test_controls_that_are_run_later_leave_the_answer_as_it_was(content, tmp_path):
     alone = results.build(Store.open(fabricate_text(tmp_path / "alone", head_progression())))
-    assert [c["p_holm"] for c in primary(alone)] == [c["p_holm"] for c in primary(content)]
+    assert [c.p_holm for c in primary(alone)] == [c.p_holm for c in primary(content)]
 
 
 def test_sentences_name_the_arm_beside_its_layout(content, progression):
     (first, *_) = primary(content)
-    assert first["verdict"].startswith("ascending-low (3-6-12-24) loses to constant-low (12-12-12-12) by 7.")
+    assert first.verdict.startswith("ascending-low (3-6-12-24) loses to constant-low (12-12-12-12) by 7.")
     named = [title(arm, progression.experiment) for arm in progression.experiment.arms if arm.name == "uniform-64"]
     assert named[:2] == ["uniform-64 (16-16-16-16)", "uniform-64 (16-16-16-16), scaled logits"]
 
 
 def test_references_are_what_the_runs_of_a_task_report(content, tmp_path):
-    assert content["baselines"] == {"unigram": {"loss_nats": 5.74}, "bigram": {"loss_nats": 3.42}}
-    (task,) = content["tasks"].values()
-    assert task["baselines"] == content["baselines"]
+    assert content.baselines == {"unigram": {"loss_nats": 5.74}, "bigram": {"loss_nats": 3.42}}
+    (task,) = content.tasks.values()
+    assert task.baselines == content.baselines
     grammar = data_lane(task={"kind": "text", "corpus": "stories", "n_ctx": 512}).select(arms=["plain-96"], seeds=1)
     built = results.build(Store.open(fabricate_text(tmp_path / "grammar", grammar)))
-    assert built["tasks"][built["runs"][0]["task"]]["baselines"]["entropy"] == {"loss_nats": 1.21}
+    assert built.tasks[built.runs[0].task].baselines["entropy"] == {"loss_nats": 1.21}
 
 
 def test_fits_are_of_the_arms_in_groups_and_of_each_control(content):
-    fits = [fit for fit in content["fits"] if fit["control"] is None]
-    assert [(fit["form"], fit["scheme"]) for fit in fits] == [
+    fits = [fit for fit in content.fits if fit.control is None]
+    assert [(fit.form, fit.scheme) for fit in fits] == [
         (form, scheme)
         for form in ("exp(-b n) + c", "a exp(-b n) + c")
         for scheme in ("ascending", "constant", "descending")
     ]
-    assert fits[1]["arms"] == ["constant-low", "constant-medium", "constant-high"]
-    assert {fit["at"] for fit in fits} == {180}
-    assert "at 180 heads, descending is 0." in fits[2]["sentence"]
-    assert {fit["control"] for fit in content["fits"]} == {None, "learning-rates-half", "learning-rates-double"}
+    assert fits[1].arms == ("constant-low", "constant-medium", "constant-high")
+    assert {fit.at for fit in fits} == {180}
+    assert "at 180 heads, descending is 0." in fits[2].sentence
+    assert {fit.control for fit in content.fits} == {None, "learning-rates-half", "learning-rates-double"}
 
 
 def test_arms_that_differ_in_more_than_heads_are_on_no_curve():
@@ -105,29 +105,29 @@ def test_arms_that_differ_in_more_than_heads_are_on_no_curve():
 
 
 def test_the_best_learning_rate_of_each_arm_and_the_verdicts_there(content):
-    entries = {entry["arm"]: entry for entry in content["learning_rates"]}
+    entries = {entry.arm: entry for entry in content.learning_rates}
     assert len(entries) == 10
     entry = entries["descending-high"]
-    assert [rate["factor"] for rate in entry["rates"]] == [0.5, 1.0, 2.0]
-    assert entry["best"] == min(entry["rates"], key=lambda rate: rate["mean"])["factor"]
-    assert entry["sentence"].startswith("descending-high (96-48-24-12) is best at x")
-    (compared,) = entry["comparisons"]
-    assert compared["baseline"] == "constant-high"
-    assert "descending-high (96-48-24-12) at x" in compared["verdict"]
-    assert compared["changed"] in (True, False)
+    assert [rate.factor for rate in entry.rates] == [0.5, 1.0, 2.0]
+    assert entry.best == min(entry.rates, key=lambda rate: rate.mean).factor
+    assert entry.sentence.startswith("descending-high (96-48-24-12) is best at x")
+    (compared,) = entry.comparisons
+    assert compared.baseline == "constant-high"
+    assert "descending-high (96-48-24-12) at x" in compared.verdict
+    assert compared.changed in (True, False)
     assert rate_controls(head_progression()) == ("learning-rates-half", "learning-rates-double")
 
 
 def test_a_lane_is_compared_with_plain_models_of_its_size(tmp_path):
     content = results.build(Store.open(fabricate_text(tmp_path / "lane", data_lane())))
-    entries = {entry["arm"]: entry for entry in content["plain_curve"]}
-    assert {entry["control"] for entry in entries.values()} == {None}
-    assert set(answer(content)) >= {entry["sentence"] for entry in entries.values()}
+    entries = {entry.arm: entry for entry in content.plain_curve}
+    assert {entry.control for entry in entries.values()} == {None}
+    assert set(answer(content)) >= {entry.sentence for entry in entries.values()}
     assert list(entries) == ["lane-384", "lane-192", "lane-96", "switched-192"]
-    assert entries["lane-96"]["relative"] > 0
-    assert entries["lane-96"]["sentence"].startswith("DL-768-96-35M lies 4.5 % ")
-    assert "above the curve of plain models of its size, 95 % interval" in entries["lane-96"]["sentence"]
-    assert content["fits"] == []
+    assert entries["lane-96"].relative > 0
+    assert entries["lane-96"].sentence.startswith("DL-768-96-35M lies 4.5 % ")
+    assert "above the curve of plain models of its size, 95 % interval" in entries["lane-96"].sentence
+    assert content.fits == ()
     assert LOSSES["lane-96"] > LOSSES["plain-384"]
 
 
@@ -137,11 +137,11 @@ def test_sizes_beyond_the_plain_models_and_single_seeds():
     ]
     lane = Sized(name="l", title="lane", plain=False, n_parameters=1500, losses={0: 1.2})
     (entry,) = against_plain([*plain, lane])
-    assert (entry["interval"], entry["n_pairs"]) == (None, 1)
-    assert entry["sentence"].endswith("below the curve of plain models of its size (no interval)")
+    assert (entry.interval, entry.n_pairs) == (None, 1)
+    assert entry.sentence.endswith("below the curve of plain models of its size (no interval)")
     assert against_plain([*plain, replace(lane, n_parameters=2500)]) == []
     assert against_plain([plain[0], lane]) == []
-    assert "no seed gave a result" in against_plain([*plain, replace(lane, losses={7: 1.0})])[0]["sentence"]
+    assert "no seed gave a result" in against_plain([*plain, replace(lane, losses={7: 1.0})])[0].sentence
 
 
 def test_a_model_that_sees_the_answer_is_not_called_better():

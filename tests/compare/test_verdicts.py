@@ -51,14 +51,14 @@ def test_a_clear_difference():
 
 def test_no_difference_says_what_could_have_been_seen():
     assert say(CLOSE, arm="8 heads", baseline="2 heads") == (
-        "8 heads and 2 heads cannot be told apart (difference 0.1 %, interval -0.4 to 0.6 %; "
+        "8 heads and 2 heads cannot be told apart (difference 0.1 %, interval −0.4 to 0.6 %; "
         "5 paired seeds would detect 0.8 %); a 1 % difference would need about 4 seeds"
     )
 
 
 def test_one_pair():
     assert say(SINGLE) == (
-        "2 heads differ from 1 head by -53.3 % (better), one paired seed: no interval; run at least 3 seeds"
+        "2 heads differ from 1 head by −53.3 % (better), one paired seed: no interval; run at least 3 seeds"
     )
     assert "(worse)" in say(replace(SINGLE, difference=0.1, relative=0.2))
     assert say(replace(SINGLE, difference=0.0, relative=0.0)) == (
@@ -68,7 +68,7 @@ def test_one_pair():
 
 def test_pairs_without_spread():
     assert say(replace(SINGLE, n_pairs=4)) == (
-        "2 heads differ from 1 head by -53.3 % (better), the same for all 4 seeds: no spread, so no interval"
+        "2 heads differ from 1 head by −53.3 % (better), the same for all 4 seeds: no spread, so no interval"
     )
 
 
@@ -132,19 +132,19 @@ def test_what_survives_the_correction_states_both():
 def test_without_percentages_the_unit_stands():
     c = replace(CLOSE, relative=None, seeds_for_1pct=None)
     assert say(c) == (
-        "2 heads and 1 head cannot be told apart (difference 0.001 y squared, interval -0.004 to 0.006 y squared; "
+        "2 heads and 1 head cannot be told apart (difference 0.001 y squared, interval −0.004 to 0.006 y squared; "
         "5 paired seeds would detect 0.008 y squared)"
     )
 
 
 def test_small_and_large_numbers_stay_readable():
     tiny = replace(CLOSE, difference=1e-6, relative=1e-6, interval=(-4e-6, 6e-6), detectable=8e-6)
-    assert "difference 0.0001 %, interval -0.0004 to 0.0006 %" in say(tiny)
+    assert "difference 0.0001 %, interval −0.0004 to 0.0006 %" in say(tiny)
     vast = replace(CLEAR, difference=3e9, relative=3e9, interval=(2e9, 4e9))
     assert "by 3e+11 % (95 % interval 2e+11 to 4e+11 %" in say(vast)
     assert "need about 120 seeds" in say(replace(CLOSE, seeds_for_1pct=123))
     assert "need more than 1,000 seeds" in say(replace(CLOSE, seeds_for_1pct=123_456))
-    assert "-0.0" not in say(replace(CLOSE, difference=-1e-9, relative=-1e-9)).replace("-0.04", "").replace("-0.4", "")
+    assert "−0.0" not in say(replace(CLOSE, difference=-1e-9, relative=-1e-9)).replace("−0.04", "").replace("−0.4", "")
 
 
 def test_every_combination_of_nulls_makes_a_sentence():

@@ -14,9 +14,10 @@ from headway.compare.tokens.diversity_loss import EARLY, ProbedRun, associations
 from headway.compare.tokens.head_progress import HeadProgress
 from headway.compare.tokens.statement_evidence import Evidence, late_rise_beyond_layer_0
 from headway.compare.tokens.statement_verdicts import _known, claims, overall_verdict
-from headway.compare.tokens.statements import CLAIMS, in_words
+from headway.compare.tokens.statements import CLAIMS
 from headway.declare.experiment import Experiment, resolve
 from headway.declare.head_metrics import HEAD_METRICS
+from headway.words import number
 
 STEPS = np.array([*range(50), *range(100, 1001, 50)])
 N_LAYERS = 6
@@ -102,7 +103,7 @@ def judged(
     probed: dict[str, list[ProbedRun]], document: Experiment | None = None, *, associated: bool = False
 ) -> dict[tuple[Any, ...], Any]:
     found = claims(document or experiment(), probed, list(associations(probed)) if associated else (), ())
-    return {(entry["control"], entry["name"], entry["metric"]): entry for entry in found}
+    return {(entry.control, entry.name, entry.metric): entry for entry in found}
 
 
 def arms(course: Course, n_seeds: int = 3, **more: Any) -> dict[str, list[ProbedRun]]:
@@ -124,24 +125,24 @@ def arms(course: Course, n_seeds: int = 3, **more: Any) -> dict[str, list[Probed
 def test_what_is_planted_holds_and_its_opposite_does_not(name: str, metric: str) -> None:
     for course, verdict in ((said, "holds"), (denied, "does not hold")):
         entry = judged(arms(course))[None, name, metric]
-        assert entry["verdict"] == verdict, (name, entry["sentence"])
-        assert [arm["verdict"] for arm in entry["arms"]] == [verdict] * 2
-        assert entry["sentence"].startswith(entry["says"])
-        assert f": {verdict} in " in entry["sentence"]
-        assert "{" not in entry["sentence"]
+        assert entry.verdict == verdict, (name, entry.sentence)
+        assert [arm.verdict for arm in entry.arms] == [verdict] * 2
+        assert entry.sentence.startswith(entry.says)
+        assert f": {verdict} in " in entry.sentence
+        assert "{" not in entry.sentence
 
 
 def test_an_association_that_falls_with_depth_is_found_and_none_is_denied() -> None:
     steady = lambda metric, done, layer: 0.3 + 0 * done  # noqa: E731
     falling = judged(arms(steady, informed=(2.0, 0.2, 0.1, 0.0, 0.0, 0.0)), associated=True)
-    assert falling[None, "r2-high-early", "output_dissimilarity"]["verdict"] == "holds"
-    assert falling[None, "r2-falls-with-depth", "output_dissimilarity"]["verdict"] == "holds"
+    assert falling[None, "r2-high-early", "output_dissimilarity"].verdict == "holds"
+    assert falling[None, "r2-falls-with-depth", "output_dissimilarity"].verdict == "holds"
     # What is not a common trend is in the changes too.
-    assert falling[None, "r2-high-early", "output_dissimilarity"]["arms"][0]["also"] > 0.5
+    assert falling[None, "r2-high-early", "output_dissimilarity"].arms[0].also > 0.5
     none = judged(arms(steady), associated=True)
-    assert none[None, "r2-high-early", "output_dissimilarity"]["verdict"] == "does not hold"
-    assert none[None, "r2-falls-with-depth", "output_dissimilarity"]["verdict"] == "cannot be told"
-    assert none[None, "layer-0-predicts-badly", "attention_diversity"]["verdict"] == "holds"
+    assert none[None, "r2-high-early", "output_dissimilarity"].verdict == "does not hold"
+    assert none[None, "r2-falls-with-depth", "output_dissimilarity"].verdict == "cannot be told"
+    assert none[None, "layer-0-predicts-badly", "attention_diversity"].verdict == "holds"
 
 
 def test_two_curves_that_merely_move_with_time_explain_nothing() -> None:
@@ -150,8 +151,8 @@ def test_two_curves_that_merely_move_with_time_explain_nothing() -> None:
         found[None, "r2-high-early", "output_dissimilarity"],
         found[None, "layer-0-predicts-badly", "attention_diversity"],
     )
-    assert (high["verdict"], badly["verdict"]) == ("does not hold", "holds")
-    assert all(arm["also"] > 0.5 > arm["value"] for arm in (*high["arms"], *badly["arms"]))
+    assert (high.verdict, badly.verdict) == ("does not hold", "holds")
+    assert all(arm.also > 0.5 > arm.value for arm in (*high.arms, *badly.arms))
 
 
 def test_of_numbers_per_layer_those_of_one_layer_count() -> None:
@@ -163,26 +164,26 @@ def test_of_numbers_per_layer_those_of_one_layer_count() -> None:
 
 def test_one_seed_cannot_tell_and_gives_its_number() -> None:
     entry = judged(arms(said, n_seeds=1))[None, "layer-0-less-orthogonal", "query_cka"]
-    assert entry["verdict"] == "cannot be told"
-    assert entry["arms"][0]["interval"] is None
-    assert entry["arms"][0]["value"] == pytest.approx(3.0, rel=0.02)
-    assert entry["arms"][0]["also"] == pytest.approx(3.0, rel=0.05)
-    assert "cannot be told with one seed; by arm, layer 0's query CKA is " in entry["sentence"]
+    assert entry.verdict == "cannot be told"
+    assert entry.arms[0].interval is None
+    assert entry.arms[0].value == pytest.approx(3.0, rel=0.02)
+    assert entry.arms[0].also == pytest.approx(3.0, rel=0.05)
+    assert "cannot be told with one seed; by arm, layer 0's query CKA is " in entry.sentence
 
 
 def test_one_arm_against_a_statement_is_enough() -> None:
     probed = {"arm-0": arms(said)["arm-0"], "arm-1": arms(denied)["arm-1"]}
     entry = judged(probed)[None, "orthogonality-falls", "query_cka"]
-    assert entry["verdict"] == "does not hold"
-    assert "does not hold (of 2 arms: holds in arm 0, does not hold in arm 1); by arm, query CKA" in entry["sentence"]
+    assert entry.verdict == "does not hold"
+    assert "does not hold (of 2 arms: holds in arm 0, does not hold in arm 1); by arm, query CKA" in entry.sentence
     assert overall_verdict([]) == "cannot be told"
 
 
 def test_two_heads_have_no_variance_over_pairs() -> None:
     entry = judged(arms(said, n_heads=2))[None, "disagreement-variance-rises", "output_dissimilarity"]
-    assert entry["verdict"] == "cannot be told"
-    assert entry["arms"] == []
-    assert "no model here has the layers, heads or probes that it takes" in entry["sentence"]
+    assert entry.verdict == "cannot be told"
+    assert entry.arms == ()
+    assert "no model here has the layers, heads or probes that it takes" in entry.sentence
 
 
 def test_each_control_is_judged_by_itself() -> None:
@@ -191,8 +192,8 @@ def test_each_control_is_judged_by_itself() -> None:
         f"arm-{k}+after": [run_of(denied, 50 + 10 * k + seed, control="after") for seed in range(3)] for k in range(2)
     }
     found = judged(probed, document)
-    assert found[None, "orthogonality-falls", "query_cka"]["verdict"] == "holds"
-    assert found["after", "orthogonality-falls", "query_cka"]["verdict"] == "does not hold"
+    assert found[None, "orthogonality-falls", "query_cka"].verdict == "holds"
+    assert found["after", "orthogonality-falls", "query_cka"].verdict == "does not hold"
     printed = list(in_short(list(found.values())))
     assert printed[0].startswith("Published statements on heads. Holds: layer 0 is far less orthogonal; orthogonality")
     assert printed[1].startswith(
@@ -227,21 +228,21 @@ def test_nothing_is_said_where_nothing_was_probed() -> None:
 
 def test_a_statement_is_judged_with_the_published_metric_beside_the_normalised_one() -> None:
     found = judged(arms(said))
-    assert found[None, "orthogonality-falls", "query_orthogonality_raw"]["as_published"]
-    assert not found[None, "orthogonality-falls", "query_cka"]["as_published"]
+    assert found[None, "orthogonality-falls", "query_orthogonality_raw"].as_published
+    assert not found[None, "orthogonality-falls", "query_cka"].as_published
     assert (None, "disagreement-rises", "output_dissimilarity_published") not in found  # it was not measured
 
 
 def test_associations_are_early_and_over_the_whole_training() -> None:
     found = list(associations({"arm-0": [run_of(said, seed) for seed in range(2)]}))
-    assert {entry["window"] for entry in found} == {"early", "whole"}
-    assert {entry["metric"] for entry in found} == {"output_dissimilarity", "attention_diversity"}
-    assert {entry["loss"] for entry in found} == {"probe_loss_nats"}  # no batch's loss was recorded
-    early = next(entry for entry in found if entry["window"] == "early")
-    assert early["n"] == EARLY
-    assert early["steps"] == [0, EARLY - 1]
-    assert early["seeds"] == [0, 1]
-    assert len(early["per_series"]) == 2
+    assert {entry.window for entry in found} == {"early", "whole"}
+    assert {entry.metric for entry in found} == {"output_dissimilarity", "attention_diversity"}
+    assert {entry.loss for entry in found} == {"probe_loss_nats"}  # no batch's loss was recorded
+    early = next(entry for entry in found if entry.window == "early")
+    assert early.n == EARLY
+    assert early.steps == (0, EARLY - 1)
+    assert early.seeds == (0, 1)
+    assert len(early.per_series) == 2
 
 
 @pytest.mark.parametrize(("changes", "verdict"), [(-0.10, "does not hold"), (0.02, "holds")])
@@ -262,8 +263,8 @@ def test_regularisers_are_judged_by_the_loss(changes: float, verdict: str) -> No
     pairs = paired({k: (1 + changes) * 2.0 + w for k, w in enumerate(wobble)}, dict.fromkeys(range(3), 2.0))
     comparison = compare(pairs, metric="eval_loss_nats", arm="apart", baseline="none")
     (entry,) = claims(document, {}, (), (comparison,))
-    assert entry["verdict"] == verdict
-    assert f"the loss changes by {100 * changes:.3g} %".replace("-", "−") in entry["sentence"]
+    assert entry.verdict == verdict
+    assert f"the loss changes by {number(100 * changes, 3)} %" in entry.sentence
 
 
 def test_what_settles_changes_less_than_half_as_much() -> None:
@@ -289,4 +290,3 @@ def test_every_statement_names_metrics_that_exist_and_says_where_its_number_stan
             assert reading.metric in HEAD_METRICS
             assert "{value}" in reading.said
             assert ("{also}" in reading.said) == (reading.also is not None)
-    assert in_words("query_cka_centred") == "query CKA centred"

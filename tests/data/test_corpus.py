@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from headway.data.tokens import corpus, hub
-from headway.data.tokens.corpus import find_corpus, split_documents
+from headway.data.tokens.corpus import find_corpus
+from headway.data.tokens.reading import split_documents
 from headway.data.tokens.stories import LANGUAGE
 from headway.errors import UserError
 
@@ -77,10 +78,10 @@ def test_a_corpus_that_is_missing_empty_or_binary_is_an_error(tmp_path):
     with pytest.raises(UserError, match=r"empty.txt: there is no text in it; give another corpus"):
         documents(tmp_path / "empty.txt")
     (tmp_path / "nul.txt").write_bytes(b"some text\nand a \0 in it")
-    with pytest.raises(UserError, match=r"nul.txt is no text: a NUL byte at offset 16; give UTF-8 text"):
+    with pytest.raises(UserError, match=r"nul.txt is no text: a NUL byte at offset 16 \(line 2\); give UTF-8 text"):
         documents(tmp_path / "nul.txt")
     (tmp_path / "latin.txt").write_bytes(b"line\n" * 1_000 + "Äpfel".encode("latin-1"))
-    with pytest.raises(UserError, match=r"latin.txt is no text: bytes that are no UTF-8 at offset 5,000"):
+    with pytest.raises(UserError, match=r"latin.txt is no text: .* no UTF-8 at offset 5,000 \(line 1,001\)"):
         documents(tmp_path / "latin.txt")
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError, match=r"the folder has no .txt, .jsonl or .json file"):

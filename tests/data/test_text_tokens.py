@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from shared import data
 
-from headway.data.tokens import corpus, text
+from headway.data.tokens import building, corpus
+from headway.data.tokens.building import held_out_documents
 from headway.data.tokens.corpus import STORIES_KEY
 from headway.data.tokens.packing import evaluation_batches, training_batch
 from headway.data.tokens.stories import story
-from headway.data.tokens.text import held_out_documents, open_corpus
+from headway.data.tokens.text import open_corpus
 from headway.declare.tokens.text import TextTask
 from headway.errors import UserError
 
@@ -69,14 +70,6 @@ def test_a_second_corpus_is_held_out_whole(numbered, tmp_path):
         open_corpus(task(corpus=numbered, validation=str(tmp_path / "copy.txt")))
 
 
-def test_one_document_cannot_be_split(tmp_path):
-    (tmp_path / "one.txt").write_text("All in one.\n\nNo end anywhere.")
-    with pytest.raises(
-        UserError, match=r"one.txt: it has 1 document, and 1 of them would be held out; put lines <\|end"
-    ):
-        open_corpus(task(corpus=str(tmp_path / "one.txt")))
-
-
 def test_the_floor_is_what_the_grammar_says_of_the_held_out_stories():
     tokens = open_corpus(task(stories=300, held_out=0.2, tokenizer="bpe-400"))
     held = np.flatnonzero(held_out_documents(300, 0.2))
@@ -108,7 +101,7 @@ def test_made_once_and_by_content(numbered, tmp_path, cache, monkeypatch):
     def never(*arguments):
         raise AssertionError("made again")
 
-    monkeypatch.setattr(text._Sources, "write", never)
+    monkeypatch.setattr(building.Sources, "write", never)
     open_corpus(task(corpus=str(tmp_path / "copy.txt"), n_ctx=64))
     assert open_corpus(task(corpus=numbered)).digest == first.digest
     (tmp_path / "copy.txt").write_text("changed")
@@ -149,7 +142,7 @@ def test_many_processes_at_once_get_the_same(numbered, tmp_path, cache):
 def test_large_vocabularies_have_wide_tokens(tmp_path, numbered):
     folder = tmp_path / "wide"
     folder.mkdir()
-    characters = text.open_tokenizer("bytes", list).inner.get_vocab()
+    characters = building.open_tokenizer("bytes", list).inner.get_vocab()
     (folder / "vocab.json").write_text(json.dumps({**characters, "last": 65_536}))
     (folder / "merges.txt").write_text("")
     tokens = open_corpus(task(corpus=numbered, tokenizer=str(folder)))

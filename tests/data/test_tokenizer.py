@@ -11,7 +11,9 @@ from shared import data
 
 from headway.data.tokens.corpus import STORIES_KEY, find_corpus
 from headway.data.tokens.stories import story
+from headway.data.tokens.text import open_corpus
 from headway.data.tokens.tokenizer import Tokenizer, bytes_tokenizer, open_tokenizer, trained_bpe
+from headway.declare.tokens.text import TextTask
 from headway.errors import UserError
 
 TEXT = 'Once upon a time, "Ölaf" said:\n\n\thello  wörld 🙂!'
@@ -106,6 +108,91 @@ def test_a_folder_that_is_no_tokenizer_is_an_error(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(UserError, match=r"its files are no tokenizer \(.*\); give others"):
         Tokenizer.load(tmp_path)
+
+
+def word_level(folder, *tokens, unk_token="<unk>"):
+    inner = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({token: at for at, token in enumerate(("</s>", *tokens))}, unk_token=unk_token)
+    )
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    inner.save(str(folder / "tokenizer.json"))
+    return str(folder)
+
+
+def kept(folder, model, pre_tokenizer=None):
+    inner = tokenizers.Tokenizer(model)
+    if pre_tokenizer is not None:
+        inner.pre_tokenizer = pre_tokenizer
+    inner.save(str(folder / "tokenizer.json"))
+    return str(folder)
+
+
+def test_words_without_a_token_have_the_unknown_one(tmp_path):
+    tokenizer = open_tokenizer(word_level(tmp_path, "a", "dog", "<unk>"), list)
+    assert tokenizer.encode("a dog sat") == [1, 2, 3]
+
+
+BYTES = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+BYTE_LEVEL = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+FALLBACK = [f"<0x{byte:02X}>" for byte in range(256)]
+
+
+def vocabulary(*tokens):
+    return {token: at for at, token in enumerate(("</s>", *tokens))}
+
+
+LOSSY = {
+    "words": ("WordLevel", "'<unk>'", lambda: tokenizers.models.WordLevel(vocabulary("a"), unk_token="<unk>")),
+    "pieces": ("WordPiece", r"'\[UNK\]'", lambda: tokenizers.models.WordPiece(vocabulary("a"), unk_token="[UNK]")),
+    "unigrams": ("Unigram", None, lambda: tokenizers.models.Unigram([("</s>", 0.0), ("a", -1.0)])),
+    "characters": ("BPE", None, lambda: tokenizers.models.BPE(vocabulary("a"), [])),
+    "some bytes": ("BPE", None, lambda: tokenizers.models.BPE(vocabulary("a", *FALLBACK[1:]), [], byte_fallback=True)),
+}
+
+
+@pytest.mark.parametrize(("kind", "unknown", "model"), LOSSY.values(), ids=LOSSY)
+def test_a_tokenizer_that_could_lose_text_is_refused_before_anything_is_encoded(kind, unknown, model, tmp_path):
+    lacks = "it names no unknown token" if unknown is None else f"its unk_token {unknown} is not in its vocabulary"
+    message = rf"its {kind} model has no token for what it does not know \({lacks}, .*; add a token such as <unk> to"
+    with pytest.raises(UserError, match=message):
+        open_tokenizer(kept(tmp_path, model()), list)
+    # One that a stored run was trained with is still read, and what it cannot encode is a user's error.
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer.encode("a") == [1]
+    if kind != "BPE":
+        for encode in (tokenizer.encode, tokenizer.encode_as_written, lambda text: tokenizer.encode_many([text])):
+            with pytest.raises(UserError, match=r"the tokenizer has no token for a part of the text \(.*\); give a"):
+                encode("b")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: tokenizers.models.BPE(vocabulary(*BYTES), []),
+        lambda: tokenizers.models.Unigram([(token, -1.0) for token in vocabulary(*BYTES)]),
+        lambda: tokenizers.models.BPE(vocabulary("<unk>"), [], unk_token="<unk>"),
+        lambda: tokenizers.models.BPE(vocabulary(*FALLBACK), [], byte_fallback=True),
+        lambda: tokenizers.models.Unigram([("</s>", 0.0), ("<unk>", -1.0)], unk_id=1),
+    ],
+)
+def test_a_tokenizer_that_has_a_token_for_everything_is_taken(model, tmp_path):
+    byte_level = model().token_to_id("Ġ") is not None
+    tokenizer = open_tokenizer(kept(tmp_path, model(), BYTE_LEVEL if byte_level else None), list)
+    assert len(tokenizer.encode("ꙮ 𓀀")) in (1, 8, 3)
+
+
+def test_every_byte_without_a_byte_level_step_does_not_save_a_text(tmp_path):
+    with pytest.raises(UserError, match="not every byte has a token"):
+        open_tokenizer(kept(tmp_path, tokenizers.models.BPE(vocabulary(*BYTES), [])), list)
+
+
+def test_a_word_level_tokenizer_without_an_unknown_token_is_refused_before_training(tmp_path):
+    (tmp_path / "words").mkdir()
+    folder = word_level(tmp_path / "words", "a", "dog")
+    (tmp_path / "text.txt").write_text("a dog\n<|endoftext|>\na cat\n<|endoftext|>\n" * 50)
+    task = TextTask(kind="text", corpus=str(tmp_path / "text.txt"), tokenizer=folder, n_ctx=8)
+    with pytest.raises(UserError, match=rf"tokenizer {folder}: its WordLevel model has no token for what it does not"):
+        open_corpus(task)
 
 
 def test_gpt2_without_a_network_says_what_to_give(monkeypatch):

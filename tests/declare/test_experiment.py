@@ -245,6 +245,41 @@ def test_the_notebook_setting_is_the_published_one():
     assert 38 <= len(set(lengths)) == len(lengths) <= 42
 
 
+def test_a_star_stands_for_whatever_fits():
+    experiment = load("head-progression")
+    assert experiment.select(controls=["learning-*", "all-global"]).crossed == (
+        "all-global", "learning-rates-half", "learning-rates-double",
+    )  # fmt: skip
+    assert experiment.select(controls="*").crossed == tuple(experiment.document.controls)
+    with pytest.raises(DeclarationError, match=r"there is no control 'rates\*'; "):
+        experiment.select(controls=["rates*"])
+
+
+def test_arms_in_which_a_control_changes_nothing_are_not_run_under_it():
+    experiment = load("data-lane").select(arms=["plain-half", "plain-full", "lane-half"])
+    chosen = experiment.select(controls=["positions-outside-lane"])
+    assert [arm.full_name for arm in chosen.selected] == [
+        "plain-half", "plain-full", "lane-half", "lane-half+positions-outside-lane",
+    ]  # fmt: skip
+    assert chosen.idle == [
+        "control positions-outside-lane changes nothing in plain-half, plain-full; they are not run under it"
+    ]
+    assert experiment.idle == []
+    alone = chosen.select(arms=["plain-half"])
+    assert [arm.full_name for arm in alone.selected] == ["plain-half"]
+    assert len(chosen.select(arms=["lane-half"]).selected) == 2, "the control is still asked for"
+    assert alone.idle == ["control positions-outside-lane changes nothing in plain-half; it is not run under it"]
+    assert [arm.name for arm in load("low-rank").arms if arm.idle] == ["full"]
+
+
+def test_many_runs_by_controls_are_told():
+    experiment = load("gqa").select(arms=["kv-8", "kv-1"], seeds=3)
+    assert experiment.select(controls=["learning-rates-half"]).multiplied == ""
+    assert experiment.select(controls=["learning-rates"]).multiplied == (
+        "18 runs are asked for: 6 without a control and 12 under learning-rates-half and learning-rates-double"
+    )
+
+
 def test_order_is_scale_then_set_then_arm_then_control():
     assert steps(resolve(BASE), "two") == 5
     assert steps(resolve(BASE), "one") == 7
@@ -256,7 +291,31 @@ def test_order_is_scale_then_set_then_arm_then_control():
 
 def test_a_setting_that_an_arm_overrides_is_an_error_that_names_the_path():
     with pytest.raises(DeclarationError, match=r"arm one sets it itself.*add --set arms\.one\.training\.steps"):
-        resolve(BASE, settings=["training.steps=6"])
+        resolve(BASE, settings=["training.steps=6"]).runs  # noqa: B018
+
+
+def test_a_setting_has_to_reach_the_arms_that_are_run_and_no_others():
+    # Arm one has its own steps at this scale.
+    experiment = resolve(BASE, settings=["training.steps=6"])
+    chosen = experiment.select(arms=["two"])
+    assert [(arm.name, arm.template.training.steps) for arm, _ in chosen.runs] == [("two", 6), ("two", 6)]
+    assert len(chosen.select(seeds=3).runs) == 3
+    assert experiment.select(seeds=3).select(arms=["two"]).runs == chosen.select(seeds=3).runs
+    for arms in (["one"], ["one", "two"]):
+        with pytest.raises(DeclarationError, match=r"--set training.steps: arm one sets it itself, or what holds it"):
+            experiment.select(arms=arms)
+    with pytest.raises(DeclarationError, match=r"arm one sets it itself"):
+        experiment.select(seeds=1).check_settings()
+    with pytest.raises(DeclarationError, match=r"arm one sets it itself"):
+        chosen.select(arms=["one"])
+    both = resolve(BASE, settings=["training.steps=6", "arms.one.training.steps=6"])
+    assert both.select(arms=["one"]).runs[0][0].template.training.steps == 6
+
+
+def test_a_setting_of_a_part_of_what_an_unselected_arm_replaces():
+    arms = {"one": {"training": {"optimizer": "adam", "learning_rate": 0.1, "batch_size": 4, "steps": 10}}, "two": None}
+    experiment = resolve(changed(scales={}, arms=arms), settings=["training.momentum=0.5"])
+    assert experiment.select(arms=["two"]).runs[0][0].template.training.momentum == 0.5
 
 
 def test_a_setting_that_changes_nothing_is_an_error():
@@ -277,7 +336,7 @@ def test_a_setting_takes_effect_in_every_arm_or_is_an_error():
     with pytest.raises(
         DeclarationError, match=r"arm one sets it itself, or what holds it.*arms\.one\.training\.momentum"
     ):
-        resolve(content, settings=["training.momentum=0.5"])
+        resolve(content, settings=["training.momentum=0.5"]).check_settings()
     both = resolve(content, settings=["training.steps=5", "arms.one.training.steps=6"])
     assert (steps(both, "one"), steps(both, "two")) == (6, 5)
     with pytest.raises(DeclarationError, match=r"there is no arm 'onee'; did you mean one"):

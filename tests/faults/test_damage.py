@@ -158,7 +158,7 @@ def test_a_damaged_run_is_said_left_alone_and_left_out_while_the_others_go_on(tm
     before = content(path)
     runs = [store.add(arm, seed) for arm, seed in store.experiment.runs]
     assert [run.status for run in runs] == ["damaged", "done", "done", "waiting"]
-    for _ in run_all(runs, workers=1, command=quadratic.WORKER):
+    for _ in run_all(runs, quadratic.places(1)):
         pass
     assert [run.status for run in store.runs()] == ["damaged", "done", "done", "done"]
     assert content(path) == before
@@ -171,8 +171,8 @@ def test_a_damaged_run_is_said_left_alone_and_left_out_while_the_others_go_on(tm
     assert str(raised.value) == run.message
     monkeypatch.setattr(icl, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
     found = results.build(store)
-    assert found["comparisons"][0]["n_pairs"] == 1
-    assert found["warnings"][0] == f"slow: a damaged run is left out: {run.message}"
+    assert found.comparisons[0].n_pairs == 1
+    assert found.warnings[0] == f"slow: a damaged run is left out: {run.message}"
     shown = io.StringIO()
     Console(file=shown, width=400).print(status_table(store))
     assert f"slow seed 0 damaged: {run.message}\n" in shown.getvalue()
@@ -196,7 +196,7 @@ def test_a_cut_last_line_of_a_done_run_is_a_warning_only(tmp_path, whole):
 def test_a_run_json_that_is_damaged_while_its_worker_runs_stops_nothing(tmp_path):
     run = quadratic.fresh_run(tmp_path / "results")
     script = "import sys, pathlib; pathlib.Path(sys.argv[1], 'run.json').write_text('{')"
-    for snapshot in run_all([run], workers=1, command=(sys.executable, "-c", script)):
+    for snapshot in run_all([run], quadratic.places(1, (sys.executable, "-c", script))):
         last = snapshot.runs[0]
     assert last.status == "damaged"
     assert "run.json: cannot be read" in last.message

@@ -59,13 +59,13 @@ def test_on_a_small_disk_a_sweep_says_that_it_is_full_and_goes_on_when_there_is_
         run = store.add(of.arm("slow"), 0)
         ballast = disk / "ballast"
         ballast.write_bytes(b"x" * (os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize - free_bytes))
-        for snapshot in run_all([run], workers=1, command=quadratic.WORKER):
+        for snapshot in run_all([run], quadratic.places(1)):
             last = snapshot.runs[0]
         assert last.status == "failed"
         assert "the disk is full; nothing recorded is lost: free some space" in last.message
         assert (len(run.records()) > 3) is (free_bytes > 10_000)
         ballast.unlink()
-        for _ in run_all(store.runs(), workers=1, command=quadratic.WORKER):
+        for _ in run_all(store.runs(), quadratic.places(1)):
             pass
         assert store.run("slow", 0).status == "done"
         finished = quadratic.lasting(run)
@@ -84,7 +84,7 @@ def test_where_nothing_can_be_written_it_says_so(tmp_path):
         with pytest.raises(ResultsError, match="cannot be written: Read-only file system; choose another directory"):
             Store.open(disk / "results").add(of.arm("fast"), 0)
         assert Store.create(disk / "results", of).runs()[0].status == "waiting", "reading is possible"
-        for snapshot in run_all([run], workers=1, command=quadratic.WORKER):
+        for snapshot in run_all([run], quadratic.places(1)):
             last = snapshot.runs[0]
         assert last.status == "failed"
         assert "Read-only file system" in last.message
@@ -98,5 +98,5 @@ def test_without_permission_it_says_so(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("pathlib.Path.mkdir", refused)
-    with pytest.raises(ResultsError, match="cannot be written: Permission denied; choose another directory with --out"):
+    with pytest.raises(ResultsError, match="cannot be written: Permission denied; choose another directory"):
         Store.create(tmp_path / "results", quadratic.experiment())

@@ -242,6 +242,11 @@ def stream_similarity(slow):
     return mean(cosine(before[b, q], after[b, q]) for b, q in slow.rows())
 
 
+def output_share(slow):
+    sizes = heads(slow, lambda h: sum((output(slow, b, h, q) ** 2).sum() for b, q in slow.rows()))
+    return sizes / sizes.sum()
+
+
 DEFINITIONS = {
     "query_orthogonality_raw": lambda s: pairs(s, lambda i, j: np.abs(s.stacked(s.q, i).T @ s.stacked(s.q, j)).sum()),
     "query_cka": lambda s: pairs(s, lambda i, j: cka(s.stacked(s.q, i), s.stacked(s.q, j))),
@@ -282,6 +287,7 @@ DEFINITIONS = {
         if s.trace.W_O.shape[2] % s.H == 0
         else np.full((s.H, s.H), math.nan)
     ),
+    "output_share": output_share,
     "attention_variance_published": lambda s: heads(s, lambda h: published_variance(s, h)),
 }
 

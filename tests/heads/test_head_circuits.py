@@ -8,7 +8,9 @@ import torch
 
 from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks
 from headway.errors import UserError
-from headway.heads.circuits import circuit_scores, circuits, compositions, gaussian_effective_rank
+from headway.heads.circuits import circuit_scores, circuits
+from headway.heads.compositions import compositions
+from headway.heads.factored import gaussian_effective_rank
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
 

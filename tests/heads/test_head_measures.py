@@ -153,6 +153,18 @@ def test_contexts_that_the_output_almost_ignores_keep_their_cosines():
     np.testing.assert_allclose(found, DEFINITIONS["output_dissimilarity"](Slow(trace)), atol=1e-4)
 
 
+def test_what_heads_add_is_shared_out_and_a_layer_that_adds_nothing_has_no_shares():
+    trace = attention(mask=causal())
+    W_O = trace.W_O.clone()
+    W_O[1] = 0
+    shares = measure(of(replace(trace, W_O=W_O)), ["output_share"])["output_share"]
+    assert shares.values[NAME][1] == 0
+    assert shares.values[NAME].sum() == pytest.approx(1)
+    assert shares.null[NAME] == 0.25
+    none = measure(of(replace(trace, W_O=torch.zeros_like(W_O))), ["output_share"])["output_share"]
+    assert none.values[NAME].tolist() == [0, 0, 0, 0]
+
+
 def test_heads_that_write_nothing_are_zero_and_spoil_no_other():
     trace = attention(mask=causal())
     silent, without = trace.z.clone(), [0, 2, 3]

@@ -47,8 +47,9 @@ def test_no_torch_is_loaded(verb):
         "icl.weights",
         "model.weights",
         "data.tokens.text",
-        "finished.checkpoints",
+        "finished.opening",
         "finished.xray",
+        "heads.xray",
     ],
 )
 def test_torch_free_modules(module):

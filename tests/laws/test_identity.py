@@ -110,7 +110,7 @@ VARIATIONS = {
                      "regularizers": [{"metric": "orthogonality"}]},
         "evaluation": {"every": 7, "sequences_during": 7, "sequences": 7},
         "probes": {"every": 7, "dense_until": 7, "sequences": 7, "diversity": True, "patterns": True, "circuits": True,
-                   "published": True, "metrics": ["sink_score"]},
+                   "published": True, "outputs": True, "metrics": ["sink_score"]},
         "samples": {"prompt": "Seven", "tokens": 7, "temperature": 0.7, "top_k": 7, "top_p": 0.7, "count": 7},
     },
 }  # fmt: skip
@@ -186,7 +186,7 @@ def test_defaults_of_language_models_are_frozen(family):
                      "adamw_learning_rate": 0.01, "regularizers": [], "drophead": None},
         "evaluation": {"every": 1000, "sequences_during": 64, "sequences": None},
         "probes": {"every": 500, "dense_until": 0, "sequences": 8, "diversity": False, "patterns": False,
-                   "circuits": False, "published": False, "metrics": []},
+                   "circuits": False, "published": False, "outputs": False, "metrics": []},
         "samples": {"prompt": "Once upon a time there was", "tokens": 500, "temperature": 0.9, "top_k": None,
                     "top_p": None, "count": 1},
     }  # fmt: skip

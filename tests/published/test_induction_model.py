@@ -17,7 +17,8 @@ import torch
 from shared import data
 
 from headway.declare.tokens.transformer import Gpt2
-from headway.heads.circuits import circuit_scores, compositions
+from headway.heads.circuits import circuit_scores
+from headway.heads.compositions import compositions
 from headway.heads.repeated import repeated_tokens
 from headway.heads.stream import measure
 from headway.model.transformer import Transformer

@@ -11,5 +11,5 @@ from headway.runs.local import run_all
 from headway.runs.store import Store
 
 if __name__ == "__main__":
-    for _ in run_all(Store.open(sys.argv[1]).runs(), workers=2, command=quadratic.WORKER):
+    for _ in run_all(Store.open(sys.argv[1]).runs(), quadratic.places(2)):
         pass

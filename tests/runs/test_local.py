@@ -16,6 +16,7 @@ import quadratic
 from headway.errors import UserError
 from headway.runs.folder import Run
 from headway.runs.local import run_all
+from headway.runs.places import local_places
 from headway.runs.store import Store
 
 
@@ -32,7 +33,7 @@ def last_of(snapshots):
 
 
 def sweep(runs, workers=2):
-    return run_all(runs, workers=workers, command=quadratic.WORKER)
+    return run_all(runs, quadratic.places(workers))
 
 
 def statuses(runs) -> list[str]:
@@ -123,11 +124,11 @@ def test_a_worker_that_is_killed_is_noted_with_the_signal_and_goes_on_later(tmp_
 
 def test_a_worker_that_cannot_even_begin_is_noted(tmp_path):
     runs = runs_of(tmp_path, seeds=1)
-    broken = last_of(run_all(runs, workers=2, command=(sys.executable, "-c", "raise ImportError('half installed')")))
+    broken = last_of(run_all(runs, quadratic.places(2, (sys.executable, "-c", "raise ImportError('half installed')"))))
     assert [p.status for p in broken.runs] == ["failed", "failed"]
     assert "exit code 1" in broken.runs[0].message
     assert "half installed" in (runs[0].path / "log.txt").read_text()
-    missing = last_of(run_all(runs, workers=2, command=("/no/such/python",)))
+    missing = last_of(run_all(runs, quadratic.places(2, ("/no/such/python",))))
     assert "could not be started" in missing.runs[0].message
 
 
@@ -144,12 +145,12 @@ def test_closing_it_stops_the_workers_which_store_where_they_are(tmp_path, slow_
 
 
 def test_a_worker_that_ignores_being_stopped_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("headway.runs.local._STOPPING", ((signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0)))
+    monkeypatch.setattr("headway.runs.local._ASKED_FOR_S", (0.3,))
     (run,) = runs_of(tmp_path, seeds=1, arms={"slow": {}}, baseline="slow")
     deaf = (
-        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+        "import signal, time; signal.signal(signal.SIGUSR1, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
     )
-    with contextlib.closing(run_all([run], workers=1, command=(sys.executable, "-c", deaf))) as snapshots:
+    with contextlib.closing(run_all([run], quadratic.places(1, (sys.executable, "-c", deaf)))) as snapshots:
         next(snapshots)
         quadratic.wait_until(lambda: "deaf" in (run.path / "log.txt").read_text())
         began = time.monotonic()
@@ -203,13 +204,13 @@ def test_it_works_outside_the_main_thread(tmp_path):
     assert statuses(runs) == ["done", "done"]
 
 
-def test_no_worker_is_a_users_error(tmp_path):
+def test_no_worker_is_a_users_error():
     with pytest.raises(UserError, match="workers 0: at least 1 is needed"):
-        next(run_all([], workers=0))
+        local_places(workers=0, runs=1)
 
 
 def test_nothing_to_do_is_done_at_once():
-    assert [snapshot.runs for snapshot in run_all([])] == [()]
+    assert [snapshot.runs for snapshot in run_all([], ())] == [()]
 
 
 SWEEP = Path(__file__).with_name("sweep.py")

@@ -9,6 +9,7 @@ import quadratic
 
 from headway.declare.experiment import read_resolved
 from headway.errors import ResultsError
+from headway.runs.folder import Run
 from headway.runs.store import Store
 
 
@@ -74,10 +75,9 @@ def test_more_arms_controls_and_seeds_of_one_document_are_taken(store):
     assert controlled.path.parent.name == "fast+long"
 
 
-def test_another_experiment_is_refused_with_the_keys_that_differ(store):
-    other = quadratic.experiment(name="others", steps=70)
-    with pytest.raises(ResultsError, match=r"another experiment: .*name.*training\.steps.*--out"):
-        Store.create(store.path, other)
+def test_another_experiment_is_refused(store):
+    with pytest.raises(ResultsError, match=r"another experiment: it is quadratics, and this one is others; choose"):
+        Store.create(store.path, quadratic.experiment(name="others"))
 
 
 def test_a_directory_with_other_things_is_refused(tmp_path):
@@ -185,3 +185,19 @@ def test_of_two_experiments_at_once_one_gets_the_directory(tmp_path):
             process.join()
         name = Store.open(path).experiment.name
         assert sorted(got, key=str) == sorted([name, name, None, None], key=str)
+
+
+def test_a_done_run_is_examined_once_until_its_run_json_is_written_again(store, monkeypatch):
+    quadratic.train_here(store.add(store.experiment.arm("slow"), 0))
+    store.add(store.experiment.arm("slow"), 1)
+    examined, examine = [], Run.examine
+    monkeypatch.setattr(Run, "examine", lambda path: (examined.append(path.name), examine(path))[1])
+    for _ in range(3):
+        assert [run.status for run in store.runs()] == ["done", "waiting"]
+    assert store.run("slow", 0).status == "done"
+    assert sorted(examined) == ["seed-0", *["seed-1"] * 3]
+    assert repr(store).endswith("quadratics: 1 done, 1 waiting)")
+    assert len(examined) == 4
+    path = store.path / "runs/slow/seed-0/run.json"
+    path.write_text(path.read_text().replace('"d_x": 2', '"d_x": 3'))
+    assert store.run("slow", 0).status == "damaged"

@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import quadratic
@@ -16,8 +17,10 @@ from headway.declare.metrics import METRICS
 from headway.errors import UserError
 from headway.runs import memory, timing
 from headway.runs.devices import slots, visible_gpus
+from headway.runs.execution import cores
 from headway.runs.folder import Run
 from headway.runs.local import run_all
+from headway.runs.places import local_places
 from headway.runs.store import Store
 from headway.runs.work import DONE, FAILED, work
 from headway.show.terminal.progress import status_table
@@ -148,7 +151,7 @@ def test_what_is_wrong_with_a_corpus_is_said_before_anything_is_made(tmp_path, t
         task={**small_text.CONTENT["task"], **task}, model={**small_text.CONTENT["model"], "n_positions": 2048}
     )
     with pytest.raises(UserError, match=said):
-        api.prepare(of, tmp_path / "results")
+        api.prepare(of, tmp_path / "results", slots("cpu", workers=2, runs=2))
     assert not (tmp_path / "results").exists()
 
 
@@ -208,17 +211,21 @@ def test_runs_that_do_not_fit_are_refused_before_they_start(tmp_path, monkeypatc
 
 def test_a_sweep_of_language_models_knows_their_work(tmp_path):
     runs = [fresh_run(tmp_path / "results", arm, **everything(10)) for arm in ("falling", "rising")]
-    for snapshot in run_all(runs, workers=2, device="cpu"):
+    for snapshot in run_all(runs, local_places("cpu", workers=2, runs=2)):
         last = snapshot
     assert [run.status for run in last.runs] == ["done", "done"]
     assert last.runs[0].work_per_step > 10_000
 
 
+def timed(directory, runs, command=WORKER, **options):
+    (place,) = local_places("cpu", workers=1, runs=1, command=command)
+    return list(timing.time_arms(directory, runs, place, n_places=2, **options))
+
+
 @pytest.mark.slow
 def test_each_arm_is_timed_by_itself_once(tmp_path):
     runs = [fresh_run(tmp_path / "results", arm) for arm in ("falling", "rising")]
-    said = list(timing.time_arms(tmp_path / "results", runs, device="cpu"))
-    assert said == ["timing falling by itself", "timing rising by itself"]
+    assert timed(tmp_path / "results", runs, asked=True) == ["timing falling by itself", "timing rising by itself"]
     found = json.loads(timing.timing_file(tmp_path / "results", "rising").read_text())
     assert {key: found[key] for key in ("schema", "arm", "batch_size")} == {
         "schema": 1,
@@ -229,23 +236,53 @@ def test_each_arm_is_timed_by_itself_once(tmp_path):
     assert lo <= found["step_s"] <= hi
     assert found["tokens_per_s"] == pytest.approx(4 * 24 / found["step_s"])
     assert found["memory_bytes"] > 0
-    assert found["execution"]["threads"] == slots("cpu", workers=1, runs=1)[0].threads
+    assert found["execution"]["threads"] == cores()
     assert [Run.open(run.path).status for run in runs] == ["waiting", "waiting"]
-    assert list(timing.time_arms(tmp_path / "results", runs, device="cpu")) == []
-    assert list(timing.time_arms(tmp_path / "results", runs[:1], device="cpu")) == []
+    assert timed(tmp_path / "results", runs, asked=True) == []
+    assert timed(tmp_path / "results", runs[:1], asked=True) == []
+
+
+def trained_for(run, wall_s, steps_per_s) -> Run:
+    return replace(run, status="done", metrics={"wall_s": wall_s, "steps_per_s": steps_per_s})
+
+
+def test_arms_are_timed_unasked_only_where_that_takes_little(tmp_path):
+    fresh = [fresh_run(tmp_path / "results", arm) for arm in ("falling", "rising")]
+    fail = (sys.executable, "-c", "raise SystemExit(1)")
+    short = [trained_for(run, 200.0, 10.0) for run in fresh]
+    assert timed(tmp_path / "results", short, fail) == [
+        "2 arms not timed: that would take about 22 s, and training took 3 min 20 s"
+    ]
+    long = [trained_for(run, 240.0, 10.0) for run in fresh]
+    assert timed(tmp_path / "results", long, fail)[0] == "timing falling by itself"
+    assert timed(tmp_path / "results", short, fail, asked=True)[0] == "timing falling by itself"
+    slow = [trained_for(run, 240.0, 0.5) for run in fresh]
+    assert "about 32 s" in timed(tmp_path / "results", slow, fail)[0]
+
+
+def test_arms_that_were_timed_on_another_machine_are_timed_again_only_when_asked(tmp_path):
+    runs = [trained_for(fresh_run(tmp_path / "results", arm), 1e4, 10.0) for arm in ("falling", "rising")]
+    (tmp_path / "results/timings").mkdir()
+    for run in runs:
+        execution = {"host": "elsewhere", "processor": "another", "versions": {"headway": "0"}, "threads": 4}
+        content = {"id": timing._id(run), "execution": execution}
+        timing.timing_file(tmp_path / "results", run.name).write_text(json.dumps(content))
+    fail = (sys.executable, "-c", "raise SystemExit(1)")
+    assert timed(tmp_path / "results", runs, fail) == []
+    assert len(timed(tmp_path / "results", runs, fail, asked=True)) == 4
 
 
 def test_nothing_is_timed_while_others_work_on_the_directory(tmp_path):
     runs = [fresh_run(tmp_path / "results", arm) for arm in ("falling", "rising")]
     with quadratic.taken(runs[0]):
-        said = list(timing.time_arms(tmp_path / "results", runs, device="cpu"))
+        said = timed(tmp_path / "results", runs, asked=True)
     assert said == ["other processes work on this directory, so nothing more is timed"]
 
 
 def test_an_arm_that_cannot_be_timed_is_told(tmp_path):
     runs = [fresh_run(tmp_path / "results", arm) for arm in ("falling", "rising")]
     broken = (sys.executable, "-c", "raise SystemExit('broken')")
-    said = list(timing.time_arms(tmp_path / "results", runs, command=broken, device="cpu"))
+    said = timed(tmp_path / "results", runs, broken, asked=True)
     assert said[1] == f"falling could not be timed; {tmp_path / 'results/timings/falling.log'} says why"
     assert (tmp_path / "results/timings/falling.log").read_text().strip() == "broken"
 

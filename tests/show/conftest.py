@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from fabricate import fabricate, small
+from fabricate import fabricate, material_of, small
 
 from headway.runs.store import Store
-from headway.show.report.material import Material, gather
+from headway.show.report.material import Material
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def heads_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="session")
 def heads(heads_store: Store) -> Material:
-    return gather(heads_store)
+    return material_of(heads_store)
 
 
 @pytest.fixture

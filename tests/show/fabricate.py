@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
+from headway.compare.results import read
 from headway.declare.experiment import Arm, Experiment, load
 from headway.declare.icl.model import OneLayer
 from headway.icl.circuits import circuits, head_scalars
 from headway.identity import digest
+from headway.runs.store import Store
+from headway.show.report.material import Material, gather
 from headway.train import checkpoint
 
 STEPS = 2_000
@@ -41,6 +44,11 @@ def small(name: str, **changes: object) -> Experiment:
     settings += [f"arms.{a}.training.steps={STEPS}" for a, o in arms.items() if o and "steps" in o.get("training", {})]
     clash = any("training" in (o or {}) and "steps" in o["training"] for o in arms.values())
     return load(name, settings=settings[1:] if clash else settings)
+
+
+def material_of(store: Store) -> Material:
+    """What a report on a fabricated directory is made of."""
+    return gather(store, read(store.path))
 
 
 def fabricate(path: Path, experiment: Experiment, statuses: dict[tuple[str, int], str] | None = None) -> Path:

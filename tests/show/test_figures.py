@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fabricate import fabricate, small
+from fabricate import fabricate, material_of, small
 
 from headway.declare.experiment import load
 from headway.errors import ResultsError, UserError
 from headway.runs.store import Store
 from headway.show.icl import dynamics, lengths, maps, theory
 from headway.show.report import outcome, training
-from headway.show.report.material import Material, gather
+from headway.show.report.material import Material
 from headway.show.report.page import figures
 from headway.show.shared.figure import Figure, inline, thinned
 from headway.show.shared.files import FORMATS, render, write_figures
@@ -57,7 +57,7 @@ def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: Material) -> 
 
 
 def test_with_one_seed_there_is_no_band_and_captions_say_so(directory: Path) -> None:
-    material = gather(Store.open(fabricate(directory, small("icl-heads").select(seeds=1))))
+    material = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=1))))
     captions = {figure.name: figure.caption for figure in figures(material)}
     assert "One seed, so no band." in captions["loss"]
     assert "faint" not in captions["dynamics"]
@@ -67,7 +67,7 @@ def test_with_one_seed_there_is_no_band_and_captions_say_so(directory: Path) -> 
 
 
 def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:
-    material = gather(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2", "h4"], seeds=3))))
+    material = material_of(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2", "h4"], seeds=3))))
     figure = outcome.final_error(material)
     assert figure is not None
     assert "95 % interval over seeds" in figure.caption
@@ -89,7 +89,7 @@ def test_heads_are_coloured_the_same_in_every_figure(heads: Material) -> None:
 
 def test_arms_are_coloured_the_same_in_every_figure_and_whatever_has_finished(directory: Path, heads: Material) -> None:
     statuses = {("h1", seed): "failed" for seed in (0, 1)}
-    without = gather(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
+    without = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
     expected = dict(zip(("1 head", "2 heads", "4 heads", "8 heads"), ARM_COLOURS, strict=False))
     for material in (heads, without):
         for draw in (training.loss, lengths.lengths, lengths.lengths_by_arm, outcome.final_error, theory.proportional):
@@ -155,7 +155,7 @@ def test_numbers_that_are_not_finite_become_null() -> None:
 def test_other_experiments_leave_out_what_they_do_not_have(name: str, directory: Path) -> None:
     experiment = small(name)
     experiment = experiment.select(arms=list(experiment.document.arms)[:3], seeds=1)
-    material = gather(Store.open(fabricate(directory, experiment)))
+    material = material_of(Store.open(fabricate(directory, experiment)))
     drawn = names(material)
     assert ("dynamics" in drawn) == (name != "icl-depth")
     assert ("gradient-flow" in drawn) == (name == "icl-linear-attention")
@@ -164,7 +164,7 @@ def test_other_experiments_leave_out_what_they_do_not_have(name: str, directory:
 
 
 def test_two_tasks_show_a_w_and_a_mu_for_each_output(directory: Path) -> None:
-    material = gather(Store.open(fabricate(directory, small("icl-two-tasks").select(arms=["h3"], seeds=1))))
+    material = material_of(Store.open(fabricate(directory, small("icl-two-tasks").select(arms=["h3"], seeds=1))))
     figure = dynamics.dynamics(material)
     assert figure is not None
     titles = {title for title in found(figure.spec, "title") if isinstance(title, str)}
@@ -173,7 +173,7 @@ def test_two_tasks_show_a_w_and_a_mu_for_each_output(directory: Path) -> None:
 
 def test_a_control_with_another_task_is_drawn_without_shared_baselines(directory: Path) -> None:
     experiment = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["isotropic"], seeds=1)
-    material = gather(Store.open(fabricate(directory, experiment)))
+    material = material_of(Store.open(fabricate(directory, experiment)))
     assert not material.one_task
     loss = training.loss(material)
     assert loss is not None
@@ -183,7 +183,7 @@ def test_a_control_with_another_task_is_drawn_without_shared_baselines(directory
 
 def test_curves_stay_solid_beside_the_references_of_several_tasks(directory: Path) -> None:
     experiment = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=1)
-    material = gather(Store.open(fabricate(directory, experiment)))
+    material = material_of(Store.open(fabricate(directory, experiment)))
     loss = training.loss(material)
     assert loss is not None
     arms = [arm.label for arm in material.arms]
@@ -200,7 +200,7 @@ def test_curves_stay_solid_beside_the_references_of_several_tasks(directory: Pat
 
 def test_tasks_without_a_control_are_named_by_their_arms(directory: Path) -> None:
     experiment = small("icl-heads", **{"arms.h1.task.n_pairs": 20}).select(arms=["h1", "h2", "h4"], seeds=1)
-    material = gather(Store.open(fabricate(directory, experiment)))
+    material = material_of(Store.open(fabricate(directory, experiment)))
     names = [name for (name, _, _), _ in training._one_per_task(material)]
     assert names == ["debiased GD, best step: 1 head", "debiased GD, best step: 2 heads and 1 other arm"]
 
@@ -220,7 +220,7 @@ def test_nothing_leaves_a_panel_that_holds_it() -> None:
 
 def test_nothing_is_drawn_before_a_run_has_finished(directory: Path) -> None:
     experiment = small("icl-heads").select(arms=["h1"], seeds=1)
-    material = gather(Store.open(fabricate(directory, experiment, {("h1", 0): "failed"})))
+    material = material_of(Store.open(fabricate(directory, experiment, {("h1", 0): "failed"})))
     assert names(material) == []
 
 
@@ -228,12 +228,12 @@ def test_runs_without_curves_are_drawn_without_them(directory: Path) -> None:
     fabricate(directory, small("icl-heads").select(arms=["h1", "h2"], seeds=1))
     for path in directory.glob("runs/*/*/curves.json"):
         path.unlink()
-    assert not {"lengths", "lengths-by-arm"} & set(names(gather(Store.open(directory))))
+    assert not {"lengths", "lengths-by-arm"} & set(names(material_of(Store.open(directory))))
 
 
 def test_figures_are_written_in_every_format(directory: Path) -> None:
     store = Store.open(fabricate(directory, small("icl-heads").select(arms=["h1"], seeds=1)))
-    paths = write_figures(directory / "figures", figures(gather(store)))
+    paths = write_figures(directory / "figures", figures(material_of(store)))
     assert {path.suffix for path in paths} == {f".{kind}" for kind in FORMATS}
     starts = {".png": b"\x89PNG", ".svg": b"<svg", ".pdf": b"%PDF"}
     assert all(path.read_bytes().startswith(starts[path.suffix]) for path in paths)
@@ -258,10 +258,10 @@ def test_results_that_are_missing_or_damaged_say_what_to_do(directory: Path) -> 
     fabricate(directory, small("icl-heads").select(arms=["h1"], seeds=1))
     (directory / "results.json").write_text('{"runs": [')
     with pytest.raises(ResultsError, match=r"cannot be read .*headway compare"):
-        gather(Store.open(directory))
+        material_of(Store.open(directory))
     (directory / "results.json").unlink()
     with pytest.raises(ResultsError, match="not there yet; `headway compare"):
-        gather(Store.open(directory))
+        material_of(Store.open(directory))
 
 
 def test_a_figure_is_refused_when_its_chart_is_not_valid() -> None:

@@ -8,12 +8,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from fabricate import fabricate, small
+from fabricate import fabricate, material_of, small
 
+from headway.compare.results import read
 from headway.runs.store import Store
-from headway.show.icl import report as regression
+from headway.show.icl import LABORATORY as regression
 from headway.show.report import tables
-from headway.show.report.material import Material, gather
+from headway.show.report.material import Material
 from headway.show.report.page import command, figures, page, progress, verdicts, write_report
 from headway.show.report.tables import spread
 from headway.words import number
@@ -45,7 +46,7 @@ class Elements(HTMLParser):
 
 @pytest.fixture(scope="module")
 def html(heads_store: Store) -> str:
-    return write_report(heads_store).read_text()
+    return write_report(heads_store, read(heads_store.path)).read_text()
 
 
 def test_the_page_refers_to_nothing_outside_itself(html: str) -> None:
@@ -110,18 +111,18 @@ def test_the_page_says_what_its_intervals_leave_out(heads: Material, html: str, 
     assert regression.luck(heads) == said + "0.0040) they share."
     assert html.count(regression.luck(heads)) == 1
     several = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=2)
-    assert "; all arms of a task are judged" in regression.luck(gather(Store.open(fabricate(directory, several))))
+    assert "; all arms of a task are judged" in regression.luck(material_of(Store.open(fabricate(directory, several))))
 
 
 def test_without_an_interval_there_is_nothing_to_say_of_it(heads: Material) -> None:
-    none = [{**comparison, "interval": None} for comparison in heads.results["comparisons"]]
-    assert regression.luck(replace(heads, results={**heads.results, "comparisons": none})) == ""
+    none = tuple(replace(comparison, interval=None) for comparison in heads.results.comparisons)
+    assert regression.luck(replace(heads, results=replace(heads.results, comparisons=none))) == ""
 
 
 def test_several_outputs_stand_below_one_another(directory: Path) -> None:
     experiment = small("icl-two-tasks").select(arms=["h3"], seeds=2)
-    material = gather(Store.open(fabricate(directory, experiment)))
-    final = regression.final_metrics(material)
+    material = material_of(Store.open(fabricate(directory, experiment)))
+    final = regression.final(material)
     assert final.rows[0].cells[final.columns.index("μ·w")].count("\n") == 1
     _, head = next(regression.heads(material.arms[0]))
     assert head.rows[0].cells[head.columns.index("μ")].count("\n") == 1
@@ -140,7 +141,7 @@ def test_names_and_messages_are_printed_and_not_obeyed(directory: Path) -> None:
     fabricate(directory, experiment, {("h2", 0): "failed"})
     for run in directory.glob("runs/h2/*/run.json"):
         run.write_text(json.dumps({**json.loads(run.read_text()), "message": EVIL}))
-    material = gather(Store.open(directory))
+    material = material_of(Store.open(directory))
     document = material.experiment.document.model_copy(update={"name": EVIL})
     material = replace(material, experiment=replace(material.experiment, document=document))
     elements = Elements(page(material, tuple(figures(material))))
@@ -152,7 +153,7 @@ def test_names_and_messages_are_printed_and_not_obeyed(directory: Path) -> None:
 
 def test_failed_and_unfinished_runs_are_told(directory: Path) -> None:
     statuses = {("h2", 1): "failed", ("h4", 0): "waiting"}
-    material = gather(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
+    material = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
     assert progress(material).startswith("8 runs: 6 done, 1 failed, 1 not finished; ")
     text = page(material, tuple(figures(material)))
     assert "the loss is not finite at step 40" in text
@@ -161,13 +162,13 @@ def test_failed_and_unfinished_runs_are_told(directory: Path) -> None:
 
 def test_a_report_without_a_finished_run_says_so(directory: Path) -> None:
     experiment = small("icl-heads").select(arms=["h2"], seeds=1)
-    text = page(gather(Store.open(fabricate(directory, experiment, {("h2", 0): "failed"}))), ())
+    text = page(material_of(Store.open(fabricate(directory, experiment, {("h2", 0): "failed"}))), ())
     assert "no run has finished" in text
     assert "<figure>" not in text
 
 
 def test_one_arm_alone_has_nothing_to_be_compared_with(directory: Path) -> None:
-    material = gather(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2"], seeds=1))))
+    material = material_of(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2"], seeds=1))))
     assert verdicts(material) == []
     assert "Nothing was compared" in page(material, tuple(figures(material)))
 
@@ -177,7 +178,7 @@ def test_the_command_repeats_what_was_run(directory: Path, heads: Material) -> N
     whole = replace(heads.experiment, document=small_document())
     assert command(replace(heads, experiment=whole)) == "headway run icl-heads --seeds 2"
     part = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["isotropic"], seeds=[3])
-    material = gather(Store.open(fabricate(directory, part)))
+    material = material_of(Store.open(fabricate(directory, part)))
     assert command(material) == "headway run icl-anisotropic.yaml --seeds 3, --arms h1,h2 --control isotropic"
 
 
@@ -189,7 +190,7 @@ def small_document():
 
 def test_a_report_is_quick_and_small(heads_store: Store) -> None:
     start = time.process_time()
-    path = write_report(heads_store)
+    path = write_report(heads_store, read(heads_store.path))
     assert time.process_time() - start < 20  # a few seconds on one core
     assert path.stat().st_size < 5e6
 

@@ -6,31 +6,32 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fabricate import material_of
 from fabricate_text import data_lane, fabricate_text, head_progression, shipped
 
 from headway.runs.store import Store
 from headway.show.report import looks, outcome
-from headway.show.report.material import Material, gather
+from headway.show.report.material import Material
 from headway.show.report.page import figures, page
 from headway.show.shared import labels
 from headway.show.shared.files import render
 from headway.show.shared.theme import SCHEME_COLOURS
+from headway.show.tokens import LABORATORY as text
 from headway.show.tokens import cost, lane, learning, sizes, writing
 from headway.show.tokens import loss_against_heads as heads
-from headway.show.tokens import report as text
 
 
 @pytest.fixture(scope="module")
 def progression(tmp_path_factory: pytest.TempPathFactory) -> Material:
     path = tmp_path_factory.mktemp("text") / "hp"
-    return gather(Store.open(fabricate_text(path, head_progression().select(controls=["learning-rates"]))))
+    return material_of(Store.open(fabricate_text(path, head_progression().select(controls=["learning-rates"]))))
 
 
 @pytest.fixture(scope="module")
 def lanes(tmp_path_factory: pytest.TempPathFactory) -> Material:
     path = tmp_path_factory.mktemp("text") / "lane"
     chosen = data_lane().select(controls=["positions-outside-lane"])
-    return gather(Store.open(fabricate_text(path, chosen)))
+    return material_of(Store.open(fabricate_text(path, chosen)))
 
 
 def names(material: Material) -> list[str]:
@@ -163,7 +164,7 @@ def test_the_table_names_the_baselines_where_there_are_several(progression: Mate
 
 def test_layers_of_equal_heads_are_no_question_of_heads(tmp_path: Path) -> None:
     chosen = shipped("low-rank").select(arms=["full", "both-small", "both-small-deep"], seeds=1)
-    material = gather(Store.open(fabricate_text(tmp_path / "rank", chosen)))
+    material = material_of(Store.open(fabricate_text(tmp_path / "rank", chosen)))
     assert len({heads.total(arm) for arm in material.arms}) > 1
     assert heads.loss_against_heads(material) is None
 
@@ -175,7 +176,7 @@ def test_a_block_that_a_sample_ends_in_is_drawn_where_it_ends(tmp_path: Path) ->
     samples.write_text(
         "".join(json.dumps({**json.loads(line), **short}) + "\n" for line in samples.read_text().splitlines())
     )
-    material = gather(Store.open(path))
+    material = material_of(Store.open(path))
     figure = writing.repetition(material)
     assert figure is not None
     assert {row["token"] for row in rows(figure)} == {100, 120}
@@ -185,7 +186,7 @@ def test_a_block_that_a_sample_ends_in_is_drawn_where_it_ends(tmp_path: Path) ->
 def test_the_published_sentence_stands_in_the_answer(progression: Material) -> None:
     said = [statement.sentence for statement in text.statements(progression)]
     assert said[0].startswith("At 180 heads, descending is 0.")
-    assert "better than constant, 95 % interval [" in said[0]
+    assert "better than constant, 95 % interval " in said[0]
     assert "with a free amplitude" in said[0]
     assert any("learning rate" in sentence for sentence in said)
     assert sum("heads," in sentence and sentence.startswith("At 180") for sentence in said) == 2
@@ -197,7 +198,7 @@ def test_the_page_holds_the_texts_and_obeys_none_of_them(tmp_path: Path) -> None
     samples = path / "runs" / "constant-low" / "seed-0" / "samples.jsonl"
     first, second = samples.read_text().splitlines()
     samples.write_text(first + "\n" + json.dumps({**json.loads(second), "text": evil}) + "\n")
-    material = gather(Store.open(path))
+    material = material_of(Store.open(path))
     html = page(material, tuple(figures(material)))
     assert "&lt;/blockquote&gt;&lt;script&gt;alert(1)" in html
     assert evil not in html
@@ -215,7 +216,7 @@ def test_many_verdicts_under_controls_are_folded(progression: Material) -> None:
 
 def test_a_report_without_a_finished_run_says_so(tmp_path: Path) -> None:
     experiment = head_progression().select(arms=["constant-low"], seeds=1)
-    material = gather(Store.open(fabricate_text(tmp_path / "none", experiment, {("constant-low", 0): "failed"})))
+    material = material_of(Store.open(fabricate_text(tmp_path / "none", experiment, {("constant-low", 0): "failed"})))
     assert names(material) == []
     assert "no run has finished" in page(material, ())
 
@@ -224,7 +225,7 @@ def test_runs_without_samples_lanes_and_timings_are_drawn_without_them(tmp_path:
     path = fabricate_text(tmp_path / "bare", head_progression().select(arms=["constant-low"], seeds=1))
     for file in [*path.glob("runs/*/*/samples.jsonl"), *path.glob("timings/*")]:
         file.unlink()
-    material = gather(Store.open(path))
+    material = material_of(Store.open(path))
     assert names(material) == ["final-loss", "learning", "parts"]
     assert writing.writings(material) == []
     assert outcome.LOSS.name in names(material)
@@ -234,7 +235,7 @@ def test_the_axis_of_one_number_alone_has_a_length(tmp_path: Path) -> None:
     path = fabricate_text(tmp_path / "one", head_progression().select(arms=["constant-low"], seeds=1))
     results = json.loads((path / "results.json").read_text())
     (path / "results.json").write_text(json.dumps(results | {"baselines": {}}))
-    figure = outcome.final_error(gather(Store.open(path)), outcome.LOSS)
+    figure = outcome.final_error(material_of(Store.open(path)), outcome.LOSS)
     assert figure is not None
     low, high = re.search(r'"domain": \[([\d.]+), ([\d.]+)\], "nice": false', json.dumps(figure.spec)).groups()
     assert float(high) == pytest.approx(1.01 / 0.99 * float(low))
@@ -242,7 +243,7 @@ def test_the_axis_of_one_number_alone_has_a_length(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["head-progression", "head-scaling", "data-lane", "low-rank"])
 def test_every_shipped_experiment_has_a_report(name: str, tmp_path: Path) -> None:
-    material = gather(Store.open(fabricate_text(tmp_path / name, shipped(name))))
+    material = material_of(Store.open(fabricate_text(tmp_path / name, shipped(name))))
     assert {"final-loss", "learning"} <= set(names(material))
     assert len({look.label for look in looks.looks(material.experiment).values()}) == len(material.experiment.arms)
     html = page(material, tuple(figures(material)))

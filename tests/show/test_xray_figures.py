@@ -6,17 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fabricate import material_of
 from fabricate_heads import DENSE, STEPS, as_published, fabricate_heads, otherwise, xray
 from fabricate_text import fabricate_text, head_progression
 
 from headway.runs.store import Store
-from headway.show.report.material import Material, gather
+from headway.show.report.material import Material
 from headway.show.report.page import figures, page
 from headway.show.shared import animation
 from headway.show.shared.figure import Figure
 from headway.show.shared.files import render, write_figures
+from headway.show.tokens import LABORATORY as text
 from headway.show.tokens import association, head_layers, head_maps, head_training, kv_heads, probed, regularised
-from headway.show.tokens import report as text
 from headway.show.tokens import statements as claims
 
 SPARSE = (*range(30), *range(1000, STEPS + 1, 1000))
@@ -31,14 +32,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def material(store: Store) -> Material:
-    return gather(store)
+    return material_of(store)
 
 
 def fabricated(
     tmp_path: Path, *, plant=as_published, chosen=("heads-4",), seeds=1, steps=SPARSE, **changes
 ) -> Material:
     experiment = xray(**changes).select(arms=list(chosen), seeds=seeds)
-    return gather(Store.open(fabricate_heads(tmp_path / "results", experiment, plant, steps=steps)))
+    return material_of(Store.open(fabricate_heads(tmp_path / "results", experiment, plant, steps=steps)))
 
 
 def rows(figure: Figure) -> list[dict]:
@@ -80,10 +81,10 @@ def test_figures_are_those_that_were_probed(material: Material, plain: dict[str,
 
 def test_runs_without_probes_have_none_of_it(tmp_path: Path) -> None:
     chosen = head_progression().select(arms=["constant-low"], seeds=1)
-    bare = gather(Store.open(fabricate_text(tmp_path / "bare", chosen)))
+    bare = material_of(Store.open(fabricate_text(tmp_path / "bare", chosen)))
     assert drawn(bare) == {}
-    assert bare.results["claims"] == []
-    assert bare.results["associations"] == []
+    assert bare.results.claims == ()
+    assert bare.results.associations == ()
     assert claims.table(bare) is None
 
 
@@ -228,7 +229,7 @@ def test_regularised_arms_are_points_of_loss_and_diversity(tmp_path: Path) -> No
     points = [row for row in rows(figure) if row["metric"] == "query_cka"]
     assert [row["what"] for row in points] == ["neither", "kept apart", "DropHead"]
     assert "High query CKA: alike queries." in figure.caption
-    assert any(entry["name"] == "regularisers-hardly-help" for entry in one.results["claims"])
+    assert any(entry.name == "regularisers-hardly-help" for entry in one.results.claims)
 
 
 def test_kv_heads_tell_pairs_that_share_keys_from_others(tmp_path: Path) -> None:
@@ -267,7 +268,7 @@ def test_the_report_says_what_becomes_of_the_published_statements(material: Mate
 
 def test_courses_that_speak_against_them_are_told_too(tmp_path: Path) -> None:
     one = fabricated(tmp_path, plant=otherwise, chosen=("heads-4", "heads-8"), seeds=3)
-    verdicts = {entry["name"]: entry["verdict"] for entry in one.results["claims"] if not entry["as_published"]}
+    verdicts = {entry.name: entry.verdict for entry in one.results.claims if not entry.as_published}
     against = ["layer-0-less-orthogonal", "orthogonality-falls", "disagreement-rises", "early-layers-differ"]
     assert {verdicts[name] for name in against} == {"does not hold"}
 

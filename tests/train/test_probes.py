@@ -14,7 +14,7 @@ from headway.heads.stream import measure
 from headway.model.transformer import Transformer
 from headway.train.loop import Milestone, train
 
-ALL = {"diversity": True, "patterns": True, "circuits": True, "published": True}
+ALL = {"diversity": True, "patterns": True, "circuits": True, "published": True, "outputs": True}
 NAMES = ("layers.0.attention", "layers.1.attention")
 
 
@@ -53,6 +53,15 @@ def test_all_that_is_asked_for_is_there_for_every_head():
     single = from_arrays(probe_of(study_of(probes={"metrics": ["sink_score"]})).take().arrays, NAMES)
     assert set(single) == {"sink_score"}
     np.testing.assert_array_equal(single["sink_score"].values[NAMES[0]], scores["sink_score"].values[NAMES[0]])
+
+
+def test_a_run_without_outputs_keeps_what_it_kept_before_there_were_any():
+    """So a stored run that goes on records at its later steps what it recorded at its first."""
+    study = study_of(probes={name: True for name in ALL if name != "outputs"})
+    kept = {name.split("/")[0] for name in probe_of(study).take().arrays}
+    assert kept == {name for name in HEAD_METRICS if name != "output_share"}
+    only = probe_of(study_of(probes={"outputs": True})).take().arrays
+    np.testing.assert_allclose([only[f"output_share/{name}"].sum() for name in NAMES], 1, rtol=1e-6)
 
 
 def test_what_is_stored_is_what_is_measured_by_hand():

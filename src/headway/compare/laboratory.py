@@ -2,21 +2,84 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.compare.statistics import Comparison
 from headway.declare.experiment import Experiment
 from headway.declare.run import RunSpec, slice_of
+from headway.files import plain
 from headway.runs.folder import Run
+
+if TYPE_CHECKING:  # the slices import this file
+    from headway.compare.tokens.diversity_loss import LayerAssociation
+    from headway.compare.tokens.fits import Fit
+    from headway.compare.tokens.plain_curve import SizeComparison
+    from headway.compare.tokens.statement_verdicts import JudgedStatement
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorCurve:
+    """An error against the length of the prompt, and the ends of its interval."""
+
+    mse: tuple[float | None, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class References:
+    """What needs no training reaches on a task.
+
+    Attributes:
+        baselines: by name, and by the name of what is measured: `mse` and its standard error `se`, or `loss_nats`.
+        curves: the same against the length of the prompt: the lengths under `n_pairs`, and by name; None where there
+            is no length.
+    """
+
+    baselines: Mapping[str, Mapping[str, float | None]]
+    curves: Mapping[str, tuple[int, ...] | ErrorCurve] | None = None
+
+    @property
+    def reached(self) -> Mapping[str, Mapping[str, float]]:
+        """`baselines`, as far as they are numbers."""
+        return {
+            name: {metric: value for metric, value in found.items() if value is not None}
+            for name, found in self.baselines.items()
+        }
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Of the curves."""
+        return next((found for found in (self.curves or {}).values() if isinstance(found, tuple)), ())
+
+    @property
+    def by_length(self) -> Mapping[str, ErrorCurve]:
+        """The curves by name."""
+        return {name: found for name, found in (self.curves or {}).items() if isinstance(found, ErrorCurve)}
+
+    def to_json(self) -> dict[str, Any]:
+        """As `results.json` has it: without curves where there are none."""
+        return {key: value for key, value in plain(asdict(self)).items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Further:
+    """What runs say beside the comparison of arms."""
+
+    fits: tuple["Fit", ...] = ()
+    plain_curve: tuple["SizeComparison", ...] = ()
+    associations: tuple["LayerAssociation", ...] = ()
+    claims: tuple["JudgedStatement", ...] = ()
 
 
 class Laboratory(ABC):
     """A laboratory's slice of this room."""
 
     @abstractmethod
-    def references(self, directory: Path, key: str, runs: Sequence[Run]) -> dict[str, Any]:
-        """What needs no training reaches on a task: `baselines`, and `curves` where there are some.
+    def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:
+        """What needs no training reaches on a task.
 
         Args:
             directory: the results directory, where what is costly is kept.
@@ -29,9 +92,9 @@ class Laboratory(ABC):
         experiment: Experiment,  # noqa: ARG002
         runs: Sequence[Run],  # noqa: ARG002
         comparisons: Sequence[Comparison],  # noqa: ARG002
-    ) -> Mapping[str, Sequence[dict[str, Any]]]:
-        """What else runs say, by key of `results.json`: `fits`, `plain_curve`, `associations`, `claims`."""
-        return {}
+    ) -> Further:
+        """What else runs say."""
+        return Further()
 
 
 def laboratory_of(run: RunSpec) -> Laboratory:

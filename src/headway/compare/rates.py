@@ -17,6 +17,8 @@ from headway.declare.experiment import Arm, Experiment
 from headway.declare.metrics import Metric
 
 _RATES = ("learning_rate", "adamw_learning_rate")
+_KEPT = ("baseline", "group", "n_pairs", "difference", "relative", "interval", "p", "p_holm")
+"""What stands in `results.json` of a comparison at the best rates."""
 
 Values = Mapping[str, Mapping[int, float | None]]
 """The metric of every seed, by the full name of an arm."""
@@ -32,6 +34,55 @@ class Rate:
     n_seeds: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class RateMean:
+    """A factor of an arm's own learning rate, and the mean of the metric over so many seeds."""
+
+    factor: float
+    mean: float
+    n_seeds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedAtBest:
+    """An arm at its best learning rate against a baseline at its own; otherwise as in a `Comparison`.
+
+    `changed` says whether the verdict is another than at the rates of the document.
+    """
+
+    baseline: str
+    group: str | None
+    n_pairs: int
+    difference: float | None
+    relative: float | None
+    interval: tuple[float, float] | None
+    p: float | None
+    p_holm: float | None
+    verdict: str
+    changed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatesOfArm:
+    """An arm at several learning rates.
+
+    Attributes:
+        arm: its name.
+        rates: from the lowest to the highest.
+        best: the factor of the least mean.
+        at_edge: whether that is the lowest or the highest.
+        comparisons: the arm at its best with each of its baselines at theirs.
+        sentence: which is best, in words.
+    """
+
+    arm: str
+    rates: tuple[RateMean, ...]
+    best: float
+    at_edge: bool
+    comparisons: tuple[ComparedAtBest, ...]
+    sentence: str
+
+
 def rate_controls(experiment: Experiment) -> tuple[str, ...]:
     """The controls that change nothing but the learning rate of every arm."""
     plain = {arm.name: _but_rate(arm) for arm in experiment.arms if arm.control is None}
@@ -42,7 +93,7 @@ def rate_controls(experiment: Experiment) -> tuple[str, ...]:
 
 def at_best_rates(
     experiment: Experiment, matches: Sequence[Match], values: Values, metric: Metric, plain: Iterable[Comparison]
-) -> list[dict[str, Any]]:
+) -> list[RatesOfArm]:
     """An entry per arm of which several rates were run: its rates, the best, and the verdict at the best ones.
 
     Args:
@@ -51,11 +102,6 @@ def at_best_rates(
         values: of the metric.
         metric: what arms are judged by; less is better.
         plain: the comparisons of that metric at the rates of the document.
-
-    Returns:
-        `arm`, `rates` (`factor`, `mean`, `n_seeds`), `best` (a factor), `at_edge`, `sentence`, and `comparisons`: of
-        the arm at its best with each of its baselines at theirs: `baseline`, `group`, `difference`, `relative`,
-        `interval`, `p`, `p_holm`, `verdict`, and `changed`, whether the verdict is another than at the plain rates.
     """
     rates = {arm.name: _rates(arm, experiment, values) for arm in experiment.arms if arm.control is None}
     rates = {name: found for name, found in rates.items() if len(found) > 1}
@@ -72,36 +118,35 @@ def at_best_rates(
         for m in again
     )
     before = {(c.arm, c.baseline, c.group): c for c in plain}
-    compared: dict[str, list[dict[str, Any]]] = {}
+    compared: dict[str, list[ComparedAtBest]] = {}
     for m, c in zip(again, tested, strict=True):
         names = [f"{title(arm, experiment)} at x{best[arm.name].factor:g}" for arm in (m.arm, m.baseline)]
         former = before.get((c.arm, c.baseline, c.group))
-        kept = ("baseline", "group", "n_pairs", "difference", "relative", "interval", "p", "p_holm")
         compared.setdefault(m.arm.name, []).append(
-            {
-                **{key: getattr(c, key) for key in kept},
-                "verdict": verdict(c, metric=metric, arm=names[0], baseline=names[1]),
-                "changed": former is not None and _outcome(former) != _outcome(c),
-            }
+            ComparedAtBest(
+                **{key: getattr(c, key) for key in _KEPT},
+                verdict=verdict(c, metric=metric, arm=names[0], baseline=names[1]),
+                changed=former is not None and _outcome(former) != _outcome(c),
+            )
         )
     return [_entry(name, rates[name], best[name], compared.get(name, []), experiment) for name in rates]
 
 
 def _entry(
-    name: str, rates: Sequence[Rate], best: Rate, compared: list[dict[str, Any]], experiment: Experiment
-) -> dict[str, Any]:
+    name: str, rates: Sequence[Rate], best: Rate, compared: Sequence[ComparedAtBest], experiment: Experiment
+) -> RatesOfArm:
     edge = best.factor in (rates[0].factor, rates[-1].factor)
     said = ", ".join(f"x{rate.factor:g} {rate.mean:.4g}" for rate in rates)
     where = "" if not edge else f", the {'lowest' if best is rates[0] else 'highest'} that was tried"
-    return {
-        "arm": name,
-        "rates": [{"factor": rate.factor, "mean": rate.mean, "n_seeds": rate.n_seeds} for rate in rates],
-        "best": best.factor,
-        "at_edge": edge,
-        "comparisons": compared,
-        "sentence": f"{title(experiment.arm(name), experiment)} is best at x{best.factor:g} of its learning rate"
+    return RatesOfArm(
+        arm=name,
+        rates=tuple(RateMean(factor=rate.factor, mean=rate.mean, n_seeds=rate.n_seeds) for rate in rates),
+        best=best.factor,
+        at_edge=edge,
+        comparisons=tuple(compared),
+        sentence=f"{title(experiment.arm(name), experiment)} is best at x{best.factor:g} of its learning rate"
         f"{where} ({said})",
-    }
+    )
 
 
 def _rates(arm: Arm, experiment: Experiment, values: Values) -> list[Rate]:

@@ -1,21 +1,32 @@
 """Compare: `results.json`, the whole of a results directory in one derived file.
 
-It is computed from the run folders and written whole, so it can be deleted at any time.
+It is computed from the run folders and written whole, so it can be deleted at any time. What is printed and drawn is
+made from the value that was written; only readers from outside, and tests, read the file.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from headway.compare.laboratory import laboratory_of
-from headway.compare.matches import Match, matches_of, title
-from headway.compare.rates import at_best_rates
-from headway.compare.statistics import Comparison, compare, corrected, paired
-from headway.compare.verdicts import execution_warning, left_out, shortfall, verdict
-from headway.declare.experiment import Arm, Experiment
-from headway.declare.metrics import METRICS, Metric
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from headway.compare.cautions import cautions
+from headway.compare.comparisons import comparisons, values_of
+from headway.compare.laboratory import References, laboratory_of
+from headway.compare.matches import Match, matches_of
+from headway.compare.rates import RatesOfArm, at_best_rates
+from headway.compare.statistics import Comparison
+from headway.compare.tokens.diversity_loss import LayerAssociation
+from headway.compare.tokens.fits import Fit
+from headway.compare.tokens.plain_curve import SizeComparison
+from headway.compare.tokens.statement_verdicts import JudgedStatement
+from headway.declare.experiment import Experiment
+from headway.declare.metrics import METRICS
 from headway.declare.run import RunSpec
+from headway.errors import ResultsError
 from headway.files import derived, plain, write_json
 from headway.identity import digest
 from headway.runs.folder import Run
@@ -24,155 +35,191 @@ from headway.runs.store import Store
 SCHEMA = 1
 
 
-def write(store: Store) -> Path:
-    """Derive `results.json` anew and put it in place of the former one; its path.
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """How a run ended; `metrics` are its final ones, None where it is not done.
+
+    `task` names what it was judged on, one of the keys of `Results.tasks`.
+    """
+
+    arm: str
+    control: str | None
+    group: str | None
+    seed: int
+    id: str
+    status: str
+    task: str | None = None
+    metrics: Mapping[str, JsonValue] | None
+
+    @property
+    def name(self) -> str:
+        """The full name of its arm."""
+        return f"{self.arm}+{self.control}" if self.control else self.arm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Everything that a results directory says, as `results.json` holds it.
+
+    Law: `Results.from_json(results.to_json()) == results`.
+
+    Attributes:
+        schema: of the file.
+        experiment: its name.
+        scale: the scale that it was resolved for.
+        primary: the metric that its arms are judged by.
+        runs: every run, done or not.
+        baselines: what needs no training reaches on the baseline arm's task, by name and metric.
+        tasks: the same of every task, by its digest.
+        comparisons: arms against their baselines, those of the primary metric first.
+        fits: curves of loss against heads.
+        plain_curve: models against plain ones of their size.
+        learning_rates: arms of which several learning rates were run.
+        associations: how much of the loss the diversity of a layer's heads explains.
+        claims: published statements on heads, judged.
+        warnings: what to know before any of it is believed.
+    """
+
+    schema: int
+    experiment: str
+    scale: str | None
+    primary: str
+    runs: tuple[RunResult, ...]
+    baselines: Mapping[str, Mapping[str, float | None]]
+    tasks: Mapping[str, References]
+    comparisons: tuple[Comparison, ...]
+    fits: tuple[Fit, ...] = ()
+    plain_curve: tuple[SizeComparison, ...] = ()
+    learning_rates: tuple[RatesOfArm, ...] = ()
+    associations: tuple[LayerAssociation, ...] = ()
+    claims: tuple[JudgedStatement, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def judged(self) -> tuple[Comparison, ...]:
+        """The comparisons of the primary metric."""
+        return tuple(comparison for comparison in self.comparisons if comparison.metric == self.primary)
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `results.json`: plain JSON types, numbers that are not finite as None."""
+        content = plain(asdict(self))
+        return {**content, "tasks": {key: task.to_json() for key, task in self.tasks.items()}}
+
+    @classmethod
+    def from_json(cls, content: Any) -> "Results":
+        """The results that a file holds; files of before may lack `primary`.
+
+        Raises:
+            ResultsError: for another schema, or where something is missing or of the wrong type.
+        """
+        schema = content.get("schema") if isinstance(content, Mapping) else None
+        if schema != SCHEMA:
+            raise ResultsError(f"it has schema {schema!r}, and this version of Headway reads {SCHEMA}")
+        try:
+            return _adapter().validate_python({"primary": _first_metric(content.get("comparisons")), **content})
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False)
+            where = ".".join(map(str, found[0]["loc"]))
+            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+            raise ResultsError(f"{where}: {found[0]['msg']}{more}") from None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of `results.json`."""
+    described = _adapter().json_schema()
+    described["properties"]["schema"] |= {"const": SCHEMA}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
+
+
+def read(path: Path) -> Results:
+    """The results of a directory as they were last written.
+
+    Raises:
+        ResultsError: when there are none, or they are damaged or of another schema.
+    """
+    file = path / "results.json"
+    try:
+        return Results.from_json(json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise ResultsError(f"{file}: not there yet; `headway compare {path}` writes it") from None
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{file}: cannot be read ({error}); `headway compare {path}` writes it anew") from None
+
+
+def write(store: Store) -> Results:
+    """Derive `results.json` anew and put it in place of the former one; what it holds.
 
     Raises:
         ResultsError: when it cannot be written; the former file is then as it was.
     """
     path = store.path / "results.json"
+    results = build(store)
     with derived(path):
-        write_json(path, build(store))
-    return path
+        write_json(path, results.to_json())
+    return results
 
 
-def build(store: Store) -> dict[str, Any]:
-    """The content of `results.json`: plain JSON types, numbers that are not finite as None."""
+def build(store: Store) -> Results:
+    """What a results directory says now."""
     experiment, runs = store.experiment, store.runs()
     matches = [match for match in matches_of(experiment) if match.arm.full_name in {run.name for run in runs}]
-    further = laboratory_of(experiment.arms[0].template).further
     tasks = _tasks(store.path, [run for run in runs if run.status == "done"])
-    comparisons = list(_comparisons(matches, runs, experiment))
-    return plain(
-        {
-            "schema": SCHEMA,
-            "experiment": experiment.name,
-            "scale": experiment.scale,
-            "primary": experiment.primary,
-            "runs": [_row(run) for run in runs],
-            "baselines": _baselines(experiment, tasks),
-            "tasks": tasks,
-            "comparisons": [asdict(comparison) for comparison in comparisons],
-            "fits": [],
-            "plain_curve": [],
-            "learning_rates": _learning_rates(experiment, matches, runs, comparisons),
-            "associations": [],
-            "claims": [],
-            **further(experiment, runs, comparisons),
-            "warnings": [*_warnings_about_runs(experiment, runs), *_warnings_about_matches(matches, runs, experiment)],
-        }
+    compared = tuple(comparisons(matches, runs, experiment))
+    further = laboratory_of(experiment.arms[0].template).further(experiment, runs, compared)
+    found = Results(
+        schema=SCHEMA,
+        experiment=experiment.name,
+        scale=experiment.scale,
+        primary=experiment.primary,
+        runs=tuple(_row(run) for run in runs),
+        baselines=_baselines(experiment, tasks),
+        tasks=tasks,
+        comparisons=compared,
+        fits=further.fits,
+        plain_curve=further.plain_curve,
+        learning_rates=_learning_rates(experiment, matches, runs, compared),
+        associations=further.associations,
+        claims=further.claims,
+        warnings=tuple(cautions(experiment, matches, runs)),
     )
+    # As a reader of the file has it: numbers that are not finite are None.
+    return Results.from_json(found.to_json())
 
 
-def _row(run: Run) -> dict[str, Any]:
-    return {
-        "arm": run.arm,
-        "control": run.control,
-        "group": run.group,
-        "seed": run.seed,
-        "id": run.id,
-        "status": run.status,
-        "task": None if run.status == "damaged" else _task_digest(run.spec),
-        "metrics": dict(run.metrics) if run.status == "done" else None,
-    }
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Results]:
+    return TypeAdapter(Results)
 
 
-def _comparisons(matches: Sequence[Match], runs: Sequence[Run], experiment: Experiment) -> Iterator[Comparison]:
-    """One comparison per metric with a better direction and match; those of a task's primary metric come first."""
-    compared = []
-    for metric in sorted(METRICS.values(), key=lambda metric: metric.name != experiment.primary):
-        if metric.better is not None:
-            compared += [(match, metric) for match in matches if _is_measured(match, metric.name, runs)]
-    tested = corrected(
-        compare(
-            paired(*(_values(arm, metric.name, runs) for arm in (match.arm, match.baseline))),
-            metric=metric.name,
-            arm=match.arm.full_name,
-            baseline=match.baseline.full_name,
-            control=match.control,
-            group=match.group,
-        )
-        for match, metric in compared
+def _first_metric(comparisons: Any) -> str:
+    """What arms were judged by in a file that does not say so: those comparisons come first."""
+    first = comparisons[0] if isinstance(comparisons, list) and comparisons else None
+    return str(first.get("metric", "")) if isinstance(first, Mapping) else ""
+
+
+def _row(run: Run) -> RunResult:
+    return RunResult(
+        arm=run.arm,
+        control=run.control,
+        group=run.group,
+        seed=run.seed,
+        id=run.id,
+        status=run.status,
+        task=None if run.status == "damaged" else _task_digest(run.spec),
+        metrics=dict(run.metrics) if run.status == "done" else None,
     )
-    for (match, metric), comparison in zip(compared, tested, strict=True):
-        yield replace(comparison, verdict=_sentence(comparison, match, metric, runs, experiment))
-
-
-def _sentence(comparison: Comparison, match: Match, metric: Metric, runs: Sequence[Run], experiment: Experiment) -> str:
-    arm, baseline = (title(arm, experiment) for arm in (match.arm, match.baseline))
-    notes = [
-        *left_out(paired(*(_values(arm, metric.name, runs) for arm in (match.arm, match.baseline))).excluded),
-        *shortfall(arm, _statuses(match.arm, runs)),
-        *shortfall(baseline, _statuses(match.baseline, runs)),
-    ]
-    if match.no_merit:
-        metric = metric.model_copy(update={"better": None})
-        notes.append(match.no_merit)
-    return verdict(comparison, metric=metric, arm=arm, baseline=baseline, notes=notes)
 
 
 def _learning_rates(
-    experiment: Experiment, matches: Sequence[Match], runs: Sequence[Run], comparisons: Sequence[Comparison]
-) -> list[dict[str, Any]]:
+    experiment: Experiment, matches: Sequence[Match], runs: Sequence[Run], compared: Sequence[Comparison]
+) -> tuple[RatesOfArm, ...]:
     metric = METRICS[experiment.primary]
-    values = {arm.full_name: _values(arm, metric.name, runs) for arm in experiment.arms}
-    plain = [c for c in comparisons if c.metric == metric.name and c.control is None]
-    return at_best_rates(experiment, matches, values, metric, plain)
+    values = {arm.full_name: values_of(arm, metric.name, runs) for arm in experiment.arms}
+    as_declared = [c for c in compared if c.metric == metric.name and c.control is None]
+    return tuple(at_best_rates(experiment, matches, values, metric, as_declared))
 
 
-def _is_measured(match: Match, metric: str, runs: Sequence[Run]) -> bool:
-    """Whether both arms measure a metric; one of which no run is done gets the benefit of the doubt, to be listed."""
-    if not any(_has(run, metric) for run in runs):
-        return False
-    per_arm = [_done(arm, runs) for arm in (match.arm, match.baseline)]
-    return all(not done or any(_has(run, metric) for run in done) for done in per_arm)
-
-
-def _values(arm: Arm, metric: str, runs: Sequence[Run]) -> dict[int, float | None]:
-    return {run.seed: run.metrics[metric] for run in _done(arm, runs) if _has(run, metric)}
-
-
-def _has(run: Run, metric: str) -> bool:
-    """Whether a run ended with a number for a metric (None: one that was not finite); lists are not compared."""
-    value = run.metrics.get(metric, ()) if run.status == "done" else ()
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _done(arm: Arm, runs: Sequence[Run]) -> list[Run]:
-    return [run for run in runs if run.name == arm.full_name and run.status == "done"]
-
-
-def _statuses(arm: Arm, runs: Sequence[Run]) -> list[str]:
-    return [run.status for run in runs if run.name == arm.full_name]
-
-
-def _warnings_about_runs(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
-    labels = {arm.full_name: title(arm, experiment) for arm in experiment.arms}
-    for run in runs:
-        if run.status == "failed":
-            yield f"{labels.get(run.name, run.name)}, seed {run.seed} failed: {run.message or 'no reason recorded'}"
-        if run.status == "damaged":
-            yield f"{labels.get(run.name, run.name)}: a damaged run is left out: {run.message}"
-    unfinished = sum(run.status not in ("done", "failed", "damaged") for run in runs)
-    if unfinished:
-        yield f"{unfinished} of {len(runs)} runs are not finished; `headway run` on this directory finishes them"
-
-
-def _warnings_about_matches(matches: Sequence[Match], runs: Sequence[Run], experiment: Experiment) -> Iterator[str]:
-    names = {run.name for run in runs}
-    absent = {m.baseline.full_name: m.baseline.label for m in matches if m.baseline.full_name not in names}
-    for name, label in absent.items():
-        yield f"{label} ({name}) has no runs here, so nothing is compared with it; run that arm too"
-    # Two groups may hold the same two arms; they are warned about once.
-    for match in {(m.arm.full_name, m.baseline.full_name): m for m in matches}.values():
-        mine, theirs = ({run.seed: run.execution for run in _done(a, runs)} for a in (match.arm, match.baseline))
-        common = [(mine[seed], theirs[seed]) for seed in sorted(mine.keys() & theirs.keys())]
-        warning = execution_warning(title(match.arm, experiment), title(match.baseline, experiment), common)
-        if warning:
-            yield warning
-
-
-def _tasks(directory: Path, runs: Sequence[Run]) -> dict[str, Any]:
+def _tasks(directory: Path, runs: Sequence[Run]) -> dict[str, References]:
     """What needs no training, by task digest."""
     tasks: dict[str, list[Run]] = {}
     for run in runs:
@@ -186,7 +233,8 @@ def _task_digest(spec: RunSpec) -> str:
     return digest({"task": content["task"], "evaluation": content.get("evaluation", {})})
 
 
-def _baselines(experiment: Experiment, tasks: Mapping[str, Any]) -> Any:
+def _baselines(experiment: Experiment, tasks: Mapping[str, References]) -> Mapping[str, Mapping[str, float | None]]:
     """What needs no training, on the baseline arm's task (the first arm's where none is the baseline)."""
     arm = experiment.arms[0] if experiment.baseline is None else experiment.arm(experiment.baseline)
-    return tasks.get(_task_digest(arm.spec(0)), {}).get("baselines", {})
+    task = tasks.get(_task_digest(arm.spec(0)))
+    return {} if task is None else task.baselines

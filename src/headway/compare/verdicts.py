@@ -4,7 +4,6 @@ A verdict is made from the values alone. An arm beats another only where the tes
 correction; otherwise the sentence says what could have been seen, and how many seeds would see more.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 from headway.compare.statistics import LEVEL, Comparison
 from headway.declare.metrics import Metric
+from headway.words import Amount, counted
 
 EXECUTION_KEYS = ("device", "trainer", "instruction_set", "threads", "compile", "versions", "processor", "system")
 """What of a run's execution can change its bits or its speed; the two halves of a pair should agree in it."""
@@ -55,7 +55,7 @@ def shortfall(label: str, statuses: Sequence[str]) -> list[str]:
         "damaged": "is damaged" if counts["damaged"] == 1 else "are damaged",
         "open": "is not finished" if counts["open"] == 1 else "are not finished",
     }
-    return [f"{counts[how]} of {_many(len(statuses), 'run')} of {label} {said[how]}" for how in said if counts[how]]
+    return [f"{counts[how]} of {counted(len(statuses), 'run')} of {label} {said[how]}" for how in said if counts[how]]
 
 
 def left_out(seeds: Sequence[int]) -> list[str]:
@@ -91,7 +91,7 @@ def execution_warning(
         return None
     kinds = dict.fromkeys(text for found in differing for text in found)
     return (
-        f"{arm} and {baseline} were not executed alike in {affected} of {_many(len(executions), 'pair')} "
+        f"{arm} and {baseline} were not executed alike in {affected} of {counted(len(executions), 'pair')} "
         f"({'; '.join(kinds)}): a difference between them may come from that, above all in speed and memory"
     )
 
@@ -119,10 +119,10 @@ def _finding(c: Comparison, metric: Metric, words: "_Words") -> str:
         return f"{words.both} cannot be compared{words.on}: no seed gave a result for both"
     if c.interval is None or c.p is None:
         return _without_test(c, metric, words)
-    amount = _Amount.of(c, metric)
+    amount = _amount(c, metric)
     p_holm = c.p if c.p_holm is None else c.p_holm
     if c.p >= LEVEL:
-        seeds = _many(c.n_pairs, "paired seed")
+        seeds = counted(c.n_pairs, "paired seed")
         return (
             f"{words.both} cannot be told apart{words.on} (difference {amount(c.difference)}, "
             f"interval {amount(*c.interval)}; {seeds} would detect {amount(c.detectable or 0.0)})"
@@ -130,7 +130,7 @@ def _finding(c: Comparison, metric: Metric, words: "_Words") -> str:
         )
     sign = -1 if c.difference < 0 else 1
     size = f"{amount(abs(c.difference))} (95 % interval {amount(*sorted(sign * end for end in c.interval))}"
-    pairs = _many(c.n_pairs, "paired seed")
+    pairs = counted(c.n_pairs, "paired seed")
     if p_holm >= LEVEL:
         return (
             f"{words.outcome(c.difference, 'may ')} by {size}, {_p(c.p)}, {pairs}), "
@@ -149,7 +149,7 @@ def _without_test(c: Comparison, metric: Metric, words: "_Words") -> str:
     if c.difference == 0:
         return f"{words.both} do not differ{words.on}, {advice}"
     judged = {True: " (better)", False: " (worse)", None: ""}[words.improves(c.difference)]
-    return f"{words.differ}{words.on} by {_Amount.of(c, metric)(c.difference)}{judged}, {advice}"
+    return f"{words.differ}{words.on} by {_amount(c, metric)(c.difference)}{judged}, {advice}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,32 +188,13 @@ class _Words:
         return f"{self.arm} {verb} {self.baseline}{self.on}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Amount:
+def _amount(c: Comparison, metric: Metric) -> Amount:
     """Writes differences as percentages of the baseline's mean, or in the metric's unit where it has none."""
-
-    factor: float
-    unit: str
-    decimals: int
-
-    @classmethod
-    def of(cls, c: Comparison, metric: Metric) -> "_Amount":
-        assert c.difference is not None
-        factor, unit = 1.0, "" if metric.unit in ("1", "ratio") else f" {metric.unit}"
-        if c.relative and c.difference:
-            factor, unit = 100 * c.relative / c.difference, " %"
-        low, high = c.interval or (0.0, 2 * c.difference)
-        size = abs(factor * (high - low) / 2)
-        # The first digit that the interval leaves uncertain, and at least one decimal.
-        return cls(factor=factor, unit=unit, decimals=max(1, -math.floor(math.log10(size))) if size > 0 else 1)
-
-    def __call__(self, *values: float) -> str:
-        return " to ".join(self._number(self.factor * value) for value in values) + self.unit
-
-    def _number(self, value: float) -> str:
-        if self.decimals > 6 or abs(value) >= 1e6:
-            return f"{value:.3g}"
-        return f"{round(value, self.decimals) + 0.0:,.{self.decimals}f}"  # + 0.0 makes -0.0 plain
+    assert c.difference is not None
+    factor, unit = 1.0, "" if metric.unit in ("1", "ratio") else f" {metric.unit}"
+    if c.relative and c.difference:
+        factor, unit = 100 * c.relative / c.difference, " %"
+    return Amount.within(*(c.interval or (0.0, 2 * c.difference)), factor=factor, unit=unit)
 
 
 def _p(p: float) -> str:
@@ -226,10 +207,6 @@ def _p(p: float) -> str:
 def _about(n: int) -> str:
     """A number of seeds to two digits: the spread it rests on is known no better, and far numbers not at all."""
     return f"about {n}" if n < 100 else f"about {float(f'{n:.1e}'):.0f}" if n < 1000 else "more than 1,000"
-
-
-def _many(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def _is_plural(label: str) -> bool:

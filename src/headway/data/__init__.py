@@ -1,1 +1,1 @@
-"""Data: examples as a pure function of task, seed and step."""
+"""Data: examples as a pure function of task, seed and step; a slice for each laboratory, `icl` and `tokens`."""

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from headway.declare.contrasts import contrasts_of
 from headway.declare.spec import Spec
 from headway.errors import near
 
@@ -45,12 +46,21 @@ class Document(Spec):
     arms: dict[str, dict[str, Any] | None] = Field(description="what differs, by name; `label` names an arm in figures")
     controls: dict[str, dict[str, Any]] = Field({}, description="variations that cross the arms when asked for")
     groups: dict[str, Group] = Field({}, description="arms that are compared among themselves")
+    contrasts: dict[str, Any] = Field(
+        {},
+        description="questions of your own, by name: `a - b`, `[a, [b, c]]` or `{better: a, than: [b, c]}` (arms, or "
+        "means of arms; `*` stands for anything), or `{a: 1, b: -1}` (weights that add up to 0)",
+    )
     baseline: str | None = Field(None, description="the arm that the others are compared with")
     seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = Field(
         3, description="how many seeds (0 to N - 1), or which"
     )
     scale: str | None = Field(None, description="the scale this document was resolved for (written by Headway)")
     scales: dict[str, dict[str, Any]] = Field({}, description="overrides by scale, chosen with --scale")
+
+    def control_label(self, control: str) -> str:
+        """What figures and sentences call a control."""
+        return str(self.controls[control].get("label", control))
 
     @model_validator(mode="after")
     def _names(self) -> "Document":
@@ -63,6 +73,7 @@ class Document(Spec):
                 raise ValueError(f"name {name!r} becomes part of a path; use letters, digits, dashes and underscores")
         if not self.arms:
             raise ValueError("arms: an experiment needs at least one arm, such as `plain: {}`")
+        contrasts_of(self.contrasts, self.arms)
         for where, arm in [
             ("baseline", self.baseline),
             *((f"groups.{g}.baseline", group.baseline) for g, group in self.groups.items()),

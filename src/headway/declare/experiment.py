@@ -10,44 +10,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headway.declare.document import MOST_SEEDS, PARTS, Document, Group, Logging
+from headway.declare.arm import Arm
+from headway.declare.contrasts import Contrast, contrasts_of
+from headway.declare.document import PARTS, Document, Group, Logging
 from headway.declare.laboratories import parse_run
 from headway.declare.mapping import leaves, merge, read_file, write_yaml
-from headway.declare.run import RunSpec
-from headway.declare.settings import unheard, with_settings
+from headway.declare.selection import controls_of, names_of, seeds_of
+from headway.declare.settings import check_effect, unheard, with_settings
 from headway.declare.shipped import shipped
 from headway.declare.spec import Locate, parse
 from headway.errors import DeclarationError, near
+from headway.words import listed
 
-NOT_COMPARED = ("question", "seeds", "logging")
-"""Keys of a document that may change between two calls on one results directory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arm:
-    """One thing that is compared: an arm of the document, or one under a control."""
-
-    name: str
-    control: str | None
-    group: str | None
-    label: str
-    template: RunSpec
-
-    @property
-    def full_name(self) -> str:
-        """`ARM` or `ARM+CONTROL`: the name of its folder."""
-        return f"{self.name}+{self.control}" if self.control else self.name
-
-    def spec(self, seed: int) -> RunSpec:
-        """The run of this arm with a seed."""
-        return self.template.model_copy(update={"seed": seed})
+NOT_COMPARED = ("question", "seeds", "logging", "contrasts")
+"""Keys of a document that change no run and nothing that is compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A resolved experiment: every arm, crossed with every control, and the seeds that are asked for.
 
-    `arms` are all that the document declares; `selected` are those to be run; `settings` are merged in already.
+    `arms` are all that the document declares; `selected` are those to be run, and `crossed` the controls that were
+    asked for; `settings` are merged in already.
     """
 
     document: Document
@@ -55,6 +39,7 @@ class Experiment:
     selected: tuple[Arm, ...]
     seeds: tuple[int, ...]
     settings: tuple[str, ...] = ()
+    crossed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -82,6 +67,11 @@ class Experiment:
         return self.document.groups
 
     @property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """The questions that the document asks of its arms."""
+        return contrasts_of(self.document.contrasts, self.document.arms)
+
+    @property
     def logging(self) -> Logging:
         """How often runs write a line."""
         return self.document.logging
@@ -98,7 +88,12 @@ class Experiment:
 
     @cached_property
     def runs(self) -> tuple[tuple[Arm, int], ...]:
-        """The (arm, seed) pairs to be run, seed by seed, so that early results are pairs."""
+        """The (arm, seed) pairs to be run, seed by seed, so that early results are pairs.
+
+        Raises:
+            DeclarationError: for a setting that would have no effect in a selected arm.
+        """
+        self.check_settings()
         return tuple((arm, seed) for seed in self.seeds for arm in self.selected)
 
     @property
@@ -107,6 +102,40 @@ class Experiment:
         asked = dict.fromkeys(arm.control for arm in self.selected if arm.control is not None)
         parts = {part: getattr(self.document, part) for part in PARTS}
         return list(unheard(self.settings, parts, {name: self.document.controls[name] for name in asked}))
+
+    def control_label(self, control: str | None) -> str:
+        """What figures and sentences call a control, or arms without one."""
+        return "no control" if control is None else self.document.control_label(control)
+
+    def check_settings(self) -> None:
+        """Look whether every setting has an effect in every arm that is to be run.
+
+        Raises:
+            DeclarationError: when one has not, because an arm overrides it, with what would set it there.
+        """
+        parts = {part: getattr(self.document, part) for part in PARTS}
+        arms = {arm.name: self.document.arms[arm.name] for arm in self.selected}
+        check_effect(self.settings, parts, arms)
+
+    @property
+    def idle(self) -> list[str]:
+        """A sentence for each control that is asked for and changes nothing in some of the selected arms."""
+        names = {arm.name for arm in self.selected}
+        return [
+            f"control {control} changes nothing in {', '.join(arms)}; {'they are' if arms[1:] else 'it is'} "
+            "not run under it"
+            for control in self.crossed
+            if (arms := [a.name for a in self.arms if a.control == control and a.idle and a.name in names])
+        ]
+
+    @property
+    def multiplied(self) -> str:
+        """How many runs the controls make, in a sentence, where they more than double them; else empty."""
+        plain = sum(arm.control is None for arm in self.selected) * len(self.seeds)
+        if len(self.runs) <= 2 * plain:
+            return ""
+        under = f"{len(self.runs) - plain:,} under {listed(self.crossed)}"
+        return f"{len(self.runs):,} runs are asked for: {plain:,} without a control and {under}"
 
     def arm(self, full_name: str) -> Arm:
         """The arm of a name, `ARM` or `ARM+CONTROL`.
@@ -130,22 +159,32 @@ class Experiment:
 
         Args:
             arms: names of arms.
-            controls: controls that cross the arms, beside the arms without a control; `learning-rates` stands for
-                `learning-rates-half`, `learning-rates-double` and whatever else begins so.
+            controls: controls that cross the arms, beside the arms without a control; one with a `*` stands for all
+                that fit, and `learning-rates`, where there is none of the name, for `learning-rates-*`. Arms in
+                which a control changes nothing are not run under it.
             seeds: how many (0 to N - 1), or which.
 
         What is None stays as it is; at first that is all arms, no control and the document's seeds.
 
         Raises:
-            DeclarationError: for an unknown arm or control, with near names, or no seed.
+            DeclarationError: for an unknown arm or control, with near names, no seed, or a setting that would have no
+                effect in an arm that is named.
         """
-        now = dict.fromkeys(arm.name for arm in self.selected), dict.fromkeys(arm.control for arm in self.selected)
-        names = tuple(now[0]) if arms is None else _names("arm", arms, self.document.arms)
+        now = tuple(dict.fromkeys(arm.name for arm in self.selected))
+        names = now if arms is None else names_of("arm", arms, self.document.arms)
         if not names:
             raise DeclarationError(f"no arm was chosen, so there is nothing to run; {near('', self.document.arms)}")
-        crossed = tuple(now[1]) if controls is None else _controls(controls, tuple(self.document.controls))
-        chosen = tuple(a for a in self.arms if a.name in names and (a.control is None or a.control in crossed))
-        return replace(self, selected=chosen, seeds=self.seeds if seeds is None else _seeds(seeds))
+        crossed = self.crossed if controls is None else controls_of(controls, tuple(self.document.controls))
+        chosen = tuple(
+            arm
+            for arm in self.arms
+            if arm.name in names and (arm.control is None or (arm.control in crossed and not arm.idle))
+        )
+        seeds_now = self.seeds if seeds is None else seeds_of(seeds)
+        selected = replace(self, selected=chosen, seeds=seeds_now, crossed=crossed)
+        if arms is not None:
+            selected.check_settings()
+        return selected
 
     def dump(self) -> str:
         """The resolved document as YAML; `read_resolved` reads it back."""
@@ -167,7 +206,8 @@ def load(name_or_path: str | Path, *, scale: str | None = None, settings: Iterab
     Args:
         name_or_path: the name of one that comes with Headway, or a YAML file.
         scale: which of its scales; `laptop` by default, if it has one.
-        settings: `PATH=VALUE` texts, merged after the scale and before the arms.
+        settings: `PATH=VALUE` texts, merged after the scale and before the arms. Whether an arm overrides one is looked
+            at when arms are selected, or run.
 
     Raises:
         DeclarationError: for anything that is wrong with it, a line for each finding.
@@ -217,7 +257,12 @@ def resolve(
         plain = merge(plain, {**document.scales[chosen], "scale": chosen})
     given = tuple(settings)
     plain = with_settings(plain, given)
-    return replace(_assemble(parse(Document, plain, _in_file(source)), source), settings=given)
+    resolved = parse(Document, plain, _in_file(source))
+    try:
+        return replace(_assemble(resolved, source), settings=given)
+    except DeclarationError:  # which a setting may have led to that was meant for what an arm has of its own
+        check_effect(given, {part: getattr(resolved, part) for part in PARTS}, resolved.arms)
+        raise
 
 
 def _in_file(source: str) -> Locate:
@@ -232,15 +277,17 @@ def _assemble(document: Document, source: str) -> Experiment:
         override = dict(override or {})
         label = override.pop("label", name)
         group = next((g for g, members in document.groups.items() if name in members.arms), None)
-        content = merge(shared, override)
+        content, alone = merge(shared, override), dict[str, Any]()
         for control in (None, *document.controls):
             over = {k: v for k, v in document.controls[control].items() if k != "label"} if control else {}
             locate = _locator(source, name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
             template = parse_run({**merge(content, over), "seed": 0}, locate)
-            full = f"{label}, {document.controls[control].get('label', control)}" if control else label
-            arms.append(Arm(name=name, control=control, group=group, label=full, template=template))
+            full = f"{label}, {document.control_label(control)}" if control else label
+            alone = template.effective() if control is None else alone
+            idle = control is not None and template.effective() == alone
+            arms.append(Arm(name=name, control=control, group=group, label=full, template=template, idle=idle))
     plain = tuple(arm for arm in arms if arm.control is None)
-    return Experiment(document=document, arms=tuple(arms), selected=plain, seeds=_seeds(document.seeds))
+    return Experiment(document=document, arms=tuple(arms), selected=plain, seeds=seeds_of(document.seeds))
 
 
 def _locator(source: str, arm: str, *places: tuple[str, Mapping[str, Any]]) -> Locate:
@@ -253,33 +300,3 @@ def _locator(source: str, arm: str, *places: tuple[str, Mapping[str, Any]]) -> L
         return _in_file(source)(f"arm {arm}: {path}" if path else f"arm {arm}")
 
     return locate
-
-
-def _names(what: str, asked: str | Sequence[str], declared: Iterable[str]) -> tuple[str, ...]:
-    names = (asked,) if isinstance(asked, str) else tuple(asked)
-    for name in names:
-        if name not in declared:
-            raise DeclarationError(f"there is no {what} {name!r}; {near(name, declared)}")
-    return names
-
-
-def _controls(asked: str | Sequence[str], declared: Sequence[str]) -> tuple[str, ...]:
-    """Names of controls; one that is not declared stands for all that begin with it and a dash."""
-    names = (asked,) if isinstance(asked, str) else tuple(asked)
-    families = {name: [other for other in declared if other.startswith(f"{name}-")] for name in names}
-    wanted = [other for name in names for other in (families[name] if name not in declared else ()) or [name]]
-    return _names("control", wanted, declared)
-
-
-def _listed(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
-
-
-def _seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    chosen = tuple(range(min(seeds, MOST_SEEDS + 1))) if isinstance(seeds, int) else _listed(seeds)
-    whole = all(isinstance(seed, int) and 0 <= seed < 2**63 for seed in chosen)
-    if not chosen or not whole or len(set(chosen)) < len(chosen) or len(chosen) > MOST_SEEDS:
-        raise DeclarationError(
-            f"seeds {seeds!r}: give how many (1 to {MOST_SEEDS:,}), or different whole numbers from 0 up"
-        )
-    return chosen

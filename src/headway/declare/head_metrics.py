@@ -18,7 +18,7 @@ class HeadMetric(Spec):
     sentence: str
     unit: str
     of: Literal["head", "pair", "layer"]
-    family: Literal["diversity", "patterns", "circuits", "published"]
+    family: Literal["diversity", "patterns", "circuits", "published", "outputs"]
     high: str
     null: str
 
@@ -266,6 +266,15 @@ _HEAD = (
         family="circuits",
         high="what is attended to becomes likelier",
         null="0",
+    ),
+    HeadMetric(
+        name="output_share",
+        sentence="share of the head in the squared size of what its layer's heads add to the stream",
+        unit="0 to 1",
+        of="head",
+        family="outputs",
+        high="most of what the layer's heads add is this head's",
+        null="an even split: 1/H",
     ),
 )
 

@@ -133,3 +133,18 @@ _ALL = (
 )
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+
+
+def metric_name(metric: str) -> str:
+    """What figures, tables and sentences call a metric, of heads or of a run; units stand beside it.
+
+    Examples:
+        >>> metric_name("query_cka_centred"), metric_name("ov_effective_rank"), metric_name("eval_loss_nats")
+        ('query CKA centred', 'OV effective rank', 'eval loss')
+        >>> metric_name("query_orthogonality_raw"), metric_name("attention_variance_published")
+        ('query orthogonality, raw', 'attention variance as published')
+    """
+    name = metric.removesuffix("_nats")
+    for ending, said in (("_raw", ", raw"), ("_published", " as published")):
+        name = name.removesuffix(ending) + said if name.endswith(ending) else name
+    return " ".join(word.upper() if word in ("cka", "qk", "ov") else word for word in name.replace("_", " ").split(" "))

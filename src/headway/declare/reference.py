@@ -45,6 +45,22 @@ UNITS = {
 }
 """Units of keys that have one; the others are counts, names or pure numbers."""
 
+_ARMS: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+_CONTRAST: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string", "pattern": ". - ."},
+        {"type": "array", "items": _ARMS, "minItems": 2, "maxItems": 2},
+        {
+            "type": "object",
+            "properties": {"better": _ARMS, "than": _ARMS},
+            "required": ["better", "than"],
+            "additionalProperties": False,
+        },
+        {"type": "object", "additionalProperties": {"type": "number"}, "minProperties": 2},
+    ]
+}
+"""What a contrast may be; see `contrasts`."""
+
 
 def reference() -> str:
     """Every key of an experiment's file as Markdown tables: type, unit, default, meaning."""
@@ -83,6 +99,7 @@ def schema() -> dict[str, Any]:
     document["properties"]["arms"]["additionalProperties"] = {"anyOf": [override, {"type": "null"}]}
     document["properties"]["controls"]["additionalProperties"] = override
     document["properties"]["scales"]["additionalProperties"] = {"type": "object"}
+    document["properties"]["contrasts"]["additionalProperties"] = _CONTRAST
     document["properties"].pop("scale")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_without_discriminators(document)}
 

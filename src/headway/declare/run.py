@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -57,6 +57,10 @@ class RunSpec(Spec):
         """`run1-` and a hash of everything that can change the result, defaults left out."""
         return "run1-" + digest(self.content())
 
+    def effective(self) -> dict[str, Any]:
+        """Its content without the choices that cannot matter in it: two runs that are equal here end alike."""
+        return self.content()
+
     @property
     @abstractmethod
     def budget(self) -> Budget:
@@ -90,6 +94,11 @@ class RunSpec(Spec):
     def scheme(self) -> str | None:
         """What the number of heads does from layer to layer: ascending, constant, descending; None where neither."""
         return None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What of it a user may not expect, and is no error, in sentences."""
+        return ()
 
     @property
     def corpora(self) -> tuple[str, ...]:

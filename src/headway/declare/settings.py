@@ -1,7 +1,7 @@
 """Declare: settings of the command line, `PATH=VALUE`, merged after the scale and before the arms.
 
-A setting that would change nothing, because an arm overrides it or a name is misspelt, is an error: silence would
-be taken for a result.
+A setting that would change nothing, because an arm that is to be run overrides it or a name is misspelt, is an error:
+silence would be taken for a result.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,26 +19,53 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
     """A plain document with settings merged in, one after the other.
 
     Raises:
-        DeclarationError: for one that is no `PATH=VALUE`, names nothing, or would have no effect in some arm.
+        DeclarationError: for one that is no `PATH=VALUE`, names nothing, or is replaced by a later one.
     """
     parsed = [_parsed(setting, document) for setting in settings]
     changed = dict(document)
     for path, value in parsed:
         changed = merge(changed, at_path(path, value))
     for path, value in parsed:
-        if path.partition(".")[0] in PARTS:
-            stands = _at(path, changed)
-            if stands is _ABSENT:
-                if value is None:
-                    continue  # what is left out is null
-                raise DeclarationError(
-                    f"--set {path}: a later --set replaces it, or the whole that it is a part of, such as training "
-                    "with another optimizer; give it after that one, or leave it out"
-                )
-            # A factor such as x0.5 has become a number.
-            meant = stands if isinstance(value, str) else value
-            _check_effect(path, meant, changed, [other for other, _ in parsed])
+        # What is left out is null.
+        if path.partition(".")[0] in PARTS and value is not None and _at(path, changed) is _ABSENT:
+            raise DeclarationError(
+                f"--set {path}: a later --set replaces it, or the whole that it is a part of, such as training "
+                "with another optimizer; give it after that one, or leave it out"
+            )
     return changed
+
+
+def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mapping[str, Any]) -> None:
+    """Look whether settings have an effect in arms.
+
+    Args:
+        settings: as given, `PATH=VALUE`.
+        parts: of the document, with the settings merged in.
+        arms: those that are looked at, by name, with what they override.
+
+    Raises:
+        DeclarationError: for one that an arm overrides, with what would set it there.
+    """
+    given = [(path, read_plain(text)) for path, _, text in (setting.partition("=") for setting in settings)]
+    paths = [path for path, _ in given]
+    for path, value in given:
+        stands = _at(path, parts)
+        if path.partition(".")[0] not in PARTS or stands is _ABSENT:
+            continue
+        # A factor such as x0.5 has become a number.
+        meant = stands if isinstance(value, str) else value
+        deaf = [
+            arm
+            for arm, override in arms.items()
+            if not _holds(merge(parts, override or {}), path, meant) and not _is_set(f"arms.{arm}.{path}", paths)
+        ]
+        if deaf:
+            places = {arm: _settable(path, arms[arm]) for arm in deaf}
+            instead = " ".join(f"--set arms.{arm}.{place}=..." for arm, place in places.items())
+            who = f"arm {deaf[0]} sets it itself" if len(deaf) == 1 else f"arms {', '.join(deaf)} set it themselves"
+            raise DeclarationError(
+                f"--set {path}: {who}, or what holds it, so this would change nothing there; add {instead}"
+            )
 
 
 def unheard(
@@ -93,22 +120,6 @@ def _parsed(setting: str, document: Mapping[str, Any]) -> tuple[str, Any]:
             f"--set {setting}: an empty mapping changes nothing; set what is in it, {path}.KEY=VALUE"
         )
     return path, value
-
-
-def _check_effect(path: str, value: Any, document: Mapping[str, Any], paths: list[str]) -> None:
-    shared = {part: document[part] for part in PARTS if part in document}
-    deaf = [
-        arm
-        for arm, override in document["arms"].items()
-        if not _holds(merge(shared, override or {}), path, value) and not _is_set(f"arms.{arm}.{path}", paths)
-    ]
-    if deaf:
-        places = {arm: _settable(path, document["arms"][arm]) for arm in deaf}
-        instead = " ".join(f"--set arms.{arm}.{place}=..." for arm, place in places.items())
-        who = f"arm {deaf[0]} sets it itself" if len(deaf) == 1 else f"arms {', '.join(deaf)} set it themselves"
-        raise DeclarationError(
-            f"--set {path}: {who}, or what holds it, so this would change nothing there; add {instead}"
-        )
 
 
 def _settable(path: str, content: Any) -> str:

@@ -1,24 +1,29 @@
-"""Door: what every head of a finished model does on a text; what `headway.xray` and the verb are.
+"""Finished: what every head of a finished model does on a text; what `headway.xray` and the verb are.
 
 The text is read once, in batches, and everything is measured as it passes; nothing as large as heads times queries
 times keys is kept. Induction and duplicate-token heads are found on random tokens that are repeated.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headway.data.tokens.corpus import find_corpus
 from headway.errors import UserError
-from headway.finished.opened import Finished, open_finished
-from headway.heads.scores import HeadScores
-from headway.show.xray.drawing import Attention, XRay
+from headway.finished.opened import Opened
+from headway.finished.opening import open_model
+from headway.heads.xray import AttentionHeads, XRay
 
 if TYPE_CHECKING:
-    from headway.heads.circuits import Composition
+    import torch
+
+    from headway.heads.examination import Repetition
+    from headway.heads.scores import Composition
     from headway.model.trace import AttentionTrace, Trace
 
 TOKENS, LENGTH = 4096, 512
@@ -57,125 +62,155 @@ def xray(
     """
     import torch
 
-    from headway.heads.stream import HeadStream
+    from headway.heads.examination import examine
     from headway.train.device import find_device
 
-    corpus = find_corpus(str(text), limit=None, asked="--text")
+    corpus = find_corpus(str(text), limit=None, asked="text")
     place = find_device(device)
-    found = open_finished(path, tokenizer)
-    wanted = _length(found, length)
-    n = _positive(sequences, "--sequences") or max(1, TOKENS // wanted)
-    tokens = found.sequences(corpus.documents(), n=n, length=wanted)
-    found.module.to(place)
-    stream, shares, notes = HeadStream(), _OutputShares(), _Notes()
+    opened = open_model(path, tokenizer)
+    _check_measurable(opened)
+    wanted = _length(opened, length)
+    n = _positive(sequences, "sequences") or max(1, TOKENS // wanted)
+    tokens = opened.sequences(corpus.documents(), n=n, length=wanted)
+    opened.module.to(place)
+    seen, notes = _Seen(opened=opened, tokens=tokens), _Notes()
+    period = _period(opened, min(wanted, opened.longest or wanted), notes)
     with torch.inference_mode():
-        for batch in _batches(tokens):
-            traced = found.trace(batch)
-            stream.add(traced)
-            shares.add(traced)
-        attentions = tuple(_described(attention) for attention in traced.attentions)
-        _check_enough(tokens, attentions)
-        scores = stream.scores()
-        scores |= _on_repeated(found, min(wanted, found.longest or wanted), seed, notes)
-        circuits, composition = _circuits(found, notes)
+        scores = examine(
+            seen.traces(),
+            trace=opened.traced,
+            repetition=None if period is None else lambda: _repetition(opened, period, seed, place),
+            weights=opened.ours,
+        )
+        composition = _composition(opened, notes)
+    attentions = tuple(seen.attentions)
     notes.about_text(tokens, wanted, n, attentions)
     return XRay(
-        name=found.name,
-        model={**found.facts, "parameters": f"{sum(p.numel() for p in found.module.parameters()):,}"},
+        name=opened.name,
+        model={**opened.facts, "parameters": f"{sum(p.numel() for p in opened.module.parameters()):,}"},
         text=str(text),
         n_tokens=tokens.size,
         n_sequences=len(tokens),
         length=tokens.shape[1],
         attentions=attentions,
-        scores=_in_order({**scores, **circuits}),
-        shares=shares.shares(),
+        scores=scores,
         composition=composition,
         notes=tuple(notes.said),
     )
 
 
-def _length(found: Finished, asked: int | None) -> int:
+def _check_measurable(opened: Opened) -> None:
+    """It has heads that can be traced, and its weights are numbers; where they are not, their layers are named."""
+    if opened.ours is None:
+        from headway import hf
+
+        hf.traceable(opened.module)
+    elif not opened.ours.model.layout.total:
+        raise UserError(f"{opened.name} has no attention heads: there is nothing to measure")
+    broken: dict[str, list[str]] = {}
+    for name, weight in chain(opened.module.named_parameters(), opened.module.named_buffers()):
+        if weight.is_floating_point() and not weight.isfinite().all():
+            layer = re.match(r".*?\.\d+(?=\.)", name)
+            where, rest = (layer[0], name[layer.end() + 1 :]) if layer else ("outside of the layers", name)
+            broken.setdefault(where, []).append(rest)
+    if broken:
+        said = "; ".join(f"{where}: {', '.join(names)}" for where, names in broken.items())
+        raise UserError(
+            f"{opened.name}: weights are NaN or infinite, so its heads say nothing ({said}); take another checkpoint"
+        )
+
+
+def _length(opened: Opened, asked: int | None) -> int:
     if asked is None:
-        return min(found.n_ctx or LENGTH, LENGTH)
-    if found.longest is not None and asked > found.longest:
-        raise UserError(f"--length {asked}: {found.name} reads {found.longest} tokens at most; give fewer")
-    return _positive(asked, "--length") or LENGTH
+        return min(opened.n_ctx or LENGTH, LENGTH)
+    if opened.longest is not None and asked > opened.longest:
+        raise UserError(f"length {asked}: {opened.name} reads {opened.longest} tokens at most; give fewer")
+    return _positive(asked, "length") or LENGTH
 
 
-def _positive(number: int | None, option: str) -> int | None:
+def _positive(number: int | None, what: str) -> int | None:
     if number is not None and number < 1:
-        raise UserError(f"{option} {number}: at least 1 is needed")
+        raise UserError(f"{what} {number}: at least 1 is needed")
     return number
 
 
-def _batches(tokens: np.ndarray) -> Iterator[np.ndarray]:
-    at_once = max(1, _BATCH // tokens.shape[1])
-    for start in range(0, len(tokens), at_once):
-        yield tokens[start : start + at_once]
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """A text under measurement; `attentions` are those that its traces have."""
+
+    opened: Opened
+    tokens: np.ndarray
+    attentions: list[AttentionHeads] = field(default_factory=list)
+
+    def traces(self) -> "Iterator[Trace]":
+        """What every head does with the text, batch by batch.
+
+        Raises:
+            UserError: at the first, when the text has too few tokens to tell heads of this width from one another.
+        """
+        at_once = max(1, _BATCH // self.tokens.shape[1])
+        for start in range(0, len(self.tokens), at_once):
+            traced = self.opened.trace(self.tokens[start : start + at_once])
+            if not self.attentions:
+                self.attentions.extend(map(_described, traced.attentions))
+                self._check_enough()
+            yield traced
+
+    def _check_enough(self) -> None:
+        """On no more positions than heads are wide, any two heads span the same space."""
+        widest = _widest(self.attentions)
+        if self.tokens.size <= widest:
+            raise UserError(
+                f"the text gives {self.tokens.size:,} tokens; on so few positions all heads of width {widest} look "
+                f"alike, whatever they do: give a text of more than {2 * widest:,} tokens, or read more of it "
+                "(sequences, length)"
+            )
 
 
-def _described(attention: "AttentionTrace") -> Attention:
-    return Attention(
+def _described(attention: "AttentionTrace") -> AttentionHeads:
+    return AttentionHeads(
         name=attention.name, kind=attention.kind, kv_of=tuple(attention.kv_of), d_head=attention.q.shape[3]
     )
 
 
-def _check_enough(tokens: np.ndarray, attentions: tuple[Attention, ...]) -> None:
-    """On no more positions than heads are wide, any two heads span the same space."""
-    widest = _widest(attentions)
-    if tokens.size <= widest:
-        raise UserError(
-            f"the text gives {tokens.size:,} tokens; on so few positions all heads of width {widest} look alike, "
-            f"whatever they do: give a text of more than {2 * widest:,} tokens, or more of it (--sequences, --length)"
-        )
-
-
-def _widest(attentions: tuple[Attention, ...]) -> int:
+def _widest(attentions: Sequence[AttentionHeads]) -> int:
     """The d_head of the widest heads that are compared with others."""
     return max((attention.d_head for attention in attentions if attention.n_heads > 1), default=0)
 
 
-def _in_order(scores: dict[str, HeadScores]) -> dict[str, HeadScores]:
-    """As declared, whatever was measured first."""
-    from headway.declare.head_metrics import HEAD_METRICS
-
-    return {metric: scores[metric] for metric in HEAD_METRICS if metric in scores}
-
-
-def _on_repeated(found: Finished, length: int, seed: int, notes: "_Notes") -> dict[str, HeadScores]:
-    """Induction and duplicate-token scores, of causal models."""
-    from headway.declare.head_metrics import REPEATED
-    from headway.heads.repeated import repeated_tokens
-    from headway.heads.stream import HeadStream
-
-    period = min(_PERIOD, length // 2, found.vocab_size)
-    if not found.causal:
+def _period(opened: Opened, length: int, notes: "_Notes") -> int | None:
+    """After how many tokens they are repeated; None where induction and duplicate-token scores say nothing."""
+    period = min(_PERIOD, length // 2, opened.vocab_size)
+    if not opened.causal:
         notes.said.append("induction and duplicate-token scores are of causal models only: here they say nothing")
-        return {}
+        return None
     if period < 2:
         notes.said.append(f"a length of {length} is too short for tokens that are repeated: no induction score")
-        return {}
-    stream = HeadStream(REPEATED, period=period)
-    stream.add(found.trace(repeated_tokens(found.vocab_size, period, _REPEATED, seed)))
-    return stream.scores()
+        return None
+    return period
 
 
-def _circuits(found: Finished, notes: "_Notes") -> "tuple[dict[str, HeadScores], Composition | None]":
-    """What the weights say, of models of ours."""
-    from headway.heads.circuits import circuit_scores, compositions
+def _repetition(opened: Opened, period: int, seed: int, place: "torch.device") -> "Repetition":
+    from headway.heads.examination import Repetition
 
-    model = found.ours
+    return Repetition.drawn(opened.vocab_size, period, sequences=_REPEATED, at_once=_REPEATED, seed=seed, device=place)
+
+
+def _composition(opened: Opened, notes: "_Notes") -> "Composition | None":
+    """How heads compose, of models of ours."""
+    from headway.heads.compositions import compositions
+
+    model = opened.ours
     if model is None:
         notes.said.append(
             "circuits (effective ranks, copying, composition) are read off Headway's own models, and this is another"
         )
-        return {}, None
-    scores = circuit_scores(model)
+        return None
     widths = [heads.n_heads * heads.d_head for heads in model.model.layout.layers]
     if 3 * model.model.d_model * sum(widths) ** 2 > _COMPOSITION_FLOPS:
         notes.said.append(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
-        return scores, None
-    return scores, compositions(model)
+        return None
+    return compositions(model)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +219,9 @@ class _Notes:
 
     said: list[str] = field(default_factory=list)
 
-    def about_text(self, tokens: np.ndarray, length: int, sequences: int, attentions: tuple[Attention, ...]) -> None:
+    def about_text(
+        self, tokens: np.ndarray, length: int, sequences: int, attentions: tuple[AttentionHeads, ...]
+    ) -> None:
         """Whether the text was shorter than asked for, too short to say much, and which layers have one head."""
         if tokens.shape[1] < length:
             self.said.append(f"the text has only {tokens.size:,} tokens: one sequence that is shorter than {length:,}")
@@ -201,23 +238,3 @@ class _Notes:
             self.said.append(
                 f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads"
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _OutputShares:
-    """The squared size of what each head adds to the stream, summed over positions."""
-
-    sizes: dict[str, Any] = field(default_factory=dict)
-
-    def add(self, trace: "Trace") -> None:
-        """Count a trace; z W_O W_O^T z^T needs no vector of d_model."""
-        for attention in trace.attentions:
-            gram = (attention.W_O.float() @ attention.W_O.float().mT)[None]
-            z = attention.z.float()
-            size = (z @ gram * z).sum((0, 2, 3)).double().cpu().numpy()
-            self.sizes[attention.name] = self.sizes.get(attention.name, 0.0) + size
-
-    def shares(self) -> dict[str, np.ndarray]:
-        """Each head's share in its attention's sum; NaN where nothing is added at all."""
-        with np.errstate(invalid="ignore"):
-            return {name: size / size.sum() for name, size in self.sizes.items()}

@@ -1,11 +1,18 @@
 """Heads: what the heads of a model do: pure functions from a trace, or from weights, to numbers per head.
 
-* `scores`: what a metric says of every head of a model (numpy, no torch);
-* `diversity`, `disagreement`, `patterns`, `published`: the metrics, each a function of `sums` over rows, or a mean of
-  what the `looks` of a block of queries say;
-* `subject`: which queries and keys count; `registry`: a function for each declared metric;
-* `stream`: what metrics are made of, accumulated over any number of batches;
-* `repeated`: random tokens, repeated; `grouped`: within and between groups of heads that share keys;
-* `nulls`: what a metric is when nothing is going on;
-* `circuits`: what can be read off the weights alone.
+Without torch:
+
+* `scores`: what a metric says of every head of a model, and how heads compose; `names`: what heads are called;
+* `findings`: what stands out, in sentences; `grouped`: within and between groups of heads that share keys;
+* `xray`: all that was found of a finished model.
+
+With torch:
+
+* `registry`: a function for each declared metric: `diversity`, `disagreement`, `patterns`, `outputs`, `published`, each
+  a function of `sums` over rows, or a mean of what the `looks` of a block of queries say;
+* `subject`: which queries and keys count; `nulls`: what a metric is when nothing is going on;
+* `stream`: what metrics are made of, accumulated over any number of batches; `repeated`: random tokens, repeated;
+* `circuits`: what can be read off the weights alone, kept as `factored` matrices; `compositions`: of pairs of heads;
+* `examination`: all of these of one model, each on what it needs;
+* `terms`: what is added to a loss so that heads become different.
 """

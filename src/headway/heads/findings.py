@@ -7,11 +7,15 @@ import numpy as np
 
 from headway.heads.grouped import within_and_between
 from headway.heads.names import head_names
-from headway.heads.scores import HeadScores
+from headway.heads.scores import Composition, HeadScores
 from headway.words import counted
 
 NAMED = 5
 """So many heads are named at most."""
+COMPOSITIONS = {"q": "into queries", "k": "into keys", "v": "into values"}
+"""The kinds of composition, and what a later head reads into."""
+_STANDS_OUT = 1.5
+"""From so many times the random value on a pair is named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +48,16 @@ SPECIAL = (
 def findings(
     scores: Mapping[str, HeadScores],
     labels: Mapping[str, str],
-    shares: Mapping[str, np.ndarray] | None = None,
     kv_of: Mapping[str, Sequence[int]] | None = None,
+    composition: Composition | None = None,
 ) -> list[Finding]:
     """What stands out, for every metric that there is.
 
     Args:
         scores: by metric.
         labels: what each attention is called.
-        shares: (head,) by attention: each head's share in the squared size of what its layer's heads add to the stream.
         kv_of: the KV head of each head, by attention.
+        composition: how much of what each head writes later heads read, where that is known.
     """
     found = [
         Finding(about=special.metric, sentence=sentence)
@@ -65,9 +69,29 @@ def findings(
             found.append(Finding(about=metric, sentence=alike(pairs)))
     if kv_of and "output_dissimilarity" in scores and (grouped := _grouped(scores["output_dissimilarity"], kv_of)):
         found.append(Finding(about="output_dissimilarity", sentence=grouped))
-    if shares and (idle := _idle(shares, labels)):
+    if "output_share" in scores and (idle := _idle(scores["output_share"].values, labels)):
         found.append(Finding(about="output_share", sentence=idle))
-    return found
+    return [*found, *([] if composition is None else strongest(composition, labels))]
+
+
+def strongest(found: Composition, labels: Mapping[str, str]) -> list[Finding]:
+    """The pairs that compose most, a sentence for each kind that stands out of what is at random."""
+    said = []
+    for kind, where in COMPOSITIONS.items():
+        table = np.nan_to_num(np.asarray(getattr(found, kind)), nan=-1.0)
+        order = np.argsort(table, axis=None)[::-1][:3]
+        pairs = [divmod(int(at), table.shape[1]) for at in order]
+        named = [
+            (table[i, j], found.heads[i], found.heads[j]) for i, j in pairs if table[i, j] > _STANDS_OUT * found.null
+        ]
+        if named:
+            each = ", ".join(
+                f"{labels[one]}H{head} → {labels[other]}H{reader} {brief(value)}"
+                for value, (one, head), (other, reader) in named
+            )
+            sentence = f"strongest {kind.upper()}-composition ({where}): {each} (at random {brief(found.null)})"
+            said.append(Finding(about=f"{kind}_composition", sentence=sentence))
+    return said
 
 
 def brief(value: float) -> str:
@@ -143,13 +167,13 @@ def _grouped(score: HeadScores, kv_of: Mapping[str, Sequence[int]]) -> str:
 
 def _idle(shares: Mapping[str, np.ndarray], labels: Mapping[str, str]) -> str:
     """The heads that add least to the stream, measured by an even share of their layer, and layers without any."""
-    dead = [labels[attention] for attention, values in shares.items() if not np.isfinite(values).any()]
+    dead = [labels[attention] for attention, values in shares.items() if not np.any(values)]
     silent = f"the heads of {', '.join(dead)} add nothing to the stream at all" if dead else ""
     heads = [
         (float(share) * len(values), float(share), len(values), name)
         for attention, values in shares.items()
         for share, name in zip(values, head_names(labels[attention], len(values)), strict=True)
-        if len(values) > 1 and np.isfinite(share)
+        if len(values) > 1 and np.any(values) and np.isfinite(share)
     ]
     if not heads:
         return silent

@@ -97,7 +97,7 @@ class PlacedLooks(Looks):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured(PlacedLooks):
+class MeasuredLooks(PlacedLooks):
     """What heads do."""
 
     powers: Float[Tensor, "batch head query key"]
@@ -218,7 +218,7 @@ def per_query(
 class Block:
     """The looks of some queries, and those of even heads in their place."""
 
-    measured: Measured
+    measured: MeasuredLooks
     even: Even
     examples: slice
     keys: slice
@@ -266,5 +266,5 @@ def block(of: Subject, examples: slice = slice(None), queries: slice = slice(Non
     largest = logits.amax(3, keepdim=True).detach().clamp(min=torch.finfo(logits.dtype).min)
     powers = logits.sub_(largest).exp_()
     total = powers.sum(3).clamp(min=torch.finfo(powers.dtype).tiny)
-    measured = Measured(powers=powers, total=total, **placed)
+    measured = MeasuredLooks(powers=powers, total=total, **placed)
     return Block(measured=measured, even=Even(**placed), examples=examples, keys=keys)

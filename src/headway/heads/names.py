@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping
 
+from headway.declare.metrics import metric_name as metric_name
+
 KINDS = {"encoder": "encoder", "self": "decoder", "cross": "cross"}
 """In the order in which they are shown, and what they are called beside each other."""
 
@@ -41,16 +43,6 @@ def head_names(label: str, n_heads: int) -> list[str]:
         ['L0H0', 'L0H1']
     """
     return [f"{label}H{head}" for head in range(n_heads)]
-
-
-def metric_name(metric: str) -> str:
-    """What a metric is called.
-
-    Examples:
-        >>> metric_name("query_cka_centred"), metric_name("ov_effective_rank")
-        ('query CKA centred', 'OV effective rank')
-    """
-    return " ".join(word.upper() if word in ("cka", "qk", "ov") else word for word in metric.split("_"))
 
 
 def _layer(name: str) -> int | None:

@@ -100,6 +100,11 @@ def _own(context_cosines: Tensor) -> Tensor:
     return torch.full_like(context_cosines[0, 0], -1 / len(context_cosines))
 
 
+@_null("output_share")
+def _even_split(output_sizes: Tensor) -> Tensor:
+    return torch.full_like(output_sizes[0], 1 / len(output_sizes))
+
+
 @dataclass(frozen=True, kw_only=True)
 class GaussianLooks(Looks):
     """Queries with Gaussian logits: for each number of keys, and for each head with its spread."""

@@ -1,4 +1,4 @@
-"""Heads: what a metric says of every head of a model, and of a model whose layers differ in their number of heads.
+"""Heads: what a metric says of every head of a model whose layers may differ in their number of heads, or of all pairs.
 
 Numpy alone, so that reports are drawn without torch.
 """
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from jaxtyping import Float
 
 from headway.declare.head_metrics import HEAD_METRICS, HeadMetric
 
@@ -48,6 +49,30 @@ class HeadScores:
     def per_layer(self) -> dict[str, float]:
         """The mean over the heads of each attention, or over its pairs of different heads."""
         return {name: float(of_pairs(value).mean()) if value.size else np.nan for name, value in self.values.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composition:
+    """How much of what a head writes a later layer's head reads, for all pairs of heads of a model.
+
+    Attributes:
+        heads: (attention, head) of each row and column.
+        q: (head, head), ||OV_1 QK_2|| / (||OV_1|| ||QK_2||), Frobenius norms: into the later head's queries; 0 to 1.
+            Rows are earlier heads, columns later ones; NaN where the row's layer is not before the column's, or where
+            a circuit is 0.
+        k: the same into its keys, OV_1 QK_2^T.
+        v: the same into its values, OV_1 OV_2.
+        null: the root mean square of all three when the circuits of two heads are turned at random to one another,
+            whatever their spectra: 1 / sqrt(the entries of the stream, less one for a LayerNorm's mean).
+
+    Paper: Elhage et al. 2021, A Mathematical Framework for Transformer Circuits.
+    """
+
+    heads: tuple[tuple[str, int], ...]
+    q: Float[np.ndarray, "earlier later"]
+    k: Float[np.ndarray, "earlier later"]
+    v: Float[np.ndarray, "earlier later"]
+    null: float
 
 
 def of_pairs(value: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.errors import UserError, near
-from headway.heads import disagreement, diversity, patterns, published  # noqa: F401 - they register their metrics
+from headway.heads import disagreement, diversity, outputs, patterns, published  # noqa: F401 - they register theirs
 from headway.heads.looks import PER_QUERY, PlacedLooks, blocks
 from headway.heads.nulls import GAUSSIAN, NULLS, gaussian_attention, logit_variance, reach
 from headway.heads.registry import FUNCTIONS

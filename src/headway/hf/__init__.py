@@ -1,6 +1,7 @@
 """Models: those of Hugging Face as Headway's, and Headway's as theirs.
 
-* `folder`: a folder read (no transformers needed); `architectures`, `names`, `description`: what it means;
+* `reading`: a folder read as Headway's model (no transformers needed); `arrays`: those in its files;
+  `architectures`, `names`, `description`: what it means;
 * `export`: a folder written; `configuration_headway`, `modeling_headway`: the code that goes along when no stock
   architecture fits;
 * `pretrained`: any folder opened by transformers; `tracing`: what the heads of such a model do; `recording`,
@@ -30,11 +31,9 @@ def load(folder: str | Path) -> "Transformer":
     Raises:
         UserError: saying what is wrong with the folder, or what Headway's model cannot be.
     """
-    from headway.hf.folder import read_folder
-    from headway.model.transformer import Transformer
+    from headway.hf import reading
 
-    found = read_folder(folder)
-    return Transformer(found.model, found.vocab_size, found.weights).eval()
+    return reading.load(folder)
 
 
 def tokenizer(folder: str | Path) -> "Tokenizer | None":
@@ -43,7 +42,7 @@ def tokenizer(folder: str | Path) -> "Tokenizer | None":
     Raises:
         UserError: when it cannot be read.
     """
-    from headway.hf.folder import tokenizer_of
+    from headway.hf.reading import tokenizer_of
 
     return tokenizer_of(Path(folder))
 

@@ -17,7 +17,7 @@ from transformers.models.auto import modeling_auto
 
 from headway.errors import UserError
 from headway.hf.arrays import weight_files
-from headway.hf.folder import config_of
+from headway.hf.reading import config_of
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
 

@@ -1,13 +1,15 @@
-"""Runs: what each arm of an experiment would cost, before it is run."""
+"""Runs: what each arm of an experiment would cost, and what would be said of its data, before it is run."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import psutil
 
 from headway.declare.budget import Budget
 from headway.declare.experiment import Arm, Experiment
-from headway.declare.run import RunSpec
+from headway.declare.run import RunSpec, slice_of
 from headway.train.laboratory import laboratory_of
+from headway.words import together
 
 SLOW_FLOPS_PER_S = 20e9
 """What a slow core does; a trial that would last too long even at this rate is left out."""
@@ -61,6 +63,27 @@ def costs(experiment: Experiment, *, trial: bool = True) -> tuple[Cost, ...]:
         trial: whether they are timed too.
     """
     return tuple(_cost(arm, arm.spec(experiment.seeds[0]), trial) for arm in experiment.selected)
+
+
+def foreseen(experiment: Experiment) -> tuple[str, ...]:
+    """What a run would say of the data of the selected arms, a sentence for each; nothing is fetched.
+
+    Raises:
+        UserError: what a run would raise, as far as can be known with no more work than that takes.
+    """
+    runs = [arm.spec(experiment.seeds[0]) for arm in experiment.selected]
+    with_data = {(run.task, run.training.batch_size): run for run in runs if run.corpora}
+    return tuple(dict.fromkeys(said for run in with_data.values() for said in slice_of("data", run).foresee(run)))
+
+
+def remarks(experiment: Experiment) -> tuple[str, ...]:
+    """What a user may not expect of the selected arms, a sentence for each, with the arms unless it is all of them."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for arm in experiment.selected:
+        for remark in arm.template.remarks:
+            found[remark].append(arm.full_name)
+    n = len(experiment.selected)
+    return tuple(remark if len(arms) == n else f"{together(arms, n)}: {remark}" for remark, arms in found.items())
 
 
 def _cost(arm: Arm, run: RunSpec, trial: bool) -> Cost:

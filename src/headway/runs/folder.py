@@ -11,22 +11,18 @@
 A `Run` is what the folder held when it was opened; files are read when they are asked for.
 """
 
-import json
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
-
 from headway.declare.laboratories import parse_run
 from headway.declare.run import RunSpec
 from headway.errors import DeclarationError, ResultsError
 from headway.files import write_json
 from headway.runs.lease import Lease, is_held
+from headway.runs.records import ANEW, heads_steps, read_heads, read_json, read_records
 from headway.train import checkpoint
 from headway.train.laboratory import laboratory_of
 from headway.train.loop import Arrays
@@ -34,8 +30,6 @@ from headway.train.loop import Arrays
 SCHEMA = 1
 Status = Literal["waiting", "running", "done", "failed", "interrupted", "damaged"]
 """All but the last stand in run.json; a run is damaged when what the folder holds cannot be relied on."""
-
-_ANEW = "delete the run's folder to run it again"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -89,18 +83,26 @@ class Run:
         Raises:
             ResultsError: saying what is damaged, and what to do.
         """
-        here, there = f"{self.path.parent.name}/{self.path.name}", f"{self.name}/seed-{self.seed}"
-        if here != there:
-            raise ResultsError(f"{self.path}: its run.json is that of {there}; rename the folder or delete it")
-        _ = self.spec
+        self.check_name()
         if self.status != "done":
             return  # what is damaged is computed again
         if not self.records():
-            raise ResultsError(f"{self.path / 'metrics.jsonl'}: there are no records; {_ANEW}")
+            raise ResultsError(f"{self.path / 'metrics.jsonl'}: there are no records; {ANEW}")
         self.curves()
         self.weights()
         for step in self.head_steps():
             self.head_arrays(step)
+
+    def check_name(self) -> None:
+        """See that the folder is named as its run.json says, which is as it was written.
+
+        Raises:
+            ResultsError: saying what is damaged, and what to do.
+        """
+        here, there = f"{self.path.parent.name}/{self.path.name}", f"{self.name}/seed-{self.seed}"
+        if here != there:
+            raise ResultsError(f"{self.path}: its run.json is that of {there}; rename the folder or delete it")
+        _ = self.spec
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self.status})"
@@ -131,11 +133,11 @@ class Run:
         try:
             spec = parse_run(self.config, lambda key: f"{self.path / 'run.json'}: {key}")
         except DeclarationError as error:
-            raise ResultsError(f"{error}; {_ANEW}") from None
+            raise ResultsError(f"{error}; {ANEW}") from None
         if spec.id != self.id:
             raise ResultsError(
                 f"{self.path}: run.json was made for {self.id} but its configuration is {spec.id}'s: it was "
-                f"edited; {_ANEW}, and for another experiment change its file and choose another directory"
+                f"edited; {ANEW}, and for another experiment change its file and choose another directory"
             )
         return spec
 
@@ -159,8 +161,7 @@ class Run:
 
     def head_steps(self) -> list[int]:
         """The steps at which arrays of the heads were kept."""
-        files = (self.path / "heads").glob("*.safetensors")
-        return sorted(int(path.stem) for path in files if path.stem.isdecimal())
+        return heads_steps(self.path)
 
     def head_arrays(self, step: int) -> Arrays:
         """The arrays of the heads that were kept at a step.
@@ -168,19 +169,12 @@ class Run:
         Raises:
             ResultsError: when none were, or they are damaged.
         """
-        path = heads_file(self.path, step)
-        if not path.is_file():
-            kept = ", ".join(map(str, self.head_steps())) or "no step"
-            raise ResultsError(f"{self.path}: nothing was kept of the heads at step {step}; there is {kept}")
-        try:
-            return load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise ResultsError(f"{path}: it is damaged ({error}); {_ANEW}") from None
+        return read_heads(self.path, step)
 
     def curves(self) -> dict[str, Any]:
         """What the finished run was judged by beside its metrics; empty before."""
         path = self.path / "curves.json"
-        return _read_json(path, "") if path.is_file() else {}
+        return read_json(path, "") if path.is_file() else {}
 
     def weights(self) -> Arrays:
         """The weights of the newest checkpoint: of the last step when the run is done.
@@ -191,7 +185,7 @@ class Run:
         found, damages = checkpoint.load(self.path / "checkpoint")
         if self.status == "done" and (found is None or found.step != self.steps):
             what = ", ".join(damages) or "the checkpoint of its last step is missing"
-            raise ResultsError(f"{self.path}: {what}; {_ANEW}")
+            raise ResultsError(f"{self.path}: {what}; {ANEW}")
         if found is None:
             what = ", ".join([f"it is {self.status}", *damages])
             raise ResultsError(f"{self.path} has no checkpoint yet: {what}; `headway run` goes on with it")
@@ -215,12 +209,12 @@ def read(path: Path) -> Run:
     Raises:
         ResultsError: when there is none, or it cannot be understood.
     """
-    content = _read_json(path / "run.json", f"{path} holds no run")
+    content = read_json(path / "run.json", f"{path} holds no run")
     try:
         if content["schema"] != SCHEMA:
             raise ResultsError(
                 f"{path}: run.json has schema {content['schema']}, and this Headway reads {SCHEMA}; "
-                f"read it with the Headway that wrote it, or {_ANEW}"
+                f"read it with the Headway that wrote it, or {ANEW}"
             )
         if content["status"] not in get_args(Status):
             raise TypeError(f"status {content['status']}")
@@ -229,7 +223,7 @@ def read(path: Path) -> Run:
         named = {key: content[key] for key in (*_IDENTITY, "status", "message", "config", "execution", "metrics")}
         return Run(path=path, log_every=content["logging"]["every"], counted_steps=content.get("steps"), **named)
     except (KeyError, TypeError) as error:
-        raise ResultsError(f"{path}: run.json is damaged ({error!r}); {_ANEW}") from None
+        raise ResultsError(f"{path}: run.json is damaged ({error!r}); {ANEW}") from None
 
 
 def damaged(path: Path, message: str) -> Run:
@@ -282,41 +276,3 @@ def update(run: Run, lease: Lease, **changes: Any) -> Run:
     lease.check()
     write_json(run.path / "run.json", document(changed))
     return changed
-
-
-def heads_file(path: Path, step: int) -> Path:
-    """The file of a run folder for what was measured per head at a step."""
-    return path / "heads" / f"{step:09d}.safetensors"
-
-
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """The records in a file of JSON lines; see `Run.records`."""
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise ResultsError(f"{path}: cannot be read ({error.strerror}); {_ANEW}") from None
-    records = []
-    for number, line in enumerate(lines[:-1], start=1):
-        try:
-            record = json.loads(line)
-            int(record["step"])
-        except (ValueError, KeyError, TypeError):
-            raise ResultsError(f"{path}: line {number} is damaged; {_ANEW}") from None
-        records.append(record)
-    if lines[-1]:
-        warnings.warn(f"{path}: the last line was cut short and is left out", stacklevel=1)
-    return records
-
-
-def _read_json(path: Path, missing: str) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ResultsError(f"{missing}: {path.name} is missing") from None
-    except (ValueError, OSError) as error:
-        raise ResultsError(f"{path}: cannot be read ({error}); {_ANEW}") from None
-    if not isinstance(content, dict):
-        raise ResultsError(f"{path}: it is no mapping; {_ANEW}")
-    return content

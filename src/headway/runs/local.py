@@ -1,39 +1,34 @@
-"""Lab: many runs on this machine, a worker process each.
+"""Lab: many runs at a few places: what is next, what is held elsewhere, what has settled.
 
 Iterating `run_all` is what starts workers, collects them and notes what became of them; each item shows how far all
-runs are. Other processes may work on the same directory: a run that one of them holds is waited for, and taken over if
-they give it up.
+runs are. How a worker is started and stopped is the affair of its place. Other processes may work on the same
+directory: a run that one of them holds is waited for, and taken over if they give it up.
 """
 
 import contextlib
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.errors import ResultsError, UserError
-from headway.runs.devices import Slot, slots
 from headway.runs.folder import Run, Status, damaged, read, update
 from headway.runs.lease import Lease, LeaseHeld, is_held, last_holder
 from headway.runs.memory import estimated_bytes
+from headway.runs.places import Place, Worker
 from headway.runs.progress import Progress, Snapshot
 from headway.runs.stop import FROM_PARENT
 from headway.runs.work import DISK_FULL, ELSEWHERE, STOPPED, disk_full
 
-WORKER = (sys.executable, "-m", "headway.runs.worker")
-
 _LOOK_EVERY_S = 0.25
-_STOPPING = ((FROM_PARENT, 20.0), (FROM_PARENT, 5.0), (signal.SIGKILL, 5.0))
+_ASKED_FOR_S = (20.0, 5.0)
+"""How long workers may take to end when they are asked, and when they are asked again; then they are killed."""
+_KILLED_FOR_S = 5.0
 
 
-def run_all(
-    runs: Sequence[Run], *, workers: int | None = None, command: Sequence[str] = WORKER, device: str = "auto"
-) -> Generator[Snapshot, None, None]:
+def run_all(runs: Sequence[Run], places: Sequence[Place]) -> Generator[Snapshot, None, None]:
     """Work on runs until each is done or has failed, longest first, and show how far they are.
 
     Runs that are done or damaged are left alone, those that failed before are tried once more. A run that fails does
@@ -42,16 +37,9 @@ def run_all(
 
     Args:
         runs: what to work on.
-        workers: processes at a time; by default one for each core, or for each run if there are fewer. Each has
-            the cores divided by their number as threads.
-        command: what starts a worker, with options such as `--trainer torch`; the run folder and more options follow.
-        device: `auto`, `cpu`, `cuda` or `cuda:N`; GPUs take one run each.
-
-    Raises:
-        UserError: when there is no worker, or no such device.
+        places: where, a run at a time each.
     """
-    gpu = any(run.status != "damaged" and run.spec.uses_gpu for run in runs)
-    sweep = _Sweep(runs, slots(device, workers=workers, runs=len(runs), uses_gpu=gpu), command)
+    sweep = _Sweep(runs, places)
     with _ended_like_ctrl_c():
         try:
             while sweep.look():
@@ -63,25 +51,25 @@ def run_all(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Worker:
-    """A process on a run, and when its run.json had been written last before it began."""
+class _Work:
+    """A worker on a run at a place, and when its run.json had been written last before it began."""
 
     run: Run
-    slot: Slot
+    place: Place
     written_ns: int
-    process: subprocess.Popen[bytes]
+    worker: Worker
 
 
 class _Sweep:
     """Runs, and the workers of this process on them."""
 
-    def __init__(self, runs: Sequence[Run], places: Sequence[Slot], command: Sequence[str]):
-        self._runs, self._free, self._workers, self._command = runs, list(places), len(places), command
+    def __init__(self, runs: Sequence[Run], places: Sequence[Place]):
+        self._runs, self._free, self._n_places = runs, list(places), len(places)
         self._began = time.monotonic()
         self._work_per_step: dict[Path, float] = {}
         self._counted: dict[Path, int] = {}
         self._waiting: list[Run] = []
-        self._working: dict[Path, _Worker] = {}
+        self._working: dict[Path, _Work] = {}
         self._elsewhere: dict[Path, Run] = {}
         self._settled: dict[Path, Run] = {}
         for run in runs:
@@ -94,11 +82,11 @@ class _Sweep:
 
     def look(self) -> bool:
         """Collect what ended, start what can be started; whether anything is left."""
-        for path, worker in list(self._working.items()):
-            if worker.process.poll() is not None:
+        for path, work in list(self._working.items()):
+            if (code := work.worker.ended) is not None:
                 del self._working[path]
-                self._free.append(worker.slot)
-                self._collect(worker, stopping=False)
+                self._free.append(work.place)
+                self._collect(work, code, stopping=False)
         for path, run in list(self._elsewhere.items()):
             if not is_held(path / "lease"):
                 del self._elsewhere[path]
@@ -113,57 +101,53 @@ class _Sweep:
 
     def stop(self) -> None:
         """End all workers: first so that they store where they are, at last by force."""
-        for number, grace_s in _STOPPING:
-            alive = [worker.process for worker in self._working.values() if worker.process.poll() is None]
-            for process in alive:
-                with contextlib.suppress(ProcessLookupError):
-                    # By force means with everything that it started.
-                    (os.killpg if number == signal.SIGKILL else os.kill)(process.pid, number)
-            # Another Ctrl-C is impatience: go on to the next, harsher signal.
-            with contextlib.suppress(KeyboardInterrupt):
-                _wait(alive, grace_s)
-        for worker in self._working.values():
-            if worker.process.poll() is not None:
-                self._collect(worker, stopping=True)
+        for within_s in _ASKED_FOR_S:
+            self._end(lambda worker: worker.ask_to_stop(), within_s)
+        self._end(lambda worker: worker.kill(), _KILLED_FOR_S)
+        for work in self._working.values():
+            if (code := work.worker.ended) is not None:
+                self._collect(work, code, stopping=True)
         self._working.clear()
+
+    def _end(self, how: Callable[[Worker], None], within_s: float) -> None:
+        """Do something to the workers that are left, and wait for their end for so long."""
+        left = [work.worker for work in self._working.values() if work.worker.ended is None]
+        for worker in left:
+            how(worker)
+        until = time.monotonic() + within_s
+        # Another Ctrl-C is impatience: go on to what is harsher.
+        with contextlib.suppress(KeyboardInterrupt):
+            while any(worker.ended is None for worker in left) and time.monotonic() < until:
+                time.sleep(0.02)
 
     def snapshot(self) -> Snapshot:
         """How far all runs are."""
         elapsed_s = time.monotonic() - self._began
         return Snapshot(
-            runs=tuple(self._progress(run) for run in self._runs), workers=self._workers, elapsed_s=elapsed_s
+            runs=tuple(self._progress(run) for run in self._runs), workers=self._n_places, elapsed_s=elapsed_s
         )
 
     def _start(self, run: Run) -> None:
         if is_held(run.path / "lease"):
             self._elsewhere[run.path] = run
             return
-        slot = self._free[0]
+        place = self._free[0]
         try:
             written_ns = _written_ns(run)
-            with open(run.path / "log.txt", "ab") as log:
-                # In a process group of its own: the terminal's Ctrl-C reaches us alone, and we stop the workers.
-                process = subprocess.Popen(
-                    [*self._command, str(run.path), *slot.options, "--parent", str(os.getpid())],
-                    env=os.environ | slot.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    process_group=0,
-                )
+            worker = place.start(run.path, log=run.path / "log.txt")
         except OSError as error:
             self._settled[run.path] = replace(run, status="failed", message=f"its worker could not be started: {error}")
             return
-        self._free.remove(slot)
-        self._working[run.path] = _Worker(run=run, slot=slot, written_ns=written_ns, process=process)
+        self._free.remove(place)
+        self._working[run.path] = _Work(run=run, place=place, written_ns=written_ns, worker=worker)
 
-    def _collect(self, worker: _Worker, *, stopping: bool) -> None:
+    def _collect(self, work: _Work, code: int, *, stopping: bool) -> None:
         """Learn from the folder what became of a run whose worker has ended; write it there if the worker could not."""
-        now, code = _written(worker.run.path), worker.process.returncode
+        now = _written(work.run.path)
         if code == ELSEWHERE:
-            self._elsewhere[now.path] = worker.run
+            self._elsewhere[now.path] = work.run
         elif now.status in ("done", "damaged") or (
-            now.status in ("failed", "interrupted") and _written_ns(now) != worker.written_ns
+            now.status in ("failed", "interrupted") and _written_ns(now) != work.written_ns
         ):
             self._settled[now.path] = now
         else:
@@ -184,7 +168,7 @@ class _Sweep:
         active = run.path in self._working or run.path in self._elsewhere
         holder = last_holder(run.path / "lease")
         steps = self._steps(run)
-        if run.path in self._working and holder and holder.pid != self._working[run.path].process.pid:
+        if run.path in self._working and holder and not self._working[run.path].worker.has(holder):
             holder = None  # our worker has not got the lease yet
         return Progress(
             name=run.name,
@@ -240,13 +224,6 @@ def _cause_of_death(run: Run, code: int) -> str:
     if reason and (needed := estimated_bytes(run.spec)):
         reason += f" (it needs about {needed / 1e9:.1f} GB)" if needed > 1e8 else ""
     return f"its process was killed by {name}{reason}; run again to go on"
-
-
-def _wait(processes: Sequence[subprocess.Popen[bytes]], grace_s: float) -> None:
-    deadline = time.monotonic() + grace_s
-    for process in processes:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.0, deadline - time.monotonic()))
 
 
 @contextlib.contextmanager

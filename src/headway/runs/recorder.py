@@ -15,8 +15,8 @@ from safetensors.numpy import save as format_arrays
 
 from headway.errors import ResultsError
 from headway.files import plain, replacing, sweep
-from headway.runs.folder import heads_file, read_records
 from headway.runs.lease import Lease
+from headway.runs.records import heads_file, read_records
 from headway.train import checkpoint
 from headway.train.checkpoint import Checkpoint
 from headway.train.loop import Milestone

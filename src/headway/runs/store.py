@@ -3,20 +3,26 @@
     DIR/experiment.yaml           the resolved document that all its runs belong to
     DIR/runs/ARM[+CONTROL]/seed-N/
 
-A directory belongs to one document. It takes more arms, controls and seeds of it, and nothing of another.
+A directory belongs to one experiment and grows with its file: see `headway.runs.growth`.
 """
 
+import contextlib
 import json
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from headway.declare.experiment import Arm, Experiment, read_resolved
 from headway.declare.mapping import write_yaml
 from headway.errors import DeclarationError, ResultsError, near
-from headway.files import create_text, plain
+from headway.files import create_text, plain, write_text
+from headway.runs.dropped import drop
 from headway.runs.execution import surroundings
-from headway.runs.folder import Run, document
+from headway.runs.folder import Run, Status, document, read
+from headway.runs.growth import check, turn
 
 
 class Store:
@@ -29,9 +35,10 @@ class Store:
 
     def __init__(self, path: Path, experiment: Experiment):
         self.path, self.experiment = path, experiment
+        self._sound: dict[Path, tuple[_Stamp, Run]] = {}
 
     def __repr__(self) -> str:
-        counts = Counter(run.status for run in self.runs())
+        counts = Counter(_status(file.parent) for file in self._files())
         runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "no runs"
         return f"Store({str(self.path)!r}, {self.experiment.name}: {runs})"
 
@@ -56,32 +63,56 @@ class Store:
 
     @classmethod
     def create(cls, path: str | Path, experiment: Experiment) -> "Store":
-        """The directory of an experiment's results, made if it does not exist.
+        """The directory of an experiment's results, made if it does not exist; its document is then this one.
 
         Raises:
-            ResultsError: when it holds other things or another experiment (with the keys that differ), or cannot
-                be written.
+            ResultsError: when it holds other things, another experiment or runs that this document does not describe,
+                or cannot be written.
+        """
+        return cls.with_runs(path, experiment, ())[0]
+
+    @classmethod
+    def with_runs(
+        cls, path: str | Path, experiment: Experiment, runs: Sequence[tuple[Arm, int]]
+    ) -> tuple["Store", tuple[Run, ...]]:
+        """The same, with a folder for each of these runs, so that no other process takes their arms away.
+
+        Raises:
+            ResultsError: as `create` and `add`.
         """
         path = Path(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            content = [entry.name for entry in path.iterdir() if not entry.name.startswith(".")]
-            if content and "experiment.yaml" not in content:
-                raise ResultsError(
-                    f"{path} holds other things ({', '.join(sorted(content)[:3])}, ...) and no experiment.yaml; "
-                    "choose an empty or new directory with --out"
-                )
-            create_text(path / "experiment.yaml", write_yaml({**experiment.plain(), "headway": surroundings()}))
+            _check_content(path)
+            store = cls._unchanged(path, experiment, runs)  # which may be read where nothing can be written
+            if store is not None:
+                return store, tuple(store.add(arm, seed) for arm, seed in runs)
+            with turn(path):
+                store = cls._grown(path, experiment)
+                return store, tuple(store.add(arm, seed) for arm, seed in runs)
         except OSError as error:
             raise _unwritable(path, error) from None
-        store = cls.open(path)
-        differing = store.experiment.differences(experiment)
-        if differing:
-            raise ResultsError(
-                f"{path} holds results of another experiment: it differs in {', '.join(differing)}; "
-                "choose another directory with --out, or make these keys equal"
-            )
-        return store
+
+    @classmethod
+    def _unchanged(cls, path: Path, experiment: Experiment, runs: Sequence[tuple[Arm, int]] = ()) -> "Store | None":
+        """The directory, if this is its document already and it has a folder for each of the runs."""
+        if (path / "experiment.yaml").exists():
+            store = cls.open(path)
+            there = all((store._folder(arm.full_name, seed) / "run.json").is_file() for arm, seed in runs)
+            if there and store.experiment.dump() == experiment.dump():
+                return store
+        return None
+
+    @classmethod
+    def _grown(cls, path: Path, experiment: Experiment) -> "Store":
+        """The directory with a document that may be its next; for whoever has the turn."""
+        if store := cls._unchanged(path, experiment):
+            return store
+        document = path / "experiment.yaml"
+        if document.exists():
+            check(path, cls.open(path).experiment, experiment, _readable(path))
+        write_text(document, write_yaml({**experiment.plain(), "headway": surroundings()}))
+        return cls.open(path)
 
     def add(self, arm: Arm, seed: int) -> Run:
         """The run of an arm and a seed; its folder is made if it does not exist, and otherwise left as it is.
@@ -112,11 +143,11 @@ class Store:
             create_text(path / "run.json", json.dumps(plain(document(run)), indent=1) + "\n")
         except OSError as error:
             raise _unwritable(path, error) from None
-        found = Run.examine(path)
+        found = self._examined(path)
         if found.status != "damaged" and found.id != run.id:
             raise ResultsError(
                 f"{path} holds run {found.id}, and {arm.full_name} with seed {seed} is {run.id}; "
-                "it is left as it is: choose another directory with --out"
+                "it is left as it is: choose another directory"
             )
         return found
 
@@ -126,7 +157,7 @@ class Store:
         Those whose folder cannot be relied on are `damaged`, with a message; what is done can be read.
         """
         order = {arm.full_name: place for place, arm in enumerate(self.experiment.arms)}
-        runs = [Run.examine(file.parent) for file in self.path.glob("runs/*/seed-*/run.json")]
+        runs = [self._examined(file.parent) for file in self._files()]
         return tuple(sorted(runs, key=lambda run: (order.get(run.name, len(order)), run.name, run.seed)))
 
     def run(self, arm: str, seed: int) -> Run:
@@ -142,7 +173,15 @@ class Store:
                 raise ResultsError(f"{self.path} has no runs of arm {arm!r}; {near(arm, names)}")
             seeds = [run.seed for run in self.runs() if run.name == arm]
             raise ResultsError(f"{self.path} has no run of arm {arm!r} with seed {seed}; there is {seeds}")
-        return Run.examine(path)
+        return self._examined(path)
+
+    def drop(self, *names: str, seeds: Sequence[int] | None = None, delete: bool = False) -> tuple[Path, ...]:
+        """Put the runs of arms (`ARM` or `ARM+CONTROL`) aside, to `DIR/dropped`, or delete them; where they are now.
+
+        Raises:
+            ResultsError: when an arm has no such runs, or a process works on one of them.
+        """
+        return drop(self.path, names, seeds=seeds, delete=delete)
 
     def records(self) -> list[dict[str, Any]]:
         """A mapping per run: arm, control, seed, status and its final metrics (none before it is done)."""
@@ -161,9 +200,68 @@ class Store:
             raise ResultsError("a DataFrame was asked for, but pandas is not installed; take records()") from None
         return pandas.DataFrame.from_records(self.records())
 
+    def _examined(self, path: Path) -> Run:
+        """A run, in the group that the document has now: run.json says in which it was made.
+
+        A done run does not change, and to examine it is to read all of its files: that is done once.
+        """
+        stamp = _stamp(path)
+        known = self._sound.get(path)
+        run = known[1] if known and known[0] == stamp else Run.examine(path)
+        if run.status == "done":
+            self._sound[path] = stamp, run
+        return replace(run, group=self._groups.get(run.name, run.group))
+
+    @cached_property
+    def _groups(self) -> dict[str, str | None]:
+        return {arm.full_name: arm.group for arm in self.experiment.arms}
+
+    def _files(self) -> list[Path]:
+        return sorted(self.path.glob("runs/*/seed-*/run.json"))
+
     def _folder(self, arm: str, seed: int) -> Path:
         return self.path / "runs" / arm / f"seed-{seed}"
 
 
+_Stamp = tuple[int, int, int]
+"""When a file was written, how long it is, and which file it is."""
+
+
+def _stamp(path: Path) -> _Stamp:
+    try:
+        found = (path / "run.json").stat()
+    except OSError:
+        return 0, 0, 0
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _status(path: Path) -> Status:
+    """Where a run stands by its run.json alone."""
+    try:
+        return Run.open(path).status
+    except ResultsError:
+        return "damaged"
+
+
+def _check_content(path: Path) -> None:
+    content = [entry.name for entry in path.iterdir() if not entry.name.startswith(".")]
+    if content and "experiment.yaml" not in content:
+        raise ResultsError(
+            f"{path} holds other things ({', '.join(sorted(content)[:3])}, ...) and no experiment.yaml; "
+            "choose an empty or new directory"
+        )
+
+
+def _readable(path: Path) -> list[Run]:
+    """The runs whose run.json says what they are asked to do; the others are damaged, and described by no document."""
+    runs = []
+    for file in sorted(path.glob("runs/*/seed-*/run.json")):
+        with contextlib.suppress(ResultsError):
+            run = read(file.parent)
+            run.check_name()
+            runs.append(run)
+    return runs
+
+
 def _unwritable(path: Path, error: OSError) -> ResultsError:
-    return ResultsError(f"{path} cannot be written: {error.strerror}; choose another directory with --out")
+    return ResultsError(f"{path} cannot be written: {error.strerror}; choose another directory")

@@ -1,14 +1,12 @@
 """Lab: how long a step of each arm takes when nothing else runs: `DIR/timings/ARM.json`.
 
-Runs of a sweep share the machine, so their seconds are no measurement. Before a sweep, each arm does some steps in a
-process of its own with all cores; figures of time and memory against heads read these files alone.
+Runs of a sweep share the machine, so their seconds are no measurement. After a sweep, when the machine is quiet, each
+arm does some steps in a process of its own with all cores; figures of time and memory against heads read these files
+alone.
 """
 
 import json
-import os
-import signal
 import statistics
-import subprocess
 import time
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
@@ -16,12 +14,12 @@ from typing import Any
 
 from headway.errors import HeadwayError
 from headway.files import write_json
-from headway.runs.devices import Slot, slots
 from headway.runs.execution import surroundings
 from headway.runs.folder import Run
 from headway.runs.lease import Lease, LeaseHeld, is_held
-from headway.runs.local import WORKER
+from headway.runs.places import LocalPlace
 from headway.runs.work import OpenStudy
+from headway.words import counted, duration
 
 SCHEMA = 1
 
@@ -31,35 +29,67 @@ _LONG_S = 5.0
 """Sixty steps are timed, or as few as five when they take longer than this."""
 
 
+_BEGINNING_S = 6.0
+"""About what a process takes until its first step."""
+_WORTH = 0.1
+"""Timing may take this part of what training took."""
+_LOOK_EVERY_S = 0.05
+
+
 def time_arms(
-    directory: Path, runs: Sequence[Run], *, command: Sequence[str] = WORKER, device: str = "auto"
+    directory: Path, runs: Sequence[Run], place: LocalPlace, *, n_places: int, asked: bool = False
 ) -> Generator[str, None, None]:
-    """Time the arms of language models that have work left and no timing of this machine yet; yields what it does.
+    """Time the arms of language models that have no timing of this machine yet; yields what it does.
 
     With a single arm there is nothing to compare, and while another process works on the directory nothing can be
     timed: then none is. An arm whose timing fails is told, and left to its runs, which say why.
+
+    Args:
+        directory: the results directory.
+        runs: the runs that were asked for, as they are after training.
+        place: where they are timed, with the whole of it.
+        n_places: how many runs were trained at a time.
+        asked: whether timing was asked for. If not, it is left out where it would take more than a tenth of the time
+            that training took, and for arms that were timed on another machine.
     """
     arms = {run.name: run for run in runs if run.status != "damaged" and run.spec.tokens_per_step}
-    if len(arms) < 2:
+    untimed = [run for run in arms.values() if not _is_timed(directory, run, place, anywhere=not asked)]
+    if len(arms) < 2 or not untimed:
         return
-    slot = slots(device, workers=1, runs=1)[0]
-    unfinished = {run.name for run in runs if run.status not in ("done", "damaged")}
-    asked = [run for name, run in arms.items() if name in unfinished and not _is_timed(directory, run, slot)]
-    if not asked:
+    if not asked and (why_not := _too_short(runs, untimed, n_places)):
+        yield why_not
         return
     (directory / "timings").mkdir(exist_ok=True)
     try:
         with Lease.take(directory / "timings" / "lease"):
-            for run in asked:
+            for run in untimed:
                 if any(is_held(other.path / "lease") for other in runs):
                     yield "other processes work on this directory, so nothing more is timed"
                     return
                 yield f"timing {run.name} by itself"
-                if not _time(directory, run, slot, command):
+                if not _time(directory, run, place.whole):
                     log = timing_file(directory, run.name).with_suffix(".log")
                     yield f"{run.name} could not be timed; {log} says why"
     except LeaseHeld:
         yield "another process times the arms of this directory"
+
+
+def _too_short(runs: Sequence[Run], untimed: Sequence[Run], n_places: int) -> str:
+    """Why timing does not pay, in a sentence; empty where it does."""
+    training_s = sum(run.metrics.get("wall_s") or 0.0 for run in runs) / max(1, min(n_places, len(runs)))
+    rates = {run.name: run.metrics.get("steps_per_s") for run in runs if run.metrics.get("steps_per_s")}
+    timing_s = sum(_BEGINNING_S + _timed_s(rates.get(run.name)) for run in untimed)
+    if timing_s <= _WORTH * training_s:
+        return ""
+    return (
+        f"{counted(len(untimed), 'arm')} not timed: that would take about {duration(timing_s)}, and training took "
+        f"{duration(training_s)}"
+    )
+
+
+def _timed_s(steps_per_s: float | None) -> float:
+    """About how long the timed steps of an arm take."""
+    return _LONG_S if not steps_per_s else min(max(_LONG_S, _STEPS.start / steps_per_s), _STEPS.stop / steps_per_s)
 
 
 def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
@@ -106,12 +136,13 @@ def timing_file(directory: Path, name: str) -> Path:
     return directory / "timings" / f"{name}.json"
 
 
-def _is_timed(directory: Path, run: Run, slot: Slot) -> bool:
-    """Whether an arm, as it is declared now, was timed on this machine with as many threads."""
+def _is_timed(directory: Path, run: Run, place: LocalPlace, *, anywhere: bool) -> bool:
+    """Whether an arm, as it is declared now, was timed on this machine with as many threads, or on any."""
     try:
         found = json.loads(timing_file(directory, run.name).read_text(encoding="utf-8"))
         then: Mapping[str, Any] = found["execution"]
-        return found["id"] == _id(run) and _where(then, then["threads"]) == _where(surroundings(), slot.threads)
+        here = _where(then, then["threads"]) == _where(surroundings(), place.whole.slot.threads)
+        return found["id"] == _id(run) and (anywhere or here)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -125,21 +156,14 @@ def _id(run: Run) -> str:
     return run.spec.model_copy(update={"seed": 0}).id
 
 
-def _time(directory: Path, run: Run, slot: Slot, command: Sequence[str]) -> bool:
+def _time(directory: Path, run: Run, place: LocalPlace) -> bool:
     into = timing_file(directory, run.name)
-    options = ["--time", str(into), "--parent", str(os.getpid())]
-    with open(into.with_suffix(".log"), "wb") as log:
-        process = subprocess.Popen(
-            [*command, str(run.path), *slot.options, *options],
-            env=os.environ | slot.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            process_group=0,
-        )
-        try:
-            return process.wait() == 0
-        finally:
-            if process.poll() is None:  # Ctrl-C: nothing is kept of a timing that did not end
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+    log = into.with_suffix(".log")
+    log.unlink(missing_ok=True)
+    worker = place.start(run.path, log=log, options=("--time", str(into)))
+    try:
+        while (code := worker.ended) is None:
+            time.sleep(_LOOK_EVERY_S)
+        return code == 0
+    finally:
+        worker.kill()  # Ctrl-C: nothing is kept of a timing that did not end

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from headway.compare.icl.estimators import estimator_errors
-from headway.compare.laboratory import Laboratory
+from headway.compare.laboratory import Laboratory, References
 from headway.declare.icl.run import IclRun
 from headway.files import derived, plain, write_json
 from headway.runs.folder import Run
@@ -17,27 +18,30 @@ SCHEMA = 1
 class Icl(Laboratory):
     """In-context regression."""
 
-    def references(self, directory: Path, key: str, runs: Sequence[Run]) -> dict[str, Any]:
+    def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:
         """The classical estimators, kept under `estimators/`."""
         spec = runs[0].spec
         assert isinstance(spec, IclRun)
         path = directory / "estimators" / f"{key}.json"
-        errors = _read_kept(path)
-        if errors is None:
+        found = _read_kept(path)
+        if found is None:
             errors = plain(estimator_errors(spec.task, spec.evaluation))
             with derived(path):
                 write_json(path, {"schema": SCHEMA, "errors": errors})
-        return errors
+            found = TypeAdapter(References).validate_python(errors)
+        return found
 
 
-def _read_kept(path: Path) -> dict[str, Any] | None:
+def _read_kept(path: Path) -> References | None:
     """The content of a file of kept errors; None where it is absent, damaged or of another schema."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        if not isinstance(kept, dict) or kept.get("schema") != SCHEMA:
+            return None
+        found = TypeAdapter(References).validate_python(kept.get("errors"))
+    except (OSError, ValueError, ValidationError):
         return None
-    whole = isinstance(kept, dict) and kept.get("schema") == SCHEMA and isinstance(kept.get("errors"), dict)
-    return kept["errors"] if whole and kept["errors"].keys() >= {"baselines", "curves"} else None
+    return found if found.curves is not None else None
 
 
 LABORATORY = Icl()

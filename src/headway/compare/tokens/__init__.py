@@ -6,12 +6,11 @@
   `association`), and the published `statements`: their `statement_evidence` and `statement_verdicts`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from headway.compare.laboratory import Laboratory
+from headway.compare.laboratory import Further, Laboratory, References
 from headway.compare.statistics import Comparison
 from headway.compare.tokens import findings
 from headway.declare.experiment import Experiment
@@ -21,19 +20,20 @@ from headway.runs.folder import Run
 class Tokens(Laboratory):
     """Transformers on tokens."""
 
-    def references(self, directory: Path, key: str, runs: Sequence[Run]) -> dict[str, Any]:  # noqa: ARG002
+    def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:  # noqa: ARG002
         """From the module here that is named for the kind of the task."""
-        return {"baselines": import_module(f"headway.compare.tokens.{runs[0].spec.task.kind}").baselines(runs)}
+        task = import_module(f"headway.compare.tokens.{runs[0].spec.task.kind}")
+        return References(baselines=task.baselines(runs))
 
-    def further(
-        self, experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]
-    ) -> Mapping[str, Sequence[dict[str, Any]]]:
+    def further(self, experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]) -> Further:
         """Curves, and what the probes of finished runs say."""
-        return {
-            "fits": list(findings.head_fits(experiment, runs)),
-            "plain_curve": findings.size_curve(experiment, runs),
-            **findings.probed_heads(experiment, runs, comparisons),
-        }
+        associations, claims = findings.probed_heads(experiment, runs, comparisons)
+        return Further(
+            fits=tuple(findings.head_fits(experiment, runs)),
+            plain_curve=findings.size_curve(experiment, runs),
+            associations=associations,
+            claims=claims,
+        )
 
 
 LABORATORY = Tokens()

@@ -45,8 +45,8 @@ class Association:
     """
 
     r2: float
-    interval: tuple[float, float]
-    null: float
+    interval: tuple[float | None, float | None]
+    null: float | None
     p: float
     r2_changes: float | None
     p_changes: float | None

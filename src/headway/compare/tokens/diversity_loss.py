@@ -7,11 +7,11 @@ beyond what time explains, since a loss that falls and a diversity that rises ex
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
-from headway.compare.tokens.association import associate
+from headway.compare.tokens.association import Association, associate
 from headway.compare.tokens.head_progress import HeadProgress
 from headway.runs.folder import Run
 
@@ -41,15 +41,40 @@ class ProbedRun:
         return np.array([found.get(step) for step in self.progress.steps.tolist()], dtype=float)
 
 
-def associations(arms: Mapping[str, Sequence[ProbedRun]]) -> Iterator[dict[str, Any]]:
+Window = Literal["early", "whole"]
+"""The first `EARLY` probed batches, or the whole training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerAssociation(Association):
+    """How much of a loss the diversity of one layer explains, in one arm.
+
+    Attributes:
+        arm: its full name.
+        control: what it is under.
+        metric: of diversity.
+        loss: which of the losses.
+        window: of the training.
+        steps: the first and the last of it.
+        layer: from 0.
+        seeds: in the order of the values per series.
+    """
+
+    arm: str
+    control: str | None
+    metric: str
+    loss: str
+    window: Window
+    steps: tuple[int, int]
+    layer: int
+    seeds: tuple[int, ...]
+
+
+def associations(arms: Mapping[str, Sequence[ProbedRun]]) -> Iterator[LayerAssociation]:
     """An entry per arm, regression, window and layer.
 
     Args:
         arms: the probed runs of each arm, by its full name.
-
-    Yields:
-        `arm`, `control`, `metric`, `loss`, `window` (early or whole), `steps` (first and last), `layer`, `seeds`, and
-        what `Association` has.
     """
     for arm, runs in arms.items():
         for metric, loss in REGRESSIONS:
@@ -61,7 +86,7 @@ def associations(arms: Mapping[str, Sequence[ProbedRun]]) -> Iterator[dict[str, 
                     yield from _entry(arm, probed, losses, metric, loss, window, layer)
 
 
-def _windows(losses: Sequence[np.ndarray]) -> tuple[str, ...]:
+def _windows(losses: Sequence[np.ndarray]) -> tuple[Window, ...]:
     """Both, or the whole alone where it is no longer than what counts as early."""
     fewest = min((int(np.isfinite(loss).sum()) for loss in losses), default=0)
     return () if fewest == 0 else ("early", "whole") if fewest > EARLY else ("whole",)
@@ -73,9 +98,9 @@ def _entry(
     losses: Sequence[np.ndarray],
     metric: str,
     loss: str,
-    window: str,
+    window: Window,
     layer: int,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[LayerAssociation]:
     ys, xs, steps = [], [], []
     for one, values in zip(probed, losses, strict=True):
         at = one.progress.layers.index(layer)
@@ -87,14 +112,14 @@ def _entry(
         steps.append(one.progress.steps[known])
     found = associate(ys, xs, times=steps)
     if found is not None:
-        yield {
-            "arm": arm,
-            "control": probed[0].run.control,
-            "metric": metric,
-            "loss": loss,
-            "window": window,
-            "steps": [min(int(found[0]) for found in steps), max(int(found[-1]) for found in steps)],
-            "layer": layer,
-            "seeds": [one.run.seed for one in probed],
+        yield LayerAssociation(
+            arm=arm,
+            control=probed[0].run.control,
+            metric=metric,
+            loss=loss,
+            window=window,
+            steps=(min(int(found[0]) for found in steps), max(int(found[-1]) for found in steps)),
+            layer=layer,
+            seeds=tuple(one.run.seed for one in probed),
             **asdict(found),
-        }
+        )

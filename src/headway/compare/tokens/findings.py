@@ -1,16 +1,16 @@
 """Compare: what transformers say beside the comparison of arms: curves through them, and what heads did."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
 
 from headway.compare.matches import title
 from headway.compare.statistics import Comparison
-from headway.compare.tokens.diversity_loss import ProbedRun, associations
-from headway.compare.tokens.fits import Point, fits
+from headway.compare.tokens.diversity_loss import LayerAssociation, ProbedRun, associations
+from headway.compare.tokens.fits import Fit, Point, fits
 from headway.compare.tokens.head_progress import head_progress
-from headway.compare.tokens.plain_curve import Sized, against_plain, is_plain
+from headway.compare.tokens.plain_curve import SizeComparison, Sized, against_plain, is_plain
 from headway.compare.tokens.schemes import layout_of, on_curves
-from headway.compare.tokens.statement_verdicts import claims
+from headway.compare.tokens.statement_verdicts import JudgedStatement, claims
 from headway.declare.experiment import Arm, Experiment
 from headway.declare.tokens.run import TokensRun
 from headway.runs.folder import Run
@@ -18,22 +18,18 @@ from headway.runs.folder import Run
 
 def probed_heads(
     experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]
-) -> dict[str, list[dict[str, Any]]]:
+) -> tuple[tuple[LayerAssociation, ...], tuple[JudgedStatement, ...]]:
     """What the probes of finished runs say."""
     probed: dict[str, list[ProbedRun]] = {}
     for run in runs:
         progress = head_progress(run) if run.status == "done" else None
         if progress is not None:
             probed.setdefault(run.name, []).append(ProbedRun(run=run, progress=progress))
-    found = list(associations(probed))
-    return {"associations": found, "claims": list(claims(experiment, probed, found, comparisons))}
+    found = tuple(associations(probed))
+    return found, tuple(claims(experiment, probed, found, comparisons))
 
 
-def _none(experiment: Experiment, runs: Sequence[Run]) -> list[dict[str, Any]]:  # noqa: ARG001
-    return []
-
-
-def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[Fit]:
     """Loss against total heads, per scheme of layouts, and again under each control."""
     done: dict[str, list[Run]] = {}
     for run in runs:
@@ -46,14 +42,14 @@ def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[dict[str,
         yield from fits([_point(arm, done[arm.full_name]) for arm in arms], control)
 
 
-def size_curve(experiment: Experiment, runs: Sequence[Run]) -> list[dict[str, Any]]:
+def size_curve(experiment: Experiment, runs: Sequence[Run]) -> tuple[SizeComparison, ...]:
     """Models with a lane or low ranks against the curve through the plain models, those under a control among them."""
     controls = dict.fromkeys(arm.control for arm in experiment.arms)
-    return [
-        {**entry, "control": control}
+    return tuple(
+        replace(entry, control=control)
         for control in controls
         for entry in against_plain(_sized(experiment, runs, control))
-    ]
+    )
 
 
 def _sized(experiment: Experiment, runs: Sequence[Run], control: str | None) -> list[Sized]:

@@ -20,6 +20,7 @@ from jaxtyping import Float
 
 from headway.compare.statistics import LEVEL
 from headway.compare.tokens.schemes import SCHEMES
+from headway.words import Amount, counted
 
 PUBLISHED_FORM, FREE_FORM = "exp(-b n) + c", "a exp(-b n) + c"
 PARAMETERS = {PUBLISHED_FORM: ("b", "c"), FREE_FORM: ("a", "b", "c")}
@@ -61,6 +62,63 @@ class Curve:
     def __call__(self, n: Any) -> Any:
         """The loss at a total number of heads, or at many."""
         return self.a * np.exp(-self.b * np.asarray(n, dtype=float)) + self.c
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band:
+    """The ends of the band around a curve at some totals."""
+
+    n: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgainstScheme:
+    """A curve against that of another scheme, where both are read at the same total; below 0 is better."""
+
+    scheme: str
+    relative: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """A form fitted to the arms of a scheme.
+
+    Attributes:
+        scheme: of the layouts.
+        form: one of `PARAMETERS`.
+        control: what all its arms are under.
+        params: of the curve by name; None, like `value` and `sse`, where no curve of the form falls through the points.
+        intervals: 95 %, of each parameter and of `value`; None where there is no band.
+        at: the largest total that every scheme reaches.
+        value: of the curve there.
+        sse: the sum of squared residuals.
+        other: parameters and `sse` of another minimum that fits better; None where there is none.
+        arms: the full names of its points.
+        seeds: those that all arms have.
+        band: around the curve.
+        against: the curve at `at` against that of the constant scheme.
+        sentence: that in words; empty where there is nothing to compare with.
+        note: why there is no curve or no band.
+    """
+
+    scheme: str
+    form: str
+    control: str | None
+    params: Mapping[str, float] | None
+    intervals: Mapping[str, tuple[float, float]] | None
+    at: int
+    value: float | None
+    sse: float | None
+    other: Mapping[str, float] | None
+    arms: tuple[str, ...]
+    seeds: tuple[int, ...]
+    band: Band | None
+    against: AgainstScheme | None
+    sentence: str
+    note: str
 
 
 def minima(form: str, totals: Array, losses: Array) -> list[Curve]:
@@ -107,12 +165,8 @@ def fit(form: str, totals: Array, losses: Array, *, near: float | None = None) -
     return main, best if best.sse < main.sse * (1 - 1e-6) else None
 
 
-def fits(points: Iterable[Point], control: str | None = None) -> Iterator[dict[str, Any]]:
-    """The entries of `results.json`: one per form and scheme, the form as published first.
-
-    Empty unless two totals of one scheme can be told apart. `at` is the largest total that every scheme reaches and
-    `value` the curve there; `against` and `sentence` compare it with the constant scheme's curve.
-    """
+def fits(points: Iterable[Point], control: str | None = None) -> Iterator[Fit]:
+    """One per form and scheme, the form as published first; none unless two totals of one scheme can be told apart."""
     schemes = _schemes(points)
     if not schemes:
         return
@@ -126,7 +180,7 @@ def fits(points: Iterable[Point], control: str | None = None) -> Iterator[dict[s
             if len({p.total for p in members}) >= len(PARAMETERS[form])
         }
         for name, one in fitted.items():
-            yield {"scheme": name, "form": form, "control": control, **_entry(one, at, fitted.get(AGAINST), name)}
+            yield _entry(one, at, fitted.get(AGAINST), name, control)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +215,7 @@ def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int], draws: np
     n_totals = len(set(totals.tolist()))
     note = ""
     if curve is None:
-        note = f"no curve of this form falls through its points ({_spoken(n_totals, 'total')})"
+        note = f"no curve of this form falls through its points ({counted(n_totals, 'total')})"
     elif n_totals <= len(PARAMETERS[form]):
         note = f"as many parameters as totals ({n_totals}), so the curve goes through its points, and there is no band"
     elif not seeds:
@@ -185,74 +239,73 @@ def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int], draws: np
     )
 
 
-def _entry(one: _Fitted, at: int, against: _Fitted | None, name: str) -> dict[str, Any]:
+def _entry(one: _Fitted, at: int, against: _Fitted | None, name: str, control: str | None) -> Fit:
     compared = _against(one, against, at) if against is not None and name != AGAINST else None
     curve, names = one.curve, PARAMETERS[one.form]
-    intervals = None
-    if curve is not None and one.resampled:
-        intervals = {
-            key: _interval([getattr(c, key) for c in one.resampled], getattr(curve, key), len(one.seeds))
-            for key in names
-        }
-        intervals["b"][0] = max(intervals["b"][0], 0.0)
-        intervals["value"] = _interval([float(c(at)) for c in one.resampled], float(curve(at)), len(one.seeds))
-    return {
-        "params": None if curve is None else {key: getattr(curve, key) for key in names},
-        "intervals": intervals,
-        "at": at,
-        "value": None if curve is None else float(curve(at)),
-        "sse": None if curve is None else curve.sse,
-        "other": None if one.other is None else {key: getattr(one.other, key) for key in (*names, "sse")},
-        "arms": [point.arm for point in one.members],
-        "seeds": list(one.seeds),
-        "band": _band(one),
-        "against": compared,
-        "sentence": "" if compared is None else _sentence(one, compared, at, name),
-        "note": one.note,
+    return Fit(
+        scheme=name,
+        form=one.form,
+        control=control,
+        params=None if curve is None else {key: getattr(curve, key) for key in names},
+        intervals=_intervals(one, at),
+        at=at,
+        value=None if curve is None else float(curve(at)),
+        sse=None if curve is None else curve.sse,
+        other=None if one.other is None else {key: getattr(one.other, key) for key in (*names, "sse")},
+        arms=tuple(point.arm for point in one.members),
+        seeds=one.seeds,
+        band=_band(one),
+        against=compared,
+        sentence="" if compared is None else _sentence(one, compared, at, name),
+        note=one.note,
+    )
+
+
+def _intervals(one: _Fitted, at: int) -> dict[str, tuple[float, float]] | None:
+    curve = one.curve
+    if curve is None or not one.resampled:
+        return None
+    found = {
+        key: _interval([getattr(c, key) for c in one.resampled], getattr(curve, key), len(one.seeds))
+        for key in PARAMETERS[one.form]
     }
+    found["b"] = (max(found["b"][0], 0.0), found["b"][1])
+    return {**found, "value": _interval([float(c(at)) for c in one.resampled], float(curve(at)), len(one.seeds))}
 
 
-def _band(one: _Fitted) -> dict[str, list[float]] | None:
+def _band(one: _Fitted) -> Band | None:
     if one.curve is None or not one.resampled:
         return None
     totals = [point.total for point in one.members]
     n = np.geomspace(min(totals), max(totals), POINTS)
     low, high = _quantiles(np.array([curve(n) for curve in one.resampled]), one.curve(n), len(one.seeds))
-    return {"n": n.tolist(), "low": low.tolist(), "high": high.tolist()}
+    return Band(n=tuple(n.tolist()), low=tuple(low.tolist()), high=tuple(high.tolist()))
 
 
-def _against(one: _Fitted, other: _Fitted, at: int) -> dict[str, Any] | None:
+def _against(one: _Fitted, other: _Fitted, at: int) -> AgainstScheme | None:
     """The relative difference to the constant scheme's curve at n = `at`; the draws of both are the same."""
     if one.curve is None or other.curve is None:
         return None
     pairs = zip(one.resampled, other.resampled, strict=True) if one.resampled and other.resampled else ()
     drawn = [float(mine(at) / theirs(at)) - 1 for mine, theirs in pairs]
     relative = float(one.curve(at) / other.curve(at)) - 1
-    return {
-        "scheme": AGAINST,
-        "relative": relative,
-        "interval": _interval(drawn, relative, len(one.seeds)) if drawn else None,
-    }
+    interval = _interval(drawn, relative, len(one.seeds)) if drawn else None
+    return AgainstScheme(scheme=AGAINST, relative=relative, interval=interval)
 
 
-def _sentence(one: _Fitted, compared: Mapping[str, Any], at: int, name: str) -> str:
-    relative, interval = compared["relative"], compared["interval"]
-    better = relative < 0
-    said = f"at {at} heads, {name} is {_percent(abs(relative))} % {'better' if better else 'worse'} than {AGAINST}"
+def _sentence(one: _Fitted, compared: AgainstScheme, at: int, name: str) -> str:
+    relative, interval = compared.relative, compared.interval
+    better, amount = relative < 0, Amount.of_share(relative, interval)
+    said = f"at {at} heads, {name} is {amount(abs(relative))} {'better' if better else 'worse'} than {AGAINST}"
     if interval is None:
         reason = "one seed" if len(one.seeds) == 1 else "the curves have as many parameters as totals"
         return f"{said} (no interval: {reason if len(one.seeds) else 'no seed finished in every arm'})"
-    ends = sorted(-end if better else end for end in interval)
-    return f"{said}, 95 % interval [{_percent(ends[0])}, {_percent(ends[1])}] %"
+    return f"{said}, 95 % interval {amount(*sorted(-end if better else end for end in interval))}"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f}".replace("-", "−")
-
-
-def _interval(values: Sequence[float], estimate: float, n_seeds: int) -> list[float]:
+def _interval(values: Sequence[float], estimate: float, n_seeds: int) -> tuple[float, float]:
     low, high = _quantiles(np.array(values), np.array(estimate), n_seeds)
-    return [float(low), float(high)]
+    return float(low), float(high)
 
 
 def _quantiles(drawn: np.ndarray, estimate: np.ndarray, n_seeds: int) -> np.ndarray:
@@ -299,7 +352,3 @@ def _limit(form: str, totals: np.ndarray, losses: np.ndarray) -> Curve:
 def _curve(form: str, b: float, totals: np.ndarray, losses: np.ndarray) -> Curve:
     a, c, sse = _profile(form, np.array([b]), totals, losses)
     return Curve(a=float(a[0]), b=b, c=float(c[0]), sse=float(sse[0]))
-
-
-def _spoken(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"

@@ -11,16 +11,19 @@ Paper: X-raying heads (article, May 2024), of one model each, which attended to 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from headway.compare.matches import title
 from headway.compare.statistics import LEVEL, Comparison
-from headway.compare.tokens.diversity_loss import ProbedRun
+from headway.compare.tokens.diversity_loss import LayerAssociation, ProbedRun
 from headway.compare.tokens.statement_evidence import Evidence
-from headway.compare.tokens.statements import CLAIMS, Claim, Reading, in_words
+from headway.compare.tokens.statements import CLAIMS, Claim, Reading
 from headway.declare.experiment import Arm, Experiment
+from headway.declare.metrics import metric_name
+from headway.words import span
 
 Verdict = Literal["holds", "does not hold", "cannot be told"]
 
@@ -28,12 +31,62 @@ HELPS = 0.01
 """A regulariser that lowers the loss by less than this share hardly helps."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class JudgedArm:
+    """What one arm says of a statement.
+
+    Attributes:
+        arm: its full name.
+        seeds: how many could be asked.
+        value: the mean of the number that the statement rests on.
+        interval: 95 %; None where seeds show no spread.
+        also: the mean of a further number, where there is one.
+        verdict: on the statement, in this arm.
+    """
+
+    arm: str
+    seeds: int
+    value: float
+    interval: tuple[float, float] | None
+    also: float | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedStatement:
+    """What becomes of a published statement without a control, or under one, by one metric.
+
+    Attributes:
+        name: of the statement.
+        says: what was published.
+        short: what it is called in a row of others.
+        control: what the arms are under.
+        metric: that it is read off.
+        as_published: whether that is the metric as it was published.
+        bound: on which side of it the number has to lie.
+        verdict: of all arms together.
+        sentence: that in words.
+        arms: what each says.
+    """
+
+    name: str
+    says: str
+    short: str
+    control: str | None
+    metric: str
+    as_published: bool
+    bound: float
+    verdict: Verdict
+    sentence: str
+    arms: tuple[JudgedArm, ...]
+
+
 def claims(
     experiment: Experiment,
     probed: Mapping[str, Sequence[ProbedRun]],
-    associations: Sequence[Mapping[str, Any]],
+    associations: Sequence[LayerAssociation],
     comparisons: Sequence[Comparison],
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JudgedStatement]:
     """Every statement that the runs can be asked about, without a control and under each.
 
     Args:
@@ -41,10 +94,6 @@ def claims(
         probed: the probed runs of each arm, by its full name.
         associations: what `diversity_loss.associations` said of them.
         comparisons: with their verdicts.
-
-    Yields:
-        `name`, `says`, `short`, `control`, `metric`, `as_published`, `bound`, `verdict`, `sentence`, and `arms`: of
-        each `arm`, `seeds`, `value` (the mean), `interval`, `also` and `verdict`.
     """
     r2 = _r2_of_runs(associations)
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
@@ -65,17 +114,17 @@ def claims(
 
 
 def _r2_of_runs(
-    associations: Sequence[Mapping[str, Any]],
+    associations: Sequence[LayerAssociation],
 ) -> dict[tuple[str, int], dict[tuple[str, str], dict[int, float]]]:
     """R^2 with the probe's loss by run, then by metric and window, then by layer."""
     found: dict[tuple[str, int], dict[tuple[str, str], dict[int, float]]] = {}
     for entry in associations:
-        for at, seed in enumerate(entry["seeds"] if entry["loss"] == "probe_loss_nats" else ()):
-            of_run = found.setdefault((entry["arm"], seed), {})
-            metric, window, layer = entry["metric"], entry["window"], entry["layer"]
-            of_run.setdefault((metric, window), {})[layer] = entry["per_series"][at]
-            if entry["per_series_changes"] is not None:
-                of_run.setdefault((metric, f"{window}_changes"), {})[layer] = entry["per_series_changes"][at]
+        for at, seed in enumerate(entry.seeds if entry.loss == "probe_loss_nats" else ()):
+            of_run = found.setdefault((entry.arm, seed), {})
+            of_run.setdefault((entry.metric, entry.window), {})[entry.layer] = entry.per_series[at]
+            if entry.per_series_changes is not None:
+                changes = of_run.setdefault((entry.metric, f"{entry.window}_changes"), {})
+                changes[entry.layer] = entry.per_series_changes[at]
     return found
 
 
@@ -85,8 +134,8 @@ def _judged(
     control: str | None,
     found: Mapping[str, Sequence[Evidence]],
     titles: Mapping[str, str],
-) -> dict[str, Any]:
-    arms: list[dict[str, Any]] = []
+) -> JudgedStatement:
+    arms: list[JudgedArm] = []
     for name, ones in found.items():
         measured = [one for one in ones if reading.metric in one.progress.mean]
         values = _known([reading.value(one, reading.metric) for one in measured], np.argmin)
@@ -94,29 +143,28 @@ def _judged(
         if values:
             mean, interval = _interval(values)
             arms.append(
-                {
-                    "arm": name,
-                    "seeds": len(values),
-                    "value": mean,
-                    "interval": interval,
-                    "also": float(np.mean(also)) if also else None,
-                    "verdict": _verdict(interval, reading.bound, reading.below),
-                }
+                JudgedArm(
+                    arm=name,
+                    seeds=len(values),
+                    value=mean,
+                    interval=interval,
+                    also=float(np.mean(also)) if also else None,
+                    verdict=_verdict(interval, reading.bound, reading.below),
+                )
             )
-    verdicts: list[Verdict] = [arm["verdict"] for arm in arms]
-    overall = overall_verdict(verdicts)
-    return {
-        "name": claim.name,
-        "says": claim.says,
-        "short": claim.short,
-        "control": control,
-        "metric": reading.metric,
-        "as_published": reading.published,
-        "bound": reading.bound,
-        "verdict": overall,
-        "sentence": _sentence(claim, reading, overall, arms, titles),
-        "arms": arms,
-    }
+    overall = overall_verdict([arm.verdict for arm in arms])
+    return JudgedStatement(
+        name=claim.name,
+        says=claim.says,
+        short=claim.short,
+        control=control,
+        metric=reading.metric,
+        as_published=reading.published,
+        bound=reading.bound,
+        verdict=overall,
+        sentence=_sentence(claim, reading, overall, arms, titles),
+        arms=tuple(arms),
+    )
 
 
 def _known(values: Sequence[float | np.ndarray | None], layer: Callable[[np.ndarray], Any]) -> list[float]:
@@ -173,48 +221,32 @@ def overall_verdict(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def _sentence(
-    claim: Claim, reading: Reading, overall: Verdict, arms: Sequence[Mapping[str, Any]], titles: Mapping[str, str]
+    claim: Claim, reading: Reading, overall: Verdict, arms: Sequence[JudgedArm], titles: Mapping[str, str]
 ) -> str:
     if not arms:
         return f"{claim.says}: cannot be told, since no model here has the layers, heads or probes that it takes"
-    also = [arm["also"] for arm in arms if arm["also"] is not None]
+    also = [arm.also for arm in arms if arm.also is not None]
     said = reading.said.format(
-        metric=in_words(reading.metric), value=_span([arm["value"] for arm in arms]), also=_span(also)
+        metric=metric_name(reading.metric), value=span(arm.value for arm in arms), also=span(also) if also else "–"
     )
     return f"{claim.says}: {overall}{_where(arms, titles)}; {'by arm, ' * (len(arms) > 1)}{said}"
 
 
-def _where(arms: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> str:
+def _where(arms: Sequence[JudgedArm], titles: Mapping[str, str]) -> str:
     """In which arms, where there are several, and why none tells."""
-    if all(arm["seeds"] == 1 for arm in arms):
+    if all(arm.seeds == 1 for arm in arms):
         return " with one seed"
-    counts = Counter(arm["verdict"] for arm in arms)
+    counts = Counter(arm.verdict for arm in arms)
     if len(arms) == 1:
-        return f" ({arms[0]['seeds']} seeds)"
+        return f" ({arms[0].seeds} seeds)"
     if len(counts) == 1:
         return f" in all {len(arms)} arms" if "holds" in counts else f" in any of {len(arms)} arms"
     parts = [
         f"{verdict} in {titles[named[0]] if len(named) == 1 else len(named)}"
         for verdict in get_args(Verdict)
-        if (named := [arm["arm"] for arm in arms if arm["verdict"] == verdict])
+        if (named := [arm.arm for arm in arms if arm.verdict == verdict])
     ]
     return f" (of {len(arms)} arms: {', '.join(parts)})"
-
-
-def _span(values: Sequence[float]) -> str:
-    """The number of the one arm, or the smallest and the largest of several."""
-    if not values:
-        return "–"
-    ends = list(dict.fromkeys(_short(value) for value in (min(values), max(values))))
-    return " to ".join(ends)
-
-
-def _short(value: float) -> str:
-    if abs(value) >= 1e3:
-        text = f"{value:,.0f}"
-    else:
-        text = f"{value:.3g}" if abs(value) >= 1e-3 or value == 0 else f"{value:.1e}".replace("e-0", "e-")
-    return text.replace("-", "−")
 
 
 _HARDLY_HELP = "Diversity regularisers hardly help decoder-only models"
@@ -222,7 +254,7 @@ _HARDLY_HELP = "Diversity regularisers hardly help decoder-only models"
 
 def _regularisers(
     experiment: Experiment, control: str | None, comparisons: Sequence[Comparison]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JudgedStatement]:
     """Whether arms with a diversity regulariser beat those without by 1 % or more."""
     arms = {arm.full_name: arm for arm in experiment.arms}
     titles = {name: title(arm, experiment) for name, arm in arms.items()}
@@ -233,36 +265,29 @@ def _regularisers(
         if regularised(arms[c.arm]) and not regularised(arms[c.baseline])
     ]
     if judged:
-        overall = overall_verdict([arm["verdict"] for arm in judged])
-        said = f"the loss changes by {_span([100 * arm['value'] for arm in judged])} %; help is 1 % less loss or more"
-        yield {
-            "name": "regularisers-hardly-help",
-            "says": _HARDLY_HELP,
-            "short": "regularisers hardly help",
-            "control": control,
-            "metric": "eval_loss_nats",
-            "as_published": False,
-            "bound": -HELPS,
-            "verdict": overall,
-            "sentence": f"{_HARDLY_HELP}: {overall}{_where(judged, titles)}; {said}",
-            "arms": judged,
-        }
+        overall = overall_verdict([arm.verdict for arm in judged])
+        said = f"the loss changes by {span(100 * arm.value for arm in judged)} %; help is 1 % less loss or more"
+        yield JudgedStatement(
+            name="regularisers-hardly-help",
+            says=_HARDLY_HELP,
+            short="regularisers hardly help",
+            control=control,
+            metric="eval_loss_nats",
+            as_published=False,
+            bound=-HELPS,
+            verdict=overall,
+            sentence=f"{_HARDLY_HELP}: {overall}{_where(judged, titles)}; {said}",
+            arms=tuple(judged),
+        )
 
 
-def _helped(c: Comparison, relative: float) -> dict[str, Any]:
+def _helped(c: Comparison, relative: float) -> JudgedArm:
     interval = None
     if c.interval is not None and c.difference:
         low, high = sorted(end * relative / c.difference for end in c.interval)
         interval = (low, high)
     verdict = _verdict(interval, -HELPS, below=False)
-    return {
-        "arm": c.arm,
-        "seeds": c.n_pairs,
-        "value": relative,
-        "interval": interval,
-        "also": None,
-        "verdict": verdict,
-    }
+    return JudgedArm(arm=c.arm, seeds=c.n_pairs, value=relative, interval=interval, also=None, verdict=verdict)
 
 
 def regularised(arm: Arm) -> bool:

@@ -14,18 +14,6 @@ import numpy as np
 
 from headway.compare.tokens import statement_evidence as evidence
 
-
-def in_words(metric: str) -> str:
-    """What sentences and axes call a metric of heads.
-
-    Examples:
-        >>> in_words("query_cka"), in_words("attention_variance_published")
-        ('query CKA', 'attention variance as published')
-    """
-    words = metric.replace("_", " ").replace("cka", "CKA")
-    return words.replace(" raw", ", raw").replace(" published", " as published").replace(" nats", "")
-
-
 Value = Callable[[evidence.Evidence, str], float | np.ndarray | None]
 
 

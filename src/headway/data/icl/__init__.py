@@ -1,1 +1,5 @@
-"""Data, the in-context laboratory: `prompts`, drawn in numpy or by `native` code to the same bits."""
+"""Data, the in-context laboratory: prompts of regression.
+
+* `prompts`: drawn in numpy, which defines their bits;
+* `native`: the same bits from compiled code, where it is built.
+"""

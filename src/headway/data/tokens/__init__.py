@@ -1,7 +1,10 @@
-"""Data, transformers on tokens: `examples` is what every task supplies.
+"""Data, transformers on tokens: batches of sequences, as a pure function of task, seed and step.
 
-* `text`: the tokens of a corpus, cut into batches by `packing`; `corpus` finds it, also on a hub (`hub`), `tokenizer`
-  makes tokens of it, `cache` keeps them, `ngrams` says what is to be beaten;
+* `examples`: what every kind of task supplies, and the one way to get at it;
+* `text`: the tokens of a corpus; `packing` cuts them into batches, `ngrams` says what is to be beaten;
+* `building` makes them: `corpus` finds documents, `reading` reads them from files, `hub` fetches them, `ids` takes
+  tokens as they are, `one_document` parts a book, `tokenizer` makes tokens, `cache` keeps them;
+* `outlook`: what all this would say, before it is done;
 * `stories`: a corpus of our own, written by `grammar` from `story_plots` and `story_words`.
 """
 
@@ -9,10 +12,23 @@ from headway.data.tokens.examples import open_examples
 from headway.declare.tokens.run import TokensRun
 
 
-def prepare(run: TokensRun) -> None:
-    """Make what the examples of a run need, so that many workers then find it.
+def prepare(run: TokensRun) -> tuple[str, ...]:
+    """Make what the examples of a run need, so that many workers then find it; what is to be said of it.
 
     Raises:
         UserError: when it is missing, not fit, or too little.
     """
-    open_examples(run.task).steps_per_epoch(run.training.batch_size)
+    examples = open_examples(run.task)
+    examples.steps_per_epoch(run.training.batch_size)
+    return examples.notes
+
+
+def foresee(run: TokensRun) -> tuple[str, ...]:
+    """What `prepare` would say, as far as can be known without fetching, and with no more work than that takes.
+
+    Raises:
+        UserError: what `prepare` would raise, as far as it is looked at.
+    """
+    from headway.data.tokens.outlook import outlook
+
+    return tuple(outlook(run.task, run.training.batch_size)) if run.corpora else ()

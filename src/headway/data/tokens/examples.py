@@ -33,6 +33,8 @@ class Examples(ABC):
     """None where tokens are no text."""
     files: Mapping[str, str] = {}
     """Texts that are kept in a run's folder, by name."""
+    notes: tuple[str, ...] = ()
+    """What was done with the data that one may not expect, in sentences."""
 
     @property
     @abstractmethod

@@ -12,11 +12,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from headway.data.tokens.cache import cached
+from headway.data.tokens.cache import cache_folder, cached
 from headway.errors import UserError
 
 TINYSTORIES = "skeskinen/TinyStories-GPT4"
 _FIELD = "story"
+
+
+def is_fetched(limit: int | None) -> bool:
+    """Whether the first `limit` stories are in the cache."""
+    return (cache_folder() / _name(limit)).is_dir()
 
 
 def tinystories(limit: int | None) -> Path:
@@ -31,7 +36,11 @@ def tinystories(limit: int | None) -> Path:
         with open(folder / "stories.jsonl", "w", encoding="utf-8") as file:
             file.writelines(json.dumps({"text": text}) + "\n" for text in stories)
 
-    return cached(f"tinystories-{limit or 'all'}", fetch) / "stories.jsonl"
+    return cached(_name(limit), fetch) / "stories.jsonl"
+
+
+def _name(limit: int | None) -> str:
+    return f"tinystories-{limit or 'all'}"
 
 
 def _streamed() -> Iterator[str]:

@@ -1,4 +1,7 @@
-"""Data: the seven plots of Headway's stories, in the notation of `grammar`; see `story_words`."""
+"""Data: the seven plots of Headway's stories, in the notation of `grammar`; see `story_words`.
+
+Data and nothing else, so it may be longer than other files: parted, a plot would be no easier to read.
+"""
 
 LOST = {
     "lost": "3 {dear} {put_away}{br}{search}{br}{found}; 1 {put_away_new}{br}{search}{br}{found}",

@@ -1,33 +1,21 @@
-"""Data: the tokens of a text task: made once, kept in the cache, and mapped into memory.
-
-A corpus is read three times and never held in memory: its documents are counted, so that the held-out ones can be
-chosen; a tokenizer is trained on the others where the task asks for one; then all are written as tokens.
-"""
+"""Data: the tokens of a text task: made once, kept in the cache, and mapped into memory."""
 
 import json
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import tokenizers
 from jaxtyping import Bool, Int64, Integer
 
 from headway import files
 from headway.data.tokens import ngrams, packing
+from headway.data.tokens.building import Sources, check_split, cut_in, dtype_of
 from headway.data.tokens.cache import cached, content_hash
-from headway.data.tokens.corpus import Corpus, find_corpus
 from headway.data.tokens.examples import Batch, Examples
-from headway.data.tokens.tokenizer import Tokenizer, open_tokenizer
+from headway.data.tokens.tokenizer import Tokenizer
 from headway.declare.tokens.text import TextTask
-from headway.errors import UserError
 from headway.identity import digest
-
-SPLIT_SEED = 42
-_FORMAT = 1
-_DOCUMENTS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +41,8 @@ class Tokens:
     entropy_nats: float | None
     """For stories of the grammar: the mean of -log p of the held-out stories per held-out token, the floor under the
     loss of any model. None for other corpora, and for published padding, where ends and first tokens are no targets."""
+    note: str = ""
+    """What was done with the corpus that one may not expect, in a sentence."""
 
     @property
     def vocab_size(self) -> int:
@@ -91,22 +81,23 @@ def open_corpus(task: TextTask) -> Tokens:
     The first `task.stories` documents of the corpus are taken. Of n documents, ceil(held_out n) are held out: the
     first ones of a permutation with seed 42, so the same ones whatever the seed of a run (and the same ones as
     `train_test_split(test_size=held_out, seed=42)` of the package datasets takes, as the published experiments did).
+    Of a single document the end is held out.
 
     Raises:
         UserError: when the corpus or the tokenizer is missing or not fit, or the cache cannot be written.
     """
-    corpus = find_corpus(task.corpus, limit=task.stories, asked="task.corpus")
-    validation = task.validation and find_corpus(task.validation, limit=None, asked="task.validation")
-    if validation and validation.digest.rpartition("-")[0] == corpus.digest.rpartition("-")[0]:
-        raise UserError(
-            f"task.validation {task.validation}: it is the corpus itself; name another, or leave it out to hold out "
-            "a share of the corpus"
-        )
-    sources = _Sources(task=task, corpus=corpus, validation=validation or None)
-    folder = cached(f"tokens-{sources.digest}", sources.write)
+    return kept_tokens(task, Sources.of(task))
+
+
+def kept_tokens(task: TextTask, sources: Sources) -> Tokens:
+    """The tokens of a task whose corpora were found already; see `open_corpus`."""
+    folder = cached(sources.folder, sources.write)
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+    cut = cut_in(facts)
+    if cut is not None:
+        check_split(task, 1)  # what was made for another task may be no good for this one
     tokenizer = Tokenizer.load(folder)
-    dtype = _dtype(tokenizer.vocab_size)
+    dtype = dtype_of(tokenizer.vocab_size)
     published = task.padding == "published"
     arrays = {name: np.memmap(folder / f"{name}.bin", dtype, mode="r") for name in ("train", "held_out")}
     ends = {name: np.load(folder / f"{name}_ends.npy", mmap_mode="r") for name in arrays}
@@ -121,6 +112,7 @@ def open_corpus(task: TextTask) -> Tokens:
         unigram_loss_nats=unigram,
         bigram_loss_nats=bigram,
         entropy_nats=None if published else facts["entropy_nats"],
+        note=cut.sentence(task.corpus) if cut else "",
     )
 
 
@@ -131,6 +123,7 @@ class TextExamples(Examples):
         self.task, self.tokens = task, tokens
         self.tokenizer = tokens.tokenizer
         self.files = {"tokenizer.json": tokens.tokenizer.inner.to_str()}
+        self.notes = (tokens.note,) if tokens.note else ()
 
     @property
     def vocab_size(self) -> int:
@@ -169,83 +162,6 @@ def open_examples(task: TextTask) -> TextExamples:
         UserError: as `open_corpus`.
     """
     return TextExamples(task, open_corpus(task))
-
-
-def held_out_documents(n: int, share: float) -> Bool[np.ndarray, " document"]:
-    """Which of n documents are held out."""
-    held = np.zeros(n, bool)
-    # The seed is the published split's, used as the package datasets uses it, not a stream of ours.
-    held[np.random.default_rng(SPLIT_SEED).permutation(n)[: math.ceil(share * n)]] = True
-    return held
-
-
-def _dtype(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
-    return np.uint16 if vocab_size <= 1 << 16 else np.uint32
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Sources:
-    """What the tokens of a task are made from."""
-
-    task: TextTask
-    corpus: Corpus
-    validation: Corpus | None
-
-    @property
-    def digest(self) -> str:
-        """Known before anything is made."""
-        name = self.task.tokenizer
-        if name.startswith("bpe-"):
-            name += f" of tokenizers {tokenizers.__version__}"
-        elif name not in ("bytes", "gpt2"):
-            name = Tokenizer.load(Path(name).expanduser()).digest
-        held = self.validation.digest if self.validation else self.task.held_out
-        return digest([_FORMAT, self.corpus.digest, held, name])
-
-    def write(self, folder: Path) -> None:
-        """Write the tokens and all that is known about them."""
-        n = sum(1 for _ in self.corpus.documents())
-        held = np.zeros(n, bool) if self.validation else held_out_documents(n, self.task.held_out)
-        if held.all():
-            raise UserError(
-                f"task.corpus {self.task.corpus}: it has {n} document{'s' * (n > 1)}, and {held.sum()} of them would "
-                "be held out; put lines <|endoftext|> between its documents, or name another text in task.validation"
-            )
-        tokenizer = open_tokenizer(self.task.tokenizer, lambda: self._chosen(~held))
-        tokenizer.save(folder)
-        train = _write_tokens(folder, "train", self._chosen(~held), tokenizer)
-        np.save(folder / "counts.npy", train)
-        source, judged = (self.validation, None) if self.validation else (self.corpus, held)
-        held_out = self.validation.documents() if self.validation else self._chosen(held)
-        n_tokens = int(_write_tokens(folder, "held_out", held_out, tokenizer).sum())
-        files.write_json(folder / "facts.json", {"entropy_nats": _entropy(source, judged, n_tokens)})
-
-    def _chosen(self, chosen: Bool[np.ndarray, " document"]) -> Iterator[str]:
-        return (text for text, taken in zip(self.corpus.documents(), chosen, strict=True) if taken)
-
-
-def _entropy(source: Corpus, judged: Bool[np.ndarray, " document"] | None, n_tokens: int) -> float | None:
-    if source.nats is None:
-        return None
-    numbers: Iterable[int] = range(sum(1 for _ in source.documents())) if judged is None else np.flatnonzero(judged)
-    return math.fsum(source.nats(int(number)) for number in numbers) / n_tokens
-
-
-def _write_tokens(
-    folder: Path, name: str, documents: Iterator[str], tokenizer: Tokenizer
-) -> Int64[np.ndarray, " vocab"]:
-    """Write documents as tokens, so many at once; how often each token was written comes back."""
-    counts = np.zeros(tokenizer.vocab_size, np.int64)
-    lengths: list[np.ndarray] = []
-    with open(folder / f"{name}.bin", "wb") as file:
-        while texts := list(islice(documents, _DOCUMENTS_AT_ONCE)):
-            encoded = [[*ids, tokenizer.end_of_text] for ids in tokenizer.encode_many(texts)]
-            block = np.concatenate([np.asarray(ids, np.int64) for ids in encoded])
-            counts += np.bincount(block, minlength=tokenizer.vocab_size)
-            lengths.append(np.array([len(ids) for ids in encoded], np.int64))
-            file.write(block.astype(_dtype(tokenizer.vocab_size)).tobytes())
-    np.save(folder / f"{name}_ends.npy", np.cumsum(np.concatenate(lengths)))
-    return counts
 
 
 def _baselines(

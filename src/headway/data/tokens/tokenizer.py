@@ -4,6 +4,7 @@ Every tokenizer here is one of the library `tokenizers` and is kept as one `toke
 BPE without merges whose token ids are the bytes, and 256 the end of a text.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +41,7 @@ class Tokenizer:
         end = next((token for token in _ENDS if token in vocabulary), None)
         if end is None:
             raise UserError(
-                f"task.tokenizer {name}: it has no token for the end of a text ({', '.join(_ENDS)}); add one to it"
+                f"tokenizer {name}: it has no token for the end of a text ({', '.join(_ENDS)}); add one to it"
             )
         inner.no_truncation()
         inner.no_padding()
@@ -65,9 +66,9 @@ class Tokenizer:
         except UserError:
             raise
         except Exception as error:  # the library raises plain Exception for whatever is wrong
-            raise UserError(f"task.tokenizer {name}: its files are no tokenizer ({error}); give others") from error
+            raise UserError(f"tokenizer {name}: its files are no tokenizer ({error}); give others") from error
         raise UserError(
-            f"task.tokenizer {name}: it is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
+            f"tokenizer {name}: it is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
             "merges.txt, or a tokenizer.json"
         )
 
@@ -77,17 +78,29 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text; `<|endoftext|>` in it is the one token."""
-        ids: list[int] = self.inner.encode(text, add_special_tokens=False).ids
-        return ids
+        return self._ids(lambda: [self.inner.encode(text, add_special_tokens=False)])[0]
+
+    def encode_as_written(self, text: str) -> list[int]:
+        """The same with the tokens that it puts around a text, such as a Llama's first."""
+        return self._ids(lambda: [self.inner.encode(text)])[0]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text, on all cores."""
-        return [found.ids for found in self.inner.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return self._ids(lambda: self.inner.encode_batch_fast(list(texts), add_special_tokens=False))
 
     def decode(self, tokens: Iterable[SupportsIndex]) -> str:
         """The text of tokens; bytes that are no UTF-8 become the replacement character."""
         text: str = self.inner.decode([int(token) for token in tokens], skip_special_tokens=False)
         return text
+
+    def _ids(self, encode: Callable[[], Iterable[tokenizers.Encoding]]) -> list[list[int]]:
+        try:
+            return [found.ids for found in encode()]
+        except Exception as error:  # the library raises plain Exception
+            raise UserError(
+                f"the tokenizer has no token for a part of the text ({error}); give a text that it knows, or a "
+                "tokenizer with a token for what it does not know"
+            ) from error
 
     @property
     def digest(self) -> str:
@@ -99,13 +112,17 @@ def open_tokenizer(name: str, training_documents: Callable[[], Iterable[str]]) -
     """The tokenizer that a task names; only `bpe-N` reads the training documents.
 
     Raises:
-        UserError: when it cannot be had, or the documents are too few for N tokens.
+        UserError: when it cannot be had, it has no token for some texts, or the documents are too few for N tokens.
     """
     if name == "bytes":
         return bytes_tokenizer()
     if bpe := re.fullmatch(r"bpe-(\d+)", name):
         return trained_bpe(training_documents(), int(bpe[1]))
-    return _gpt2() if name == "gpt2" else Tokenizer.load(Path(name).expanduser())
+    if ids := re.fullmatch(r"ids-(\d+)", name):
+        return ids_tokenizer(int(ids[1]))
+    found = _gpt2() if name == "gpt2" else Tokenizer.load(Path(name).expanduser())
+    _check_encodes_everything(found.inner, name)
+    return found
 
 
 def bytes_tokenizer() -> Tokenizer:
@@ -117,6 +134,19 @@ def bytes_tokenizer() -> Tokenizer:
     """
     vocabulary = {character: byte for byte, character in enumerate(_byte_characters())} | {END_OF_TEXT: 256}
     return Tokenizer.of(_byte_level(models.BPE(vocab=vocabulary, merges=[])), "bytes")
+
+
+def ids_tokenizer(vocab_size: int) -> Tokenizer:
+    """For token ids of which nothing more is known: each is written as its number, the last ends a text.
+
+    Examples:
+        >>> ids_tokenizer(50_257).decode([464, 3290, 50_256])
+        '464 3290 <|endoftext|>'
+    """
+    vocabulary = {str(number): number for number in range(vocab_size - 1)} | {END_OF_TEXT: vocab_size - 1}
+    inner = tokenizers.Tokenizer(models.WordLevel(vocabulary))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return Tokenizer.of(inner, f"ids-{vocab_size}")
 
 
 def trained_bpe(documents: Iterable[str], vocab_size: int) -> Tokenizer:
@@ -137,10 +167,41 @@ def trained_bpe(documents: Iterable[str], vocab_size: int) -> Tokenizer:
     found = inner.get_vocab_size()
     if found != vocab_size:
         raise UserError(
-            f"task.tokenizer bpe-{vocab_size}: the training documents have {found - 257} merges, so {found} tokens at "
+            f"tokenizer bpe-{vocab_size}: the training documents have {found - 257} merges, so {found} tokens at "
             f"most; ask for bpe-{found} or smaller, or give a larger corpus"
         )
     return Tokenizer.of(inner, f"bpe-{vocab_size}")
+
+
+def _check_encodes_everything(inner: tokenizers.Tokenizer, name: str) -> None:
+    """Nothing, when every text has tokens: unknown parts one of their own, or every byte one.
+
+    Without, a BPE drops what it does not know and says nothing, and other models raise in the middle of a corpus.
+
+    Raises:
+        UserError: saying what is missing.
+    """
+    content, vocabulary = json.loads(inner.to_str()), inner.get_vocab(with_added_tokens=True)
+    model = content["model"]
+    kind, unknown = model["type"], model.get("unk_token")
+    if (model["unk_id"] is not None) if kind == "Unigram" else unknown in vocabulary:
+        return
+    steps = json.dumps([content["normalizer"], content["pre_tokenizer"]])
+    affixes = [model.get(key) or "" for key in ("continuing_subword_prefix", "end_of_word_suffix")]
+    if kind in ("BPE", "Unigram") and '"ByteLevel"' in steps and not any(affixes):
+        needed = set(_byte_characters())
+    elif kind == "BPE" and model["byte_fallback"]:
+        needed = {f"<0x{byte:02X}>" for byte in range(256)}
+    else:
+        needed = None
+    if needed is not None and needed <= vocabulary.keys():
+        return
+    lacks = f"its unk_token {unknown!r} is not in its vocabulary" if unknown else "it names no unknown token"
+    raise UserError(
+        f"tokenizer {name}: its {kind} model has no token for what it does not know ({lacks}, and not every byte has a "
+        "token), so parts of a text could be lost; add a token such as <unk> to its vocabulary and name it as the "
+        "model's unknown token, or give a byte-level tokenizer"
+    )
 
 
 def _byte_level(model: models.BPE) -> tokenizers.Tokenizer:
@@ -164,6 +225,6 @@ def _gpt2() -> Tokenizer:
         raise
     except Exception as error:  # the hub's client has many kinds of failures, and the library its own
         raise UserError(
-            f"task.tokenizer gpt2: {_HUB} cannot be read from the hub ({type(error).__name__}); with no network, give "
+            f"tokenizer gpt2: {_HUB} cannot be read from the hub ({type(error).__name__}); with no network, give "
             "a folder with GPT-2's vocab.json and merges.txt"
         ) from error

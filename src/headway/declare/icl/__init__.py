@@ -1,1 +1,5 @@
-"""Declare, the in-context laboratory: `task`, `model`, `training`, what they cost (`budget`), and the `run` of them."""
+"""Declare, the in-context laboratory: models of attention alone that learn regression from their prompt.
+
+* `task`: what prompts are drawn from; `model`: what reads them; `training`: how it learns;
+* `run`: all of them together, judged on so many prompts; `budget`: what it costs.
+"""

@@ -31,6 +31,7 @@ class HeadProbes(Spec):
     )
     circuits: bool = Field(False, description="what the weights alone say: effective ranks and copying")
     published: bool = Field(False, description="metrics as a published code computes them, for comparison")
+    outputs: bool = Field(False, description="how much each head adds to the stream: its share in its layer's heads")
     metrics: tuple[
         Annotated[str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(HEAD_METRICS)})], ...
     ] = Field((), description="single metrics by name, beside the families")

@@ -1,7 +1,7 @@
 """Declare: a run of a transformer on tokens."""
 
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -43,6 +43,8 @@ class TokensRun(RunSpec):
                 "model.attends is future, and such a model cannot write: the text that it would look at is not there "
                 "yet; set samples to null"
             )
+        if self.samples is not None and (why := self.task.why_not_prompt(self.samples.prompt)):
+            raise ValueError(f"samples.prompt {self.samples.prompt!r}: {why}")
         return self
 
     @model_validator(mode="after")
@@ -64,6 +66,12 @@ class TokensRun(RunSpec):
                 "raise model.n_heads, or leave it out"
             )
         return self
+
+    def effective(self) -> dict[str, Any]:
+        """Its content without the choices of its model that cannot matter in it."""
+        content = self.content()
+        kept = {key: value for key, value in content["model"].items() if key not in self.model.idle}
+        return {**content, "model": kept}
 
     @cached_property
     def budget(self) -> Budget:
@@ -117,6 +125,17 @@ class TokensRun(RunSpec):
     def scheme(self) -> str | None:
         """What the number of heads does from layer to layer."""
         return self.model.layout.scheme
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Positions that are learned from nothing."""
+        n_ctx, n_positions = self.task.n_ctx, self.model.n_positions
+        if self.model.positions != "learned" or n_ctx == n_positions:
+            return ()
+        return (
+            f"{n_positions - n_ctx:,} of {n_positions:,} learned positions are never trained, since task.n_ctx is "
+            f"{n_ctx:,}; model.n_positions {n_ctx} would leave them out",
+        )
 
     @property
     def corpora(self) -> tuple[str, ...]:

@@ -34,3 +34,7 @@ class TokensTask(Task):
     def expected_sequences(self) -> float | None:
         """About how many sequences an epoch has; None where that shows when the data are read."""
         return None
+
+    def why_not_prompt(self, prompt: str) -> str | None:  # noqa: ARG002
+        """Why a sample cannot begin with a prompt, and what to do, in a clause; None where it can."""
+        return None

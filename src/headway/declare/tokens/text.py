@@ -13,7 +13,7 @@ from headway.errors import DeclarationError, near
 CORPORA = ("stories", "tinystories")
 """Corpora that are known by name."""
 
-TOKENIZERS = ("bytes", "gpt2", "bpe-N")
+TOKENIZERS = ("bytes", "gpt2", "bpe-N", "ids-N")
 """Tokenizers that are known by name, N a size of the vocabulary."""
 
 TOKENS_PER_TINY_STORY = 206
@@ -27,18 +27,26 @@ class TextTask(TokensTask):
 
     kind: Literal["text"]
     corpus: str = Field(
-        description="`stories` (Headway's own grammar), `tinystories` (from the hub), or the path of a file or folder, "
-        "from the working directory"
+        description="`stories` (Headway's own grammar), `tinystories` (from the hub), or a path, from the working "
+        "directory: a `.txt` (`<|endoftext|>` ends a document), a `.jsonl` (a text per line, in its field `text` or "
+        "`story`; `FILE.jsonl:FIELD` names another), either of them as `.gz`, a folder of them (a document or more per "
+        "file), or a `.npy` (one row of ids of the tokenizer)"
     )
     validation: str | None = Field(None, description="a corpus that is held out; null: held_out of the corpus")
-    held_out: float = Field(0.01, gt=0, lt=1, description="share of the documents that are held out")
+    held_out: float = Field(
+        0.01,
+        gt=0,
+        lt=1,
+        description="share of the documents that are held out; of a single document, its last characters",
+    )
     stories: PositiveInt | None = Field(
         None, description="documents that are taken, the held-out ones among them; null: all (20,000 of `stories`)"
     )
     tokenizer: str = Field(
         "bytes",
         description="`bytes`, `bpe-4096` (trained on the corpus), `gpt2` (from the hub), or the path of a folder, from "
-        "the working directory, with vocab.json and merges.txt or tokenizer.json",
+        "the working directory, with vocab.json and merges.txt or tokenizer.json; `ids-50257` for a `.npy` of the ids "
+        "0 to 50256, of which the last ends a document",
     )
     padding: Literal["packed", "published"] = Field(
         "packed", description="packed: documents one after the other; published: padded, and never told to stop"
@@ -52,7 +60,10 @@ class TextTask(TokensTask):
                 f"tokenizer {self.tokenizer}: a byte-level BPE needs 258 tokens or more (256 bytes, the end of a "
                 "text, a merge); `bytes` takes 257"
             )
-        if not bpe and self.tokenizer not in ("bytes", "gpt2") and not _is_path(self.tokenizer):
+        ids = re.fullmatch(r"ids-([0-9]{1,7})", self.tokenizer)
+        if ids and int(ids[1]) < 2:
+            raise ValueError(f"tokenizer {self.tokenizer}: give 2 ids or more; the last of them ends a document")
+        if not bpe and not ids and self.tokenizer not in ("bytes", "gpt2") and not _is_path(self.tokenizer):
             raise ValueError(
                 f"tokenizer {self.tokenizer!r} is not known; {near(self.tokenizer, TOKENIZERS)}; a folder is given by "
                 f"a path with a slash, such as ./{self.tokenizer or 'gpt2'}"
@@ -63,6 +74,17 @@ class TextTask(TokensTask):
                 raise ValueError(
                     f"{key} {corpus!r} is not known; {near(corpus, CORPORA)}; a folder is given by a path with a "
                     f"slash, such as ./{corpus or 'texts'}"
+                )
+        for key, corpus in corpora:
+            if ids and not holds_ids(corpus):
+                raise ValueError(
+                    f"tokenizer {self.tokenizer} is for token ids, and {key} {corpus} is text; give a .npy file, or "
+                    "the tokenizer that the text is to be read with"
+                )
+            if bpe and holds_ids(corpus):
+                raise ValueError(
+                    f"tokenizer {self.tokenizer} is trained on text, and {key} {corpus} holds ids; give the tokenizer "
+                    "that made them, or ids-N"
                 )
         if self.validation is not None and self.held_out != type(self).model_fields["held_out"].default:
             raise ValueError(
@@ -80,9 +102,25 @@ class TextTask(TokensTask):
         """
         if self.tokenizer in ("bytes", "gpt2"):
             return {"bytes": 257, "gpt2": 50257}[self.tokenizer]
-        if bpe := re.fullmatch(r"bpe-([0-9]+)", self.tokenizer):
-            return int(bpe[1])
+        if known := re.fullmatch(r"(?:bpe|ids)-([0-9]+)", self.tokenizer):
+            return int(known[1])
         return _vocab_size(Path(self.tokenizer).expanduser())
+
+    @property
+    def tokenizer_folder(self) -> Path | None:
+        """Where the tokenizer is; None for one that is known by name."""
+        known = re.fullmatch(r"bytes|gpt2|(?:bpe|ids)-[0-9]+", self.tokenizer)
+        return None if known else Path(self.tokenizer).expanduser()
+
+    def why_not_prompt(self, prompt: str) -> str | None:
+        """Ids of which nothing is known are written as numbers."""
+        ids = re.fullmatch(r"ids-([0-9]+)", self.tokenizer)
+        if ids is None or all(re.fullmatch(r"0|[1-9][0-9]*", w) and int(w) < int(ids[1]) - 1 for w in prompt.split()):
+            return None
+        return (
+            f"with tokenizer {self.tokenizer} it is ids, such as '17 4', or '' for the end of a text; or set samples "
+            "to null"
+        )
 
     @property
     def corpora(self) -> tuple[str, ...]:
@@ -96,6 +134,11 @@ class TextTask(TokensTask):
             return None
         stories = self.stories * (1 if self.validation else 1 - self.held_out)
         return stories if self.padding == "published" else stories * TOKENS_PER_TINY_STORY / self.n_ctx
+
+
+def holds_ids(corpus: str) -> bool:
+    """Whether a corpus is a file of token ids."""
+    return corpus.endswith(".npy")
 
 
 def _is_path(text: str) -> bool:

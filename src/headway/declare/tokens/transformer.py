@@ -122,6 +122,13 @@ class TransformerModel(Spec):
         width = {"none": 1, "d_head": self.layout.layers[layer].d_head or 1, "d_model": self.d_model}
         return self.attention_scale if isinstance(self.attention_scale, float) else width[self.attention_scale] ** -0.5
 
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Choices that change nothing in this model: where positions enter without a lane, how absent factors start."""
+        laneless = self.embedding_width == self.d_model or self.positions in ("rotary", "none")
+        full = all(rank is None for rank in dict(self.ranks).values())
+        return (("positions_in_lane",) if laneless else ()) + (("factor_init",) if full else ())
+
     def rank(self, projection: Projection, layer: int) -> int | None:
         """The rank of a projection of a layer; None for full."""
         return per_layer(getattr(self.ranks, projection), self.n_layers, f"ranks.{projection}")[layer]

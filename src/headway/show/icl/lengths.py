@@ -1,6 +1,7 @@
 """Show: the error against the length of the prompt, shorter and longer than in training."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -183,7 +184,8 @@ def _mean_rows(arm: ArmResults) -> Iterator[dict[str, Any]]:
 
 
 def _estimators(material: Material, arm: ArmResults, names: Sequence[str]) -> list[dict[str, Any]]:
-    curves = material.estimator_curves(arm)
+    references = material.references(arm)
+    curves = {name: asdict(curve) for name, curve in references.by_length.items()}
     return [
-        row for name in names if name in curves for row in _rows(ESTIMATORS[name][0], curves["n_pairs"], curves[name])
+        row for name in names if name in curves for row in _rows(ESTIMATORS[name][0], references.lengths, curves[name])
     ]

@@ -8,6 +8,7 @@ from headway.declare.metrics import METRICS
 from headway.icl.circuits import head_table
 from headway.show.icl import dynamics, lengths, maps, theory
 from headway.show.report import outcome, training
+from headway.show.report.laboratory import Laboratory
 from headway.show.report.material import ArmResults, Finished, Material
 from headway.show.report.tables import Row, Table, over_seeds
 from headway.show.shared.figure import Figure
@@ -48,48 +49,63 @@ PER_ARM: tuple[Callable[[ArmResults], Figure | None], ...] = (maps.final_circuit
 THEORY: tuple[Callable[[Material], Figure | None], ...] = (theory.flow, theory.proportional)
 
 
-def figures(material: Material) -> Iterator[Figure | None]:
-    """The figures in their order; None in place of one that the results have no numbers for."""
-    yield from (draw(material) for draw in WHOLE)
-    yield from (draw(arm) for arm in material.arms for draw in PER_ARM)
-    yield from (draw(material) for draw in THEORY)
+class Icl(Laboratory):
+    """The slice of in-context regression."""
 
+    def figures(self, material: Material) -> Iterator[Figure | None]:
+        """The figures in their order; None in place of one that the results have no numbers for."""
+        yield from (draw(material) for draw in WHOLE)
+        yield from (draw(arm) for arm in material.arms for draw in PER_ARM)
+        yield from (draw(material) for draw in THEORY)
 
-def final_metrics(material: Material) -> Table:
-    """A row per arm and, below, a row per estimator on the same prompts."""
-    names = [name for name in FINAL if any(run.metrics.get(name) is not None for a in material.arms for run in a.runs)]
-    rows = [
-        Row(cells=(arm.label, *(over_seeds(arm, name) for name in names)), colour=arm.colour) for arm in material.arms
-    ]
-    if material.one_task and "eval_mse" in names:
-        rows += _estimator_rows(material, names)
-    several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
-    found = material.one_task and bool(material.baselines(material.arms[0]))
-    return Table(
-        columns=("", *(FINAL[name] for name in names)),
-        rows=tuple(rows),
-        caption=join(
-            f"At the end of training: {several}" + ("; below, what needs no training." if found else "."),
-            PER_OUTPUT if any(arm.shown.regression.task.d_y > 1 for arm in material.arms) else "",
-        ),
-        hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
-    )
+    def final(self, material: Material) -> Table:
+        """A row per arm and, below, a row per estimator on the same prompts."""
+        names = [
+            name for name in FINAL if any(run.metrics.get(name) is not None for a in material.arms for run in a.runs)
+        ]
+        rows = [
+            Row(cells=(arm.label, *(over_seeds(arm, name) for name in names)), colour=arm.colour)
+            for arm in material.arms
+        ]
+        if material.one_task and "eval_mse" in names:
+            rows += _estimator_rows(material, names)
+        several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
+        found = material.one_task and bool(material.baselines(material.arms[0]))
+        return Table(
+            columns=("", *(FINAL[name] for name in names)),
+            rows=tuple(rows),
+            caption=join(
+                f"At the end of training: {several}" + ("; below, what needs no training." if found else "."),
+                PER_OUTPUT if any(arm.shown.regression.task.d_y > 1 for arm in material.arms) else "",
+            ),
+            hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
+        )
+
+    def heads(self, arm: ArmResults) -> Iterator[tuple[int, Table]]:
+        """The table per head of every seed of a one-layer arm, at the end of training."""
+        for run in arm.runs if arm.one_layer else ():
+            yield run.seed, _heads_of(run)
+
+    def luck(self, material: Material) -> str:
+        """What the intervals leave out: the luck of the shared prompts; nothing where there is no interval."""
+        if not any(comparison.interval for comparison in material.results.comparisons):
+            return ""
+        errors = [error for arm in material.arms for error in arm.final("eval_mse_se")]
+        counts = {arm.shown.regression.evaluation.prompts for arm in material.arms}
+        same = f"the same {max(counts):,} prompts" if len(counts) == 1 else "the same prompts"
+        known = f" (standard error {span(errors, 2)})" if errors else ""
+        arms = "all arms" if material.one_task else "all arms of a task"
+        return f"Intervals are over seeds; {arms} are judged on {same}, whose own luck{known} they share."
 
 
 def _estimator_rows(material: Material, names: Sequence[str]) -> Iterator[Row]:
     baselines = material.baselines(material.arms[0])
     reference = baselines.get("debiased_gd_best", {}).get("mse")
     for name, (label, _, _) in ESTIMATORS.items():
-        if name in baselines and baselines[name]["mse"] is not None:
+        if "mse" in baselines.get(name, {}):
             mse = baselines[name]["mse"]
             known = {"eval_mse": number(mse), "ratio_to_debiased_gd": number(mse / reference) if reference else ""}
             yield Row(cells=(label, *(known.get(name, "") for name in names)), quiet=True)
-
-
-def heads(arm: ArmResults) -> Iterator[tuple[int, Table]]:
-    """The table per head of every seed of a one-layer arm, at the end of training."""
-    for run in arm.runs if arm.one_layer else ():
-        yield run.seed, _heads_of(run)
 
 
 def _heads_of(run: Finished) -> Table:
@@ -106,13 +122,4 @@ def _heads_of(run: Finished) -> Table:
     return Table(columns=("head", *HEADS.values()), rows=tuple(rows), caption=caption)
 
 
-def luck(material: Material) -> str:
-    """What the intervals leave out: the luck of the prompts that all arms share; nothing where there is no interval."""
-    if not any(comparison["interval"] for comparison in material.results.get("comparisons") or []):
-        return ""
-    errors = [error for arm in material.arms for error in arm.final("eval_mse_se")]
-    counts = {arm.shown.regression.evaluation.prompts for arm in material.arms}
-    same = f"the same {max(counts):,} prompts" if len(counts) == 1 else "the same prompts"
-    known = f" (standard error {span(errors, 2)})" if errors else ""
-    arms = "all arms" if material.one_task else "all arms of a task"
-    return f"Intervals are over seeds; {arms} are judged on {same}, whose own luck{known} they share."
+LABORATORY = Icl()

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headway.compare.laboratory import References
+from headway.compare.results import Results
 from headway.compare.tokens.head_progress import HeadProgress, head_progress
 from headway.declare.icl.model import OneLayer
 from headway.declare.icl.run import IclRun
 from headway.declare.tokens.run import TokensRun
 from headway.errors import ResultsError
 from headway.icl.circuits import circuits
-from headway.runs.folder import read_records
+from headway.runs.records import read_records
 from headway.show.report.looks import ArmLook, looks
 
 if TYPE_CHECKING:
@@ -134,7 +136,7 @@ class Material:
 
     path: Path
     experiment: "Experiment"
-    results: Mapping[str, Any]
+    results: Results
     runs: tuple["Run", ...]
     arms: tuple[ArmResults, ...]
     timings: Mapping[str, Mapping[str, Any]]
@@ -166,27 +168,26 @@ class Material:
 
     def baselines(self, arm: ArmResults) -> Mapping[str, Mapping[str, float]]:
         """What needs no training reaches on the task of an arm: estimators, or n-gram models, and their errors."""
-        return self.results.get("tasks", {}).get(arm.shown.task, {}).get("baselines") or {}
+        return self.references(arm).reached
 
-    def estimator_curves(self, arm: ArmResults) -> Mapping[str, Any]:
-        """The errors of the estimators against prompt length: `n_pairs`, and name to `mse`, `low`, `high`."""
-        return self.results.get("tasks", {}).get(arm.shown.task, {}).get("curves") or {}
+    def references(self, arm: ArmResults) -> References:
+        """The same with their errors against the length of the prompt."""
+        return self.results.tasks.get(arm.shown.task) or References(baselines={})
 
 
-def gather(store: "Store") -> Material:
-    """Read a results directory.
+def gather(store: "Store", results: Results) -> Material:
+    """Read a results directory, as far as its results do not hold it.
 
     Raises:
-        ResultsError: when results.json is missing or cannot be read.
+        ResultsError: when a timing cannot be read.
     """
-    results = _results(store.path)
-    tasks = {(r["arm"], r["control"], r["seed"]): r.get("task") or "" for r in results["runs"]}
+    tasks = {(run.name, run.seed): run.task or "" for run in results.runs}
     found = looks(store.experiment)
     finished: dict[str, list[Finished]] = {}
     runs = tuple(store.runs())
     for run in runs:
-        if run.status == "done" and (run.arm, run.control, run.seed) in tasks:
-            task = tasks[run.arm, run.control, run.seed]
+        if run.status == "done" and (run.name, run.seed) in tasks:
+            task = tasks[run.name, run.seed]
             read = Finished(run=run, records=tuple(run.records()), curves=run.curves(), task=task)
             finished.setdefault(run.name, []).append(read)
     arms = [
@@ -202,16 +203,6 @@ def gather(store: "Store") -> Material:
         arms=tuple(arms),
         timings=_timings(store.path / "timings"),
     )
-
-
-def _results(path: Path) -> dict[str, Any]:
-    file = path / "results.json"
-    try:
-        return json.loads(file.read_text())
-    except FileNotFoundError:
-        raise ResultsError(f"{file}: not there yet; `headway compare {path}` writes it") from None
-    except ValueError as error:
-        raise ResultsError(f"{file}: cannot be read ({error}); `headway compare {path}` writes it anew") from None
 
 
 def _timings(folder: Path) -> dict[str, Any]:

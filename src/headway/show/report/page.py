@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.compare.answer import MANY
+from headway.compare.results import Results
 from headway.declare.experiment import load
 from headway.declare.shipped import shipped
 from headway.show.report import tables
@@ -18,7 +19,7 @@ from headway.show.report.material import Material, gather
 from headway.show.shared.figure import Figure
 from headway.show.shared.files import write_figures, write_whole
 from headway.show.shared.page import render
-from headway.words import counted, duration
+from headway.words import command_line, counted, duration
 
 if TYPE_CHECKING:
     from headway.runs.store import Store
@@ -34,13 +35,13 @@ class Verdict:
     control: str | None
 
 
-def write_report(store: "Store") -> Path:
+def write_report(store: "Store", results: Results) -> Path:
     """Write `report.html`, and its figures as files under `figures/`; the path of the page.
 
     Raises:
-        ResultsError: when there is no results.json, or a file cannot be written.
+        ResultsError: when a file cannot be written.
     """
-    material = gather(store)
+    material = gather(store, results)
     drawn = tuple(figures(material))
     write_figures(store.path / "figures", drawn)
     return write_whole(store.path / "report.html", page(material, drawn).encode())
@@ -66,7 +67,7 @@ def page(material: Material, drawn: Sequence[Figure]) -> str:
         progress=progress(material),
         luck=laboratory.luck(material),
         statements=laboratory.statements(material),
-        warnings=material.results.get("warnings") or [],
+        warnings=material.results.warnings,
         final=laboratory.final(material) if material.arms else None,
         further=laboratory.tables(material),
         writings=laboratory.writings(material),
@@ -82,11 +83,10 @@ def page(material: Material, drawn: Sequence[Figure]) -> str:
 def verdicts(material: Material) -> list[Verdict]:
     """What the comparisons of the primary metric say, in the order of results.json."""
     colours = {arm.name: arm.colour for arm in material.arms}
-    primary = tables.primary(material)
     return [
-        Verdict(sentence=c["verdict"], colour=colours.get(c["arm"], "#9aa0a8"), group=c["group"], control=c["control"])
-        for c in material.results.get("comparisons") or []
-        if c["metric"] == primary and c["verdict"]
+        Verdict(sentence=c.verdict, colour=colours.get(c.arm, "#9aa0a8"), group=c.group, control=c.control)
+        for c in material.results.judged
+        if c.verdict
     ]
 
 
@@ -96,7 +96,7 @@ def by_control(material: Material) -> dict[str | None, list[Verdict]]:
     folded: dict[str | None, list[Verdict]] = {None: []}
     for verdict in every:
         control = verdict.control if len(every) > MANY else None
-        label = None if control is None else material.experiment.document.controls[control].get("label", control)
+        label = None if control is None else material.experiment.control_label(control)
         folded.setdefault(label, []).append(verdict)
     return folded
 
@@ -119,19 +119,19 @@ def command(material: Material) -> str:
     """What to type to run all this again into another directory."""
     experiment = material.experiment
     ships = experiment.name in shipped() and _is_shipped(material)
-    words = ["headway run", experiment.name if ships else f"{experiment.name}.yaml"]
-    if ships and experiment.scale:
-        words.append(f"--scale {experiment.scale}")
     seeds = sorted({run.seed for run in material.runs})
-    if seeds:
-        counts = seeds == list(range(len(seeds)))
-        words.append(f"--seeds {len(seeds) if counts else ','.join(map(str, seeds)) + ',' * (len(seeds) == 1)}")
+    counts = seeds == list(range(len(seeds)))
     present = {run.arm for run in material.runs}
     declared = [arm for arm in experiment.arms if arm.control is None]
-    if {arm.name for arm in declared} - present and present:
-        words.append("--arms " + ",".join(arm.name for arm in declared if arm.name in present))
-    words += [f"--control {control}" for control in dict.fromkeys(run.control for run in material.runs) if control]
-    return " ".join(words)
+    partly = present and {arm.name for arm in declared} - present
+    return command_line(
+        "run",
+        experiment.name if ships else f"{experiment.name}.yaml",
+        scale=experiment.scale if ships else None,
+        seeds=(len(seeds) if counts else ",".join(map(str, seeds)) + "," * (len(seeds) == 1)) or None,
+        arms=",".join(arm.name for arm in declared if arm.name in present) if partly else None,
+        control=[control for control in dict.fromkeys(run.control for run in material.runs) if control],
+    )
 
 
 def _is_shipped(material: Material) -> bool:

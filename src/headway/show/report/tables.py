@@ -5,35 +5,16 @@ nothing, and a line per output where there are several.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from headway.declare.metrics import METRICS
+from headway.compare.statistics import Comparison
+from headway.declare.metrics import metric_name
 from headway.show.report.looks import looks
 from headway.show.report.material import ArmResults, Material
+from headway.show.shared.table import Row, Table
 from headway.words import number
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """Cells, of which the first names the row; `colour` marks an arm or a head, `quiet` a row to compare with."""
-
-    cells: tuple[str, ...]
-    colour: str | None = None
-    quiet: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table with a caption; `hints` explains a column."""
-
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    caption: str = ""
-    hints: Mapping[str, str] = field(default_factory=dict)
-
 
 COMPARED = {
     "arm": "arm",
@@ -60,12 +41,9 @@ def over_seeds(arm: ArmResults, name: str) -> str:
 
 def comparisons(material: Material) -> Table | None:
     """Every comparison in full, of all metrics; None when there is none."""
-    found = material.results.get("comparisons") or []
+    found = material.results.comparisons
     labels = {name: look.label for name, look in looks(material.experiment).items()}
-    rows = [
-        Row(cells=(METRIC_NAMES.get(c["metric"], c["metric"]), *(_compared(c, key, labels) for key in COMPARED)))
-        for c in found
-    ]
+    rows = [Row(cells=(metric_name(c.metric), *(_compared(c, key, labels) for key in COMPARED))) for c in found]
     hints = {
         "p, Holm": "corrected for the number of comparisons",
         "detectable": "the smallest difference that this many seed pairs would detect four times in five",
@@ -74,11 +52,8 @@ def comparisons(material: Material) -> Table | None:
     return Table(columns=("metric", *COMPARED.values()), rows=tuple(rows), hints=hints) if rows else None
 
 
-METRIC_NAMES = {name: name.replace("_", " ") for name in METRICS}
-
-
-def _compared(comparison: Mapping[str, Any], key: str, labels: Mapping[str, str]) -> str:
-    value = comparison.get(key)
+def _compared(comparison: Comparison, key: str, labels: Mapping[str, str]) -> str:
+    value = getattr(comparison, key)
     if value is None:
         return "–"
     if key in ("arm", "baseline"):
@@ -143,8 +118,3 @@ def spread(values: Sequence[float] | np.ndarray) -> str:
     # One digit of the deviation, or two where the first is 1: a few seeds know it no better.
     decimals = max(0, -leading + (deviation < 2 * 10.0**leading))
     return f"{mean:,.{decimals}f} ± {deviation:,.{decimals}f}".replace("-", "−") if decimals <= 6 else number(mean)
-
-
-def primary(material: Material) -> str:
-    """The metric that the arms of an experiment are judged by."""
-    return material.experiment.primary

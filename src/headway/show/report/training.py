@@ -95,7 +95,7 @@ def _references(material: Material, low: float) -> tuple[list[tuple[Look, float]
     if not material.one_task:
         return list(_one_per_task(material)), []
     baselines = material.baselines(material.arms[0])
-    found = {name: baselines[name]["mse"] for name in REFERENCES if name in baselines}
+    found = {name: baselines[name]["mse"] for name in REFERENCES if "mse" in baselines.get(name, {})}
     drawn = [(ESTIMATORS[name], mse) for name, mse in found.items() if mse > low / 4]
     return drawn, [f"{ESTIMATORS[name][0]} ({number(mse, 3)})" for name, mse in found.items() if mse <= low / 4]
 
@@ -107,7 +107,9 @@ def _one_per_task(material: Material) -> Iterator[tuple[Look, float]]:
         tasks.setdefault(arm.shown.task, []).append(arm)
     for at, arms in enumerate(tasks.values()):
         baselines = material.baselines(arms[0])
-        for name in [name for name in ("preconditioned_gd", "debiased_gd_best") if name in baselines][:1]:
+        for name in [name for name in ("preconditioned_gd", "debiased_gd_best") if "mse" in baselines.get(name, {})][
+            :1
+        ]:
             label, colour, _ = ESTIMATORS[name]
             look = (f"{label}: {_task_name(material, arms)}", colour, TASK_DASHES[at % len(TASK_DASHES)])
             yield look, baselines[name]["mse"]
@@ -118,8 +120,7 @@ def _task_name(material: Material, arms: list[ArmResults]) -> str:
     controls = {arm.shown.run.control for arm in arms}
     others = {arm.shown.run.control for arm in material.arms if arm not in arms}
     if len(controls) == 1 and not controls & others:
-        control = next(iter(controls))
-        return str(material.experiment.document.controls[control].get("label", control)) if control else "no control"
+        return material.experiment.control_label(next(iter(controls)))
     return arms[0].label + (f" and {counted(len(arms) - 1, 'other arm')}" if len(arms) > 1 else "")
 
 

@@ -11,7 +11,7 @@ from headway.declare.run import RunSpec
 from headway.runs.costs import Cost
 from headway.runs.execution import cores
 from headway.show.shared.parameters import Parts, compact
-from headway.words import duration, together
+from headway.words import counted, duration, together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +64,8 @@ class Plan:
         """What the columns mean, which arms are matched, and how long all of it takes."""
         what = self._run.example
         yield f"FLOPs of a {what} are those of a forward pass; of a run, about three times that for every {what}"
-        yield _matched("parameters", {c.arm.full_name: c.budget.n_parameters for c in self.costs})
-        per_run = {c.arm.full_name: c.training_flops for c in self.costs}
-        if None in per_run.values():
-            per_run = {c.arm.full_name: c.budget.flops_per_token for c in self.costs}
-        yield _matched("FLOPs", per_run)
+        if len(self.costs) > 1:
+            yield from self._matches()
         if any(c.run.declared_steps is None and c.steps for c in self.costs):
             yield "an epoch is counted by what is known of its corpus, about"
         if any(c.steps is None for c in self.costs):
@@ -79,13 +76,20 @@ class Plan:
             yield f"not timed: {'every arm' if len(names) == len(self.costs) else ', '.join(names)}; {reason}"
         yield from self._total()
 
+    def _matches(self) -> Iterable[str]:
+        yield _matched("parameters", {c.arm.full_name: c.budget.n_parameters for c in self.costs})
+        per_run = {c.arm.full_name: c.training_flops for c in self.costs}
+        if None in per_run.values():
+            per_run = {c.arm.full_name: c.budget.flops_per_token for c in self.costs}
+        yield _matched("FLOPs", per_run)
+
     def _total(self) -> Iterable[str]:
         times = [c.seconds for c in self.costs if c.seconds is not None]
         if len(times) < len(self.costs):
             return
         count, seeds = len(self.experiment.runs), len(self.experiment.seeds)
         yield (
-            f"{count} runs ({seeds} seeds) on {cores()} cores: "
+            f"{counted(count, 'run')} ({counted(seeds, 'seed')}) on {counted(cores(), 'core')}: "
             f"about {duration(sum(times) * seeds / min(count, cores()))}, evaluation not counted"
         )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headway.compare.tokens.diversity_loss import EARLY
+from headway.compare.tokens.diversity_loss import EARLY, LayerAssociation
 from headway.show.report.material import ArmResults, Material
 from headway.show.report.training import per_seed
 from headway.show.shared.figure import WIDTH, Figure, inline, keyed, step_axis, thinned
@@ -27,23 +27,23 @@ def association(material: Material, loss: str = "probe_loss_nats") -> Figure | N
     labels = {arm.name: arm.label for arm in material.arms}
     entries = [
         entry
-        for entry in material.results.get("associations") or []
-        if entry["arm"] in labels and entry["loss"] == loss and entry["metric"] == "output_dissimilarity"
+        for entry in material.results.associations
+        if entry.arm in labels and entry.loss == loss and entry.metric == "output_dissimilarity"
     ]
     if not entries:
         return None
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
-            "what": labels[entry["arm"]],
-            "layer": entry["layer"],
-            "window": entry["window"],
-            "r2": entry["r2"],
-            "low": entry["interval"][0],
-            "high": entry["interval"][1],
-            "null": entry["null"],
-            "p": entry["p"],
-            "changes": entry["r2_changes"],
-            "n": entry["n"],
+            "what": labels[entry.arm],
+            "layer": entry.layer,
+            "window": entry.window,
+            "r2": entry.r2,
+            "low": entry.interval[0],
+            "high": entry.interval[1],
+            "null": entry.null,
+            "p": entry.p,
+            "changes": entry.r2_changes,
+            "n": entry.n,
         }
         for entry in entries
     ]
@@ -91,8 +91,10 @@ def association(material: Material, loss: str = "probe_loss_nats") -> Figure | N
     )
 
 
-def _association_caption(material: Material, entries: Sequence[Any], loss: str, windows: Sequence[str]) -> str:
-    ends = {name: max(e["steps"][1] for e in entries if e["window"] == name) for name in windows}
+def _association_caption(
+    material: Material, entries: Sequence[LayerAssociation], loss: str, windows: Sequence[str]
+) -> str:
+    ends = {name: max(e.steps[1] for e in entries if e.window == name) for name in windows}
     early = f"the first {EARLY} probed batches (to step {ends['early']:,}) and " if "early" in windows else ""
     return join(
         f"R² of the loss {LOSSES[loss]}, regressed on mean and variance over pairs of the layer's output "

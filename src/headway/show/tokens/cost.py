@@ -35,8 +35,8 @@ def cost(material: Material) -> Figure | None:
         part="Cost",
         title=f"Time and memory against the number of {'heads' if by_heads else 'parameters'}",
         caption=join(
-            "From a short timing of each arm with the machine to itself, before the sweep; the bar of a step time is "
-            "the range of its repetitions.",
+            "From a short timing of each arm with the machine to itself, apart from the sweep; the bar of a step time "
+            "is the range of its repetitions.",
             "Memory is counted above what the process held before the model was built.",
             "All axes begin at 0, except that of parameters." if not by_heads else "The axes of cost begin at 0.",
             _executed(material, arms),

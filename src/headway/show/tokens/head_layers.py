@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.compare.tokens.statements import in_words
 from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.metrics import metric_name
 from headway.show.report.material import ArmResults, Material
 from headway.show.shared.figure import WIDTH, Figure, inline, keyed
 from headway.show.shared.summary import over_seeds
@@ -26,7 +26,7 @@ def by_layer(material: Material, metric: str = "output_dissimilarity") -> Figure
     rows = [row for arm in arms for row in _layers(arm, metric)]
     if not rows:
         return None
-    name = in_words(metric)
+    name = metric_name(metric)
     look = keyed(
         "what", [(arm.label, arm.colour, arm.look.dash) for arm in arms if any(r["what"] == arm.label for r in rows)]
     )

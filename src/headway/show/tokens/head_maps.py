@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from headway.compare.tokens.head_progress import attentions, scores_at
-from headway.compare.tokens.statements import in_words
 from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.metrics import metric_name
 from headway.show.report.material import ArmResults, Material
 from headway.show.shared.animation import Frame, Tile, film
 from headway.show.shared.figure import WIDTH, Figure
@@ -59,7 +59,7 @@ def head_maps(material: Material, metric: str = METRIC) -> Figure | None:
     if not any((one.arm.shown.probed.mean[metric] == one.arm.shown.probed.mean[metric]).any() for one in drawn):  # type: ignore[union-attr]
         return None
     largest = max(_largest(one) for one in drawn) or 1.0
-    name = in_words(metric)
+    name = metric_name(metric)
     return Figure(
         name=f"maps-{metric.replace('_', '-')}",
         part=PART,

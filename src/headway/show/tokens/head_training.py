@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headway.compare.tokens.statements import in_words
 from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.metrics import metric_name
 from headway.show.report.material import ArmResults, Material
 from headway.show.shared.figure import WIDTH, Figure, inline, step_axis, thinned
 from headway.words import counted, join, listed
@@ -56,7 +56,7 @@ def _drawn(material: Material, metric: str, statistic: Statistic, *, folded: boo
     last = max([row["step"] for row in rows] + [2])
     scale = alt.Scale(type="log", nice=False) if logarithmic else alt.Scale(zero=False)
     axis = alt.Axis(tickCount=5, minExtent=34, format=("~s" if rows[0]["low"] >= 1 else "~e") if logarithmic else "~g")
-    name = in_words(metric)
+    name = metric_name(metric)
     y = alt.Y("value:Q", title=name if statistic == "mean" else "variance over pairs", scale=scale, axis=axis)
     colour = layer_colour(n_layers)
     base = alt.Chart().encode(x=step_axis(first, last), color=colour, detail="layer:O")

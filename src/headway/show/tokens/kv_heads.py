@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from headway.compare.tokens.head_progress import attentions, scores_at
-from headway.compare.tokens.statements import in_words
 from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.metrics import metric_name
 from headway.show.report.material import ArmResults, Finished, Material
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.summary import over_seeds
@@ -41,7 +41,7 @@ def by_kv_heads(material: Material) -> Figure | None:
     for metric in METRICS:
         found = [row for row in rows if row["metric"] == metric]
         if found:
-            y = alt.Y("value:Q", title=in_words(metric), scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
+            y = alt.Y("value:Q", title=metric_name(metric), scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
             base = alt.Chart(inline(found)).encode(x=x, color=colour)
             tooltip = ["what:N", "pairs:N", "value:Q", "low:Q", "high:Q"]
             layers = [
@@ -62,7 +62,7 @@ def by_kv_heads(material: Material) -> Figure | None:
             else "At the last probed step, the mean over all layers.",
             "Pairs of heads that share their keys and values apart from pairs that do not.",
             " ".join(
-                f"High {in_words(metric)}: {HEAD_METRICS[metric].high}."
+                f"High {metric_name(metric)}: {HEAD_METRICS[metric].high}."
                 for metric in METRICS
                 if any(row["metric"] == metric for row in rows)
             ),

@@ -1,11 +1,11 @@
 """Show: loss against the total number of heads, a labelled point per arm and a fitted curve per scheme of layouts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from headway.compare.tokens.fits import PARAMETERS, PUBLISHED_FORM
+from headway.compare.tokens.fits import PARAMETERS, PUBLISHED_FORM, Fit
 from headway.show.report.material import ArmResults, Material
 from headway.show.report.references import below_and_above, rules
 from headway.show.shared import labels
@@ -36,7 +36,7 @@ def loss_against_heads(material: Material) -> Figure | None:
     in_layers = {heads for arm in arms for heads in arm.shown.text.model.layout.n_heads}
     if len({total(arm) for arm in arms}) < 2 or len(in_layers) < 2:
         return None
-    fits = [fit for fit in entries(material) if fit["params"]]
+    fits = [fit for fit in entries(material) if fit.params]
     points, lines, bands = [_point(material, arm, fits) for arm in arms], list(_lines(fits, arms)), list(_bands(fits))
     low = min(row["low"] for row in [*points, *bands])
     high = max(row["high"] for row in [*points, *bands])
@@ -78,9 +78,9 @@ def total(arm: ArmResults) -> int:
     return arm.shown.text.model.layout.total
 
 
-def entries(material: Material) -> list[Mapping[str, Any]]:
+def entries(material: Material) -> list[Fit]:
     """The fits through the arms of a material that holds those of one control only."""
-    return [fit for fit in material.results.get("fits") or [] if fit["control"] in material.controls]
+    return [fit for fit in material.results.fits if fit.control in material.controls]
 
 
 def _scheme(arm: ArmResults) -> str:
@@ -91,7 +91,7 @@ def _named(scheme: str | None) -> str:
     return scheme or "other"
 
 
-def _point(material: Material, arm: ArmResults, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _point(material: Material, arm: ArmResults, fits: Sequence[Fit]) -> dict[str, Any]:
     mean = over_seeds(arm.final(METRIC))
     return {
         "arm": arm.label,
@@ -100,27 +100,27 @@ def _point(material: Material, arm: ArmResults, fits: Sequence[Mapping[str, Any]
         "label": material.experiment.arm(arm.name.partition("+")[0]).label,
         "scheme": _scheme(arm),
         "heads": total(arm),
-        "fitted": not fits or any(arm.name in fit["arms"] for fit in fits),
+        "fitted": not fits or any(arm.name in fit.arms for fit in fits),
         "loss_nats": mean.mean,
         "low": mean.low,
         "high": mean.high,
     }
 
 
-def _lines(fits: Sequence[Mapping[str, Any]], arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:
+def _lines(fits: Sequence[Fit], arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:
     for fit in fits:
-        params = {"a": 1.0, **fit["params"]}
-        totals = [total(arm) for arm in arms if arm.name in fit["arms"]]
+        params = {"a": 1.0, **(fit.params or {})}
+        totals = [total(arm) for arm in arms if arm.name in fit.arms]
         for n in np.linspace(min(totals), max(totals), POINTS):
             loss = params["a"] * np.exp(-params["b"] * n) + params["c"]
-            yield {"scheme": fit["scheme"], "form": FORMS[fit["form"]], "heads": n, "loss_nats": loss}
+            yield {"scheme": fit.scheme, "form": FORMS[fit.form], "heads": n, "loss_nats": loss}
 
 
-def _bands(fits: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _bands(fits: Sequence[Fit]) -> Iterator[dict[str, Any]]:
     for fit in fits:
-        band = fit["band"] if fit["form"] == PUBLISHED_FORM else None
-        for n, low, high in zip(band["n"], band["low"], band["high"], strict=True) if band else ():
-            yield {"scheme": fit["scheme"], "heads": n, "low": low, "high": high}
+        band = fit.band if fit.form == PUBLISHED_FORM else None
+        for n, low, high in zip(band.n, band.low, band.high, strict=True) if band else ():
+            yield {"scheme": fit.scheme, "heads": n, "low": low, "high": high}
 
 
 def _fitted(
@@ -188,21 +188,19 @@ def _names(points: list[dict[str, Any]], ends: tuple[Sequence[float], Sequence[f
     return labels.sides(named, width=SIZE[0], height=SIZE[1])
 
 
-def _caption(
-    material: Material, arms: Sequence[ArmResults], fits: Sequence[Mapping[str, Any]], domain: Sequence[float]
-) -> str:
-    fitted = {name for fit in fits for name in fit["arms"]}
+def _caption(material: Material, arms: Sequence[ArmResults], fits: Sequence[Fit], domain: Sequence[float]) -> str:
+    fitted = {name for fit in fits for name in fit.arms}
     outside = [arm.label for arm in arms if arm.name not in fitted]
-    published = [fit for fit in fits if fit["form"] == PUBLISHED_FORM]
+    published = [fit for fit in fits if fit.form == PUBLISHED_FORM]
     notes: dict[str, list[str]] = {}
     for fit in entries(material):
-        if fit["note"]:
-            notes.setdefault(f"{FORMS[fit['form']]}: {fit['note']}", []).append(fit["scheme"])
+        if fit.note:
+            notes.setdefault(f"{FORMS[fit.form]}: {fit.note}", []).append(fit.scheme)
     others = [
-        f"for {fit['scheme']} b = {number(fit['other']['b'], 2)}, c = {number(fit['other']['c'], 4)} fits the points "
+        f"for {fit.scheme} b = {number(fit.other['b'], 2)}, c = {number(fit.other['c'], 4)} fits the points "
         "better still"
         for fit in published
-        if fit["other"]
+        if fit.other
     ]
     return join(
         "A point per arm, labelled with its heads layer by layer"
@@ -215,7 +213,7 @@ def _caption(
         "Curves are least-squares fits per scheme; n is the number of heads." if fits else "",
         "Bands: 95 % of the curves (as published) refitted to resampled seeds, the same for every arm, widened for "
         "their small number."
-        if any(fit["band"] for fit in published)
+        if any(fit.band for fit in published)
         else "",
         *(f"{', '.join(schemes).capitalize()} with {note}." for note, schemes in notes.items()),
         f"Of the two minima of the published form, {listed(others)}." if others else "",

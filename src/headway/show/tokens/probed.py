@@ -17,8 +17,8 @@ def probed(material: Material, control: str | None) -> Iterator[Figure]:
         if control is None:
             yield figure
         else:
-            label = material.experiment.document.controls[control].get("label", control)
-            yield replace(figure, name=f"{figure.name}-{control}", part=f"{PART}: {label}", folded=True)
+            part = f"{PART}: {material.experiment.control_label(control)}"
+            yield replace(figure, name=f"{figure.name}-{control}", part=part, folded=True)
 
 
 def _figures(material: Material, *, every: bool) -> Iterator[Figure]:

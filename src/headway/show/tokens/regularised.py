@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.compare.tokens.statements import in_words
 from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.metrics import metric_name
 from headway.show.report.material import ArmResults, Material
 from headway.show.shared.figure import WIDTH, Figure, inline, keyed
 from headway.show.shared.summary import over_seeds
@@ -37,7 +37,7 @@ def against_loss(material: Material) -> Figure | None:
             continue
         x = alt.X(
             "diversity:Q",
-            title=in_words(metric),
+            title=metric_name(metric),
             scale=alt.Scale(zero=False, padding=14),
             axis=alt.Axis(tickCount=5),
         )
@@ -62,7 +62,7 @@ def against_loss(material: Material) -> Figure | None:
         caption=join(
             "A point per arm: its evaluation loss, and a metric of diversity at the end of training, the mean over all "
             "layers.",
-            " ".join(f"High {in_words(m)}: {HEAD_METRICS[m].high}." for m in metrics),
+            " ".join(f"High {metric_name(m)}: {HEAD_METRICS[m].high}." for m in metrics),
             seeds_said(material),
         ),
         chart=grid,

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import ClassVar
 
 from headway.compare.rates import rate_controls
-from headway.compare.tokens.fits import PARAMETERS
+from headway.compare.statistics import Comparison
+from headway.compare.tokens.fits import PARAMETERS, AgainstScheme, Fit
 from headway.declare.metrics import METRICS
 from headway.show.report import outcome
-from headway.show.report.laboratory import Statement
+from headway.show.report.laboratory import Laboratory, Statement, Writing
 from headway.show.report.looks import looks
 from headway.show.report.material import ArmResults, Material
 from headway.show.report.tables import Row, Table, over_seeds
@@ -18,10 +19,9 @@ from headway.show.tokens import cost, lane, lane_diagram, learning, sizes, writi
 from headway.show.tokens import loss_against_heads as heads
 from headway.show.tokens import statements as claims
 from headway.show.tokens.probed import probed
-from headway.words import join, number
+from headway.words import Amount, join, number
 
 Draw = Callable[[Material], Figure | None]
-Comparison = Mapping[str, Any]
 
 PER_CONTROL: tuple[Draw, ...] = (
     heads.loss_against_heads,
@@ -43,63 +43,106 @@ FINAL = {
 _WHICH = ", that of its group or, for a group's own, the experiment's"
 
 
-def figures(material: Material) -> Iterator[Figure | None]:
-    """The figures in their order; None in place of one that the results have no numbers for."""
-    shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
-    per_control = {draw: [_under(material, control, draw) for control in shown] for draw in PER_CONTROL}
-    yield from per_control[heads.loss_against_heads]
-    yield sizes.loss_against_parameters(material)
-    yield outcome.final_error(material, outcome.LOSS)
-    for draw in (learning.learning, learning.hours, cost.cost):
-        yield from per_control[draw]
-    yield lane_diagram.lane_diagram(material)
-    yield from per_control[lane.lane_use]
-    yield sizes.parameters_by_part(material)
-    yield from per_control[writing.repetition]
-    for control in shown:
-        yield from probed(material, control)
+class Tokens(Laboratory):
+    """The slice of transformers on tokens."""
+
+    controls_apart: ClassVar[bool] = True
+
+    def figures(self, material: Material) -> Iterator[Figure | None]:
+        """The figures in their order; None in place of one that the results have no numbers for."""
+        shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
+        per_control = {draw: [_under(material, control, draw) for control in shown] for draw in PER_CONTROL}
+        yield from per_control[heads.loss_against_heads]
+        yield sizes.loss_against_parameters(material)
+        yield outcome.final_error(material, outcome.LOSS)
+        for draw in (learning.learning, learning.hours, cost.cost):
+            yield from per_control[draw]
+        yield lane_diagram.lane_diagram(material)
+        yield from per_control[lane.lane_use]
+        yield sizes.parameters_by_part(material)
+        yield from per_control[writing.repetition]
+        for control in shown:
+            yield from probed(material, control)
+
+    def final(self, material: Material) -> Table:
+        """A row per arm and, below, a row for each of what needs no training."""
+        names = [name for name in FINAL if any(len(arm.final(name)) for arm in material.arms)]
+        columns = ["", *(FINAL[name] for name in names)]
+        compared = [_compared(material, arm) for arm in material.arms]
+        against = _against(material, compared)
+        if "eval_loss_nats" in names:
+            columns[2:2] = ["against its baseline", *(["which is"] if against else [])]
+        if material.timings:
+            columns += ["tokens/s", "memory, MiB"]
+        rows = [
+            Row(cells=_cells(material, arm, names, c, against), colour=arm.colour)
+            for arm, c in zip(material.arms, compared, strict=True)
+        ]
+        if material.one_task:
+            rows += [_quiet(label, loss, len(columns)) for label, loss in _references(material)]
+        several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
+        return Table(
+            columns=tuple(columns),
+            rows=tuple(rows),
+            caption=join(
+                f"At the end of training: {several}.",
+                f"Against its baseline{_WHICH if material.experiment.groups else ''}: the mean over paired seeds, "
+                "less is better."
+                if any(compared)
+                else "",
+                "Tokens/s and memory are those of a short timing of each arm with the machine to itself."
+                if material.timings
+                else "",
+            ),
+            hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
+        )
+
+    def luck(self, material: Material) -> str:
+        """What the intervals leave out: the luck of the held-out text; nothing where there is no interval."""
+        if not any(comparison.interval for comparison in material.results.comparisons):
+            return ""
+        arms = "all arms" if material.one_task else "all arms of a task"
+        return f"Intervals are over seeds; {arms} are judged on the same held-out sequences, whose own luck they share."
+
+    def statements(self, material: Material) -> list[Statement]:
+        """The published sentence recomputed, what lies below the curve of plain models, and the best learning rates."""
+        results, named = material.results, looks(material.experiment)
+        rate_only = rate_controls(material.experiment)
+        found = list(_curves(material, [fit for fit in results.fits if fit.control not in rate_only]))
+        found += [
+            Statement(sentence=entry.sentence, colour=named[entry.arm].colour)
+            for entry in results.plain_curve
+            if entry.arm.partition("+")[2] not in rate_only
+        ]
+        rates = results.learning_rates
+        changed = [c for entry in rates for c in entry.comparisons if c.changed]
+        found += [Statement(sentence=f"At the best learning rates: {c.verdict}", colour=QUIET) for c in changed]
+        if rates and not changed:
+            found.append(
+                Statement(sentence="No verdict changes when each arm takes its best learning rate", colour=QUIET)
+            )
+        return found + claims.statements(material)
+
+    def tables(self, material: Material) -> list[tuple[str, Table]]:
+        """Further tables: learning rates, and what samples repeat and use."""
+        found = [
+            ("Published statements", claims.table(material)),
+            ("Learning rates", _learning_rates(material)),
+            ("Samples in numbers", writing.vanishing(material)),
+        ]
+        return [(title, table) for title, table in found if table is not None]
+
+    def writings(self, material: Material) -> list[Writing]:
+        """The texts of each arm's shown run."""
+        return writing.writings(material)
 
 
 def _under(material: Material, control: str | None, draw: Draw) -> Figure | None:
     figure = draw(material.under(control))
     if figure is None or control is None:
         return figure
-    label = material.experiment.document.controls[control].get("label", control)
-    return replace(figure, name=f"{figure.name}-{control}", title=f"{figure.title}: {label}")
-
-
-def final(material: Material) -> Table:
-    """A row per arm and, below, a row for each of what needs no training."""
-    names = [name for name in FINAL if any(len(arm.final(name)) for arm in material.arms)]
-    columns = ["", *(FINAL[name] for name in names)]
-    compared = [_compared(material, arm) for arm in material.arms]
-    against = _against(material, compared)
-    if "eval_loss_nats" in names:
-        columns[2:2] = ["against its baseline", *(["which is"] if against else [])]
-    if material.timings:
-        columns += ["tokens/s", "memory, MiB"]
-    rows = [
-        Row(cells=_cells(material, arm, names, c, against), colour=arm.colour)
-        for arm, c in zip(material.arms, compared, strict=True)
-    ]
-    if material.one_task:
-        rows += [_quiet(label, loss, len(columns)) for label, loss in _references(material)]
-    several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
-    return Table(
-        columns=tuple(columns),
-        rows=tuple(rows),
-        caption=join(
-            f"At the end of training: {several}.",
-            f"Against its baseline{_WHICH if material.experiment.groups else ''}: the mean over paired seeds, less is "
-            "better."
-            if any(compared)
-            else "",
-            "Tokens/s and memory are those of a short timing of each arm with the machine to itself."
-            if material.timings
-            else "",
-        ),
-        hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
-    )
+    title = f"{figure.title}: {material.experiment.control_label(control)}"
+    return replace(figure, name=f"{figure.name}-{control}", title=title)
 
 
 def _cells(
@@ -107,9 +150,10 @@ def _cells(
 ) -> tuple[str, ...]:
     cells = [arm.label, *(over_seeds(arm, name) for name in names)]
     if "eval_loss_nats" in names:
-        cells.insert(2, f"{100 * compared['relative']:+.2f} %".replace("-", "−") if compared else "–")
+        relative = compared.relative if compared else None
+        cells.insert(2, "–" if relative is None else f"{100 * relative:+.2f} %".replace("-", "−"))
         if against:
-            cells.insert(3, against[compared["baseline"]] if compared else "–")
+            cells.insert(3, against[compared.baseline] if compared else "–")
     if material.timings:
         timing = material.timings.get(arm.name, {})
         memory = timing.get("memory_bytes")
@@ -120,8 +164,8 @@ def _cells(
 
 def _compared(material: Material, arm: ArmResults) -> Comparison | None:
     """The comparison with the baseline that an arm is first compared with: its group's, where it has one."""
-    for c in material.results.get("comparisons") or []:
-        if c["metric"] == "eval_loss_nats" and c["arm"] == arm.name and c["relative"] is not None:
+    for c in material.results.comparisons:
+        if c.metric == "eval_loss_nats" and c.arm == arm.name and c.relative is not None:
             return c
     return None
 
@@ -129,7 +173,7 @@ def _compared(material: Material, arm: ArmResults) -> Comparison | None:
 def _against(material: Material, compared: Sequence[Comparison | None]) -> dict[str, str]:
     """The baselines' short names; empty where there is one baseline for all."""
     named = looks(material.experiment)
-    found = {c["baseline"]: named[c["baseline"]].point for c in compared if c}
+    found = {c.baseline: named[c.baseline].point for c in compared if c}
     return found if len(found) > 1 else {}
 
 
@@ -145,84 +189,50 @@ def _quiet(label: str, loss: float, n_columns: int) -> Row:
     return Row(cells=(label, number(loss), *[""] * (n_columns - 2)), quiet=True)
 
 
-def luck(material: Material) -> str:
-    """What the intervals leave out: the luck of the held-out text; nothing where there is no interval."""
-    if not any(comparison["interval"] for comparison in material.results.get("comparisons") or []):
-        return ""
-    arms = "all arms" if material.one_task else "all arms of a task"
-    return f"Intervals are over seeds; {arms} are judged on the same held-out sequences, whose own luck they share."
+def _curves(material: Material, fits: Sequence[Fit]) -> Iterator[Statement]:
+    """What the curves through the arms say, that of the published form with the other beside it."""
+    published, free_form = PARAMETERS
+    for fit in sorted(fits, key=lambda f: (f.control is not None, f.scheme != "descending")):
+        if fit.sentence and fit.form == published:
+            free = [f.against for f in fits if _same(f, fit) and f.form == free_form and f.against]
+            said = fit.sentence[:1].upper() + fit.sentence[1:] + " (fits with amplitude 1, as published"
+            said += f"; with a free amplitude {_other(free[0])})" if free else ")"
+            said += "" if fit.control is None else f", under {material.experiment.control_label(fit.control)}"
+            yield Statement(sentence=said, colour=SCHEME_COLOURS[fit.scheme])
 
 
-def statements(material: Material) -> list[Statement]:
-    """The published sentence recomputed, what lies below the curve of plain models, and the best learning rates."""
-    results, found = material.results, []
-    forms = list(PARAMETERS)
-    rate_only = rate_controls(material.experiment)
-    fits = [fit for fit in results.get("fits") or [] if fit["control"] not in rate_only]
-    fits = sorted(fits, key=lambda f: (f["control"] is not None, f["scheme"] != "descending"))
-    for fit in fits:
-        if fit["sentence"] and fit["form"] == forms[0]:
-            free = next((f for f in fits if _same(f, fit) and f["form"] == forms[1] and f["against"]), None)
-            said = fit["sentence"][:1].upper() + fit["sentence"][1:] + " (fits with amplitude 1, as published"
-            said += f"; with a free amplitude {_other(free)})" if free else ")"
-            said += "" if fit["control"] is None else f", under {_label(material, fit['control'])}"
-            found.append(Statement(sentence=said, colour=SCHEME_COLOURS[fit["scheme"]]))
-    named = looks(material.experiment)
-    found += [
-        Statement(sentence=entry["sentence"], colour=named[entry["arm"]].colour)
-        for entry in results.get("plain_curve") or []
-        if entry["arm"].partition("+")[2] not in rate_only
-    ]
-    rates = results.get("learning_rates") or []
-    changed = [c for entry in rates for c in entry["comparisons"] if c["changed"]]
-    found += [Statement(sentence=f"At the best learning rates: {c['verdict']}", colour=QUIET) for c in changed]
-    if rates and not changed:
-        found.append(Statement(sentence="No verdict changes when each arm takes its best learning rate", colour=QUIET))
-    return found + claims.statements(material)
+def _same(one: Fit, other: Fit) -> bool:
+    return one.scheme == other.scheme and one.control == other.control
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(one["scheme"] == other["scheme"] and one["control"] == other["control"])
-
-
-def _other(fit: Any) -> str:
-    relative, interval = fit["against"]["relative"], fit["against"]["interval"]
-    said = f"{100 * abs(relative):.2f} % {'better' if relative < 0 else 'worse'}"
+def _other(against: AgainstScheme) -> str:
+    relative, interval = against.relative, against.interval
+    amount = Amount.of_share(relative, interval)
+    said = f"{amount(abs(relative))} {'better' if relative < 0 else 'worse'}"
     if interval is None:
         return said
-    ends = sorted((-1 if relative < 0 else 1) * 100 * end for end in interval)
-    return f"{said}, [{ends[0]:.2f}, {ends[1]:.2f}] %".replace("-", "−")
-
-
-def _label(material: Material, control: str) -> str:
-    return str(material.experiment.document.controls[control].get("label", control))
-
-
-def tables(material: Material) -> list[tuple[str, Table]]:
-    """Further tables: learning rates, and what samples repeat and use."""
-    found = [
-        ("Published statements", claims.table(material)),
-        ("Learning rates", _learning_rates(material)),
-        ("Samples in numbers", writing.vanishing(material)),
-    ]
-    return [(title, table) for title, table in found if table is not None]
+    ends = sorted((-1 if relative < 0 else 1) * end for end in interval)
+    return f"{said}, 95 % interval {amount(*ends)}"
 
 
 def _learning_rates(material: Material) -> Table | None:
-    entries = material.results.get("learning_rates") or []
-    factors = sorted({rate["factor"] for entry in entries for rate in entry["rates"]})
+    entries = material.results.learning_rates
+    factors = sorted({rate.factor for entry in entries for rate in entry.rates})
     if not entries:
         return None
     named = looks(material.experiment)
     rows = []
     for entry in entries:
-        means = {rate["factor"]: rate["mean"] for rate in entry["rates"]}
-        best = f"x{entry['best']:g}" + (" (at the end of the range)" if entry["at_edge"] else "")
-        verdicts = "\n".join(c["verdict"] for c in entry["comparisons"]) or "–"
-        cells = (named[entry["arm"]].label, *(number(means.get(f)) for f in factors), best, verdicts)
-        rows.append(Row(cells=cells, colour=named[entry["arm"]].colour))
+        means = {rate.factor: rate.mean for rate in entry.rates}
+        best = f"x{entry.best:g}" + (" (at the end of the range)" if entry.at_edge else "")
+        verdicts = "\n".join(c.verdict for c in entry.comparisons) or "–"
+        cells = (named[entry.arm].label, *(number(means.get(f)) for f in factors), best, verdicts)
+        rows.append(Row(cells=cells, colour=named[entry.arm].colour))
     return Table(
         columns=("", *(f"x{factor:g}" for factor in factors), "best", "against its baseline, each at its best"),
         rows=tuple(rows),
         caption="Mean evaluation loss at each multiple of the learning rate, and the best.",
     )
+
+
+LABORATORY = Tokens()

@@ -12,17 +12,13 @@ from headway.show.report.material import ArmResults, Material
 from headway.show.report.references import below_and_above, rules
 from headway.show.shared import labels
 from headway.show.shared.figure import WIDTH, Figure, inline
+from headway.show.shared.parameters import PART_COLOURS
 from headway.show.shared.summary import SEEDS, over_seeds
 from headway.show.shared.theme import QUIET
 from headway.words import counted, join, together
 
 METRIC = "eval_loss_nats"
 SIZE = (WIDTH - 60, 420)
-
-PART_COLOURS = dict(
-    zip(PARTS, ("#a07d4b", "#d9c39c", "#2f6db3", "#8fb8de", "#2a9d5c", "#8a8d91", "#c2185b"), strict=True)
-)
-"""A part of the parameters keeps its colour."""
 
 
 def loss_against_parameters(material: Material) -> Figure | None:

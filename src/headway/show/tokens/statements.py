@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import Any
 
-from headway.compare.tokens.statements import in_words
+from headway.compare.tokens.statement_verdicts import JudgedStatement
+from headway.declare.metrics import metric_name
 from headway.show.report.laboratory import Statement
 from headway.show.report.material import Material
 from headway.show.report.tables import Row, Table
@@ -18,37 +18,29 @@ NARROW = 40
 
 def statements(material: Material) -> list[Statement]:
     """The verdict on each published statement, of the arms without a control and by Headway's own metrics."""
-    found = [
-        entry
-        for entry in material.results.get("claims") or []
-        if entry["control"] is None and not entry["as_published"]
-    ]
-    if found and all(arm["seeds"] == 1 for entry in found for arm in entry["arms"]):
+    found = [entry for entry in material.results.claims if entry.control is None and not entry.as_published]
+    if found and all(arm.seeds == 1 for entry in found for arm in entry.arms):
         sentence = (
             f"Published: with one seed none of {counted(len(found), 'statement')} can be judged, three or more would "
             "tell. The table of published statements has their numbers"
         )
         return [Statement(sentence=sentence, colour=COLOURS["cannot be told"])]
-    return [Statement(sentence=f"Published: {e['sentence']}", colour=COLOURS[e["verdict"]]) for e in found]
+    return [Statement(sentence=f"Published: {e.sentence}", colour=COLOURS[e.verdict]) for e in found]
 
 
 def table(material: Material) -> Table | None:
     """A row per statement and metric, a column per control; None where nothing was probed."""
-    found: Sequence[Mapping[str, Any]] = material.results.get("claims") or []
+    found = material.results.claims
     if not found:
         return None
-    controls = list(dict.fromkeys(entry["control"] for entry in found))
-    order = list(dict.fromkeys(entry["name"] for entry in found))
-    rows: dict[tuple[str, str], dict[str | None, Mapping[str, Any]]] = {}
+    controls = list(dict.fromkeys(entry.control for entry in found))
+    order = list(dict.fromkeys(entry.name for entry in found))
+    rows: dict[tuple[str, str], dict[str | None, JudgedStatement]] = {}
     # A metric as published may be measured under a control alone: it still follows its statement's own.
-    for entry in sorted(found, key=lambda entry: (order.index(entry["name"]), entry["as_published"])):
-        rows.setdefault((entry["name"], entry["metric"]), {})[entry["control"]] = entry
-    declared = material.experiment.document.controls
+    for entry in sorted(found, key=lambda entry: (order.index(entry.name), entry.as_published)):
+        rows.setdefault((entry.name, entry.metric), {})[entry.control] = entry
     return Table(
-        columns=(
-            "",
-            *("no control" if c is None else str(declared[c].get("label", c)) for c in controls),
-        ),
+        columns=("", *map(material.experiment.control_label, controls)),
         rows=tuple(_row(by_control, controls) for by_control in rows.values()),
         caption="Under each verdict the number that it rests on, from the smallest to the largest arm, and in how many "
         "arms it holds, does not, and cannot be told. Metrics as published are in grey: where they say otherwise than "
@@ -58,21 +50,21 @@ def table(material: Material) -> Table | None:
     )
 
 
-def _row(by_control: Mapping[str | None, Mapping[str, Any]], controls: Sequence[str | None]) -> Row:
+def _row(by_control: Mapping[str | None, JudgedStatement], controls: Sequence[str | None]) -> Row:
     one = next(iter(by_control.values()))
     cells = [_cell(by_control[control]) if control in by_control else "–" for control in controls]
-    name = f"by {in_words(one['metric'])}"
+    name = f"by {metric_name(one.metric)}"
     return Row(
-        cells=(name if one["as_published"] else f"{fill(one['says'], NARROW)}\n{name}", *cells),
-        colour=None if one["as_published"] or None not in by_control else COLOURS[by_control[None]["verdict"]],
-        quiet=one["as_published"],
+        cells=(name if one.as_published else f"{fill(one.says, NARROW)}\n{name}", *cells),
+        colour=None if one.as_published or None not in by_control else COLOURS[by_control[None].verdict],
+        quiet=one.as_published,
     )
 
 
-def _cell(entry: Mapping[str, Any]) -> str:
-    arms = entry["arms"]
+def _cell(entry: JudgedStatement) -> str:
+    arms = entry.arms
     if not arms:
         return "–"
-    values = [arm["value"] for arm in arms]
-    counts = "/".join(str(sum(arm["verdict"] == verdict for arm in arms)) for verdict in COLOURS)
-    return f"{entry['verdict']}\n{span(values, 2)}" + (f"\n{counts}" if len(arms) > 1 else "")
+    values = [arm.value for arm in arms]
+    counts = "/".join(str(sum(arm.verdict == verdict for arm in arms)) for verdict in COLOURS)
+    return f"{entry.verdict}\n{span(values, 2)}" + (f"\n{counts}" if len(arms) > 1 else "")

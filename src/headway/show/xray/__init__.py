@@ -1,4 +1,5 @@
-"""Show, the x-ray of a finished model: its `page`, and the `drawing` of what was found.
+"""Show, the x-ray of a finished model.
 
-`pair_maps` and `composition_maps` are figures in it.
+* `page`: its page and the files beside it;
+* `drawing`: its tables and figures; `pair_maps`, `composition_maps`: of pairs of heads in a layer, and across layers.
 """

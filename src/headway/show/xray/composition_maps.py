@@ -1,31 +1,26 @@
 """Show: how much of what earlier heads write later heads read, for all pairs of heads of a model."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from headway.heads.findings import Finding, brief
+from headway.heads.findings import COMPOSITIONS, brief
+from headway.heads.scores import Composition
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.head_colours import colours
 from headway.show.shared.theme import QUIET
 from headway.words import join
 
-if TYPE_CHECKING:
-    from headway.heads.circuits import Composition
-
 SIDE = 60
 """At most so many heads on a side of a map."""
-_STANDS_OUT = 1.5
-"""From so many times the random value on a pair is named."""
-KINDS = {"q": "into queries", "k": "into keys", "v": "into values"}
 
 
-def composition_maps(found: "Composition", labels: Mapping[str, str]) -> Figure | None:
+def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | None:
     """A map for each of Q-, K- and V-composition; None for a model of one layer, or of one head."""
     import altair as alt
 
-    tables = {kind: np.asarray(getattr(found, kind)) for kind in KINDS}
+    tables = {kind: np.asarray(getattr(found, kind)) for kind in COMPOSITIONS}
     if not np.isfinite(tables["q"]).any():
         return None
     names = [f"{labels[attention]}H{head}" for attention, head in found.heads]
@@ -40,7 +35,8 @@ def composition_maps(found: "Composition", labels: Mapping[str, str]) -> Figure 
     rows, columns = known.any(1), known.any(0)
     writers, readers = ([names[at] for at, some in zip(kept, which, strict=True) if some] for which in (rows, columns))
     panels = [
-        _map(shown[kind][np.ix_(rows, columns)], writers, readers, said, side, colour) for kind, said in KINDS.items()
+        _map(shown[kind][np.ix_(rows, columns)], writers, readers, said, side, colour)
+        for kind, said in COMPOSITIONS.items()
     ]
     return Figure(
         name="composition",
@@ -54,26 +50,6 @@ def composition_maps(found: "Composition", labels: Mapping[str, str]) -> Figure 
         ),
         chart=alt.hconcat(*panels, spacing=18),
     )
-
-
-def strongest(found: "Composition", labels: Mapping[str, str]) -> list[Finding]:
-    """The pairs that compose most, a sentence for each kind that stands out of what is at random."""
-    said = []
-    for kind, where in KINDS.items():
-        table = np.nan_to_num(np.asarray(getattr(found, kind)), nan=-1.0)
-        order = np.argsort(table, axis=None)[::-1][:3]
-        pairs = [divmod(int(at), table.shape[1]) for at in order]
-        named = [
-            (table[i, j], found.heads[i], found.heads[j]) for i, j in pairs if table[i, j] > _STANDS_OUT * found.null
-        ]
-        if named:
-            each = ", ".join(
-                f"{labels[one]}H{head} → {labels[other]}H{reader} {brief(value)}"
-                for value, (one, head), (other, reader) in named
-            )
-            sentence = f"strongest {kind.upper()}-composition ({where}): {each} (at random {brief(found.null)})"
-            said.append(Finding(about=f"{kind}_composition", sentence=sentence))
-    return said
 
 
 def _map(value: np.ndarray, writers: list[str], readers: list[str], title: str, side: int, colour: Any) -> Any:

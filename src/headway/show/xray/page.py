@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from headway.files import derived, write_json
 from headway.heads.names import metric_name
 from headway.heads.scores import to_arrays
-from headway.show.report.tables import Row, Table
+from headway.heads.xray import XRay
 from headway.show.shared.figure import Figure
 from headway.show.shared.files import write_figures, write_whole
 from headway.show.shared.page import render
-from headway.show.xray.drawing import XRay
+from headway.show.shared.table import Row, Table
+from headway.show.xray.drawing import figures, heads, layers
 
 if TYPE_CHECKING:
     import rich.table
@@ -41,7 +42,7 @@ def write_xray(xray: XRay, folder: Path, checkpoint: Path, command: str) -> Path
     """
     from safetensors.numpy import save
 
-    drawn = xray.figures()
+    drawn = figures(xray)
     write_whole(folder / "heads.safetensors", save(to_arrays(xray.scores.values())))
     written = [path.relative_to(folder).as_posix() for path in write_figures(folder / "figures", drawn)]
     with derived(folder / "xray.json"):
@@ -70,8 +71,8 @@ def page(xray: XRay, drawn: Sequence[Figure], command: str) -> str:
         "xray.html.j2",
         drawn,
         xray=xray,
-        layers=xray.layers(),
-        heads=xray.heads(),
+        layers=layers(xray),
+        heads=heads(xray),
         meaning=_meaning(xray),
         command=command,
     )
@@ -81,7 +82,7 @@ def layer_table(xray: XRay) -> "rich.table.Table":
     """The table of layers for a terminal."""
     from rich.table import Table as Terminal
 
-    found = xray.layers()
+    found = layers(xray)
     drawn = Terminal(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for at, column in enumerate(found.columns):
         longest = max(map(len, column.split()), default=0)

@@ -5,20 +5,18 @@ compiled training step. The sequences depend on the task alone: the first held-o
 random tokens, repeated, for what only repetition shows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 from torch import Tensor
 
 from headway.data.tokens.examples import Examples
-from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.declare.tokens.run import TokensRun
-from headway.heads.circuits import circuit_scores
-from headway.heads.repeated import repeated_tokens
-from headway.heads.scores import HeadScores, to_arrays
-from headway.heads.stream import HeadStream
+from headway.heads.examination import Repetition, examine
+from headway.heads.scores import to_arrays
+from headway.model.trace import Trace
 from headway.model.transformer import mean_nll
 from headway.train.loop import Measure, Measured
 from headway.train.tokens.loss import TokensLoss
@@ -43,39 +41,31 @@ class _Probe:
 
     def __init__(self, run: TokensRun, examples: Examples, loss: TokensLoss):
         self._run, self._examples, self._loss, self._module = run, examples, loss, loss.module
-        chosen = run.probes.chosen
-        self._of_weights = [name for name in chosen if HEAD_METRICS[name].family == "circuits"]
-        self._of_repetition = [name for name in chosen if name in REPEATED]
-        self._of_text = [name for name in chosen if name not in (*self._of_weights, *self._of_repetition)]
 
     def take(self) -> Measured:
         """The scores as arrays, and the loss on the probes' sequences."""
         self._module.eval()
+        losses: list[tuple[float, int]] = []
         with torch.no_grad():
-            loss_nats, scores = self._on_text()
-            scores |= self._on_repeated() if self._of_repetition else {}
-        if self._of_weights:
-            scores |= circuit_scores(self._module, self._of_weights)
+            scores = examine(
+                self._traced(losses),
+                self._run.probes.chosen,
+                trace=self._module.trace,
+                repetition=lambda: self._repetition,
+                weights=self._module,
+            )
         self._module.train()
+        loss_nats = sum(total for total, _ in losses) / sum(n_targets for _, n_targets in losses)
         return Measured(metrics={"probe_loss_nats": loss_nats}, arrays=to_arrays(scores.values()))
 
-    def _on_text(self) -> tuple[float, dict[str, HeadScores]]:
-        stream, total, count = HeadStream(self._of_text), 0.0, 0
+    def _traced(self, losses: list[tuple[float, int]]) -> Iterator[Trace]:
+        """What the heads do on the sequences; the loss of each batch, summed, and its targets are added to a list."""
         for inputs, targets, rows in self._text:
             logits, trace = self._module(inputs, record=True)
             assert trace is not None
             n_targets = int((targets >= 0).sum())
-            total += float(mean_nll(logits, targets)) * n_targets
-            count += n_targets
-            if self._of_text:
-                stream.add(trace.with_rows(rows))
-        return total / count, stream.scores() if self._of_text else {}
-
-    def _on_repeated(self) -> dict[str, HeadScores]:
-        stream = HeadStream(self._of_repetition, period=self._period)
-        for inputs in self._repeated:
-            stream.add(self._module.trace(inputs))
-        return stream.scores()
+            losses.append((float(mean_nll(logits, targets)) * n_targets, n_targets))
+            yield trace.with_rows(rows)
 
     @property
     def _at_once(self) -> int:
@@ -88,11 +78,13 @@ class _Probe:
         pairs = [self._loss.tensors(batch) for batch in batches]
         return [(inputs, targets, None if (targets >= 0).all() else targets >= 0) for inputs, targets in pairs]
 
-    @property
-    def _period(self) -> int:
-        return self._run.task.n_ctx // 2
-
     @cached_property
-    def _repeated(self) -> Sequence[Int[Tensor, "batch pos"]]:
-        drawn = repeated_tokens(self._examples.vocab_size, self._period, self._run.probes.sequences, 0)
-        return torch.from_numpy(drawn).to(self._loss.device).split(self._at_once)
+    def _repetition(self) -> Repetition:
+        return Repetition.drawn(
+            self._examples.vocab_size,
+            self._run.task.n_ctx // 2,
+            sequences=self._run.probes.sequences,
+            at_once=self._at_once,
+            seed=0,
+            device=self._loss.device,
+        )

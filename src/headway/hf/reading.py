@@ -5,9 +5,8 @@ must have, before any is read.
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,23 +19,19 @@ from headway.hf.arrays import Arrays, differences
 from headway.hf.names import BUFFERS, Table, from_folder, place_of, shapes_of
 from headway.model.weights import Weights
 
-
-@dataclass(frozen=True, kw_only=True)
-class Loaded:
-    """A folder's model as Headway declares it, and its float32 weights under Headway's names."""
-
-    model: TransformerModel
-    vocab_size: int
-    weights: Weights
+if TYPE_CHECKING:
+    from headway.model.transformer import Transformer
 
 
-def read_folder(folder: str | Path) -> Loaded:
-    """The model in a folder with config.json and safetensors.
+def load(folder: str | Path) -> "Transformer":
+    """A GPT-Neo, GPT-2, Llama or Mistral folder, or one that Headway exported, as Headway's own model.
 
     Raises:
         UserError: for no such folder, an unknown architecture, a configuration that Headway's model cannot be, and
             with one line for every array that is missing, unexpected or of the wrong shape.
     """
+    from headway.model.transformer import Transformer
+
     folder = Path(folder)
     config = config_of(folder)
     model_type = config.get("model_type")
@@ -54,8 +49,26 @@ def read_folder(folder: str | Path) -> Loaded:
         raise UserError(f"{folder}/config.json: {error}") from None
     except (TypeError, ValueError) as error:
         raise UserError(f"{folder}/config.json: it cannot be understood ({error})") from None
-    weights = _weights(folder, model, vocab_size, architecture.table)
-    return Loaded(model=model, vocab_size=vocab_size, weights=weights)
+    return Transformer(model, vocab_size, _weights(folder, model, vocab_size, architecture.table)).eval()
+
+
+def is_own(folder: Path) -> bool:
+    """Whether a folder's architecture is one that `load` reads.
+
+    Raises:
+        UserError: when it has no config.json, or that is no JSON.
+    """
+    return config_of(folder).get("model_type") in ARCHITECTURES
+
+
+def architecture_of(folder: Path) -> str:
+    """What a folder's config.json calls its model: the class, or else the type.
+
+    Raises:
+        UserError: when it has no config.json, or that is no JSON.
+    """
+    config = config_of(folder)
+    return str(next(iter(config.get("architectures") or ()), config.get("model_type")))
 
 
 def tokenizer_of(folder: Path) -> Tokenizer | None:

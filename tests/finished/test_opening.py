@@ -8,12 +8,14 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from shared import data
 
 import headway
 from headway.data.tokens.tokenizer import trained_bpe
 from headway.errors import ResultsError, UserError
-from headway.finished.checkpoints import open_model
+from headway.finished.model_folder import model_folder
+from headway.finished.opening import open_model
 
 EXPERIMENT = """
 name: tiny
@@ -66,7 +68,7 @@ def test_a_run_its_checkpoint_and_its_export_are_one_model(runs, tmp_path):
     )
     paths = (folder, folder / "checkpoint", tmp_path / "hf")
     opened = [open_model(path) for path in paths]
-    weights = [one.model.weights() for one in opened]
+    weights = [one.own.weights() for one in opened]
     assert all(np.array_equal(weights[0][name], other[name]) for other in weights[1:] for name in other)
     assert len({one.tokenizer.digest for one in opened}) == 1
     assert [one.n_ctx for one in opened] == [32, 32, 64]
@@ -107,9 +109,9 @@ def test_by_default_a_text_stays_within_what_was_trained(runs):
 
 def test_an_empty_prompt_begins_a_text_and_the_end_of_text_ends_it(runs):
     opened = open_model(runs / "ragged/seed-0")
-    opened.model.embedding.weight.data.zero_()
-    opened.model.embedding.weight.data[256, 0] = 1.0
-    opened.model.norm.bias.data[0] = 100.0  # every next token is the end of the text
+    opened.own.embedding.weight.data.zero_()
+    opened.own.embedding.weight.data[256, 0] = 1.0
+    opened.own.norm.bias.data[0] = 100.0  # every next token is the end of the text
     assert opened.write("", n_tokens=3) == ""
     assert opened.write("Once", n_tokens=3) == "Once"
     assert opened.write("Once", n_tokens=3, stop=False) == "Once" + 3 * "<|endoftext|>"
@@ -137,7 +139,7 @@ def test_a_tokenizer_that_does_not_fit(run):
     with pytest.raises(UserError, match=expected):
         open_model(run)
     assert open_model(run, "bytes").tokenizer.vocab_size == 257
-    with pytest.raises(UserError, match=r"--tokenizer bpe-300 was trained on some corpus; give the folder of its"):
+    with pytest.raises(UserError, match=r"tokenizer bpe-300 was trained on some corpus; give the folder of its"):
         open_model(run, "bpe-300")
     gpt2 = data("gpt2-bpe")
     with pytest.raises(UserError, match="the tokenizer has 50257 tokens, but the model has 257"):
@@ -147,7 +149,7 @@ def test_a_tokenizer_that_does_not_fit(run):
 def test_no_tokenizer(run, tmp_path):
     (run / "tokenizer.json").unlink()
     with pytest.raises(
-        UserError, match=r"the checkpoint has no tokenizer.json; give the tokenizer it was trained with"
+        UserError, match=r"has no tokenizer; tokenizer: give the one that it was trained with, as a folder, or as bytes"
     ):
         open_model(run).write("Once")
     exported = verb("export", run, tmp_path / "out", cwd=tmp_path)
@@ -171,6 +173,98 @@ def test_paths_that_hold_no_language_model(runs, tmp_path):
         open_model(runs / "../../tiny.yaml")
     with pytest.raises(UserError, match="it is a results directory with 2 runs; give one of them, such as"):
         open_model(runs.parent)
+
+
+def test_each_kind_of_folder_is_told_from_the_others(runs, tmp_path):
+    folder = runs / "ragged/seed-0"
+    found = [model_folder(path) for path in (folder, folder / "checkpoint")]
+    assert [(one.kind, one.path, one.name) for one in found] == [("run", folder, "out-ragged-seed-0")] * 2
+    for name, model_type, kind in (("ours", "gpt2", "own"), ("theirs", "bert", "other")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({"model_type": model_type}))
+        assert (model_folder(tmp_path / name).kind, model_folder(tmp_path / name).name) == (kind, name)
+    (tmp_path / "ours/config.json").write_text("[]")
+    with pytest.raises(UserError, match=r"config.json: it is no mapping, keys with values"):
+        model_folder(tmp_path / "ours")
+
+
+def test_a_model_of_others_is_measured_but_does_not_write(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPTNeoXConfig(
+        vocab_size=257, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32
+    )
+    transformers.GPTNeoXForCausalLM(config).save_pretrained(tmp_path / "neox")
+    opened = open_model(tmp_path / "neox", "bytes")
+    assert repr(opened) == "Opened(neox, architecture: GPTNeoXForCausalLM, kind: causal)"
+    assert opened.trace("a dog").attentions[0].q.shape == (1, 4, 5, 4)
+    message = "neox is a GPTNeoXForCausalLM, which Headway's own model cannot be: its heads can be measured, but only"
+    with pytest.raises(UserError, match=message):
+        opened.write("a dog")
+    for words in (("generate", tmp_path / "neox"), ("export", tmp_path / "neox", tmp_path / "out")):
+        done = verb(*words, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"error: {message} Headway's own models write and are exported; give a run, or")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_text_and_tokens_of_every_kind_are_traced(runs):
+    opened = open_model(runs / "ragged/seed-0")
+    ids = list(b"a dog and a cat")
+    of_text = opened.trace("a dog and a cat")
+    assert [attention.q.shape for attention in of_text.attentions] == [(1, 4, 15, 4), (1, 2, 15, 8)]
+    one = [ids, tuple(ids), np.array(ids), np.array(ids, np.uint16), torch.tensor(ids), [ids], torch.tensor([ids])]
+    for tokens in one:
+        traced = opened.trace(tokens)
+        for found, expected in zip(traced.attentions, of_text.attentions, strict=True):
+            assert torch.equal(found.z, expected.z)
+    two = opened.trace([ids, ids[::-1]])
+    assert two.attentions[0].z.shape == (2, 4, 15, 4)
+    torch.testing.assert_close(two.attentions[0].z[:1], of_text.attentions[0].z)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([[1, 2], [3]], "sequences of different lengths were given; give those of one length at a time"),
+        ([], r"whole numbers were expected, \(pos\) or \(batch, pos\), .* is of shape \(0,\) and type float64"),
+        ("", r"what was given is of shape \(0,\) and type float64"),
+        (3, r"what was given is of shape \(\) and type int64"),
+        ([1.5, 2.0], r"what was given is of shape \(2,\) and type float64"),
+        (np.zeros((1, 2, 3), int), r"what was given is of shape \(1, 2, 3\) and type int64"),
+        ([True, False], "and type bool"),
+        (["a dog"], "and type <U5"),
+        ([1, 257], "token 257 was given, but the model out-ragged-seed-0 has tokens 0 to 256; tokenizer: give the one"),
+        ([-1, 3], "token -1 was given, but the model"),
+        ([0] * 65, "a text of 65 tokens was given, but out-ragged-seed-0 reads 64 at most; give a shorter one"),
+    ],
+)
+def test_what_cannot_be_traced_says_why(given, message, runs):
+    with pytest.raises(UserError, match=message):
+        open_model(runs / "ragged/seed-0").trace(given)
+
+
+def test_messages_are_right_from_python_as_on_the_command_line(run):
+    """None of them speaks of an option's dashes."""
+    (run / "tokenizer.json").unlink()
+    said = []
+    for ask in (
+        lambda: open_model(run).write("Once"),
+        lambda: open_model(run).trace("Once"),
+        lambda: open_model(run, "bpe-300"),
+        lambda: open_model(run, "nowhere"),
+        lambda: headway.xray(run, text="nowhere.txt"),
+        lambda: headway.xray(run, text="stories", length=999),
+        lambda: headway.xray(run, text="stories", sequences=0),
+        lambda: headway.xray(run, text="stories", device="tpu"),
+        lambda: headway.xray(run, text="stories"),
+        lambda: headway.hf.load(run),
+        lambda: headway.hf.trace(None, None),
+    ):
+        with pytest.raises(UserError) as error:
+            ask()
+        said.append(str(error.value))
+    assert len(set(said)) >= 9
+    assert not [message for message in said if "--" in message]
 
 
 def test_a_run_of_the_other_laboratory(tmp_path):

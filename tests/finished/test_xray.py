@@ -17,10 +17,11 @@ import headway
 from headway.data.tokens.tokenizer import bytes_tokenizer
 from headway.declare.tokens.transformer import GptNeo
 from headway.errors import UserError
-from headway.finished.opened import open_finished
+from headway.finished.opening import open_model
 from headway.heads.scores import from_arrays
 from headway.hf.export import export
 from headway.model.weights import initial_weights
+from headway.show.xray.drawing import heads, layers
 
 RAGGED = GptNeo(family="gpt-neo", d_model=16, n_layers=3, n_heads="4-2-1", n_positions=64, windows=(None, 8))
 STORY = "Once upon a time there was a heron. It stood in the reeds and waited for a fish that never came.\n"
@@ -63,7 +64,7 @@ def test_it_says_what_it_read_and_what_the_model_is(found):
 
 
 def test_the_text_is_one_ring_of_documents_with_the_end_of_text_between(ragged, text):
-    opened = open_finished(ragged)
+    opened = open_model(ragged)
     tokens = opened.sequences(iter(["ab", "cd"]), n=2, length=3)
     assert tokens.tolist() == [[97, 98, 256], [99, 100, 256]]
     short = opened.sequences(iter(["abcd"]), n=2, length=64)
@@ -74,7 +75,7 @@ def test_what_batches_say_together_is_what_the_whole_text_says(ragged, text, fou
     import headway.finished.xray
     from headway.heads.stream import measure
 
-    opened = open_finished(ragged)
+    opened = open_model(ragged)
     tokens = opened.sequences(iter([(STORY * 3).strip()] * 4), n=3, length=48)
     whole = opened.trace(tokens)
     for metric, score in measure(whole).items():
@@ -90,11 +91,25 @@ def test_what_batches_say_together_is_what_the_whole_text_says(ragged, text, fou
 
 
 def test_shares_are_those_of_the_heads_contributions(ragged, found):
-    opened = open_finished(ragged)
+    opened = open_model(ragged)
     tokens = opened.sequences(iter([(STORY * 3).strip()] * 4), n=3, length=48)
     for attention in opened.trace(tokens).attentions:
         sizes = attention.contributions().detach().double().square().sum((0, 2, 3)).numpy()
-        np.testing.assert_allclose(found.shares[attention.name], sizes / sizes.sum(), rtol=1e-5)
+        np.testing.assert_allclose(found.scores["output_share"].values[attention.name], sizes / sizes.sum(), rtol=1e-5)
+
+
+def test_shares_are_a_metric_with_the_even_split_as_their_null(found):
+    score = found.scores["output_share"]
+    assert {name: float(null) for name, null in score.null.items()} == {
+        "layers.0.attention": 0.25,
+        "layers.1.attention": 0.5,
+        "layers.2.attention": 1.0,
+    }
+    assert list(found.scores)[-1] == heads(found).columns[-1].replace(" ", "_") == "output_share"
+    assert found.to_json()["output_share"]["layers.0.attention"] == pytest.approx(
+        score.values["layers.0.attention"], rel=1e-4
+    )
+    assert sum(found.to_json()["metrics"]["output_share"]["values"]["layers.1.attention"]) == pytest.approx(1, rel=1e-4)
 
 
 def test_circuits_and_repeated_tokens_are_measured_too(found):
@@ -105,7 +120,7 @@ def test_circuits_and_repeated_tokens_are_measured_too(found):
 
 def test_a_layer_with_one_head_needs_two(found):
     assert found.notes == ("1 of 3 attentions have one head: a metric of pairs needs two heads",)
-    *_, last = found.layers().rows
+    *_, last = layers(found).rows
     assert last.cells[:4] == ("L2", "1x16", "needs two", "needs two")
     assert np.isnan(found.scores["query_cka"].per_head()["layers.2.attention"]).all()
 
@@ -144,6 +159,28 @@ def test_the_verb_prints_what_stands_out_a_table_and_where_the_page_is(written):
     names = {path.name for path in (folder / "figures").iterdir()}
     assert {f"atlas.{kind}" for kind in ("png", "svg", "pdf")} <= names
     assert {"pairs-output-dissimilarity.png", "composition.svg"} <= names
+
+
+XRAY = """
+import sys
+sys.argv = ["headway", "xray", *sys.argv[1:]]
+from headway.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+loaded = [name for name in sys.modules if name.startswith("headway.show.")]
+print(*sorted({name.split(".")[2] for name in loaded}), file=sys.stderr)
+"""
+
+
+def test_no_figure_of_a_report_is_loaded(ragged, text, tmp_path):
+    words = [ragged, "--text", text, "--sequences", 2, "--length", 24, "--out", tmp_path / "out"]
+    done = subprocess.run(
+        [sys.executable, "-c", XRAY, *map(str, words)], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "shared xray"
 
 
 def test_another_model_in_the_same_folder_leaves_no_figure_of_the_former(ragged, text, found, tmp_path):
@@ -259,7 +296,7 @@ def test_folders_of_other_models(model, labels, induction, text, tmp_path):
     assert ("induction_score" in found.scores) == induction
     assert any("causal models only" in note for note in found.notes) != induction
     assert "circuits (effective ranks, copying, composition) are read off Headway's own models" in " ".join(found.notes)
-    rows = [row.cells[0] for row in found.layers().rows]
+    rows = [row.cells[0] for row in layers(found).rows]
     assert rows == labels
 
 
@@ -273,7 +310,7 @@ def test_a_model_that_others_trained_has_previous_token_heads(tmp_path):
     )
     story = "Once upon a time, Tim and Sue ran.\n"
     assert stories_tokenizer(tokens).encode(story) == published.Tokenizer(tokens).encode(story)
-    opened = open_finished(tmp_path / "stories")
+    opened = open_model(tmp_path / "stories")
     sequences = opened.sequences(iter([story * 20]), n=2, length=64)
     assert sequences[:, 0].tolist() == [published.BOS] * 2  # a Llama's text begins with one
     found = headway.xray(tmp_path / "stories", text=valid, sequences=4, length=256)
@@ -301,7 +338,7 @@ def test_weights_that_are_no_numbers_are_named_by_layer(value, text, tmp_path):
 def test_no_tokenizer(text, tmp_path):
     path = folder(tmp_path / "mute", tokenizer=False)
     with pytest.raises(
-        UserError, match="mute has no tokenizer; give the tokenizer that the model was trained with: --t"
+        UserError, match="mute has no tokenizer; tokenizer: give the one that it was trained with, as a folder, or"
     ):
         headway.xray(path, text=text)
     assert headway.xray(path, text=text, tokenizer="bytes", sequences=1, length=16).n_tokens == 16
@@ -309,15 +346,15 @@ def test_no_tokenizer(text, tmp_path):
 
 def test_a_tokenizer_that_does_not_fit(text, tmp_path):
     path = folder(tmp_path / "small", tokenizer=False, vocab_size=200)
-    with pytest.raises(UserError, match="--tokenizer bytes: the tokenizer has 257 tokens, but the model has 200"):
+    with pytest.raises(UserError, match="tokenizer bytes: the tokenizer has 257 tokens, but the model has 200"):
         headway.xray(path, text=text, tokenizer="bytes")
 
 
 def test_tokens_outside_of_the_vocabulary(tmp_path):
     # The folder of another model's tokenizer: its size would fit, its tokens do not.
-    opened = open_finished(folder(tmp_path / "ours"))
+    opened = open_model(folder(tmp_path / "ours"))
     smaller = dataclasses.replace(opened, vocab_size=110)
-    with pytest.raises(UserError, match="the tokenizer gives token 110, but the model ours has tokens 0 to 109; give"):
+    with pytest.raises(UserError, match="token 110 was given, but the model ours has tokens 0 to 109; tokenizer: give"):
         smaller.sequences(iter(["no"]), n=1, length=8)
 
 
@@ -341,7 +378,7 @@ def test_texts_that_cannot_be_read(content, message, ragged, tmp_path):
 
 def test_a_text_that_is_too_short(ragged, tmp_path):
     mute = folder(tmp_path / "one", tokenizer=False)
-    opened = open_finished(mute, "bytes")
+    opened = open_model(mute, "bytes")
     with pytest.raises(
         UserError, match="a sequence of 1 token, and no metric of attention can be measured on fewer than 2; give"
     ):
@@ -360,10 +397,10 @@ def test_a_text_that_is_too_short(ragged, tmp_path):
 
 
 def test_a_length_that_the_model_cannot_read(ragged, text):
-    with pytest.raises(UserError, match="--length 65: ragged reads 64 tokens at most; give fewer"):
+    with pytest.raises(UserError, match="length 65: ragged reads 64 tokens at most; give fewer"):
         headway.xray(ragged, text=text, length=65)
     for option in ("sequences", "length"):
-        with pytest.raises(UserError, match=f"--{option} 0: at least 1 is needed"):
+        with pytest.raises(UserError, match=f"{option} 0: at least 1 is needed"):
             headway.xray(ragged, text=text, **{option: 0})
 
 
@@ -399,6 +436,6 @@ def test_a_model_without_heads_has_nothing_to_measure(text, tmp_path):
 def test_a_users_error_of_the_verb_is_one_line_and_exit_2(ragged, tmp_path):
     done = verb("xray", ragged, "--text", "nowhere.txt", cwd=tmp_path)
     assert done.returncode == 2
-    assert "--text nowhere.txt: there is no such file" in done.stderr
+    assert "error: text nowhere.txt: there is no such file" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from headway.declare.head_metrics import HEAD_METRICS
-from headway.heads.scores import HeadScores
+from headway.heads.scores import Composition, HeadScores
 
 
 def names(heads: Sequence[int]) -> list[str]:
@@ -26,6 +26,16 @@ def scores(heads: Sequence[int], metrics: Sequence[str] | None = None) -> dict[s
         metric: score(metric, heads, null=None if "not known" in HEAD_METRICS[metric].null else 0.1)
         for metric in chosen
     }
+
+
+def composition(n_heads: Sequence[int] = (2, 3), strong: tuple[int, int] = (1, 2)) -> Composition:
+    """Two layers, all pairs at random but one into keys."""
+    heads = tuple((f"layers.{layer}.attention", head) for layer, n in enumerate(n_heads) for head in range(n))
+    table = np.full((len(heads),) * 2, np.nan)
+    table[: n_heads[0], n_heads[0] :] = 0.1
+    keys = table.copy()
+    keys[strong] = 0.6
+    return Composition(heads=heads, q=table, k=keys, v=table, null=0.1)
 
 
 def _drawn(metric: str, n: int, random: np.random.Generator) -> np.ndarray:

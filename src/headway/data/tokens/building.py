@@ -1,0 +1,203 @@
+"""Data: the tokens of a text task, made from its corpus and written into a folder.
+
+A corpus is read three times and never held in memory: its documents are counted, so that the held-out ones can be
+chosen; a tokenizer is trained on the others where the task asks for one; then all are written as tokens. A corpus of
+one document is split by position instead.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+from jaxtyping import Bool, Int64
+
+from headway import files
+from headway.data.tokens.corpus import Corpus, find_corpus, find_ids
+from headway.data.tokens.one_document import Cut, between, cut_of
+from headway.data.tokens.tokenizer import Tokenizer, open_tokenizer
+from headway.declare.tokens.text import TextTask, holds_ids
+from headway.errors import UserError
+from headway.identity import digest
+from headway.words import counted
+
+SPLIT_SEED = 42
+_FORMAT = 1
+_DOCUMENTS_AT_ONCE = 1_000
+_LENGTH_AT_ONCE = 1 << 22
+
+
+def held_out_documents(n: int, share: float) -> Bool[np.ndarray, " document"]:
+    """Which of n documents are held out."""
+    held = np.zeros(n, bool)
+    # The seed is the published split's, used as the package datasets uses it, not a stream of ours.
+    held[np.random.default_rng(SPLIT_SEED).permutation(n)[: math.ceil(share * n)]] = True
+    return held
+
+
+def check_split(task: TextTask, n: int) -> None:
+    """Look whether a corpus of n documents can be split.
+
+    Raises:
+        UserError: when no document would be left to train on.
+    """
+    if task.validation is not None or not held_out_documents(n, task.held_out).all():
+        return
+    documents = f"task.corpus {task.corpus}: it has {counted(n, 'document')}"
+    if n > 1:
+        raise UserError(
+            f"{documents}, and {n} of them would be held out; lower task.held_out, or name another text in "
+            "task.validation"
+        )
+    if task.stories == 1:
+        raise UserError(f"{documents}, since task.stories is 1; raise it, or leave it out to take all")
+    if task.padding == "published":
+        raise UserError(
+            f"{documents}, and with published padding a sequence is a document, so it cannot be split by position; put "
+            "lines <|endoftext|> between its documents, or take packed padding"
+        )
+
+
+def dtype_of(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
+    """What tokens are kept as."""
+    return np.uint16 if vocab_size <= 1 << 16 else np.uint32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """What the tokens of a task are made from."""
+
+    task: TextTask
+    corpus: Corpus[Any]
+    validation: Corpus[Any] | None
+
+    @classmethod
+    def of(cls, task: TextTask) -> "Sources":
+        """Find the corpora of a task.
+
+        Raises:
+            UserError: when one is missing, or both are the same.
+        """
+        corpus = find_source(task, task.corpus, task.stories, "task.corpus")
+        validation = None if task.validation is None else find_source(task, task.validation, None, "task.validation")
+        if validation and validation.digest.rpartition("-")[0] == corpus.digest.rpartition("-")[0]:
+            raise UserError(
+                f"task.validation {task.validation}: it is the corpus itself; name another, or leave it out to hold "
+                "out a share of the corpus"
+            )
+        return cls(task=task, corpus=corpus, validation=validation)
+
+    @property
+    def digest(self) -> str:
+        """Known before anything is made."""
+        name = self.task.tokenizer
+        if name.startswith("bpe-"):
+            name += f" of tokenizers {tokenizers.__version__}"
+        elif self.task.tokenizer_folder is not None:
+            name = Tokenizer.load(self.task.tokenizer_folder).digest
+        held = self.validation.digest if self.validation else self.task.held_out
+        return digest([_FORMAT, self.corpus.digest, held, name])
+
+    @property
+    def folder(self) -> str:
+        """The name of the tokens in the cache."""
+        return f"tokens-{self.digest}"
+
+    def write(self, folder: Path) -> None:
+        """Write the tokens and all that is known about them."""
+        n = self.corpus.count()
+        check_split(self.task, n)
+        cut = cut_of(self.corpus, self.task.held_out) if n == 1 and self.validation is None else None
+        held = held_out_documents(n, 0.0 if self.validation else self.task.held_out)
+
+        def training() -> Iterator[Any]:
+            return between(self.corpus.pieces(), 0, cut.end_of_training) if cut else self._chosen(~held)
+
+        def judging() -> Iterator[Any]:
+            if self.validation is not None:
+                return self.validation.documents()
+            return between(self.corpus.pieces(), cut.start_of_held_out, cut.length) if cut else self._chosen(held)
+
+        tokenizer = open_tokenizer(self.task.tokenizer, training)
+        tokenizer.save(folder)
+        np.save(folder / "counts.npy", _write_tokens(folder, "train", training(), tokenizer, whole=cut is None))
+        counts = _write_tokens(folder, "held_out", judging(), tokenizer, whole=cut is None)
+        source, judged = (self.validation, None) if self.validation else (self.corpus, held)
+        facts = {"entropy_nats": _entropy(source, judged, int(counts.sum())), "cut": asdict(cut) if cut else None}
+        files.write_json(folder / "facts.json", facts)
+
+    def _chosen(self, chosen: Bool[np.ndarray, " document"]) -> Iterator[Any]:
+        return (text for text, taken in zip(self.corpus.documents(), chosen, strict=True) if taken)
+
+
+def cut_in(facts: dict[str, Any]) -> Cut | None:
+    """Where the corpus was parted, of the facts that were written with its tokens; None: between documents."""
+    return None if facts.get("cut") is None else Cut(**facts["cut"])
+
+
+def find_source(task: TextTask, name: str, limit: int | None, asked: str) -> Corpus[Any]:
+    """Find the text or the ids that a key of a task names; see `find_corpus` and `find_ids`.
+
+    Raises:
+        UserError: when there is no such corpus.
+    """
+    if not holds_ids(name):
+        return find_corpus(name, limit=limit, asked=asked)
+    tokenizer = open_tokenizer(task.tokenizer, tuple)
+    return find_ids(name, limit=limit, asked=asked, vocab_size=tokenizer.vocab_size, end_of_text=tokenizer.end_of_text)
+
+
+def _entropy(source: Corpus[Any], judged: Bool[np.ndarray, " document"] | None, n_tokens: int) -> float | None:
+    if source.nats is None:
+        return None
+    numbers: Iterable[int] = range(source.count()) if judged is None else np.flatnonzero(judged)
+    return math.fsum(source.nats(int(number)) for number in numbers) / n_tokens
+
+
+def _write_tokens(
+    folder: Path, name: str, documents: Iterator[Any], tokenizer: Tokenizer, *, whole: bool
+) -> Int64[np.ndarray, " vocab"]:
+    """Write documents as tokens, so many at once; how often each token was written comes back.
+
+    `whole`: whether they are documents, each of which is ended, or pieces of one.
+    """
+    counts = np.zeros(tokenizer.vocab_size, np.int64)
+    lengths: list[np.ndarray] = []
+    end = np.array([tokenizer.end_of_text])
+    kept_as = dtype_of(tokenizer.vocab_size)
+    with open(folder / f"{name}.bin", "wb") as file:
+
+        def write(tokens: np.ndarray) -> None:
+            counts[:] += np.bincount(tokens, minlength=tokenizer.vocab_size)
+            file.write(tokens.astype(kept_as).tobytes())
+
+        for some in _at_once(documents):
+            encoded = [np.asarray(ids, np.int64) for ids in _encoder(tokenizer, some)(some)]
+            write(np.concatenate([part for ids in encoded for part in ((ids, end) if whole else (ids,))]))
+            lengths.append(np.array([len(ids) + whole for ids in encoded], np.int64))
+        if not whole:
+            write(end)
+            lengths = [np.concatenate(lengths).sum(keepdims=True) + 1]
+    np.save(folder / f"{name}_ends.npy", np.cumsum(np.concatenate(lengths)))
+    return counts
+
+
+def _encoder(tokenizer: Tokenizer, some: list[Any]) -> Callable[[list[Any]], list[Any]]:
+    return tokenizer.encode_many if isinstance(some[0], str) else list
+
+
+def _at_once(documents: Iterator[Any]) -> Iterator[list[Any]]:
+    """Documents in groups that are neither many nor long."""
+    some: list[Any] = []
+    length = 0
+    for document in documents:
+        some.append(document)
+        length += len(document)
+        if len(some) == _DOCUMENTS_AT_ONCE or length >= _LENGTH_AT_ONCE:
+            yield some
+            some, length = [], 0
+    if some:
+        yield some

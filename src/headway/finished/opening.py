@@ -1,0 +1,147 @@
+"""Finished: the model behind a path, opened: a run's folder, its checkpoint, or a folder of Hugging Face."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.declare.tokens.run import TokensRun
+from headway.errors import UserError
+from headway.finished.model_folder import ModelFolder, model_folder
+from headway.finished.opened import Opened, not_ours
+
+if TYPE_CHECKING:
+    from headway.data.tokens.tokenizer import Tokenizer
+    from headway.model.transformer import Transformer
+    from headway.runs.folder import Run
+
+_PADDING = 0.05
+"""Some pad a vocabulary to a multiple of 64; where more than this share is spare, it belongs to another tokenizer."""
+
+
+def open_model(path: str | Path, tokenizer: str | None = None) -> Opened:
+    """The finished model behind a path, and its tokenizer where there is one.
+
+    Args:
+        path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face.
+        tokenizer: another tokenizer than the folder's: a folder, `bytes` or `gpt2`.
+
+    Raises:
+        UserError: for a path that holds no language model, a run that is not done, a folder that cannot be opened, or
+            a tokenizer of another vocabulary.
+    """
+    folder = model_folder(path)
+    return _other(folder, tokenizer) if folder.kind == "other" else _own(folder, tokenizer)
+
+
+def open_own(path: str | Path, tokenizer: str | None = None) -> Opened:
+    """The same of one of Headway's models, for what only they can: to write, and to be exported.
+
+    Raises:
+        UserError: as `open_model`, and before it is opened for a model that Headway's own cannot be.
+    """
+    folder = model_folder(path)
+    if folder.kind == "other":
+        from headway.hf.reading import architecture_of
+
+        raise UserError(not_ours(folder.name, architecture_of(folder.path)))
+    return _own(folder, tokenizer)
+
+
+def _own(folder: ModelFolder, tokenizer: str | None) -> Opened:
+    from headway import hf
+
+    if folder.kind == "run":
+        model, n_ctx = _of_run(folder.path)
+    else:
+        model = hf.load(folder.path)
+        n_ctx = model.model.n_positions
+    declared = model.model
+    return Opened(
+        name=folder.name,
+        facts={
+            "architecture": declared.model_dump()["family"],
+            "heads": str(declared.layout),
+            "d_model": declared.d_model,
+        },
+        module=model,
+        ours=model,
+        traced=model.trace,
+        kind="causal" if declared.attends == "past" else "future",
+        tokenizer=_fitting(hf.tokenizer(folder.path), tokenizer, model.vocab_size, folder),
+        vocab_size=model.vocab_size,
+        n_ctx=n_ctx,
+        longest=declared.n_positions,
+    )
+
+
+def _other(folder: ModelFolder, tokenizer: str | None) -> Opened:
+    from headway import hf
+
+    found = hf.open_pretrained(folder.path)
+    return Opened(
+        name=folder.name,
+        facts={"architecture": type(found.model).__name__, "kind": found.kind},
+        module=found.model,
+        ours=None,
+        traced=lambda tokens: hf.trace(found.model, tokens),
+        kind=found.kind,
+        tokenizer=found.tokenizer if tokenizer is None else _fitting(None, tokenizer, found.vocab_size, folder),
+        vocab_size=found.vocab_size,
+        n_ctx=found.n_ctx,
+        longest=found.n_ctx,
+    )
+
+
+def _fitting(its: "Tokenizer | None", asked: str | None, vocab_size: int, folder: ModelFolder) -> "Tokenizer | None":
+    """The folder's tokenizer or the one that was asked for, when it has the vocabulary of the model.
+
+    That may be padded to a multiple of 64.
+
+    Raises:
+        UserError: saying both sizes.
+    """
+    found = its if asked is None else _named(asked)
+    if found is None:
+        return None
+    spare = vocab_size - found.vocab_size
+    if spare and not (0 < spare < max(64, _PADDING * vocab_size) and vocab_size % 64 == 0):
+        raise UserError(
+            f"{folder.path if asked is None else f'tokenizer {asked}'}: the tokenizer has {found.vocab_size} tokens, "
+            f"but the model has {vocab_size}; give the tokenizer that the model was trained with"
+        )
+    return found
+
+
+def _named(tokenizer: str) -> "Tokenizer":
+    """The tokenizer that somebody names: `bytes`, `gpt2`, or a folder.
+
+    Raises:
+        UserError: when it cannot be had.
+    """
+    from headway.data.tokens.tokenizer import open_tokenizer
+
+    if re.fullmatch(r"bpe-\d+", tokenizer):
+        raise UserError(f"tokenizer {tokenizer} was trained on some corpus; give the folder of its tokenizer.json")
+    return open_tokenizer(tokenizer, tuple)
+
+
+def _of_run(folder: Path) -> "tuple[Transformer, int]":
+    from headway.runs.folder import Run
+
+    run = Run.open(folder)
+    spec = run.spec
+    if not isinstance(spec, TokensRun):
+        raise UserError(f"{folder}: it is a run of the in-context laboratory, which has no language; give a text run")
+    if run.status != "done":
+        raise UserError(f"{folder}: {_how_far(run)}; `headway run` on its results directory finishes it")
+    return run.model().eval(), spec.task.n_ctx
+
+
+def _how_far(run: "Run") -> str:
+    from headway.train import checkpoint
+
+    found, _ = checkpoint.load(run.path / "checkpoint")
+    of = f" of {run.steps}" if run.steps else ""
+    where = "it has no checkpoint yet" if found is None else f"its checkpoint is of step {found.step}{of}"
+    why = f" ({run.message})" if run.message else ""
+    return f"the run is {run.status}{why}, and {where}"

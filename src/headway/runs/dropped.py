@@ -1,0 +1,90 @@
+"""Lab: runs that are put aside: `DIR/dropped/ARM/seed-N`, where nothing looks for them.
+
+A folder is moved as it is, so moving it back is all that it takes to have the run again.
+"""
+
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from headway.errors import ResultsError, near
+from headway.runs.growth import turn
+from headway.runs.lease import Lease, LeaseHeld
+from headway.words import listed
+
+
+def drop(
+    directory: Path, names: Sequence[str], *, seeds: Sequence[int] | None = None, delete: bool = False
+) -> tuple[Path, ...]:
+    """Put runs of a results directory aside; where they are now.
+
+    Args:
+        directory: the results directory.
+        names: arms, each as `ARM` or `ARM+CONTROL`.
+        seeds: those of these seeds only; all if None.
+        delete: whether they are deleted instead, and nothing is left of them.
+
+    Raises:
+        ResultsError: when an arm has no such runs, a process works on one of them (then none is moved), or the
+            directory cannot be written.
+    """
+    try:
+        with turn(directory), ExitStack() as owned:
+            folders = [folder for name in dict.fromkeys(names) for folder in _folders(directory, name, seeds)]
+            for folder in folders:
+                owned.enter_context(_lease(folder))
+            return tuple(_move(directory, folder, delete) for folder in folders)
+    except OSError as error:
+        raise ResultsError(f"{directory} cannot be written: {error.strerror}; nothing more was dropped") from None
+
+
+def _folders(directory: Path, name: str, seeds: Sequence[int] | None) -> list[Path]:
+    arms = sorted(folder.name for folder in directory.glob("runs/*") if any(folder.glob("seed-*")))
+    if name not in arms:
+        raise ResultsError(f"{directory} has no runs of arm {name!r}; {near(name, arms)}")
+    found = sorted((directory / "runs" / name).glob("seed-*"))
+    wanted = found if seeds is None else [f for f in found if f.name in {f"seed-{seed}" for seed in seeds}]
+    if not wanted:
+        there = listed([folder.name.removeprefix("seed-") for folder in found])
+        raise ResultsError(
+            f"{directory}: arm {name} has no runs with seed {', '.join(map(str, seeds or ()))}; there is {there}"
+        )
+    return wanted
+
+
+def _lease(folder: Path) -> Lease:
+    """Own a run folder while it moves, so that no worker begins on it."""
+    try:
+        return Lease.take(folder / "lease")
+    except LeaseHeld as held:
+        raise ResultsError(
+            f"{folder} cannot be dropped: {held}; stop that first, or wait for its end. Nothing was moved"
+        ) from None
+
+
+def _move(directory: Path, folder: Path, delete: bool) -> Path:
+    target = _free(directory / "dropped" / folder.parent.name / folder.name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder.rename(target)
+    if delete:
+        shutil.rmtree(target)
+        _remove_if_empty(target.parent, directory / "dropped")
+    else:
+        shutil.rmtree(target / "lease")
+    _remove_if_empty(folder.parent)
+    return target
+
+
+def _free(target: Path) -> Path:
+    """The name, or the first of NAME-1, NAME-2, ... that is free."""
+    taken = 0
+    while (candidate := target if not taken else target.with_name(f"{target.name}-{taken}")).exists():
+        taken += 1
+    return candidate
+
+
+def _remove_if_empty(*folders: Path) -> None:
+    for folder in folders:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()

@@ -1,0 +1,98 @@
+"""Lab: how the document of a results directory may change: in anything, but not under a run that is there.
+
+Runs are compared by what they are asked to do, never by the text of a document. So arms, controls, groups, baselines,
+labels and seeds can be added and changed at any time, and a directory always describes every run it holds.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from headway.declare.experiment import Arm, Experiment
+from headway.declare.mapping import leaves
+from headway.declare.run import RunSpec
+from headway.errors import ResultsError
+from headway.runs.folder import Run
+from headway.runs.lease import Lease, LeaseHeld
+from headway.words import counted, listed
+
+_PATIENCE_S = 60.0
+_MOST_KEYS = 8
+
+
+@contextmanager
+def turn(directory: Path) -> Iterator[None]:
+    """In the block, be the only process that changes the document of a directory and which run folders it has.
+
+    Raises:
+        ResultsError: when another process does not end doing so.
+        OSError: when nothing can be written there.
+    """
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            lease = Lease.take(directory / ".lease")
+            break
+        except LeaseHeld as held:
+            if time.monotonic() > until:
+                raise ResultsError(f"{directory} is being changed by another process: {held}; try again") from None
+            time.sleep(0.05)
+    with lease:
+        yield
+
+
+def check(directory: Path, former: Experiment, experiment: Experiment, runs: Sequence[Run]) -> None:
+    """Nothing, when a document describes every run of a directory as it was run.
+
+    Args:
+        directory: the directory.
+        former: its document until now.
+        experiment: the one that is to take its place.
+        runs: the runs that the directory holds, all of them readable.
+
+    Raises:
+        ResultsError: when it is another experiment, lacks an arm of a run or asks for another run in its place; the
+            message names what differs.
+    """
+    if former.name != experiment.name:
+        raise ResultsError(
+            f"{directory} holds results of another experiment: it is {former.name}, and this one is "
+            f"{experiment.name}; choose another directory"
+        )
+    arms = {arm.full_name: arm for arm in experiment.arms}
+    if gone := list(dict.fromkeys(run.name for run in runs if run.name not in arms)):
+        one, it = len(gone) == 1, "it" if len(gone) == 1 else "them"
+        raise ResultsError(
+            f"{'arm' if one else 'arms'} {listed(gone)} {'has' if one else 'have'} runs in {directory} and "
+            f"{'is' if one else 'are'} not in the file; keep {it}, or {_drop(directory, gone)}"
+        )
+    if changed := [run for run in runs if arms[run.name].spec(run.seed).id != run.id]:
+        raise ResultsError(_changed(directory, changed, arms))
+
+
+def _changed(directory: Path, changed: Sequence[Run], arms: dict[str, Arm]) -> str:
+    run, asked = changed[0], arms[changed[0].name].spec(changed[0].seed)
+    others = f" (as {counted(len(changed) - 1, 'other run')} would)" if changed[1:] else ""
+    return (
+        f"{directory}: arm {run.name} seed {run.seed} was run as {run.id}, and with this file it would be "
+        f"{asked.id}: it differs in {_differences(run.spec, asked)}{others}; choose another directory, or make these "
+        f"keys equal, or {_drop(directory, list(dict.fromkeys(run.name for run in changed)))}"
+    )
+
+
+def _differences(former: RunSpec, asked: RunSpec) -> str:
+    then, now = (leaves(spec.model_dump(mode="json")) for spec in (former, asked))
+    keys = sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
+    said = [f"{key} ({_value(then, key)} -> {_value(now, key)})" for key in keys[:_MOST_KEYS]]
+    return ", ".join(said) + (f" and {counted(len(keys) - _MOST_KEYS, 'other key')}" if keys[_MOST_KEYS:] else "")
+
+
+def _value(values: dict[str, Any], key: str) -> str:
+    return "absent" if key not in values else "null" if values[key] is None else str(values[key])
+
+
+def _drop(directory: Path, names: Sequence[str]) -> str:
+    it = "its" if len(names) == 1 else "their"
+    return f"put {it} runs aside with `headway drop {directory} {' '.join(names)}`"

@@ -1,0 +1,86 @@
+"""Lab: the files of a run folder, read: lines of records, arrays of the heads, mappings."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from headway.errors import ResultsError
+from headway.train.loop import Arrays
+
+ANEW = "delete the run's folder to run it again"
+"""What to do about a damaged file."""
+
+
+def heads_file(path: Path, step: int) -> Path:
+    """The file of a run folder for what was measured per head at a step."""
+    return path / "heads" / f"{step:09d}.safetensors"
+
+
+def heads_steps(path: Path) -> list[int]:
+    """The steps at which a run folder keeps arrays of the heads."""
+    files = (path / "heads").glob("*.safetensors")
+    return sorted(int(file.stem) for file in files if file.stem.isdecimal())
+
+
+def read_heads(path: Path, step: int) -> Arrays:
+    """The arrays of the heads that a run folder keeps of a step.
+
+    Raises:
+        ResultsError: when there are none, or they are damaged.
+    """
+    file = heads_file(path, step)
+    if not file.is_file():
+        kept = ", ".join(map(str, heads_steps(path))) or "no step"
+        raise ResultsError(f"{path}: nothing was kept of the heads at step {step}; there is {kept}")
+    try:
+        return load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise ResultsError(f"{file}: it is damaged ({error}); {ANEW}") from None
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records in a file of JSON lines, a mapping with its step each; none if there is no file.
+
+    A last line that was cut short (a kill or a full disk) is left out with a warning.
+
+    Raises:
+        ResultsError: when an earlier line is damaged.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be read ({error.strerror}); {ANEW}") from None
+    records = []
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            record = json.loads(line)
+            int(record["step"])
+        except (ValueError, KeyError, TypeError):
+            raise ResultsError(f"{path}: line {number} is damaged; {ANEW}") from None
+        records.append(record)
+    if lines[-1]:
+        warnings.warn(f"{path}: the last line was cut short and is left out", stacklevel=1)
+    return records
+
+
+def read_json(path: Path, missing: str) -> dict[str, Any]:
+    """The mapping in a file of JSON; `missing` is what its absence means.
+
+    Raises:
+        ResultsError: when it is missing, cannot be read or holds no mapping.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ResultsError(f"{missing}: {path.name} is missing") from None
+    except (ValueError, OSError) as error:
+        raise ResultsError(f"{path}: cannot be read ({error}); {ANEW}") from None
+    if not isinstance(content, dict):
+        raise ResultsError(f"{path}: it is no mapping; {ANEW}")
+    return content
