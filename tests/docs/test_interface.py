@@ -6,6 +6,7 @@ import re
 import runpy
 import subprocess
 import sys
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ NAMES = [
     line.partition("(")[0]
     for line in (ROOT / "tests" / "laws" / "public_names.txt").read_text(encoding="utf-8").splitlines()
 ]
-RETURNED = runpy.run_path(str(ROOT / "docs" / "reference.py"))["RETURNED"]
-HOMES = {name: module for module, names in RETURNED.items() for name in names}
+PUBLIC = runpy.run_path(str(ROOT / "docs" / "reference.py"))["public"]()
+HOMES = {name: module for module, names in PUBLIC.items() for name in names or ()}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,12 @@ def test_links_between_its_pages_lead_somewhere(pages):
 def test_every_public_name_says_what_it_is(name):
     module, member = place(name)
     value = pydoc.locate(f"{module}.{member}" if member else module)
-    if inspect.isroutine(value) or inspect.isclass(value) or inspect.ismodule(value) or isinstance(value, property):
+    if (
+        inspect.isroutine(value)
+        or inspect.isclass(value)
+        or inspect.ismodule(value)
+        or isinstance(value, property | cached_property)
+    ):
         said = (inspect.getdoc(value) or "").splitlines()
         assert said, "it has no docstring"
         assert re.search(r"[.:;?]$", said[0]), "its first line is no sentence"

@@ -73,3 +73,9 @@ def test_nothing_is_left_to_be_filled_in(name):
         re.findall(r"(?<![\w-])[A-Z]{4,}(?:_[A-Z]+)*(?![\w-])", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     )
     assert words <= {"ICML", "YAML", "JSON", "LICENSE", "CONTRIBUTING", "EPYC", "NAME"}, words
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/house.md"])
+def test_numbers_have_one_notation(name):
+    assert re.findall(r"(?<![\w./\]*-])\.\d+", (ROOT / name).read_text()) == []
+    assert re.findall(r"\d%", (ROOT / name).read_text()) == []

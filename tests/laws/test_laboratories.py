@@ -90,9 +90,9 @@ def questions(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name("isinstance" | "issubclass"), args=[_, asked]):
-                if types & {name.id for name in ast.walk(asked) if isinstance(name, ast.Name)}:
+                if types & {named(part) for part in ast.walk(asked)}:
                     yield ast.unparse(node)
-            case ast.MatchClass(cls=ast.Name(name)) if name in types:
+            case ast.MatchClass(cls=asked) if named(asked) in types:
                 yield ast.unparse(node)
             case ast.Compare():
                 sides = [node.left, *node.comparators]
@@ -104,6 +104,11 @@ def questions(tree: ast.AST) -> Iterator[str]:
                 yield ast.unparse(node)
             case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant("kind"), *_]):
                 yield ast.unparse(node)
+
+
+def named(node: ast.AST) -> str:
+    """The last word of a name such as `run.TokensRun`."""
+    return ast.unparse(node).rpartition(".")[2] if isinstance(node, ast.Name | ast.Attribute) else ""
 
 
 def type_of(node: ast.AST) -> bool:
@@ -127,6 +132,7 @@ def laboratory_or_kind(node: ast.AST) -> bool:
         "isinstance(run.spec, TokensRun)",
         "isinstance(task, RegressionTask | TextTask)",
         "isinstance(run, (int, IclRun))",
+        "isinstance(run, declared.TokensRun)",
         "run.task.kind == 'text'",
         "if spec.laboratory in ('icl',): pass",
         "config['task']['kind']",

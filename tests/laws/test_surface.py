@@ -6,6 +6,7 @@ there in the same commit; what is removed breaks somebody, and wants a reason.
 
 import dataclasses
 import inspect
+import runpy
 from importlib import import_module
 from pathlib import Path
 
@@ -13,14 +14,10 @@ import typer
 
 import headway
 from headway.cli import app
-from headway.declare.experiment import Experiment
-from headway.model.trace import AttentionTrace, Trace
-from headway.runs.folder import Run
-from headway.runs.store import Store
 
 HERE = Path(__file__).parent
-CLASSES = (Experiment, Store, Run, Trace, AttentionTrace)
-"""What public functions give back, and the documentation uses."""
+DOCUMENTED = runpy.run_path(str(HERE.parents[1] / "docs" / "reference.py"))["public"]()
+"""The modules that the rendered reference shows, and which of their names."""
 
 
 def test_verbs_and_options_are_those_that_are_written_down():
@@ -56,14 +53,14 @@ def command_line() -> list[str]:
 
 
 def public_names() -> list[str]:
-    """A line for each public function with its parameters, and for each member of what they give back."""
+    """A line for each public function with its parameters, and for each type that they return with its members."""
     lines = [f"headway.{name}" for name in headway.__all__ if not callable(getattr(headway, name))]
-    modules = ["headway", "headway.hf", *(f"headway.icl.{name}" for name in headway.icl.__all__)]
-    for name in modules:
-        module = import_module(name)
-        for member, value in public(module):
+    whole = [name for name, shown in DOCUMENTED.items() if shown is None]
+    for name in [*whole, "headway.hf", *(f"headway.icl.{name}" for name in headway.icl.__all__)]:
+        for member, value in public(import_module(name)):
             lines.append(f"{name}.{member}{parameters(value)}")
-    for each in CLASSES:
+    for each in [getattr(import_module(name), one) for name, shown in DOCUMENTED.items() for one in shown or ()]:
+        lines.append(each.__name__)
         fields = {field.name for field in dataclasses.fields(each)} if dataclasses.is_dataclass(each) else set()
         lines += [f"{each.__name__}.{field}" for field in fields if not field.startswith("_")]
         for member, value in vars(each).items():
