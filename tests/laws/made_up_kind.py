@@ -94,10 +94,11 @@ DOCUMENT = {
 def main(directory):
     from headway import api
     from headway.declare.experiment import resolve
+    from headway.runs.devices import slots
     from headway.runs.work import work
     from headway.train.laboratory import laboratory_of
 
-    store, runs = api.prepare(resolve(DOCUMENT), directory)
+    store, runs = api.prepare(resolve(DOCUMENT), directory, slots("cpu", workers=1, runs=1))
     for run in runs:
         study = partial(laboratory_of(run.spec).open_study, compile=False, device="cpu")
         assert work(run.path, lambda spec, stored, study=study: study(spec)) == 0

@@ -28,7 +28,6 @@ WITH_A_LABORATORY = {
 }
 
 ASKING = {
-    "finished/checkpoints.py": "a model that writes is opened from a run on tokens alone",
     "show/report/material.py": "the types of runs are asserted, for what only one laboratory draws",
 }
 """Modules outside the slices that know the types of runs; the list only gets shorter."""

@@ -86,6 +86,11 @@ class RunSpec(Spec):
         return None
 
     @property
+    def n_ctx(self) -> int | None:
+        """Tokens of the longest sequence that it trains on; None where examples are no tokens."""
+        return None
+
+    @property
     def heads(self) -> str:
         """The heads of each layer, as text; empty where all arms of a laboratory are alike in it."""
         return ""

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.declare.tokens.run import TokensRun
 from headway.errors import UserError
 from headway.finished.model_folder import ModelFolder, model_folder
 from headway.finished.opened import Opened, not_ours
@@ -130,11 +129,11 @@ def _of_run(folder: Path) -> "tuple[Transformer, int]":
 
     run = Run.open(folder)
     spec = run.spec
-    if not isinstance(spec, TokensRun):
+    if spec.n_ctx is None:
         raise UserError(f"{folder}: it is a run of the in-context laboratory, which has no language; give a text run")
     if run.status != "done":
         raise UserError(f"{folder}: {_how_far(run)}; `headway run` on its results directory finishes it")
-    return run.model().eval(), spec.task.n_ctx
+    return run.model().eval(), spec.n_ctx
 
 
 def _how_far(run: "Run") -> str:

@@ -123,6 +123,11 @@ class TokensRun(RunSpec):
         return self.training.batch_size * self.task.n_ctx
 
     @property
+    def n_ctx(self) -> int:
+        """Tokens of a training sequence."""
+        return self.task.n_ctx
+
+    @property
     def heads(self) -> str:
         """The heads of each layer."""
         return str(self.model.layout)
