@@ -1,3 +1,5 @@
+"""Contrasts over seeds: their values, their test, and the sentence of the answer."""
+
 import json
 from dataclasses import asdict, replace
 

@@ -1,3 +1,5 @@
+"""Contrasts: questions of one's own, read and refused."""
+
 import pytest
 
 from headway.declare.contrasts import contrasts_of

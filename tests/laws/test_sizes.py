@@ -14,12 +14,13 @@ LONG_FILES = {
     "compare/blocks.py": "one test and its bounds, from the formulas to the public function",
     "compare/tokens/fits.py": "a curve, its interval and its band are one idea",
     "data/tokens/story_plots.py": "the rules of the story grammar: pure data",
-    "heads/circuits.py": "what is read off the weights: many short formulas of one form",
+    "declare/experiment.py": "from a file to runs, in one order",
+    "declare/mapping.py": "YAML as Headway reads, merges and writes it",
     "icl/estimators.py": "the estimators: many short formulas of one form",
-    "runs/folder.py": "what a run folder holds: many short readers of one type",
 }
 _ONE_CHART = "one chart, declared from top to bottom"
 LONG_FUNCTIONS = {
+    "cli.py:run": "a line for each option",
     "cli.py:xray": "a line for each option",
     "finished/xray.py:xray": "the order in which a model is measured",
     "show/report/outcome.py:_panel": _ONE_CHART,

@@ -1,3 +1,5 @@
+"""Corpora that are tokens already: parted, split and not mistaken for text."""
+
 import numpy as np
 import pytest
 

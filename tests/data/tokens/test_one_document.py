@@ -1,3 +1,5 @@
+"""A corpus of one document: its end is held out, cut where a text may be cut."""
+
 import numpy as np
 import pytest
 from shared import data

@@ -1,3 +1,5 @@
+"""What is seen of a corpus before a run: the same refusals, and no more work than needed."""
+
 import json
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Files of text and of JSON lines, zipped or not, read in pieces."""
+
 import gzip
 import json
 

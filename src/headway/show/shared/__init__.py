@@ -2,5 +2,5 @@
 
 * `page`: one HTML file that fetches nothing; `figure`: a chart and its words; `files`: figures as files;
 * `theme`, `head_colours`, `labels`: how all figures look;
-* `atlas`, `animation`, `parameters`, `summary`: drawings and numbers that several pages have.
+* `atlas`, `animation`, `parameters`, `summary`, `table`: drawings and numbers that several pages have.
 """
