@@ -8,6 +8,7 @@ import sys
 import pytest
 from rich.console import Console
 
+from headway import api
 from headway.declare.experiment import load
 from headway.declare.tokens.shapes import SHAPES
 from headway.errors import UserError
@@ -155,6 +156,11 @@ def test_a_book_is_planned_with_a_note_and_a_warning(tmp_path, cache):
     ]
     (note,) = (line for line in done.stdout.splitlines() if line.startswith("task.corpus"))
     assert "is one document, which is split by position: the last " in note
+    settings = [setting for setting in settings if setting != "--set"]
+    experiment = load("head-progression", settings=settings).select(arms=["constant-low", "descending-low"])
+    told = []
+    api.prepare(experiment, tmp_path / "results", tell=told.append)
+    assert told == [note]
 
 
 def test_tables_and_picture_at_80_columns():

@@ -56,6 +56,14 @@ def test_ids_are_written_as_numbers_and_read_again():
     assert tokenizer.decode([17, 298, 299]) == "17 298 <|endoftext|>"
     assert tokenizer.encode("17 298<|endoftext|>4") == [17, 298, 299, 4]
     assert (tokenizer.vocab_size, tokenizer.end_of_text) == (300, 299)
+    assert tokenizer.encode("hello 17 a4 299 3000 03 -1 2.5\n0") == [17, 0]
+
+
+@pytest.mark.parametrize("n", [2, 3, 11, 12, 101, 1_001, 1_307])
+def test_every_id_but_the_last_is_read_as_itself(n):
+    tokenizer = ids_tokenizer(n)
+    assert tokenizer.encode(" ".join(map(str, range(n + 30)))) == list(range(n - 1))
+    assert tokenizer.decode(range(n)).split()[:-1] == [str(number) for number in range(n - 1)]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from headway.data.tokens import building, foresee, hub, prepare
+from headway.data.tokens import building, foresee, hub, prepare, tokenizer
 from headway.declare.laboratories import parse_run
 from headway.errors import UserError
 
@@ -144,5 +144,10 @@ def test_nothing_is_fetched(tmp_path, texts, monkeypatch):
     assert foresee(run(corpus=str(texts / "many.txt"), tokenizer="gpt2")) == (
         "not looked at: task.tokenizer gpt2, which comes from the hub when runs are made",
     )
+    monkeypatch.setattr(tokenizer, "_gpt2", never)
+    ids = {"corpus": str(texts / "ids.npy"), "tokenizer": "gpt2"}
+    assert foresee(run(**ids)) == foresee(run(corpus=str(texts / "many.txt"), tokenizer="gpt2"))
+    with pytest.raises(UserError, match=r"task.corpus none.npy: there is no such file"):
+        foresee(run(corpus="none.npy", tokenizer="gpt2"))
     with pytest.raises(UserError, match=r"task.validation none.txt: there is no such file"):
         foresee(run(corpus="tinystories", validation="none.txt"))

@@ -81,8 +81,8 @@ class Sources:
         Raises:
             UserError: when one is missing, or both are the same.
         """
-        corpus = find_source(task, task.corpus, task.stories, "task.corpus")
-        validation = None if task.validation is None else find_source(task, task.validation, None, "task.validation")
+        corpus = _find(task, task.corpus, task.stories, "task.corpus")
+        validation = None if task.validation is None else _find(task, task.validation, None, "task.validation")
         if validation and validation.digest.rpartition("-")[0] == corpus.digest.rpartition("-")[0]:
             raise UserError(
                 f"task.validation {task.validation}: it is the corpus itself; name another, or leave it out to hold "
@@ -138,12 +138,7 @@ def cut_in(facts: dict[str, Any]) -> Cut | None:
     return None if facts.get("cut") is None else Cut(**facts["cut"])
 
 
-def find_source(task: TextTask, name: str, limit: int | None, asked: str) -> Corpus[Any]:
-    """Find the text or the ids that a key of a task names; see `find_corpus` and `find_ids`.
-
-    Raises:
-        UserError: when there is no such corpus.
-    """
+def _find(task: TextTask, name: str, limit: int | None, asked: str) -> Corpus[Any]:
     if not holds_ids(name):
         return find_corpus(name, limit=limit, asked=asked)
     tokenizer = open_tokenizer(task.tokenizer, tuple)

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from headway.data.tokens import hub, packing
-from headway.data.tokens.building import Sources, check_split, find_source, held_out_documents
+from headway.data.tokens.building import Sources, check_split, held_out_documents
 from headway.data.tokens.cache import cache_folder
-from headway.data.tokens.corpus import Corpus
+from headway.data.tokens.corpus import Corpus, find_corpus, find_ids
 from headway.data.tokens.one_document import cut_of
 from headway.data.tokens.text import kept_tokens
 from headway.data.tokens.tokenizer import Tokenizer, trained_bpe
-from headway.declare.tokens.text import TextTask
+from headway.declare.tokens.text import TextTask, holds_ids
 from headway.errors import UserError
 
 MARGIN = 16
@@ -43,8 +43,10 @@ def outlook(task: TextTask, batch_size: int) -> Iterator[str]:
         Tokenizer.load(task.tokenizer_folder)
     if from_hub:
         for key, (name, limit) in asked.items():
-            if name is not None and name != "tinystories":
-                find_source(task, name, limit, key)
+            if name is not None and holds_ids(name):
+                find_ids(name, limit=limit, asked=key, vocab_size=task.vocab_size, end_of_text=0)
+            elif name is not None and name != "tinystories":
+                find_corpus(name, limit=limit, asked=key)
         are = "comes" if len(from_hub) == 1 else "come"
         yield f"not looked at: {' and '.join(from_hub)}, which {are} from the hub when runs are made"
         return

@@ -139,14 +139,35 @@ def bytes_tokenizer() -> Tokenizer:
 def ids_tokenizer(vocab_size: int) -> Tokenizer:
     """For token ids of which nothing more is known: each is written as its number, the last ends a text.
 
+    Of a text it reads the numbers that are ids, and nothing else.
+
     Examples:
         >>> ids_tokenizer(50_257).decode([464, 3290, 50_256])
         '464 3290 <|endoftext|>'
     """
     vocabulary = {str(number): number for number in range(vocab_size - 1)} | {END_OF_TEXT: vocab_size - 1}
     inner = tokenizers.Tokenizer(models.WordLevel(vocabulary))
-    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    # The model fails at any other word.
+    words = tokenizers.Regex(rf"(?<!\S)(?:{_numbers_to(vocab_size - 2)})(?!\S)")
+    inner.pre_tokenizer = pre_tokenizers.Split(words, behavior="removed", invert=True)
     return Tokenizer.of(inner, f"ids-{vocab_size}")
+
+
+def _numbers_to(last: int) -> str:
+    """A pattern of the whole numbers from 0 to one.
+
+    Examples:
+        >>> [number for number in range(2_000) if re.fullmatch(_numbers_to(1_305), str(number))] == list(range(1_306))
+        True
+    """
+    digits = str(last)
+    shorter = [f"[1-9][0-9]{{0,{len(digits) - 2}}}"] if len(digits) > 1 else []
+    smaller = [
+        f"{digits[:at]}[{int(at == 0)}-{int(digit) - 1}][0-9]{{{len(digits) - at - 1}}}"
+        for at, digit in enumerate(digits)
+        if int(digit) > int(at == 0)
+    ]
+    return "|".join(dict.fromkeys(["0", digits, *shorter, *smaller]))
 
 
 def trained_bpe(documents: Iterable[str], vocab_size: int) -> Tokenizer:
