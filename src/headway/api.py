@@ -1,5 +1,6 @@
 """Door: Headway from Python; what `headway.run` and `headway.open` are."""
 
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -28,6 +29,8 @@ def run(
     trainer: TrainerChoice = "auto",
     device: str = "auto",
     timing: bool | None = None,
+    figures: bool = True,
+    progress: bool | None = None,
 ) -> Store:
     """Train what is missing of an experiment, compare and report; the results directory.
 
@@ -42,6 +45,8 @@ def run(
         device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`; a GPU takes one run at a time.
         timing: whether arms of language models are each timed alone in the end, for figures of time against heads;
             None: where that takes little of the time that training takes.
+        figures: whether the figures are written as files beside the report, which holds them anyway.
+        progress: whether it shows how far it is; None: where a terminal or a notebook is there to see it.
 
     Raises:
         UserError: when the directory holds something else, or a corpus cannot be used.
@@ -56,7 +61,10 @@ def run(
     """
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
+    from headway.show.terminal.progress import can_be_shown, watch
+
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
+    shown = can_be_shown() if progress is None else progress
     store, _ = carry_out(
         chosen if seeds is None else chosen.select(seeds=seeds),
         None if out is None else Path(out),
@@ -64,9 +72,10 @@ def run(
         trainer=trainer,
         device=device,
         timing=timing,
+        figures=figures,
         warn=partial(warnings.warn, category=RuntimeWarning, stacklevel=3),
-        tell=lambda _: None,
-        watch=partial(deque, maxlen=0),  # runs them to their end, and looks at nothing
+        tell=partial(print, file=sys.stderr) if shown else lambda _: None,
+        watch=watch if shown else partial(deque, maxlen=0),  # the latter runs them to their end, and looks at nothing
     )
     unfinished = [f"{r.name} seed {r.seed} ({r.message})" for r in store.runs() if r.status != "done"]
     if unfinished:
@@ -84,7 +93,7 @@ def open(out: str | Path) -> Store:
         >>> import headway
         >>> headway.open("nowhere")
         Traceback (most recent call last):
-        headway.errors.ResultsError: nowhere is no results directory of Headway: there is no such directory; `headway run --out DIR` makes one
+        headway.errors.ResultsError: nowhere is no results directory of Headway: there is no such directory; `headway run` makes one
     """  # noqa: E501 - the doctest's error stands on one line
     return Store.open(Path(out))
 
@@ -97,6 +106,7 @@ def carry_out(
     trainer: str,
     device: str,
     timing: bool | None,
+    figures: bool,
     warn: Callable[[str], None],
     tell: Callable[[str], None],
     watch: Callable[["Generator[Snapshot]"], object],
@@ -106,10 +116,11 @@ def carry_out(
     Args:
         experiment: with what is asked for.
         out: the results directory; its default place if None.
-        workers: as in `run`, like `trainer`, `device` and `timing`.
+        workers: as in `run`, like `trainer`, `device`, `timing` and `figures`.
         trainer: see there.
         device: see there.
         timing: see there.
+        figures: see there.
         warn: is given what the user may not expect.
         tell: is given what is being done.
         watch: is given the runs while they are trained, and goes through them to their end.
@@ -141,7 +152,7 @@ def carry_out(
         for said in time_arms(store.path, runs, places[0], n_places=len(places), asked=timing is True):
             tell(said)
     tell("comparing, and drawing the report ...")
-    finish(store)
+    finish(store, figures=figures)
     return store, runs
 
 
@@ -188,16 +199,16 @@ def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
     for arm in experiment.selected if trainer != "torch" else ():
         laboratory = laboratory_of(arm.template)
         if trainer == "fused" and (why_not := laboratory.why_not_fused(arm.template)):
-            raise UserError(f"--trainer fused cannot train arm {arm.full_name}: {why_not}; take --trainer auto")
+            raise UserError(f"trainer fused cannot train arm {arm.full_name}: {why_not}; take auto")
         if why_not := laboratory.slower_unasked(arm.template):
             reasons.setdefault(why_not, []).append(arm.full_name)
     return [f"{', '.join(arms)}: {why_not}; PyTorch trains instead" for why_not, arms in reasons.items()]
 
 
-def finish(store: Store) -> None:
-    """Derive results.json, the figures and the report from the run folders."""
+def finish(store: Store, *, figures: bool = True) -> None:
+    """Derive results.json, the report and, unless they are not wanted as files, its figures from the run folders."""
     from headway.compare.results import write
     from headway.show.report.page import write_report
 
     write(store)
-    write_report(store)
+    write_report(store, files=figures)

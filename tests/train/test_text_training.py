@@ -163,9 +163,9 @@ def test_bf16_is_near_fp32_and_keeps_its_weights_in_fp32():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("tpu", "--device tpu: there is no such device; choose from auto, cpu, cuda and cuda:N"),
-        ("cuda", "--device cuda: torch sees 0 GPUs here; take --device cpu"),
-        ("cuda:7", "--device cuda:7: torch sees 0 GPUs here"),
+        ("tpu", "device tpu: there is no such device; choose from auto, cpu, cuda and cuda:N"),
+        ("cuda", "device cuda: torch sees 0 GPUs here; take cpu"),
+        ("cuda:7", "device cuda:7: torch sees 0 GPUs here"),
     ],
 )
 def test_a_device_that_is_not_there(asked, said, monkeypatch):
@@ -176,7 +176,7 @@ def test_a_device_that_is_not_there(asked, said, monkeypatch):
 
 
 def test_the_native_trainer_is_not_for_language_models():
-    with pytest.raises(UserError, match="--trainer fused: it trains in-context models of one layer only"):
+    with pytest.raises(UserError, match="trainer fused: it trains in-context models of one layer only"):
         open_study(run_of(), trainer="fused")
 
 

@@ -19,12 +19,10 @@ def find_device(asked: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, number = asked.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise UserError(f"--device {asked}: there is no such device; choose from auto, cpu, cuda and cuda:N")
+        raise UserError(f"device {asked}: there is no such device; choose from auto, cpu, cuda and cuda:N")
     if kind == "cuda" and (not torch.cuda.is_available() or int(number or 0) >= torch.cuda.device_count()):
         seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        raise UserError(
-            f"--device {asked}: torch sees {seen} GPUs here; take --device cpu, or install torch for your GPU"
-        )
+        raise UserError(f"device {asked}: torch sees {seen} GPUs here; take cpu, or install torch for your GPU")
     return torch.device(asked)
 
 

@@ -11,7 +11,7 @@ from headway.declare.run import RunSpec
 from headway.runs.costs import Cost
 from headway.runs.execution import cores
 from headway.show.shared.parameters import Parts, compact
-from headway.words import duration, together
+from headway.words import counted, duration, together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Plan:
             return
         count, seeds = len(self.experiment.runs), len(self.experiment.seeds)
         yield (
-            f"{count} runs ({seeds} seeds) on {cores()} cores: "
+            f"{counted(count, 'run')} ({counted(seeds, 'seed')}) on {counted(cores(), 'core')}: "
             f"about {duration(sum(times) * seeds / min(count, cores()))}, evaluation not counted"
         )
 
