@@ -145,11 +145,13 @@ def carry_out(
         if said:
             tell(said)
     store, runs = prepare(experiment, out, [place.slot for place in places])
+    trained = any(run.status != "done" for run in runs)
     watch(run_all(runs, places))
     store = Store.open(store.path)  # others may have added arms to it meanwhile
     runs = tuple(store.run(run.name, run.seed) for run in runs)
     if timing is not False:
-        for said in time_arms(store.path, runs, places[0], n_places=len(places), asked=timing is True):
+        asked = {"asked": timing is True, "trained": trained}
+        for said in time_arms(store.path, runs, places[0], n_places=len(places), **asked):
             tell(said)
     tell("comparing, and drawing the report ...")
     finish(store, figures=figures)

@@ -267,6 +267,7 @@ def test_arms_are_timed_unasked_only_where_that_takes_little(tmp_path):
     assert timed(tmp_path / "results", short, fail) == [
         "2 arms not timed: that would take about 22 s, and training took 3 min 20 s"
     ]
+    assert timed(tmp_path / "results", short, fail, trained=False) == []
     long = [trained_for(run, 240.0, 10.0) for run in fresh]
     assert timed(tmp_path / "results", long, fail)[0] == "timing falling by itself"
     assert timed(tmp_path / "results", short, fail, asked=True)[0] == "timing falling by itself"
