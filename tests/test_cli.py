@@ -46,6 +46,13 @@ def test_plan_counts_parameters_and_names_matched_arms():
     assert "matched in parameters: all 4 arms" in done.stdout
 
 
+@pytest.mark.parametrize("option", ["--no-timing", "--no-trial"])
+def test_plan_times_nothing_if_told_so(option):
+    done = headway("plan", "icl-heads", option, env={**os.environ, "COLUMNS": "200"})
+    assert "not timed: every arm; no trial was asked for" in done.stdout
+    assert "--no-trial" not in headway("plan", "--help").stdout
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
@@ -121,9 +128,30 @@ def test_dropped_runs_are_gone_from_the_results_until_they_are_made_anew(finishe
     assert [path.name for path in (out / "dropped/h2").iterdir()] == ["seed-1"]
 
 
+def test_a_finished_directory_is_answered_at_once_and_nothing_is_drawn_again(finished):
+    out, _ = finished
+    words = ("run", "icl-heads", "--arms", "h1,h2", "--seeds", "2", *SMALL, "--out", out)
+    assert headway(*words).returncode == 0
+    before = {path: path.stat().st_mtime_ns for path in [out / "report.html", *(out / "figures").iterdir()]}
+    began = os.times()
+    assert headway(*words).returncode == 0
+    ended = os.times()
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert ended.children_user + ended.children_system - began.children_user - began.children_system < 3
+
+
+def test_the_report_is_written_without_figures_if_they_are_not_wanted_as_files(finished, tmp_path):
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    shutil.rmtree(out / "figures")
+    (out / "report.html").unlink()
+    assert headway("report", out, "--no-figures").returncode == 0
+    assert (out / "report.html").stat().st_size > 100_000
+    assert not (out / "figures").exists()
+
+
 def test_status_compare_and_report_read_the_folders(finished):
     out, _ = finished
-    assert "done" in headway("status", out).stdout
+    assert headway("status", out).stdout.endswith("\n6 runs: 6 done\n\n")
     (out / "results.json").unlink()
     (out / "report.html").unlink()
     assert headway("compare", out).returncode == 0

@@ -1,5 +1,6 @@
 """Door: Headway from Python; what `headway.run` and `headway.open` are."""
 
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -29,6 +30,8 @@ def run(
     trainer: TrainerChoice = "auto",
     device: str = "auto",
     timing: bool | None = None,
+    figures: bool = True,
+    progress: bool | None = None,
 ) -> Store:
     """Train what is missing of an experiment, compare and report; the results directory.
 
@@ -43,6 +46,8 @@ def run(
         device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`; a GPU takes one run at a time.
         timing: whether arms of language models are each timed alone in the end, for figures of time against heads;
             None: where that takes little of the time that training takes.
+        figures: whether the figures are written as files beside the report, which holds them anyway.
+        progress: whether it shows how far it is; None: where a terminal or a notebook is there to see it.
 
     Raises:
         UserError: when the directory holds something else, or a corpus cannot be used.
@@ -57,7 +62,10 @@ def run(
     """
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
+    from headway.show.terminal.progress import can_be_shown, watch
+
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
+    shown = can_be_shown() if progress is None else progress
     store, _, _ = carry_out(
         chosen if seeds is None else chosen.select(seeds=seeds),
         None if out is None else Path(out),
@@ -65,9 +73,10 @@ def run(
         trainer=trainer,
         device=device,
         timing=timing,
+        figures=figures,
         warn=partial(warnings.warn, category=RuntimeWarning, stacklevel=3),
-        tell=lambda _: None,
-        watch=partial(deque, maxlen=0),  # runs them to their end, and looks at nothing
+        tell=partial(print, file=sys.stderr) if shown else lambda _: None,
+        watch=watch if shown else partial(deque, maxlen=0),  # the latter runs them to their end, and looks at nothing
     )
     unfinished = [f"{r.name} seed {r.seed} ({r.message})" for r in store.runs() if r.status != "done"]
     if unfinished:
@@ -85,7 +94,7 @@ def open(out: str | Path) -> Store:
         >>> import headway
         >>> headway.open("nowhere")
         Traceback (most recent call last):
-        headway.errors.ResultsError: nowhere is no results directory of Headway: there is no such directory; `headway run --out DIR` makes one
+        headway.errors.ResultsError: nowhere is no results directory of Headway: there is no such directory; `headway run` makes one
     """  # noqa: E501 - the doctest's error stands on one line
     return Store.open(Path(out))
 
@@ -98,6 +107,7 @@ def carry_out(
     trainer: str,
     device: str,
     timing: bool | None,
+    figures: bool,
     warn: Callable[[str], None],
     tell: Callable[[str], None],
     watch: Callable[["Generator[Snapshot]"], object],
@@ -107,10 +117,11 @@ def carry_out(
     Args:
         experiment: with what is asked for.
         out: the results directory; its default place if None.
-        workers: as in `run`, like `trainer`, `device` and `timing`.
+        workers: as in `run`, like `trainer`, `device`, `timing` and `figures`.
         trainer: see there.
         device: see there.
         timing: see there.
+        figures: see there.
         warn: is given what the user may not expect.
         tell: is given what is being done.
         watch: is given the runs while they are trained, and goes through them to their end.
@@ -135,14 +146,16 @@ def carry_out(
         if said:
             tell(said)
     store, runs = prepare(experiment, out, [place.slot for place in places], tell)
+    trained = any(run.status != "done" for run in runs)
     watch(run_all(runs, places))
     store = Store.open(store.path)  # others may have added arms to it meanwhile
     runs = tuple(store.run(run.name, run.seed) for run in runs)
     if timing is not False:
-        for said in time_arms(store.path, runs, places[0], n_places=len(places), asked=timing is True):
+        asked = {"asked": timing is True, "trained": trained}
+        for said in time_arms(store.path, runs, places[0], n_places=len(places), **asked):
             tell(said)
     tell("comparing, and drawing the report ...")
-    return store, runs, finish(store)
+    return store, runs, finish(store, figures=figures)
 
 
 def prepare(
@@ -190,17 +203,17 @@ def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
     for arm in experiment.selected if trainer != "torch" else ():
         laboratory = laboratory_of(arm.template)
         if trainer == "fused" and (why_not := laboratory.why_not_fused(arm.template)):
-            raise UserError(f"--trainer fused cannot train arm {arm.full_name}: {why_not}; take --trainer auto")
+            raise UserError(f"trainer fused cannot train arm {arm.full_name}: {why_not}; take auto")
         if why_not := laboratory.slower_unasked(arm.template):
             reasons.setdefault(why_not, []).append(arm.full_name)
     return [f"{', '.join(arms)}: {why_not}; PyTorch trains instead" for why_not, arms in reasons.items()]
 
 
-def finish(store: Store) -> "Results":
-    """Derive results.json, the figures and the report from the run folders; what they say."""
+def finish(store: Store, *, figures: bool = True) -> "Results":
+    """Derive results.json, the report and, unless they are not wanted as files, its figures; what the runs say."""
     from headway.compare.results import write
     from headway.show.report.page import write_report
 
     results = write(store)
-    write_report(store, results)
+    write_report(store, results, files=figures)
     return results

@@ -39,6 +39,8 @@ Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="How many seeds
 Checkpoint = Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A run's folder, or a folder of Hugging Face.")]
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="A results directory.")]
 
+Figures = Annotated[bool, typer.Option(help="Write figures as files too; the report holds them anyway.")]
+
 
 @app.command("list")
 def list_() -> None:
@@ -132,6 +134,7 @@ def run(
         bool | None,
         typer.Option("--timing/--no-timing", help="Time each language model alone; by default where it takes little."),
     ] = None,
+    figures: Figures = True,
     directory: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="By default results/NAME-SCALE.")
     ] = None,
@@ -150,6 +153,7 @@ def run(
         trainer=trainer,
         device=device,
         timing=timing,
+        figures=figures,
         warn=_warn,
         tell=partial(typer.echo, err=True),
         watch=watch,
@@ -185,12 +189,12 @@ def compare(directory: Directory) -> None:
 
 
 @app.command()
-def report(directory: Directory) -> None:
-    """Write results.json, report.html and the figures."""
+def report(directory: Directory, figures: Figures = True) -> None:
+    """Write results.json, report.html and the figures, as far as they changed."""
     from headway.api import finish
 
     store = _open(directory)
-    finish(store)
+    finish(store, figures=figures)
     print(f"report: {store.path / 'report.html'}")
 
 

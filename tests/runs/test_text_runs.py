@@ -104,6 +104,20 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(tmp_path):
     assert set(Run.open(run.path).records()[-1]["regularizer"]) == {"disagreement_output", "query_cka"}
 
 
+@pytest.mark.slow
+def test_killed_before_its_first_checkpoint_a_run_begins_anew_with_its_threads(tmp_path):
+    undisturbed, run = (fresh_run(tmp_path / name, **everything(60)) for name in ("undisturbed", "run"))
+    assert train(undisturbed, "--threads", "2") == DONE
+    process = subprocess.Popen([*WORKER, str(run.path), "--device", "cpu", "--threads", "2"])
+    quadratic.wait_until(lambda: len(run.records()) > 2 or process.poll() is not None, 60)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL
+    assert not (run.path / "checkpoint").exists()
+    assert train(run, "--threads", "1") == DONE
+    assert Run.open(run.path).execution["threads"] == 2
+    assert lasting(run) == lasting(undisturbed)
+
+
 def test_a_run_of_epochs_tells_its_steps_when_it_has_opened_its_corpus(tmp_path):
     training = {"optimizer": "adamw", "learning_rate": 1e-2, "batch_size": 64, "epochs": 0.1}
     run = fresh_run(tmp_path / "results", training=training)
@@ -198,7 +212,7 @@ def test_runs_that_do_not_fit_are_refused_before_they_start(tmp_path, monkeypatc
     memory.check_memory(runs, 2)
     needed = memory.estimated_bytes(made[0].spec)
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": int(1.5 * needed)})())
-    with pytest.raises(UserError, match=r"2 runs at a time need about .*; take --workers 1$"):
+    with pytest.raises(UserError, match=r"2 runs at a time need about .*; take 1 worker$"):
         memory.check_memory(runs, 2)
     memory.check_memory(runs, 1)
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": int(0.9 * needed)})())
@@ -253,6 +267,7 @@ def test_arms_are_timed_unasked_only_where_that_takes_little(tmp_path):
     assert timed(tmp_path / "results", short, fail) == [
         "2 arms not timed: that would take about 22 s, and training took 3 min 20 s"
     ]
+    assert timed(tmp_path / "results", short, fail, trained=False) == []
     long = [trained_for(run, 240.0, 10.0) for run in fresh]
     assert timed(tmp_path / "results", long, fail)[0] == "timing falling by itself"
     assert timed(tmp_path / "results", short, fail, asked=True)[0] == "timing falling by itself"
@@ -306,10 +321,10 @@ def test_gpus_take_one_run_each_and_are_the_only_ones_that_their_workers_see(mon
 @pytest.mark.parametrize(
     ("device", "uses_gpu", "said"),
     [
-        ("gpu", True, "--device gpu: there is no such device; choose from auto, cpu, cuda and cuda:N"),
-        ("cuda", True, "--device cuda: no GPUs are visible here; take --device cpu"),
-        ("cuda:3", True, "--device cuda:3: no GPUs are visible here; take --device cpu"),
-        ("cuda", False, "--device cuda: in-context models train on the processor; take --device cpu"),
+        ("gpu", True, "device gpu: there is no such device; choose from auto, cpu, cuda and cuda:N"),
+        ("cuda", True, "device cuda: no GPUs are visible here; take cpu"),
+        ("cuda:3", True, "device cuda:3: no GPUs are visible here; take cpu"),
+        ("cuda", False, "device cuda: in-context models train on the processor; take cpu"),
     ],
 )
 def test_a_device_that_is_not_there_is_a_users_error(monkeypatch, device, uses_gpu, said):

@@ -10,8 +10,6 @@ import quadratic
 
 from headway.runs import worker
 from headway.runs.folder import Run
-from headway.train import checkpoint
-from headway.train.checkpoint import Checkpoint
 
 WORKER = (sys.executable, "-m", "headway.runs.worker")
 
@@ -27,13 +25,14 @@ def test_the_threads_are_set_before_numpy_is_imported():
     assert "nowhere holds no run" in result.stderr
 
 
-def test_a_run_that_goes_on_has_the_threads_it_began_with(tmp_path):
+def test_a_run_has_the_threads_it_began_with(tmp_path):
     run = quadratic.fresh_run(tmp_path / "results")
+    assert worker._stored_threads(run.path) is None, "it has not begun"
     content = json.loads((run.path / "run.json").read_text())
     (run.path / "run.json").write_text(json.dumps({**content, "execution": {"threads": 7}}))
-    assert worker._stored_threads(run.path) is None, "from the start, any number will do"
-    checkpoint.save(run.path / "checkpoint", Checkpoint(step=5, state={}))
     assert worker._stored_threads(run.path) == 7
+    (run.path / "run.json").unlink()
+    assert worker._stored_threads(run.path) is None
 
 
 @pytest.mark.parametrize(

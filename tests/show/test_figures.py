@@ -237,7 +237,7 @@ def test_figures_are_written_in_every_format(directory: Path) -> None:
     assert {path.suffix for path in paths} == {f".{kind}" for kind in FORMATS}
     starts = {".png": b"\x89PNG", ".svg": b"<svg", ".pdf": b"%PDF"}
     assert all(path.read_bytes().startswith(starts[path.suffix]) for path in paths)
-    assert sorted((directory / "figures").iterdir()) == sorted(paths)
+    assert sorted((directory / "figures").glob("[!.]*")) == sorted(paths)
     assert all(re.fullmatch(r"[a-z0-9-]+", path.stem) for path in paths)
 
 

@@ -106,7 +106,7 @@ assert "torch" not in sys.modules
 
 
 def test_the_fused_trainer_is_refused_where_it_cannot():
-    with pytest.raises(UserError, match=r"--trainer fused: .*stack; leave the choice to --trainer auto"):
+    with pytest.raises(UserError, match=r"trainer fused: .*stack; leave the choice to auto"):
         open_study(run_of({"family": "icl-stack", "n_layers": 2}), trainer="fused")
 
 

@@ -176,7 +176,7 @@ def test_a_device_that_is_not_there(asked, said, monkeypatch):
 
 
 def test_the_native_trainer_is_not_for_language_models():
-    with pytest.raises(UserError, match="--trainer fused: it trains in-context models of one layer only"):
+    with pytest.raises(UserError, match="trainer fused: it trains in-context models of one layer only"):
         open_study(run_of(), trainer="fused")
 
 

@@ -252,7 +252,7 @@ def resolve(
     """
     document = parse(Document, content, _in_file(source))
     if scale is not None and scale not in document.scales:
-        raise DeclarationError(f"--scale: {document.name} has no scale {scale!r}; {near(scale, document.scales)}")
+        raise DeclarationError(f"{document.name} has no scale {scale!r}; {near(scale, document.scales)}")
     chosen = scale or ("laptop" if "laptop" in document.scales else None)
     plain = {key: value for key, value in content.items() if key != "scales"}
     if chosen:

@@ -48,7 +48,7 @@ def slots(device: str, *, workers: int | None, runs: int, uses_gpu: bool = True)
     if workers is not None and workers < 1:
         raise UserError(f"workers {workers}: at least 1 is needed; leave it out for one for each core")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
-        raise UserError(f"--device {device}: there is no such device; choose from auto, cpu, cuda and cuda:N")
+        raise UserError(f"device {device}: there is no such device; choose from auto, cpu, cuda and cuda:N")
     seen = visible_gpus() if device != "cpu" and uses_gpu else ()
     if device.startswith("cuda"):
         seen = _asked(device, seen, uses_gpu)
@@ -87,10 +87,11 @@ def _listed() -> int:
 
 def _asked(device: str, seen: tuple[str, ...], uses_gpu: bool) -> tuple[str, ...]:
     if not uses_gpu:
-        raise UserError(f"--device {device}: in-context models train on the processor; take --device cpu")
+        raise UserError(f"device {device}: in-context models train on the processor; take cpu")
     number = device.partition(":")[2]
     if not seen or (number and int(number) >= len(seen)):
-        raise UserError(f"--device {device}: {len(seen) or 'no'} GPUs are visible here; take --device cpu")
+        there = "no GPUs are" if not seen else "1 GPU is" if len(seen) == 1 else f"{len(seen)} GPUs are"
+        raise UserError(f"device {device}: {there} visible here; take cpu")
     return (seen[int(number)],) if number else seen
 
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headway.errors import ResultsError, UserError
+from headway.errors import ResultsError
 from headway.runs.folder import Run, Status, damaged, read, update
 from headway.runs.lease import Lease, LeaseHeld, is_held, last_holder
 from headway.runs.memory import estimated_bytes
 from headway.runs.places import Place, Worker
-from headway.runs.progress import Progress, Snapshot
+from headway.runs.progress import Progress, Snapshot, work_per_step
 from headway.runs.stop import FROM_PARENT
 from headway.runs.work import DISK_FULL, ELSEWHERE, STOPPED, disk_full
 
@@ -76,7 +76,7 @@ class _Sweep:
             if run.status in ("done", "damaged"):
                 self._settled[run.path] = run
             else:
-                self._work_per_step[run.path] = _work_per_step(run)
+                self._work_per_step[run.path] = work_per_step(run)
                 self._waiting.append(run)
         self._waiting.sort(key=lambda run: -max(1, run.steps) * self._work_per_step[run.path])
 
@@ -202,13 +202,6 @@ def _written(path: Path) -> Run:
 
 def _written_ns(run: Run) -> int:
     return (run.path / "run.json").stat().st_mtime_ns
-
-
-def _work_per_step(run: Run) -> float:
-    try:
-        return float(run.spec.budget.flops_per_example * run.spec.training.batch_size)
-    except UserError:  # its worker says what is wrong
-        return 1.0
 
 
 def _cause_of_death(run: Run, code: int) -> str:

@@ -10,9 +10,10 @@ import psutil
 from headway.declare.run import RunSpec
 from headway.errors import UserError
 from headway.runs.folder import Run
+from headway.words import counted
 
 _SAID = ("can't allocate memory", "not enough memory", "out of memory")
-_FEWER = "run fewer at a time with --workers, or lower training.batch_size"
+_FEWER = "run fewer at a time (fewer workers), or lower training.batch_size"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -59,7 +60,7 @@ def check_memory(runs: Sequence[tuple[str, RunSpec]], workers: int) -> None:
         fit = max((n for n in range(len(largest) + 1) if sum(largest[:n]) <= there), default=0)
         raise UserError(
             f"{len(largest)} runs at a time need about {_size(sum(largest))}, and this machine has {_size(there)}; "
-            f"take --workers {max(fit, 1)}"
+            f"take {counted(max(fit, 1), 'worker')}"
         )
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.runs.folder import Status
+from headway.errors import UserError
+from headway.runs.folder import Run, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,14 @@ class Progress:
     def seconds_left(self) -> float | None:
         """Seconds until the last step, at the recent rate."""
         return (self.steps - self.step) / self.steps_per_s if self.steps_per_s else None
+
+
+def work_per_step(run: Run) -> float:
+    """What a step of a run costs, to be weighed against those of other runs: its FLOPs, forward."""
+    try:
+        return float(run.spec.budget.flops_per_example * run.spec.training.batch_size)
+    except UserError:  # a damaged run; or its worker says what is wrong
+        return 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,7 @@ class Store:
         if not (path / "experiment.yaml").is_file():
             missing = "it is a file" if path.is_file() else "there is no such directory"
             what = "it has no experiment.yaml" if path.is_dir() else missing
-            raise ResultsError(f"{path} is no results directory of Headway: {what}; `headway run --out DIR` makes one")
+            raise ResultsError(f"{path} is no results directory of Headway: {what}; `headway run` makes one")
         try:
             return cls(path, read_resolved(path / "experiment.yaml"))
         except DeclarationError as error:

@@ -37,7 +37,13 @@ _LOOK_EVERY_S = 0.05
 
 
 def time_arms(
-    directory: Path, runs: Sequence[Run], place: LocalPlace, *, n_places: int, asked: bool = False
+    directory: Path,
+    runs: Sequence[Run],
+    place: LocalPlace,
+    *,
+    n_places: int,
+    asked: bool = False,
+    trained: bool = True,
 ) -> Generator[str, None, None]:
     """Time the arms of language models that have no timing of this machine yet; yields what it does.
 
@@ -51,13 +57,15 @@ def time_arms(
         n_places: how many runs were trained at a time.
         asked: whether timing was asked for. If not, it is left out where it would take more than a tenth of the time
             that training took, and for arms that were timed on another machine.
+        trained: whether something was trained just now: only then is it said why nothing is timed.
     """
     arms = {run.name: run for run in runs if run.status != "damaged" and run.spec.tokens_per_step}
     untimed = [run for run in arms.values() if not _is_timed(directory, run, place, anywhere=not asked)]
     if len(arms) < 2 or not untimed:
         return
     if not asked and (why_not := _too_short(runs, untimed, n_places)):
-        yield why_not
+        if trained:
+            yield why_not
         return
     (directory / "timings").mkdir(exist_ok=True)
     try:

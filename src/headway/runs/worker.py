@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m headway.runs.worker", description="Work on one run.")
     parser.add_argument("run_dir", type=Path, help="the run folder")
     parser.add_argument("--trainer", choices=("auto", "fused", "torch"), default="auto", help="what trains the model")
-    parser.add_argument("--threads", type=int, default=1, help="threads, for a run from the start")
+    parser.add_argument("--threads", type=int, default=1, help="threads, for a run that has not begun")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--time", type=Path, metavar="FILE", help="only time some steps, and write what came out")
     parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
@@ -66,9 +66,7 @@ def set_up_process(threads: int) -> None:
 
 
 def _stored_threads(path: Path) -> int | None:
-    """The threads that a run was computed with so far, if it has a checkpoint to go on from."""
-    if not any(path.glob("checkpoint/*.json")):
-        return None
+    """The threads that a run began with, be it interrupted before its first checkpoint; None for a new one."""
     try:
         return json.loads((path / "run.json").read_text())["execution"].get("threads")
     except (OSError, ValueError, KeyError):

@@ -13,11 +13,11 @@ from headway.compare.answer import MANY
 from headway.compare.results import Results
 from headway.declare.experiment import load
 from headway.declare.shipped import shipped
-from headway.show.report import tables
+from headway.show.report import current, tables
 from headway.show.report.laboratory import laboratory_of
 from headway.show.report.material import Material, gather
 from headway.show.shared.figure import Figure
-from headway.show.shared.files import write_figures, write_whole
+from headway.show.shared.files import are_current, write_figures, write_whole
 from headway.show.shared.page import render
 from headway.words import command_line, counted, duration
 
@@ -35,16 +35,21 @@ class Verdict:
     control: str | None
 
 
-def write_report(store: "Store", results: Results) -> Path:
-    """Write `report.html`, and its figures as files under `figures/`; the path of the page.
+def write_report(store: "Store", results: Results, *, files: bool = True) -> Path:
+    """Write `report.html`, and its figures as `files` under `figures/`, as far as they changed; the path of the page.
 
     Raises:
         ResultsError: when a file cannot be written.
     """
+    path, state = store.path / "report.html", current.state(store.path)
+    written = current.is_of(path, state)
+    if written and (not files or are_current(store.path / "figures", state)):
+        return path
     material = gather(store, results)
     drawn = tuple(figures(material))
-    write_figures(store.path / "figures", drawn)
-    return write_whole(store.path / "report.html", page(material, drawn).encode())
+    if files:
+        write_figures(store.path / "figures", drawn, state=state)
+    return path if written else write_whole(path, current.signed(page(material, drawn), state).encode())
 
 
 def figures(material: Material) -> Iterator[Figure]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from importlib.util import find_spec
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -9,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.runs.lease import last_holder
-from headway.runs.progress import Progress, Snapshot
+from headway.runs.progress import Progress, Snapshot, work_per_step
 from headway.runs.store import Store
-from headway.words import duration
+from headway.words import counted, duration
 
 COLORS = {
     "waiting": "dim",
@@ -24,11 +25,17 @@ COLORS = {
 _SAID_EVERY_S = 30.0
 
 
+def can_be_shown() -> bool:
+    """Whether someone looks: at a terminal, or in a notebook."""
+    console = Console()
+    return console.is_terminal or console.is_jupyter
+
+
 def watch(snapshots: Generator[Snapshot]) -> None:
-    """Show runs until they end."""
+    """Show runs until they end: as a table that is alive in a terminal or a notebook, else line by line."""
     console = Console()
     with closing(snapshots):
-        if console.is_terminal:
+        if console.is_terminal or (console.is_jupyter and find_spec("ipywidgets")):
             with Live(console=console, refresh_per_second=4) as live:
                 for snapshot in snapshots:
                     live.update(_picture(snapshot, console.height))
@@ -49,10 +56,13 @@ def status_table(store: Store) -> Group:
             step=run.steps if run.status == "done" else holder.step if holder else 0,
             steps=run.steps,
             steps_per_s=holder.steps_per_s if holder and run.status == "running" else None,
-            work_per_step=1.0,
+            work_per_step=work_per_step(run),
         )
         runs.append(progress)
-    return Group(_table(runs), *_messages(runs))
+    running = sum(run.status == "running" for run in runs)
+    total = Snapshot(runs=tuple(runs), workers=max(1, running), elapsed_s=0.0)
+    left = f"; about {duration(total.seconds_left)} left" if running and total.seconds_left else ""
+    return Group(_table(runs), Text(f"{counted(len(runs), 'run')}: {_counts(total)}{left}"), *_messages(runs))
 
 
 def _picture(snapshot: Snapshot, height: int) -> Group:
@@ -93,9 +103,14 @@ def _table(runs: Sequence[Progress]) -> Table:
 
 def _summary(snapshot: Snapshot) -> str:
     left = snapshot.seconds_left
-    counts = [f"{n} {status}" for status in COLORS if (n := snapshot.count(status))]  # type: ignore[arg-type]
     time_left = f"; about {duration(left)} left" if left else ""
-    return f"{', '.join(counts)} after {duration(snapshot.elapsed_s)} on {snapshot.workers} workers{time_left}"
+    at = f"after {duration(snapshot.elapsed_s)} on {counted(snapshot.workers, 'worker')}"
+    return f"{_counts(snapshot)} {at}{time_left}"
+
+
+def _counts(snapshot: Snapshot) -> str:
+    counts = [f"{n} {status}" for status in COLORS if (n := snapshot.count(status))]  # type: ignore[arg-type]
+    return ", ".join(counts) or "none yet"
 
 
 def _say(snapshots: Iterator[Snapshot], console: Console) -> None:

@@ -43,10 +43,10 @@ def open_study(
         UserError: when the fused trainer is insisted on and cannot train this run, or for another device.
     """
     if device not in ("auto", "cpu"):
-        raise UserError(f"--device {device}: in-context models train on the processor; take --device cpu")
+        raise UserError(f"device {device}: in-context models train on the processor; take cpu")
     obstacle = fused.obstacle(run)
     if trainer == "fused" and obstacle:
-        raise UserError(f"--trainer fused: {obstacle}; leave the choice to --trainer auto")
+        raise UserError(f"trainer fused: {obstacle}; leave the choice to auto")
     weights = initial_weights(run.model, run.task, run.seed)
     if trainer != "torch" and obstacle is None:
         native = fused.FusedTrainer(run, weights)

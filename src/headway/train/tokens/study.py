@@ -54,7 +54,7 @@ def open_study(
             that is not to be had.
     """
     if trainer == "fused":
-        raise UserError("--trainer fused: it trains in-context models of one layer only; take --trainer auto")
+        raise UserError("trainer fused: it trains in-context models of one layer only; take auto")
     place = find_device(device)
     check_precision(run.training.precision, place)
     examples = open_examples(run.task)

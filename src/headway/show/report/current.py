@@ -1,0 +1,49 @@
+"""Show: whether a report still says what its results directory holds.
+
+All that a report tells stands in a few small files, or follows from runs that are done and change no more. A digest
+of them is the state that a report was written from; it stands at the end of the page.
+"""
+
+import hashlib
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+_ALL = ("results.json", "experiment.yaml", "timings/*.json", "runs/*/seed-*/run.json")
+
+
+def state(directory: Path) -> str:
+    """Names what a report of a results directory is made from, and by which code."""
+    found = hashlib.sha256(f"{directory.resolve()} {_code()}".encode())
+    for file in sorted(file for pattern in _ALL for file in directory.glob(pattern)):
+        found.update(file.relative_to(directory).as_posix().encode())
+        found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()[:32]
+
+
+def signed(page: str, state: str) -> str:
+    """A page that says what it was written from."""
+    return f"{page}\n{_signature(state)}\n"
+
+
+def is_of(path: Path, state: str) -> bool:
+    """Whether a page is there and was written from a state."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - 200))
+            return file.read().rstrip().endswith(_signature(state).encode())
+    except OSError:
+        return False
+
+
+def _signature(state: str) -> str:
+    return f"<!-- made from {state} -->"
+
+
+@cache
+def _code() -> str:
+    """Names the code that is at work: a newer one may tell more."""
+    root = Path(__file__).parents[2]
+    files = sorted(file for kind in ("py", "j2", "yaml") for file in root.rglob(f"*.{kind}"))
+    stamps = [(file.name, found.st_mtime_ns, found.st_size) for file in files if (found := file.stat())]
+    return f"{stamps} {version('altair')} {version('vl-convert-python')}"

@@ -1,0 +1,130 @@
+"""Figures as files, and the page: drawn again only where what they show has changed."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import altair as alt
+import pytest
+
+from headway.runs.store import Store
+from headway.show.report import current
+from headway.show.report.page import write_report
+from headway.show.shared import files
+from headway.show.shared.figure import Figure, inline
+
+
+def figure(name: str, *values: float, **changes: object) -> Figure:
+    rows = inline({"x": n, "y": value} for n, value in enumerate(values))
+    chart = alt.Chart(rows).mark_point().encode(x="x:Q", y="y:Q")
+    return replace(Figure(name=name, part="Part", title="Title", caption="Words.", chart=chart), **changes)
+
+
+@pytest.fixture
+def rendered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one for each figure that is rendered."""
+    calls: list[int] = []
+    render = files.render
+    monkeypatch.setattr(files, "render", lambda spec: (calls.append(1), render(spec))[1])
+    return calls
+
+
+def test_only_what_changed_is_drawn_again(tmp_path: Path, rendered: list[int]) -> None:
+    paths = files.write_figures(tmp_path, [figure("a", 1, 2), figure("b", 3)])
+    assert [path.name for path in paths] == ["a.png", "a.svg", "a.pdf", "b.png", "b.svg", "b.pdf"]
+    stamps = {path: path.stat().st_mtime_ns for path in paths}
+    assert len(rendered) == 2
+    assert files.write_figures(tmp_path, [figure("a", 1, 2), figure("b", 4)]) == paths
+    assert len(rendered) == 3
+    changed = [path.name for path in paths if path.stat().st_mtime_ns != stamps[path]]
+    assert changed == ["b.png", "b.svg", "b.pdf"]
+
+
+def test_a_file_that_is_missing_is_drawn_and_one_of_a_figure_that_is_no_more_goes(
+    tmp_path: Path, rendered: list[int]
+) -> None:
+    files.write_figures(tmp_path, [figure("a", 1), figure("b", 3)])
+    (tmp_path / "mine.png").touch()
+    (tmp_path / "a.pdf").unlink()
+    files.write_figures(tmp_path, [figure("a", 1)])
+    assert len(rendered) == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == [files.DIGESTS, "a.pdf", "a.png", "a.svg", "mine.png"]
+
+
+def test_who_is_killed_while_drawing_draws_again(
+    tmp_path: Path, rendered: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write_figures(tmp_path, [figure("a", 1)])
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "convert", lambda svg, kind: 1 / 0 if kind == "pdf" else b"half")
+        with pytest.raises(ZeroDivisionError):
+            files.write_figures(tmp_path, [figure("a", 2)])
+    files.write_figures(tmp_path, [figure("a", 1)])
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert len(rendered) == 3
+
+
+def test_what_moves_is_made_again_when_its_state_changed_or_is_not_known(tmp_path: Path) -> None:
+    made: list[int] = []
+    moving = figure("a", 1, animation=lambda: bytes([made.append(1) or len(made)]))
+    for state, times in (("one", 1), ("one", 1), ("two", 2), ("", 3), ("", 4)):
+        files.write_figures(tmp_path, [moving], state=state)
+        assert len(made) == times, state
+    assert (tmp_path / "a.gif").read_bytes() == b"\x04"
+
+
+def test_damaged_digests_are_no_digests(tmp_path: Path, rendered: list[int]) -> None:
+    files.write_figures(tmp_path, [figure("a", 1)])
+    (tmp_path / files.DIGESTS).write_text("[1")
+    files.write_figures(tmp_path, [figure("a", 1)])
+    assert len(rendered) == 2
+
+
+@pytest.fixture
+def reported(heads_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A directory with a report, whose figures are one plain point: what they show is not of interest here."""
+    store = Store.open(shutil.copytree(heads_store.path, tmp_path / "results"))
+    monkeypatch.setattr("headway.show.report.page.figures", lambda material: iter([figure("a", len(material.runs))]))
+    write_report(store)
+    return store
+
+
+def stamps(store: Store) -> dict[str, int]:
+    return {
+        path.relative_to(store.path).as_posix(): path.stat().st_mtime_ns
+        for path in [store.path / "report.html", *(store.path / "figures").iterdir()]
+    }
+
+
+def test_a_report_of_the_same_is_not_written_again(reported: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = stamps(reported)
+    with monkeypatch.context() as patched:
+        patched.setattr("headway.show.report.page.gather", lambda _: 1 / 0)
+        assert write_report(reported) == reported.path / "report.html"
+    assert stamps(reported) == before
+    (reported.path / "figures/a.svg").unlink()
+    write_report(reported)
+    after = stamps(reported)
+    assert sorted(name for name, stamp in after.items() if before[name] != stamp) == [
+        f"figures/{files.DIGESTS}", "figures/a.svg",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("changed", ["results.json", "experiment.yaml", "runs/h1/seed-0/run.json"])
+def test_a_report_of_anything_else_is_written_again(reported: Store, changed: str) -> None:
+    before = stamps(reported)
+    file = reported.path / changed
+    file.write_text(file.read_text() + "\n")
+    write_report(reported)
+    assert stamps(reported)["report.html"] != before["report.html"]
+
+
+def test_without_files_only_the_page_is_written(reported: Store) -> None:
+    shutil.rmtree(reported.path / "figures")
+    (reported.path / "report.html").unlink()
+    write_report(reported, files=False)
+    assert not (reported.path / "figures").exists()
+    assert current.is_of(reported.path / "report.html", current.state(reported.path))
+    write_report(reported)
+    assert set(json.loads((reported.path / "figures" / files.DIGESTS).read_text())) == {"", "a.png", "a.svg", "a.pdf"}
