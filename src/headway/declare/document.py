@@ -46,6 +46,7 @@ class Document(Spec):
     controls: dict[str, dict[str, Any]] = Field({}, description="variations that cross the arms when asked for")
     groups: dict[str, Group] = Field({}, description="arms that are compared among themselves")
     baseline: str | None = Field(None, description="the arm that the others are compared with")
+    statements: bool = Field(False, description="whether the published statements on heads are judged by its probes")
     seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = Field(
         3, description="how many seeds (0 to N - 1), or which"
     )

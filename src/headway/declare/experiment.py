@@ -19,7 +19,7 @@ from headway.declare.shipped import shipped
 from headway.declare.spec import Locate, parse
 from headway.errors import DeclarationError, near
 
-NOT_COMPARED = ("question", "seeds", "logging")
+NOT_COMPARED = ("question", "seeds", "logging", "statements")
 """Keys of a document that may change between two calls on one results directory."""
 
 
@@ -90,6 +90,16 @@ class Experiment:
     def primary(self) -> str:
         """The metric by which its arms are compared."""
         return type(self.arms[0].template).compared_by([arm.template for arm in self.arms])
+
+    @property
+    def statements(self) -> bool:
+        """Whether published statements on heads are judged.
+
+        Documents of before have no such key: what is said of them is what the shipped experiment of their name asks.
+        """
+        if "statements" in self.document.model_fields_set or self.name not in shipped():
+            return self.document.statements
+        return bool(read_file(shipped()[self.name]).get("statements", False))
 
     @property
     def directory(self) -> Path:

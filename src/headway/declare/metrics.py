@@ -140,11 +140,14 @@ def metric_name(metric: str) -> str:
 
     Examples:
         >>> metric_name("query_cka_centred"), metric_name("ov_effective_rank"), metric_name("eval_loss_nats")
-        ('query CKA centred', 'OV effective rank', 'eval loss')
+        ('query CKA centred', 'OV effective rank', 'evaluation loss')
         >>> metric_name("query_orthogonality_raw"), metric_name("attention_variance_published")
         ('query orthogonality, raw', 'attention variance as published')
     """
     name = metric.removesuffix("_nats")
     for ending, said in (("_raw", ", raw"), ("_published", " as published")):
         name = name.removesuffix(ending) + said if name.endswith(ending) else name
-    return " ".join(word.upper() if word in ("cka", "qk", "ov") else word for word in name.replace("_", " ").split(" "))
+    return " ".join(_WORDS.get(word, word) for word in name.replace("_", " ").split(" "))
+
+
+_WORDS = {"cka": "CKA", "qk": "QK", "ov": "OV", "mse": "MSE", "gd": "GD", "eval": "evaluation"}

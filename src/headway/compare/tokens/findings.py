@@ -26,7 +26,8 @@ def probed_heads(
         if progress is not None:
             probed.setdefault(run.name, []).append(ProbedRun(run=run, progress=progress))
     found = tuple(associations(probed))
-    return found, tuple(claims(experiment, probed, found, comparisons))
+    judged = claims(experiment, probed, found, comparisons) if experiment.statements else ()
+    return found, tuple(judged)
 
 
 def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[Fit]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from headway.compare.rates import rate_controls
@@ -13,6 +14,7 @@ from headway.show.report.laboratory import Laboratory, Statement, Writing
 from headway.show.report.looks import looks
 from headway.show.report.material import ArmResults, Material
 from headway.show.report.tables import Row, Table, over_seeds
+from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure
 from headway.show.shared.theme import NGRAMS, QUIET, SCHEME_COLOURS
 from headway.show.tokens import cost, lane, lane_diagram, learning, sizes, writing
@@ -23,10 +25,15 @@ from headway.words import Amount, join, number
 
 Draw = Callable[[Material], Figure | None]
 
+LOSS_AGAINST_HEADS, LEARNING, HOURS = (
+    partial(by_task, draw) for draw in (heads.loss_against_heads, learning.learning, learning.hours)
+)
+"""Those that are about the loss, which of different tasks is another."""
+
 PER_CONTROL: tuple[Draw, ...] = (
-    heads.loss_against_heads,
-    learning.learning,
-    learning.hours,
+    LOSS_AGAINST_HEADS,
+    LEARNING,
+    HOURS,
     cost.cost,
     lane.lane_use,
     writing.repetition,
@@ -52,10 +59,10 @@ class Tokens(Laboratory):
         """The figures in their order; None in place of one that the results have no numbers for."""
         shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
         per_control = {draw: [_under(material, control, draw) for control in shown] for draw in PER_CONTROL}
-        yield from per_control[heads.loss_against_heads]
-        yield sizes.loss_against_parameters(material)
-        yield outcome.final_error(material, outcome.LOSS)
-        for draw in (learning.learning, learning.hours, cost.cost):
+        yield from per_control[LOSS_AGAINST_HEADS]
+        yield by_task(sizes.loss_against_parameters, material)
+        yield by_task(partial(outcome.final_error, measure=outcome.LOSS), material)
+        for draw in (LEARNING, HOURS, cost.cost):
             yield from per_control[draw]
         yield lane_diagram.lane_diagram(material)
         yield from per_control[lane.lane_use]
