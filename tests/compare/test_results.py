@@ -54,9 +54,14 @@ class FakeRun:
     def name(self):
         return f"{self.arm}+{self.control}" if self.control else self.arm
 
+    recorded: list = field(default_factory=list)
+
     @property
     def id(self):
         return self.spec.id
+
+    def records(self):
+        return self.recorded
 
 
 @dataclass

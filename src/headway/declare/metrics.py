@@ -73,6 +73,13 @@ _ALL = (
         primary=True,
     ),
     Metric(
+        name="eval_bits_per_byte",
+        sentence="the same loss in bits per byte of the text that was predicted, which tokenizers can be compared by",
+        unit="bits per byte",
+        better="lower",
+        primary=True,
+    ),
+    Metric(
         name="train_loss_nats",
         sentence="mean training loss since the last logged step",
         unit="nats per token",

@@ -8,7 +8,7 @@ from headway.compare.statistics import Comparison
 from headway.compare.tokens.diversity_loss import LayerAssociation, ProbedRun, associations
 from headway.compare.tokens.fits import Fit, Point, fits
 from headway.compare.tokens.head_progress import head_progress
-from headway.compare.tokens.plain_curve import SizeComparison, Sized, against_plain, is_plain
+from headway.compare.tokens.plain_curve import METRIC, SizeComparison, Sized, against_plain, is_plain
 from headway.compare.tokens.schemes import layout_of, on_curves
 from headway.compare.tokens.statement_verdicts import JudgedStatement, claims
 from headway.declare.experiment import Arm, Experiment
@@ -45,6 +45,8 @@ def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[Fit]:
 
 def size_curve(experiment: Experiment, runs: Sequence[Run]) -> tuple[SizeComparison, ...]:
     """Models with a lane or low ranks against the curve through the plain models, those under a control among them."""
+    if experiment.primary != METRIC:
+        return ()  # the losses are of different tokens
     controls = dict.fromkeys(arm.control for arm in experiment.arms)
     return tuple(
         replace(entry, control=control)

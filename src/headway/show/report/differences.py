@@ -70,7 +70,11 @@ def differences(material: Material) -> Iterator[Figure]:
 def _found(material: Material) -> Iterator[Difference]:
     """Each comparison by which one arm can be better than another, and that has a pair."""
     arms = {arm.name: arm for arm in material.arms}
-    fair = {(m.arm.full_name, m.baseline.full_name, m.group) for m in matches_of(material.experiment) if not m.no_merit}
+    fair = {
+        (m.arm.full_name, m.baseline.full_name, m.group)
+        for m in matches_of(material.experiment)
+        if not m.no_merit(material.results.primary)
+    }
     metric = material.results.primary
     judged = [c for c in material.results.judged if (c.arm, c.baseline, c.group) in fair]
     shares = all(c.relative is not None for c in judged if c.n_pairs)
@@ -155,7 +159,7 @@ def _caption(material: Material, found: Sequence[Difference], *, zoomed: bool) -
 def _unfair(material: Material) -> bool:
     names = {arm.name for arm in material.arms}
     drawn = [m for m in matches_of(material.experiment) if {m.arm.full_name, m.baseline.full_name} <= names]
-    return any(match.no_merit for match in drawn)
+    return any(match.no_merit(material.results.primary) for match in drawn)
 
 
 def _title(material: Material, one: Difference) -> str:

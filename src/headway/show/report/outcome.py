@@ -1,7 +1,7 @@
 """Show: the final error of every arm, seed by seed, beside the estimators on the same prompts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.show.report.material import ArmResults, Material
@@ -60,6 +60,17 @@ LOSS = Measure(
     one_seed="One seed: a point per arm, and no interval.",
     label_width=330,
     row=32,
+)
+
+
+BITS = replace(
+    LOSS,
+    metric="eval_bits_per_byte",
+    column="bits_per_byte",
+    axis="evaluation loss (bits per byte)",
+    sentence="Mean loss of the fixed held-out text, in bits per byte: arms differ in tokenizer or corpus.",
+    references={},
+    ticks="",
 )
 
 
