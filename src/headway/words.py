@@ -1,6 +1,7 @@
 """Ground floor: numbers in the words of a sentence."""
 
 import math
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,29 @@ def counted(n: int, noun: str) -> str:
         ('1 seed', '2 seeds')
     """
     return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+_COUNTS = (
+    *("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "sixteen", "twenty"),
+    *("both", "all", "many", "several", "few"),
+)
+_NUMBER = re.compile(r"\d[\d.,x×:+-]*")
+_BEYOND = re.compile(r"[,(:;]| (?:of|with|without|in|at|per|over|under|and|or) ")
+"""Where what is counted has been named."""
+
+
+def is_plural(label: str) -> bool:
+    """Whether a label counts several things, so that its verb has no s.
+
+    Examples:
+        >>> [is_plural(label) for label in ("4 heads", "four heads at x2", "12 KV heads, tied", "16x64 heads")]
+        [True, True, True, True]
+        >>> [is_plural(label) for label in ("1 head", "one head", "2-layer model", "8 heads model", "24-12-6-3")]
+        [False, False, False, False, False]
+    """
+    count, *things = _BEYOND.split(label.strip())[0].split() or [""]
+    counts = count.lower() in _COUNTS or (_NUMBER.fullmatch(count) is not None and count != "1")
+    return counts and bool(things) and re.search(r"[^s]s$", things[-1]) is not None
 
 
 def number(value: Any, digits: int = 4) -> str:

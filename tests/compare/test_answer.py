@@ -1,5 +1,7 @@
 """What the command line says at the end: the primary metric, then curves and learning rates."""
 
+from dataclasses import replace
+
 from headway.compare.answer import MANY, answer
 from headway.compare.rates import ComparedAtBest, RatesOfArm
 from headway.compare.results import Results
@@ -29,6 +31,15 @@ def fit(sentence, control=None):
 def test_only_the_primary_metric_is_the_answer():
     given = results(comparison("a beats b"), comparison("a is smaller than b", metric="memory_bytes"))
     assert list(answer(given)) == ["a beats b"]
+
+
+def test_what_has_no_pairs_yet_is_one_line():
+    nothing = [replace(comparison("cannot be compared"), n_pairs=0) for _ in range(3)]
+    assert list(answer(results(comparison("a beats b"), *nothing))) == [
+        "a beats b",
+        "3 comparisons have no pairs of seeds yet",
+    ]
+    assert list(answer(results(nothing[0]))) == ["1 comparison has no pairs of seeds yet"]
 
 
 def test_many_verdicts_leave_those_under_controls_to_the_report():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from headway.compare import icl, results
+from headway.compare.answer import answer
 from headway.compare.matches import matches_of
 from headway.declare.experiment import resolve
 from headway.errors import ResultsError
@@ -55,9 +56,14 @@ class FakeRun:
     def name(self):
         return f"{self.arm}+{self.control}" if self.control else self.arm
 
+    recorded: list = field(default_factory=list)
+
     @property
     def id(self):
         return self.spec.id
+
+    def records(self):
+        return self.recorded
 
 
 @dataclass
@@ -261,6 +267,16 @@ def test_a_baseline_that_was_not_run_is_missed_aloud(store):
     content = results.build(store.add("h1", [1.0, 2.0]).add("h4", [1.0, 2.0])).to_json()
     assert [c["n_pairs"] for c in content["comparisons"]] == [0, 0]
     assert content["warnings"] == ["2 heads (h2) has no runs here, so nothing is compared with it; run that arm too"]
+    assert list(answer(results.build(store))) == ["2 comparisons have no pairs of seeds yet"]
+
+
+def test_several_baselines_that_were_not_run_are_one_line(tmp_path, calls):
+    groups = {"few": {"arms": ["h1", "h2"], "baseline": "h1"}, "many": {"arms": ["h2", "h4"], "baseline": "h4"}}
+    document = {**DOCUMENT, "groups": groups, "controls": {}, "baseline": None}
+    built = results.build(FakeStore(tmp_path, resolve(document)).add("h2", [1.0, 2.0]))
+    assert built.warnings == (
+        "1 head (h1) and 4 heads (h4) have no runs here, so nothing is compared with them; run those arms too",
+    )
 
 
 def test_pairs_that_were_executed_differently_are_warned_about(store):

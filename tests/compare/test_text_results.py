@@ -146,7 +146,7 @@ def test_sizes_beyond_the_plain_models_and_single_seeds():
 
 def test_a_model_that_sees_the_answer_is_not_called_better():
     experiment = load("x-ray").select(arms=["heads-8", "heads-4"], controls=["as-published-mask", "as-published-norm"])
-    said = {(m.arm.full_name, m.baseline.full_name): m.no_merit for m in matches_of(experiment)}
+    said = {(m.arm.full_name, m.baseline.full_name): m.no_merit("eval_loss_nats") for m in matches_of(experiment)}
     seen = "one of them sees the token that it is to predict"
     assert said["heads-8+as-published-mask", "heads-8"] == seen
     assert said["heads-8+as-published-norm", "heads-8"] == ""

@@ -107,6 +107,11 @@ def test_verbs_agree_with_labels():
     assert say(CLEAR, arm="constant-low", baseline="1 head").startswith("constant-low beats 1 head by")
     assert say(CLEAR, arm="2 layers, tied").startswith("2 layers, tied beat 1 head by")
     assert say(SINGLE, arm="softmax").startswith("softmax differs from 1 head by")
+    assert say(SINGLE, arm="four heads").startswith("four heads differ from 1 head by")
+    assert say(SINGLE, arm="12 heads").startswith("12 heads differ from 1 head by")
+    assert say(SINGLE, arm="12 KV heads at x2").startswith("12 KV heads at x2 differ from")
+    assert say(SINGLE, arm="One head").startswith("One head differs from")
+    assert say(SINGLE, arm="2 layer model").startswith("2 layer model differs from")
 
 
 def test_metrics_other_than_the_primary_one_are_named():

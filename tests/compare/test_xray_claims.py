@@ -15,7 +15,7 @@ from headway.compare.tokens.head_progress import HeadProgress
 from headway.compare.tokens.statement_evidence import Evidence, late_rise_beyond_layer_0
 from headway.compare.tokens.statement_verdicts import _known, claims, overall_verdict
 from headway.compare.tokens.statements import CLAIMS
-from headway.declare.experiment import Experiment, resolve
+from headway.declare.experiment import Experiment, load, resolve
 from headway.declare.head_metrics import HEAD_METRICS
 from headway.words import number
 
@@ -26,10 +26,11 @@ Course = Callable[[str, np.ndarray, int], np.ndarray]
 """A metric, the share of training that is done, and a layer: the mean over pairs or heads at each step."""
 
 
-def experiment(n_arms: int = 2, controls: bool = False) -> Experiment:
+def experiment(n_arms: int = 2, controls: bool = False, **more: Any) -> Experiment:
     return resolve(
         {
             "name": "x-ray",
+            **more,
             "task": {"kind": "text", "corpus": "stories", "tokenizer": "bytes", "n_ctx": 16},
             "model": {"family": "gpt-2", "d_model": 32, "n_layers": N_LAYERS, "n_heads": 4},
             "training": {"optimizer": "adamw", "learning_rate": 1e-3, "batch_size": 2, "steps": 1000},
@@ -265,6 +266,18 @@ def test_regularisers_are_judged_by_the_loss(changes: float, verdict: str) -> No
     (entry,) = claims(document, {}, (), (comparison,))
     assert entry.verdict == verdict
     assert f"the loss changes by {number(100 * changes, 3)} %" in entry.sentence
+
+
+def test_statements_are_judged_only_where_an_experiment_asks_for_them() -> None:
+    assert load("x-ray").statements
+    assert load("regularized").statements
+    assert not load("head-scaling").statements
+    assert not experiment(name="mine").statements
+    assert experiment(name="mine", statements=True).statements
+    # A document of before has no key: the shipped experiment of its name speaks for it.
+    assert experiment().statements
+    assert not experiment(statements=False).statements
+    assert experiment().differences(experiment(statements=False)) == []
 
 
 def test_what_settles_changes_less_than_half_as_much() -> None:

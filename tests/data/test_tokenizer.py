@@ -30,6 +30,24 @@ def test_bytes_are_the_bytes():
     assert (tokenizer.vocab_size, tokenizer.end_of_text) == (257, 256)
 
 
+def test_bytes_that_tokens_stand_for_are_those_of_the_text_wherever_it_is_cut():
+    spaced = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<|endoftext|>": 0, "a": 1, "ö": 2}, unk_token="a"))
+    spaced.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    for tokenizer, text in (
+        (bytes_tokenizer(), TEXT),
+        (trained_bpe(some_stories(), 500), TEXT),
+        (Tokenizer.of(spaced, "words"), "a ö a"),
+    ):
+        tokens = np.array(tokenizer.encode(text))
+        assert tokenizer.n_bytes(tokens) == len(text.encode())
+        assert tokenizer.n_bytes(np.append(tokens, tokenizer.end_of_text)) == len(text.encode())
+        assert tokenizer.n_bytes(tokens[:0]) == 0
+    for tokenizer in (bytes_tokenizer(), trained_bpe(some_stories(), 500)):
+        tokens = np.array(tokenizer.encode(TEXT))
+        parts = [tokenizer.n_bytes(tokens[at : at + 1]) for at in range(len(tokens))]
+        assert sum(parts) == len(TEXT.encode())
+
+
 @pytest.mark.parametrize("n", [300, 1024])
 def test_a_trained_bpe_has_the_size_that_was_asked_for(n, tmp_path):
     tokenizer = open_tokenizer(f"bpe-{n}", some_stories)

@@ -16,9 +16,10 @@ from headway.show.icl import dynamics, lengths, maps, theory
 from headway.show.report import outcome, training
 from headway.show.report.material import Material
 from headway.show.report.page import figures
+from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure, inline, thinned
 from headway.show.shared.files import FORMATS, render, write_figures
-from headway.show.shared.theme import ARM_COLOURS, HEAD_COLOURS, SOLID
+from headway.show.shared.theme import ARM_COLOURS, HEAD_COLOURS
 
 
 def found(value: Any, key: str) -> list[Any]:
@@ -35,7 +36,7 @@ def names(material: Material) -> list[str]:
 
 def test_every_figure_of_the_laboratory_is_there(heads: Material) -> None:
     per_arm = [f"{kind}-{arm}" for arm in ("h1", "h2", "h4", "h8") for kind in ("circuits", "steps")]
-    whole = ["final-error", "lengths", "lengths-by-arm", "loss", "dynamics"]
+    whole = ["differences", "final-error", "lengths", "lengths-by-arm", "loss", "dynamics"]
     assert names(heads) == [*whole, *per_arm, "gradient-flow", "proportional-regime"]
 
 
@@ -171,38 +172,31 @@ def test_two_tasks_show_a_w_and_a_mu_for_each_output(directory: Path) -> None:
     assert {"w, output 1", "w, output 2", "mu, output 1", "mu, output 2"} <= titles
 
 
-def test_a_control_with_another_task_is_drawn_without_shared_baselines(directory: Path) -> None:
-    experiment = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["isotropic"], seeds=1)
-    material = material_of(Store.open(fabricate(directory, experiment)))
-    assert not material.one_task
-    loss = training.loss(material)
-    assert loss is not None
-    assert "on each task, preconditioned where x is correlated" in loss.caption
-    assert [arm.label for arm in material.arms] == ["1 head", "2 heads", "1 head, isotropic", "2 heads, isotropic"]
-
-
-def test_curves_stay_solid_beside_the_references_of_several_tasks(directory: Path) -> None:
+def test_arms_of_different_tasks_share_no_axis(directory: Path) -> None:
     experiment = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=1)
     material = material_of(Store.open(fabricate(directory, experiment)))
-    loss = training.loss(material)
-    assert loss is not None
-    arms = [arm.label for arm in material.arms]
-    references = ["debiased GD, best step: no control", "debiased GD, best step: rho 0.8"]
-    for dash in found(loss.spec, "strokeDash"):
-        assert dash["legend"] is not None
-        drawn = dict(zip(dash["scale"]["domain"], dash["scale"]["range"], strict=True))
-        assert list(drawn) == [*arms, *references]
-        assert all(drawn[arm] == list(SOLID) for arm in arms)
-        assert all(drawn[name] != list(SOLID) for name in references)
-    rules = [row["what"] for rows in loss.spec["datasets"].values() for row in rows if "step" not in row]
-    assert set(rules) == set(references)
+    assert not material.one_task
+    assert [name for name, _ in material.tasks] == ["no control", "rho 0.8"]
+    for draw in (training.loss, outcome.final_error, lengths.lengths):
+        figure = by_task(draw, material)
+        assert figure is not None
+        panels = figure.spec["vconcat"]
+        assert [panel["title"] for panel in panels] == ["no control", "rho 0.8"]
+        assert figure.spec["resolve"]["scale"]["color"] == "independent"
+        assert figure.caption.startswith("A panel per task, each on axes of its own. ")
+        for panel, (_, part) in zip(panels, material.tasks, strict=True):
+            used = {data["name"] for data in found(panel, "data") if isinstance(data, dict)}
+            rows = [row for name in used for row in figure.spec["datasets"][name]]
+            drawn = {row.get("what", row.get("arm")) for row in rows}
+            assert drawn & {arm.label for arm in material.arms} == {arm.label for arm in part.arms}
+            assert "debiased GD, best step" in drawn  # the estimators on its own task
+    assert by_task(training.loss, material.under(None)).spec == training.loss(material.under(None)).spec
 
 
 def test_tasks_without_a_control_are_named_by_their_arms(directory: Path) -> None:
     experiment = small("icl-heads", **{"arms.h1.task.n_pairs": 20}).select(arms=["h1", "h2", "h4"], seeds=1)
     material = material_of(Store.open(fabricate(directory, experiment)))
-    names = [name for (name, _, _), _ in training._one_per_task(material)]
-    assert names == ["debiased GD, best step: 1 head", "debiased GD, best step: 2 heads and 1 other arm"]
+    assert [name for name, _ in material.tasks] == ["1 head", "2 heads and 4 heads"]
 
 
 def test_captions_say_where_curves_go_that_leave_their_panel(heads: Material) -> None:

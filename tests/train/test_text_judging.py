@@ -1,5 +1,6 @@
 """How language models are judged: on the same sequences whatever the run, and by what they write."""
 
+import math
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from small_text import run_of, study_of
 
-from headway.data.tokens.text import open_corpus
+from headway.data.tokens.text import open_corpus, open_examples
 from headway.declare.metrics import METRICS
 from headway.errors import UserError
 from headway.train.loop import Milestone, train
@@ -26,6 +27,7 @@ def test_the_conclusion_has_what_the_report_needs_and_every_metric_is_declared()
     metrics = study.conclude().metrics
     names = {
         "eval_loss_nats",
+        "eval_bits_per_byte",
         "total_heads",
         "n_layers",
         "n_parameters",
@@ -48,6 +50,17 @@ def test_the_conclusion_has_what_the_report_needs_and_every_metric_is_declared()
     assert [step for step, event in recorded.items() if event.samples] == [0, 40]
     assert "tokenizer.json" in study.files
     assert study.memory()["memory_bytes"] >= 0
+
+
+def test_bits_per_byte_are_the_nats_of_the_judged_tokens_over_the_bytes_that_they_stand_for():
+    study = study_of()
+    metrics = study.conclude().metrics
+    examples = open_examples(run_of().task)
+    batches = list(examples.evaluation_batches(run_of().evaluation.sequences, 4))
+    targets = np.concatenate([batch.targets[batch.targets >= 0] for batch in batches])
+    text = "".join(examples.tokenizer.decode([token]) for token in targets if token != examples.tokenizer.end_of_text)
+    bits = metrics["eval_loss_nats"] / math.log(2) * len(targets)
+    assert metrics["eval_bits_per_byte"] == pytest.approx(bits / len(text.encode()), rel=1e-9)
 
 
 def test_the_evaluation_is_the_mean_over_all_targets_whatever_the_batch_or_the_seed():

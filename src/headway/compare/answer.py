@@ -6,6 +6,7 @@ from typing import get_args
 from headway.compare.results import Results
 from headway.compare.tokens.statement_verdicts import JudgedStatement, Verdict
 from headway.declare.metrics import metric_name
+from headway.words import counted
 
 MANY = 16
 """Verdicts from which on those under a control are left to the report."""
@@ -13,11 +14,13 @@ MANY = 16
 
 def answer(results: Results) -> Iterator[str]:
     """The verdicts on the primary metric, then what the curves through the arms and the learning rates say."""
-    verdicts = results.judged
+    verdicts = [c for c in results.judged if c.n_pairs]
     shown = [c for c in verdicts if c.control is None] if len(verdicts) > MANY else verdicts
     yield from (c.verdict for c in shown)
     if left := len(verdicts) - len(shown):
         yield f"{left} more verdicts, under controls, stand in the report"
+    if missing := without_pairs(results):
+        yield missing
     for fit in results.fits:
         if fit.sentence and fit.control is None:
             yield f"{fit.sentence} (fit {fit.form})"
@@ -26,6 +29,12 @@ def answer(results: Results) -> Iterator[str]:
         yield rates.sentence
         yield from (c.verdict for c in rates.comparisons if c.changed)
     yield from in_short(results.claims)
+
+
+def without_pairs(results: Results) -> str:
+    """How many comparisons of the primary metric no seed allows yet, in a sentence; empty for none."""
+    n = sum(c.n_pairs == 0 for c in results.judged)
+    return f"{counted(n, 'comparison')} {'has' if n == 1 else 'have'} no pairs of seeds yet" if n else ""
 
 
 def in_short(found: Sequence[JudgedStatement]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from headway.compare.matches import Match, title
 from headway.compare.verdicts import execution_warning
 from headway.declare.experiment import Experiment
 from headway.runs.folder import Run
+from headway.words import listed
 
 
 def cautions(experiment: Experiment, matches: Sequence[Match], runs: Sequence[Run]) -> Iterator[str]:
@@ -30,8 +31,12 @@ def _about_runs(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
 def _about_matches(matches: Sequence[Match], runs: Sequence[Run], experiment: Experiment) -> Iterator[str]:
     names = {run.name for run in runs}
     absent = {m.baseline.full_name: m.baseline.label for m in matches if m.baseline.full_name not in names}
-    for name, label in absent.items():
-        yield f"{label} ({name}) has no runs here, so nothing is compared with it; run that arm too"
+    if absent:
+        named, one = listed(f"{label} ({name})" for name, label in absent.items()), len(absent) == 1
+        yield (
+            f"{named} {'has' if one else 'have'} no runs here, so nothing is compared with {'it' if one else 'them'}; "
+            f"run {'that arm' if one else 'those arms'} too"
+        )
     # Two groups may hold the same two arms; they are warned about once.
     for match in {(m.arm.full_name, m.baseline.full_name): m for m in matches}.values():
         mine, theirs = ({run.seed: run.execution for run in done(a, runs)} for a in (match.arm, match.baseline))

@@ -8,15 +8,26 @@ from headway.compare.statistics import Comparison, compare, corrected, paired
 from headway.compare.verdicts import left_out, shortfall, verdict
 from headway.declare.experiment import Arm, Experiment
 from headway.declare.metrics import METRICS, Metric
+from headway.declare.tokens.run import PER_BYTE
 from headway.runs.folder import Run
+
+_PER_TOKEN = "nats per token"
 
 
 def comparisons(matches: Sequence[Match], runs: Sequence[Run], experiment: Experiment) -> Iterator[Comparison]:
-    """One comparison per metric with a better direction and match; those of a task's primary metric come first."""
+    """One comparison per metric with a better direction and match; those of the primary metric come first.
+
+    Nats per token of different tokens are not compared. Bits per byte are the same comparison as those, so they are
+    told only where they are the primary metric.
+    """
     compared = []
     for metric in sorted(METRICS.values(), key=lambda metric: metric.name != experiment.primary):
-        if metric.better is not None:
-            compared += [(match, metric) for match in matches if _is_measured(match, metric.name, runs)]
+        if metric.better is not None and (metric.name != PER_BYTE or experiment.primary == PER_BYTE):
+            compared += [
+                (match, metric)
+                for match in matches
+                if _is_measured(match, metric.name, runs) and not (match.other_texts and metric.unit == _PER_TOKEN)
+            ]
     tested = corrected(
         compare(
             paired(*(values_of(arm, metric.name, runs) for arm in (match.arm, match.baseline))),
@@ -39,9 +50,9 @@ def _sentence(comparison: Comparison, match: Match, metric: Metric, runs: Sequen
         *shortfall(arm, _statuses(match.arm, runs)),
         *shortfall(baseline, _statuses(match.baseline, runs)),
     ]
-    if match.no_merit:
+    if no_merit := match.no_merit(metric.name):
         metric = metric.model_copy(update={"better": None})
-        notes.append(match.no_merit)
+        notes.append(no_merit)
     return verdict(comparison, metric=metric, arm=arm, baseline=baseline, notes=notes)
 
 

@@ -1,7 +1,7 @@
 """Compare: what a laboratory adds to the comparison of arms, and the one way to get at it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,6 +86,10 @@ class Laboratory(ABC):
             key: the digest of the task.
             runs: finished runs of the task, at least one.
         """
+
+    def doubts(self, experiment: Experiment, runs: Sequence[Run]) -> Iterable[str]:  # noqa: ARG002
+        """A sentence for each reason why the verdicts on runs may be worth nothing."""
+        return ()
 
     def further(
         self,

@@ -23,6 +23,7 @@ from headway.compare.tokens.diversity_loss import LayerAssociation
 from headway.compare.tokens.fits import Fit
 from headway.compare.tokens.plain_curve import SizeComparison
 from headway.compare.tokens.statement_verdicts import JudgedStatement
+from headway.compare.trust import doubts
 from headway.declare.experiment import Experiment
 from headway.declare.metrics import METRICS
 from headway.declare.run import RunSpec
@@ -165,7 +166,9 @@ def build(store: Store) -> Results:
     matches = [match for match in matches_of(experiment) if match.arm.full_name in {run.name for run in runs}]
     tasks = _tasks(store.path, [run for run in runs if run.status == "done"])
     compared = tuple(comparisons(matches, runs, experiment))
-    further = laboratory_of(experiment.arms[0].template).further(experiment, runs, compared)
+    laboratory = laboratory_of(experiment.arms[0].template)
+    further = laboratory.further(experiment, runs, compared)
+    rates = _learning_rates(experiment, matches, runs, compared)
     found = Results(
         schema=SCHEMA,
         experiment=experiment.name,
@@ -177,10 +180,14 @@ def build(store: Store) -> Results:
         comparisons=compared,
         fits=further.fits,
         plain_curve=further.plain_curve,
-        learning_rates=_learning_rates(experiment, matches, runs, compared),
+        learning_rates=rates,
         associations=further.associations,
         claims=further.claims,
-        warnings=tuple(cautions(experiment, matches, runs)),
+        warnings=(
+            *cautions(experiment, matches, runs),
+            *laboratory.doubts(experiment, runs),
+            *doubts(experiment, runs, rates),
+        ),
     )
     # As a reader of the file has it: numbers that are not finite are None.
     return Results.from_json(found.to_json())

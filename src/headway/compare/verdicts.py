@@ -4,7 +4,6 @@ A verdict is made from the values alone. An arm beats another only where the tes
 correction; otherwise the sentence says what could have been seen, and how many seeds would see more.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 
 from headway.compare.statistics import LEVEL, Comparison
 from headway.declare.metrics import Metric
-from headway.words import Amount, counted
+from headway.words import Amount, counted, is_plural
 
 EXECUTION_KEYS = ("device", "trainer", "instruction_set", "threads", "compile", "versions", "processor", "system")
 """What of a run's execution can change its bits or its speed; the two halves of a pair should agree in it."""
@@ -171,7 +170,7 @@ class _Words:
 
     @property
     def differ(self) -> str:
-        return f"{self.arm} {'differ' if _is_plural(self.arm) else 'differs'} from {self.baseline}"
+        return f"{self.arm} {'differ' if is_plural(self.arm) else 'differs'} from {self.baseline}"
 
     def improves(self, difference: float) -> bool | None:
         return None if self.better is None else (difference < 0) == (self.better == "lower")
@@ -183,7 +182,7 @@ class _Words:
             return (
                 f"{self.metric} {be} {'lower' if difference < 0 else 'higher'} for {self.arm} than for {self.baseline}"
             )
-        s = "" if hedge or _is_plural(self.arm) else "s"
+        s = "" if hedge or is_plural(self.arm) else "s"
         verb = f"{hedge}beat{s}" if improves else f"{hedge}lose{s} to"
         return f"{self.arm} {verb} {self.baseline}{self.on}"
 
@@ -207,8 +206,3 @@ def _p(p: float) -> str:
 def _about(n: int) -> str:
     """A number of seeds to two digits: the spread it rests on is known no better, and far numbers not at all."""
     return f"about {n}" if n < 100 else f"about {float(f'{n:.1e}'):.0f}" if n < 1000 else "more than 1,000"
-
-
-def _is_plural(label: str) -> bool:
-    counted = re.match(r"(\d+) ", label)
-    return counted is not None and int(counted[1]) != 1

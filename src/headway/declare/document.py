@@ -54,6 +54,7 @@ class Document(Spec):
         "means of arms; `*` stands for anything), or `{a: 1, b: -1}` (weights that add up to 0)",
     )
     baseline: str | None = Field(None, description="the arm that the others are compared with")
+    statements: bool = Field(False, description="whether the published statements on heads are judged by its probes")
     seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = Field(
         3, description="how many seeds (0 to N - 1), or which"
     )

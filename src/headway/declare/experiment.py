@@ -23,7 +23,7 @@ from headway.declare.spec import Locate, parse
 from headway.errors import DeclarationError, near, shortened
 from headway.words import listed
 
-NOT_COMPARED = ("question", "seeds", "logging", "contrasts")
+NOT_COMPARED = ("question", "seeds", "logging", "contrasts", "statements")
 """Keys of a document that change no run and nothing that is compared."""
 
 
@@ -81,6 +81,16 @@ class Experiment:
     def primary(self) -> str:
         """The metric by which its arms are compared."""
         return type(self.arms[0].template).compared_by([arm.template for arm in self.arms])
+
+    @property
+    def statements(self) -> bool:
+        """Whether published statements on heads are judged.
+
+        Documents of before have no such key: what is said of them is what the shipped experiment of their name asks.
+        """
+        if "statements" in self.document.model_fields_set or self.name not in shipped():
+            return self.document.statements
+        return bool(read_file(shipped()[self.name]).get("statements", False))
 
     @property
     def directory(self) -> Path:

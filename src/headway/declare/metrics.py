@@ -73,6 +73,13 @@ _ALL = (
         primary=True,
     ),
     Metric(
+        name="eval_bits_per_byte",
+        sentence="the same loss in bits per byte of the text that was predicted, which tokenizers can be compared by",
+        unit="bits per byte",
+        better="lower",
+        primary=True,
+    ),
+    Metric(
         name="train_loss_nats",
         sentence="mean training loss since the last logged step",
         unit="nats per token",
@@ -140,11 +147,14 @@ def metric_name(metric: str) -> str:
 
     Examples:
         >>> metric_name("query_cka_centred"), metric_name("ov_effective_rank"), metric_name("eval_loss_nats")
-        ('query CKA centred', 'OV effective rank', 'eval loss')
+        ('query CKA centred', 'OV effective rank', 'evaluation loss')
         >>> metric_name("query_orthogonality_raw"), metric_name("attention_variance_published")
         ('query orthogonality, raw', 'attention variance as published')
     """
     name = metric.removesuffix("_nats")
     for ending, said in (("_raw", ", raw"), ("_published", " as published")):
         name = name.removesuffix(ending) + said if name.endswith(ending) else name
-    return " ".join(word.upper() if word in ("cka", "qk", "ov") else word for word in name.replace("_", " ").split(" "))
+    return " ".join(_WORDS.get(word, word) for word in name.replace("_", " ").split(" "))
+
+
+_WORDS = {"cka": "CKA", "qk": "QK", "ov": "OV", "mse": "MSE", "gd": "GD", "eval": "evaluation"}

@@ -1,18 +1,19 @@
 """Compare, transformers on tokens.
 
-* `text`: what needs no training on the task of that name;
+* `text`: what needs no training on the task of that name; `untrained`: who is no better;
 * `findings`: what else runs say: `fits` of loss against heads for each of the `schemes` of layouts; `plain_curve`, of
   loss against parameters; what probes measured (`head_progress`), how it goes with the loss (`diversity_loss`, by
   `association`), and the published `statements`: their `statement_evidence` and `statement_verdicts`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
 from headway.compare.laboratory import Further, Laboratory, References
 from headway.compare.statistics import Comparison
 from headway.compare.tokens import findings
+from headway.compare.tokens.untrained import unmeasured, untrained
 from headway.declare.experiment import Experiment
 from headway.runs.folder import Run
 
@@ -24,6 +25,11 @@ class Tokens(Laboratory):
         """From the module here that is named for the kind of the task."""
         task = import_module(f"headway.compare.tokens.{runs[0].spec.task.kind}")
         return References(baselines=task.baselines(runs))
+
+    def doubts(self, experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
+        """Models that are no better than counting pairs, and losses of different texts that cannot be compared."""
+        yield from untrained(experiment, runs)
+        yield from unmeasured(experiment, runs)
 
     def further(self, experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]) -> Further:
         """Curves, and what the probes of finished runs say."""

@@ -8,7 +8,7 @@ from headway.compare.statistics import Comparison
 from headway.compare.tokens.diversity_loss import LayerAssociation, ProbedRun, associations
 from headway.compare.tokens.fits import Fit, Point, fits
 from headway.compare.tokens.head_progress import head_progress
-from headway.compare.tokens.plain_curve import SizeComparison, Sized, against_plain, is_plain
+from headway.compare.tokens.plain_curve import METRIC, SizeComparison, Sized, against_plain, is_plain
 from headway.compare.tokens.schemes import layout_of, on_curves
 from headway.compare.tokens.statement_verdicts import JudgedStatement, claims
 from headway.declare.experiment import Arm, Experiment
@@ -26,7 +26,8 @@ def probed_heads(
         if progress is not None:
             probed.setdefault(run.name, []).append(ProbedRun(run=run, progress=progress))
     found = tuple(associations(probed))
-    return found, tuple(claims(experiment, probed, found, comparisons))
+    judged = claims(experiment, probed, found, comparisons) if experiment.statements else ()
+    return found, tuple(judged)
 
 
 def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[Fit]:
@@ -44,6 +45,8 @@ def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[Fit]:
 
 def size_curve(experiment: Experiment, runs: Sequence[Run]) -> tuple[SizeComparison, ...]:
     """Models with a lane or low ranks against the curve through the plain models, those under a control among them."""
+    if experiment.primary != METRIC:
+        return ()  # the losses are of different tokens
     controls = dict.fromkeys(arm.control for arm in experiment.arms)
     return tuple(
         replace(entry, control=control)

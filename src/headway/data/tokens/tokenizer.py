@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import SupportsIndex
 
+import numpy as np
 import tokenizers
+from jaxtyping import Integer
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
 from headway.errors import UserError
@@ -92,6 +94,21 @@ class Tokenizer:
         """The text of tokens; bytes that are no UTF-8 become the replacement character."""
         text: str = self.inner.decode([int(token) for token in tokens], skip_special_tokens=False)
         return text
+
+    def n_bytes(self, tokens: Integer[np.ndarray, " token"]) -> int:
+        """Bytes of the text that tokens stand for; the end of a text is none.
+
+        Examples:
+            >>> bytes_tokenizer().n_bytes(np.array([104, 105, 256]))
+            2
+        """
+        written = tokens[tokens != self.end_of_text]
+        if not isinstance(self.inner.decoder, decoders.ByteLevel):
+            return len(self.decode(written).encode())
+        # A character of a byte-level token is a byte, so that none is lost where a text is cut within a character.
+        ids, counts = np.unique(written, return_counts=True)
+        lengths = [len(self.inner.id_to_token(int(token)) or "") for token in ids]
+        return int(np.dot(counts, lengths)) if len(ids) else 0
 
     def _ids(self, encode: Callable[[], Iterable[tokenizers.Encoding]]) -> list[list[int]]:
         try:

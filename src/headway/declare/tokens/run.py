@@ -1,5 +1,6 @@
 """Declare: a run of a transformer on tokens."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -15,6 +16,9 @@ from headway.declare.tokens.probes import HeadProbes
 from headway.declare.tokens.tasks import AnyTask
 from headway.declare.tokens.training import TokensTraining
 from headway.declare.tokens.transformer import LanguageModel
+
+PER_BYTE = "eval_bits_per_byte"
+"""What arms of different tokens are compared by."""
 
 
 class TokensRun(RunSpec):
@@ -153,6 +157,22 @@ class TokensRun(RunSpec):
         """What its sequences are made from."""
         return self.task.corpora
 
+    @classmethod
+    def compared_by(cls, runs: Sequence[RunSpec]) -> str:
+        """Bits per byte where arms differ in tokenizer or corpus: nats per token of other tokens are other units.
+
+        Examples:
+            >>> from headway.declare.experiment import load
+            >>> load("head-progression").primary
+            'eval_loss_nats'
+        """
+        return PER_BYTE if len({texts_of(run) for run in runs}) > 1 else super().compared_by(runs)
+
     def fitting_batch(self, bytes_available: int) -> int | None:
         """The largest batch that would fit into so much memory by the estimate, in as many parts as now."""
         return budget.fitting_batch(self.task, self.model, self.training, bytes_available)
+
+
+def texts_of(run: RunSpec) -> tuple[object, ...]:
+    """What the tokens of a run are of: its tokenizer, its corpus, and what is held out; all None where it has none."""
+    return tuple(getattr(run.task, key, None) for key in ("tokenizer", "corpus", "validation"))

@@ -1,6 +1,7 @@
 """Show: what a report on the in-context laboratory holds: its figures in their order, and its tables."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from headway.show.report import outcome, training
 from headway.show.report.laboratory import Laboratory
 from headway.show.report.material import ArmResults, Finished, Material
 from headway.show.report.tables import Row, Table, over_seeds
+from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure
 from headway.show.shared.theme import ESTIMATORS, HEAD_COLOURS
 from headway.words import join, number, span
@@ -39,10 +41,10 @@ HEADS = {
 PER_OUTPUT = "Of several values in a cell, the first is of the first output."
 
 WHOLE: tuple[Callable[[Material], Figure | None], ...] = (
-    outcome.final_error,
-    lengths.lengths,
+    partial(by_task, outcome.final_error),
+    partial(by_task, lengths.lengths),
     lengths.lengths_by_arm,
-    training.loss,
+    partial(by_task, training.loss),
     dynamics.dynamics,
 )
 PER_ARM: tuple[Callable[[ArmResults], Figure | None], ...] = (maps.final_circuits, maps.circuit_steps)

@@ -23,6 +23,7 @@ from headway.errors import ResultsError
 from headway.icl.circuits import circuits
 from headway.runs.records import read_records
 from headway.show.report.looks import ArmLook, looks
+from headway.words import together
 
 if TYPE_CHECKING:
     from headway.declare.experiment import Experiment
@@ -165,6 +166,24 @@ class Material:
     def one_task(self) -> bool:
         """Whether all arms were judged on the same prompts."""
         return len({arm.shown.task for arm in self.arms}) == 1
+
+    @property
+    def tasks(self) -> tuple[tuple[str, "Material"], ...]:
+        """The arms of each task apart, and what a reader calls the task.
+
+        That is their control, if it is all theirs, and otherwise the arms themselves.
+        """
+        found: dict[str, list[ArmResults]] = {}
+        for arm in self.arms:
+            found.setdefault(arm.shown.task, []).append(arm)
+        return tuple((self._task_name(arms), replace(self, arms=tuple(arms))) for arms in found.values())
+
+    def _task_name(self, arms: list[ArmResults]) -> str:
+        controls = {arm.control for arm in arms}
+        others = {arm.control for arm in self.arms if arm not in arms}
+        if len(controls) == 1 and not controls & others:
+            return self.experiment.control_label(next(iter(controls)))
+        return together([arm.label for arm in arms], len(self.arms))
 
     def baselines(self, arm: ArmResults) -> Mapping[str, Mapping[str, float]]:
         """What needs no training reaches on the task of an arm: estimators, or n-gram models, and their errors."""

@@ -1,11 +1,11 @@
 """Show: the final error of every arm, seed by seed, beside the estimators on the same prompts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.show.report.material import ArmResults, Material
-from headway.show.shared.figure import WIDTH, Figure, inline
+from headway.show.shared.figure import WIDTH, Figure, ends, inline
 from headway.show.shared.summary import SEEDS, over_seeds
 from headway.show.shared.theme import ESTIMATORS, INK, NGRAMS
 from headway.words import join
@@ -63,6 +63,17 @@ LOSS = Measure(
 )
 
 
+BITS = replace(
+    LOSS,
+    metric="eval_bits_per_byte",
+    column="bits_per_byte",
+    axis="evaluation loss (bits per byte)",
+    sentence="Mean loss of the fixed held-out text, in bits per byte: arms differ in tokenizer or corpus.",
+    references={},
+    ticks="",
+)
+
+
 def final_error(material: Material, measure: Measure = ERROR) -> Figure | None:
     """A row per arm: a point per seed, the mean with its interval, a tick per estimator; None without any error."""
     import altair as alt
@@ -76,9 +87,11 @@ def final_error(material: Material, measure: Measure = ERROR) -> Figure | None:
     zoomed = len(close) < len(arms) and reach > WIDER * (max(arm.final(measure.metric).max() for arm in close) - best)
     labels = min(measure.label_width, 8 * max(len(arm.label) for arm in arms))
     width = (WIDTH - 40) // 2 - labels if zoomed else WIDTH - labels
-    panels = [_panel(material, measure, arms, width, "all arms" if zoomed else "", legend=not zoomed)]
+    panels = [_panel(material, measure, arms, width, "all arms" if zoomed else "")]
     if zoomed:
-        panels.append(_panel(material, measure, close, width, f"arms within {100 * CLOSE:.0f} % of the best"))
+        panels.append(
+            _panel(material, measure, close, width, f"arms within {100 * CLOSE:.0f} % of the best", legend=False)
+        )
     several = material.n_seeds > 1
     return Figure(
         name=measure.name,
@@ -121,16 +134,13 @@ def _panel(
         title=None,
         axis=alt.Axis(ticks=False, domain=False, labelLimit=measure.label_width, labelFontSize=12),
     )
-    values = {row[measure.column] for row in (*seeds, *ticks)}
-    one = next(iter(values)) if len(values) == 1 else None
+    values = [row[measure.column] for row in (*seeds, *ticks)]
+    values += [row[end] for row in summary for end in ("low", "high")]
     x = alt.X(
         value,
         title=measure.axis,
-        # Of one number alone Vega's axis would have no length.
-        scale=alt.Scale(zero=False, nice=False, padding=14)
-        if one is None
-        else alt.Scale(domain=sorted((0.99 * one, 1.01 * one)), nice=False, zero=False),
-        axis=alt.Axis(tickCount=8),
+        scale=alt.Scale(domain=ends(values, beside=14 / width), nice=False, zero=False),
+        axis=alt.Axis(tickCount=max(3, width // 80)),
     )
     arm_colour = alt.Color(
         "arm:N", legend=None, scale=alt.Scale(domain=[a.label for a in arms], range=[a.colour for a in arms])

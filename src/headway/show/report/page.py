@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.compare.answer import MANY
+from headway.compare.answer import MANY, without_pairs
 from headway.compare.results import Results
 from headway.declare.experiment import load
 from headway.declare.shipped import shipped
 from headway.show.report import current, tables
+from headway.show.report.differences import differences
 from headway.show.report.laboratory import laboratory_of
 from headway.show.report.material import Material, gather
 from headway.show.shared.figure import Figure
@@ -23,6 +24,10 @@ from headway.words import command_line, counted, duration
 
 if TYPE_CHECKING:
     from headway.runs.store import Store
+
+
+UNKNOWN = "#9aa0a8"
+"""The colour of what is about no arm that is drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +60,7 @@ def write_report(store: "Store", results: Results, *, files: bool = True) -> Pat
 def figures(material: Material) -> Iterator[Figure]:
     """Every figure that the results have the numbers for; none at all before a run has finished."""
     if material.arms:
+        yield from differences(material)
         drawn = laboratory_of(material.run).figures(material)
         yield from (figure for figure in drawn if figure is not None)
 
@@ -86,13 +92,15 @@ def page(material: Material, drawn: Sequence[Figure]) -> str:
 
 
 def verdicts(material: Material) -> list[Verdict]:
-    """What the comparisons of the primary metric say, in the order of results.json."""
+    """What the comparisons of the primary metric say, in the order of results.json, and how many say nothing yet."""
     colours = {arm.name: arm.colour for arm in material.arms}
-    return [
-        Verdict(sentence=c.verdict, colour=colours.get(c.arm, "#9aa0a8"), group=c.group, control=c.control)
+    found = [
+        Verdict(sentence=c.verdict, colour=colours.get(c.arm, UNKNOWN), group=c.group, control=c.control)
         for c in material.results.judged
-        if c.verdict
+        if c.verdict and c.n_pairs
     ]
+    missing = without_pairs(material.results)
+    return [*found, *([Verdict(sentence=missing, colour=UNKNOWN, group=None, control=None)] if missing else [])]
 
 
 def by_control(material: Material) -> dict[str | None, list[Verdict]]:

@@ -15,9 +15,6 @@ POINTS = 200
 
 REFERENCES = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
 
-TASK_DASHES = ((4, 2), (1, 2), (8, 3), (8, 3, 2, 3))
-"""Dashes of the references when arms have several tasks: task i of the arms has dashes i (mod 4)."""
-
 PANELS = {"train_mse": "training loss", "eval_mse_adjusted": "validation loss"}
 
 
@@ -93,35 +90,11 @@ def per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
 def _references(material: Material, low: float) -> tuple[list[tuple[Look, float]], list[str]]:
     """The estimators' errors and how their rules look, and a sentence's end for those far below everything else."""
     if not material.one_task:
-        return list(_one_per_task(material)), []
+        return [], []
     baselines = material.baselines(material.arms[0])
     found = {name: baselines[name]["mse"] for name in REFERENCES if "mse" in baselines.get(name, {})}
     drawn = [(ESTIMATORS[name], mse) for name, mse in found.items() if mse > low / 4]
     return drawn, [f"{ESTIMATORS[name][0]} ({number(mse, 3)})" for name, mse in found.items() if mse <= low / 4]
-
-
-def _one_per_task(material: Material) -> Iterator[tuple[Look, float]]:
-    """The best debiased gradient step on each task, preconditioned where x is correlated, told apart by dashes."""
-    tasks: dict[str, list[ArmResults]] = {}
-    for arm in material.arms:
-        tasks.setdefault(arm.shown.task, []).append(arm)
-    for at, arms in enumerate(tasks.values()):
-        baselines = material.baselines(arms[0])
-        for name in [name for name in ("preconditioned_gd", "debiased_gd_best") if "mse" in baselines.get(name, {})][
-            :1
-        ]:
-            label, colour, _ = ESTIMATORS[name]
-            look = (f"{label}: {_task_name(material, arms)}", colour, TASK_DASHES[at % len(TASK_DASHES)])
-            yield look, baselines[name]["mse"]
-
-
-def _task_name(material: Material, arms: list[ArmResults]) -> str:
-    """What a reader calls the task of some arms: their control if it is all theirs, otherwise the arms themselves."""
-    controls = {arm.shown.run.control for arm in arms}
-    others = {arm.shown.run.control for arm in material.arms if arm not in arms}
-    if len(controls) == 1 and not controls & others:
-        return material.experiment.control_label(next(iter(controls)))
-    return arms[0].label + (f" and {counted(len(arms) - 1, 'other arm')}" if len(arms) > 1 else "")
 
 
 def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
@@ -139,8 +112,7 @@ def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
         "Dashed lines: estimators that are not trained (GD: one step of gradient descent), on the prompts of the final "
         "evaluation."
         if material.one_task
-        else "Dashed: the best step of debiased gradient descent on each task, preconditioned where x is correlated, "
-        "on the prompts of the final evaluation.",
+        else "",
         f"Below the axis: {', '.join(below)}." if below else "",
         "Lines of arms are nested, so that all are seen where they coincide." if len(material.arms) > 1 else "",
         f"The error is on a logarithmic axis, and so are the steps beyond {_first(material):,}.",

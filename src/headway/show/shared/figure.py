@@ -50,6 +50,40 @@ class Figure:
         return spec
 
 
+def ends(values: Iterable[float], *, beside: float = 0.0, least: float = 0.002) -> list[float]:
+    """The ends of an axis that holds some values, a share of their range beside them on either side.
+
+    Args:
+        values: one or more, finite.
+        beside: that share.
+        least: of the largest value, how long the axis is at least: values that are nearly equal look nearly equal.
+
+    Examples:
+        >>> ends([2.0, 4.0], beside=0.1)
+        [1.8, 4.2]
+        >>> ends([1.0, 1.0], least=0.01)
+        [0.995, 1.005]
+    """
+    known = list(values)
+    low, high = min(known), max(known)
+    shortest = least * max(abs(low), abs(high)) or 1.0
+    if high - low < shortest:
+        low, high = (low + high - shortest) / 2, (low + high + shortest) / 2
+    return [low - beside * (high - low), high + beside * (high - low)]
+
+
+def log_ends(values: Iterable[float], *, left: float = 0.05, right: float = 0.05) -> list[float]:
+    """The ends of a logarithmic axis, shares of the values' range beside them; of nearly equal ones, as of a tenth.
+
+    Examples:
+        >>> log_ends([1.0, 100.0], left=0.0, right=0.5)
+        [1.0, 1000.0]
+    """
+    known = list(values)
+    ratio = max(max(known) / min(known), 1.1)
+    return [min(known) / ratio**left, max(known) * ratio**right]
+
+
 def inline(rows: Iterable[dict[str, Any]]) -> "alt.InlineData":
     """Rows as the data of a chart, numbers cut to seven significant digits; a non-finite number is null.
 

@@ -9,7 +9,7 @@ from headway.compare.tokens.fits import PARAMETERS, PUBLISHED_FORM, Fit
 from headway.show.report.material import ArmResults, Material
 from headway.show.report.references import below_and_above, rules
 from headway.show.shared import labels
-from headway.show.shared.figure import WIDTH, Figure, inline
+from headway.show.shared.figure import WIDTH, Figure, ends, inline
 from headway.show.shared.summary import SEEDS, over_seeds
 from headway.show.shared.theme import SCHEME_COLOURS
 from headway.words import counted, join, listed, number
@@ -40,8 +40,7 @@ def loss_against_heads(material: Material) -> Figure | None:
     points, lines, bands = [_point(material, arm, fits) for arm in arms], list(_lines(fits, arms)), list(_bands(fits))
     low = min(row["low"] for row in [*points, *bands])
     high = max(row["high"] for row in [*points, *bands])
-    margin = 0.1 * (high - low) or 0.05 * high
-    domain = [low - margin, high + margin]
+    domain = ends([low, high], beside=0.1)
     scale = alt.Scale(domain=domain, nice=False, zero=False)
     y, low_y = (
         alt.Y(f"{end}:Q", title="evaluation loss (nats per token)", scale=scale) for end in ("loss_nats", "low")
@@ -174,8 +173,8 @@ def _drawn(
     return layers
 
 
-def _names(points: list[dict[str, Any]], ends: tuple[Sequence[float], Sequence[float]]) -> list[labels.Side]:
-    (left, right), (low, high) = ends
+def _names(points: list[dict[str, Any]], axes: tuple[Sequence[float], Sequence[float]]) -> list[labels.Side]:
+    (left, right), (low, high) = axes
     named = [
         labels.Named(
             x=SIZE[0] * (row["heads"] - left) / (right - left),

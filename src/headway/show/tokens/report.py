@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from headway.compare.rates import rate_controls
 from headway.compare.statistics import Comparison
 from headway.compare.tokens.fits import PARAMETERS, AgainstScheme, Fit
 from headway.declare.metrics import METRICS
+from headway.declare.tokens.run import PER_BYTE
 from headway.show.report import outcome
 from headway.show.report.laboratory import Laboratory, Statement, Writing
 from headway.show.report.looks import looks
 from headway.show.report.material import ArmResults, Material
 from headway.show.report.tables import Row, Table, over_seeds
+from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure
 from headway.show.shared.theme import NGRAMS, QUIET, SCHEME_COLOURS
 from headway.show.tokens import cost, lane, lane_diagram, learning, sizes, writing
@@ -23,10 +26,15 @@ from headway.words import Amount, join, number
 
 Draw = Callable[[Material], Figure | None]
 
+LOSS_AGAINST_HEADS, LEARNING, HOURS = (
+    partial(by_task, draw) for draw in (heads.loss_against_heads, learning.learning, learning.hours)
+)
+"""Those that are about the loss, which of different tasks is another."""
+
 PER_CONTROL: tuple[Draw, ...] = (
-    heads.loss_against_heads,
-    learning.learning,
-    learning.hours,
+    LOSS_AGAINST_HEADS,
+    LEARNING,
+    HOURS,
     cost.cost,
     lane.lane_use,
     writing.repetition,
@@ -34,6 +42,7 @@ PER_CONTROL: tuple[Draw, ...] = (
 """Drawn of the arms without a control, and again of those under each."""
 
 FINAL = {
+    "eval_bits_per_byte": "evaluation loss, bits per byte",
     "eval_loss_nats": "evaluation loss, nats per token",
     "total_heads": "heads in all layers",
     "n_parameters": "parameters",
@@ -52,10 +61,14 @@ class Tokens(Laboratory):
         """The figures in their order; None in place of one that the results have no numbers for."""
         shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
         per_control = {draw: [_under(material, control, draw) for control in shown] for draw in PER_CONTROL}
-        yield from per_control[heads.loss_against_heads]
-        yield sizes.loss_against_parameters(material)
-        yield outcome.final_error(material, outcome.LOSS)
-        for draw in (learning.learning, learning.hours, cost.cost):
+        yield from per_control[LOSS_AGAINST_HEADS]
+        yield by_task(sizes.loss_against_parameters, material)
+        yield (
+            outcome.final_error(material, outcome.BITS)
+            if material.results.primary == PER_BYTE
+            else by_task(partial(outcome.final_error, measure=outcome.LOSS), material)
+        )
+        for draw in (LEARNING, HOURS, cost.cost):
             yield from per_control[draw]
         yield lane_diagram.lane_diagram(material)
         yield from per_control[lane.lane_use]
@@ -67,10 +80,12 @@ class Tokens(Laboratory):
     def final(self, material: Material) -> Table:
         """A row per arm and, below, a row for each of what needs no training."""
         names = [name for name in FINAL if any(len(arm.final(name)) for arm in material.arms)]
+        if material.results.primary != PER_BYTE:
+            names = [name for name in names if name != PER_BYTE]
         columns = ["", *(FINAL[name] for name in names)]
         compared = [_compared(material, arm) for arm in material.arms]
         against = _against(material, compared)
-        if "eval_loss_nats" in names:
+        if material.results.primary in names:
             columns[2:2] = ["against its baseline", *(["which is"] if against else [])]
         if material.timings:
             columns += ["tokens/s", "memory, MiB"]
@@ -149,7 +164,7 @@ def _cells(
     material: Material, arm: ArmResults, names: Sequence[str], compared: Comparison | None, against: Mapping[str, str]
 ) -> tuple[str, ...]:
     cells = [arm.label, *(over_seeds(arm, name) for name in names)]
-    if "eval_loss_nats" in names:
+    if material.results.primary in names:
         relative = compared.relative if compared else None
         cells.insert(2, "–" if relative is None else f"{100 * relative:+.2f} %".replace("-", "−"))
         if against:
@@ -165,7 +180,7 @@ def _cells(
 def _compared(material: Material, arm: ArmResults) -> Comparison | None:
     """The comparison with the baseline that an arm is first compared with: its group's, where it has one."""
     for c in material.results.comparisons:
-        if c.metric == "eval_loss_nats" and c.arm == arm.name and c.relative is not None:
+        if c.metric == material.results.primary and c.arm == arm.name and c.relative is not None:
             return c
     return None
 

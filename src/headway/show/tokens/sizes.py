@@ -11,7 +11,7 @@ from headway.errors import DeclarationError
 from headway.show.report.material import ArmResults, Material
 from headway.show.report.references import below_and_above, rules
 from headway.show.shared import labels
-from headway.show.shared.figure import WIDTH, Figure, inline
+from headway.show.shared.figure import WIDTH, Figure, ends, inline, log_ends
 from headway.show.shared.parameters import PART_COLOURS
 from headway.show.shared.summary import SEEDS, over_seeds
 from headway.show.shared.theme import QUIET
@@ -31,10 +31,9 @@ def loss_against_parameters(material: Material) -> Figure | None:
     points = [_point(arm) for arm in arms]
     plain = sorted((row for row in points if row["plain"]), key=lambda row: row["parameters"])
     low, high = min(row["low"] for row in points), max(row["high"] for row in points)
-    margin = 0.1 * (high - low) or 0.05 * high
-    domain = [low - margin, high + margin]
-    sizes = [row["parameters"] for row in points]
-    width = [min(sizes) / 1.25, max(sizes) * 1.5]
+    domain = ends([low, high], beside=0.1)
+    # To the right of the last point its name has to stand.
+    width = log_ends([row["parameters"] for row in points], left=0.04, right=0.18)
     x = alt.X(
         "parameters:Q",
         title="trained parameters (millions, logarithmic axis)",
@@ -96,8 +95,8 @@ def _point(arm: ArmResults) -> dict[str, Any]:
     }
 
 
-def _names(points: Sequence[dict[str, Any]], ends: tuple[Sequence[float], Sequence[float]]) -> list[labels.Side]:
-    (left, right), (low, high) = ends
+def _names(points: Sequence[dict[str, Any]], axes: tuple[Sequence[float], Sequence[float]]) -> list[labels.Side]:
+    (left, right), (low, high) = axes
     named = [
         labels.Named(
             x=SIZE[0] * math.log(row["parameters"] / left) / math.log(right / left),

@@ -1,0 +1,51 @@
+"""Compare: models of a text of which nothing can be said yet.
+
+They are no better than counting pairs of tokens, or their losses are of different tokens and told in nats alone.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from headway.compare.matches import title
+from headway.declare.experiment import Experiment
+from headway.declare.tokens.run import PER_BYTE
+from headway.runs.folder import Run
+from headway.words import counted, listed, number
+
+
+def untrained(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
+    """A sentence that names the arms whose mean loss is that of the bigram model or above."""
+    named, worse, bigrams = 0, [], []
+    for arm in experiment.arms:
+        pairs = [
+            (run.metrics.get("eval_loss_nats"), run.metrics.get("bigram_loss_nats"))
+            for run in runs
+            if run.name == arm.full_name and run.status == "done"
+        ]
+        known = [(loss, bigram) for loss, bigram in pairs if loss is not None and bigram is not None]
+        if known:
+            named += 1
+            loss, bigram = np.mean(known, axis=0)
+            if loss >= bigram:
+                worse.append(title(arm, experiment))
+                bigrams.append(float(bigram))
+    if worse:
+        which = listed(worse) if len(worse) < 4 else f"{len(worse)} of {counted(named, 'arm')}"
+        told = {f"{number(bigram, 3)} nats per token" for bigram in bigrams}
+        yield (
+            f"not trained enough to say: {which} {'is' if len(worse) == 1 else 'are'} no better than the bigram model "
+            f"({next(iter(told)) if len(told) == 1 else 'of its own text'}); train longer"
+        )
+
+
+def unmeasured(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
+    """A sentence where arms differ in tokenizer or corpus and runs were stored before that could be accounted for."""
+    done = [run for run in runs if run.status == "done"]
+    before = [run for run in done if run.metrics.get(PER_BYTE) is None]
+    if experiment.primary == PER_BYTE and before:
+        yield (
+            f"arms differ in tokenizer or corpus, so nats per token say nothing, and {len(before)} of "
+            f"{counted(len(done), 'run')} were stored before {PER_BYTE} was measured; run them anew in another "
+            "directory"
+        )

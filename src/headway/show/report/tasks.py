@@ -1,0 +1,29 @@
+"""Show: arms of different tasks in panels of their own: errors on different tasks share no axis."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from headway.show.report.material import Material
+from headway.show.shared.figure import Figure
+from headway.words import join
+
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
+
+
+def by_task(draw: Callable[[Material], Figure | None], material: Material) -> Figure | None:
+    """A figure of all arms, a panel below the other for each task; as it is drawn where there is one task."""
+    import altair as alt
+
+    drawn = [(name, figure) for name, part in material.tasks if (figure := draw(part)) is not None]
+    if len(material.tasks) < 2 or not drawn:
+        return draw(material)
+    charts: list[Any] = [figure.chart.properties(title=name) for name, figure in drawn]
+    together = alt.vconcat(*charts, spacing=30)
+    sentences = dict.fromkeys(said for _, figure in drawn for said in _SENTENCES.split(figure.caption))
+    return replace(
+        drawn[0][1],
+        caption=join("A panel per task, each on axes of its own.", *sentences),
+        chart=together.resolve_scale(color="independent", strokeDash="independent", strokeWidth="independent"),
+    )
