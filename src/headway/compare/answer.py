@@ -13,7 +13,8 @@ MANY = 16
 
 
 def answer(results: Results) -> Iterator[str]:
-    """The verdicts on the primary metric, then what the curves through the arms and the learning rates say."""
+    """What the document asks, the verdicts on the primary metric, then what curves and learning rates say."""
+    yield from (contrast.sentence for contrast in results.contrasts if contrast.control is None)
     verdicts = [c for c in results.judged if c.n_pairs]
     shown = [c for c in verdicts if c.control is None] if len(verdicts) > MANY else verdicts
     yield from (c.verdict for c in shown)

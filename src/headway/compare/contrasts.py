@@ -18,7 +18,7 @@ Values = Mapping[str, Mapping[int, float | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class JudgedContrast:
     """A contrast in one metric, as it stands in `results.json`.
 
     Law: the contrast of the negated weights has the negated `estimate` and `interval`; `p` and `detectable` stay.
@@ -63,7 +63,7 @@ def contrast_values(contrast: Contrast, values: Values, control: str | None = No
     return {seed: first[seed] - second[seed] for seed in first}
 
 
-def judged(contrast: Contrast, values: Values, metric: Metric, control: str | None = None) -> Judged:
+def judged(contrast: Contrast, values: Values, metric: Metric, control: str | None = None) -> JudgedContrast:
     """What the seeds say of a contrast; `p_holm` is for `all_judged`.
 
     Args:
@@ -75,7 +75,7 @@ def judged(contrast: Contrast, values: Values, metric: Metric, control: str | No
     first, second = _sides(contrast, values, control)
     found = compare(paired(first, second), metric=metric.name, arm="first", baseline="second")
     scale = math.fsum(contrast.second.values())  # relative to a mean of arms, whatever their weights add up to
-    one = Judged(
+    one = JudgedContrast(
         name=contrast.name,
         label=contrast.label,
         metric=metric.name,
@@ -95,7 +95,7 @@ def judged(contrast: Contrast, values: Values, metric: Metric, control: str | No
 
 def all_judged(
     contrasts: Iterable[Contrast], values: Values, metric: Metric, control: str | None = None
-) -> tuple[Judged, ...]:
+) -> tuple[JudgedContrast, ...]:
     """Every contrast in a metric, with p corrected for their number."""
     found = [judged(contrast, values, metric, control) for contrast in contrasts]
     corrected = holm([one.p for one in found])
@@ -119,7 +119,7 @@ def _is_finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
-def _sentence(one: Judged, contrast: Contrast, metric: Metric) -> str:
+def _sentence(one: JudgedContrast, contrast: Contrast, metric: Metric) -> str:
     if one.estimate is None:
         arms = counted(len(contrast.weights), "arm")
         return f"{contrast.label} cannot be judged: no seed gave a result for all of its {arms}"

@@ -15,6 +15,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from headway.compare.cautions import cautions
 from headway.compare.comparisons import comparisons, values_of
+from headway.compare.contrasts import JudgedContrast, all_judged
 from headway.compare.laboratory import References, laboratory_of
 from headway.compare.matches import Match, matches_of
 from headway.compare.rates import RatesOfArm, at_best_rates
@@ -72,6 +73,7 @@ class Results:
         runs: every run, done or not.
         baselines: what needs no training reaches on the baseline arm's task, by name and metric.
         tasks: the same of every task, by its digest.
+        contrasts: what the document asks of several arms at once, in the primary metric; again under each control.
         comparisons: arms against their baselines, those of the primary metric first.
         fits: curves of loss against heads.
         plain_curve: models against plain ones of their size.
@@ -89,6 +91,7 @@ class Results:
     baselines: Mapping[str, Mapping[str, float | None]]
     tasks: Mapping[str, References]
     comparisons: tuple[Comparison, ...]
+    contrasts: tuple[JudgedContrast, ...] = ()
     fits: tuple[Fit, ...] = ()
     plain_curve: tuple[SizeComparison, ...] = ()
     learning_rates: tuple[RatesOfArm, ...] = ()
@@ -178,6 +181,7 @@ def build(store: Store) -> Results:
         baselines=_baselines(experiment, tasks),
         tasks=tasks,
         comparisons=compared,
+        contrasts=_contrasts(experiment, runs),
         fits=further.fits,
         plain_curve=further.plain_curve,
         learning_rates=rates,
@@ -215,6 +219,14 @@ def _row(run: Run) -> RunResult:
         task=None if run.status == "damaged" else _task_digest(run.spec),
         metrics=dict(run.metrics) if run.status == "done" else None,
     )
+
+
+def _contrasts(experiment: Experiment, runs: Sequence[Run]) -> tuple[JudgedContrast, ...]:
+    """Without a control, and under each control that has runs."""
+    metric, names = METRICS[experiment.primary], {run.name for run in runs}
+    values = {arm.full_name: values_of(arm, metric.name, runs) for arm in experiment.arms}
+    controls = dict.fromkeys(arm.control for arm in experiment.arms if arm.full_name in names)
+    return tuple(one for control in controls for one in all_judged(experiment.contrasts, values, metric, control))
 
 
 def _learning_rates(

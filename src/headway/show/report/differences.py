@@ -12,7 +12,7 @@ from headway.declare.metrics import METRICS, metric_name
 from headway.show.report.material import ArmResults, Material
 from headway.show.shared.figure import WIDTH, Figure, ends, inline
 from headway.show.shared.summary import SEEDS
-from headway.show.shared.theme import INK, QUIET
+from headway.show.shared.theme import ASKED, INK, QUIET
 from headway.words import join
 
 WIDER = 3.0
@@ -24,11 +24,16 @@ ROW, LABELS, BESIDE = 30, 260, 12
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """An arm against a baseline: the paired difference of each seed, in per cent of the baseline or in units."""
+    """An arm against a baseline, or a contrast: the difference of each seed, in per cent or in units.
 
-    arm: ArmResults
-    baseline: ArmResults
-    compared: Comparison
+    `control` is what it is under; `panel` the title of what is drawn together.
+    """
+
+    name: str
+    colour: str
+    against: str
+    control: str | None
+    panel: str
     seeds: tuple[int, ...]
     values: tuple[float, ...]
     mean: float
@@ -40,26 +45,16 @@ class Difference:
         """How far from zero something of it is drawn."""
         return max(map(abs, (*self.values, self.low, self.high)))
 
-    @property
-    def panel(self) -> tuple[str, str | None, str]:
-        """What is drawn together: under a control a group, arms against one baseline, or each against itself."""
-        return self.compared.control or "", self.compared.group, "" if self.against_itself else self.baseline.name
-
-    @property
-    def against_itself(self) -> bool:
-        """Whether an arm under a control is held against itself without it."""
-        return self.arm.shown.run.arm == self.baseline.shown.run.arm
-
 
 def differences(material: Material) -> Iterator[Figure]:
     """Of the arms without a control; of those under controls a folded one, open where there is no other."""
-    found = list(_found(material))
-    shares = all(one.compared.relative is not None for one in found)
-    plain = [one for one in found if one.compared.control is None]
+    shares = all(c.relative is not None for c in material.results.judged if c.n_pairs)
+    found = [*_asked(material, shares=shares), *_found(material, shares=shares)]
+    plain = [one for one in found if one.control is None]
     if plain:
         yield _figure(material, "differences", "What each arm changes", plain, shares=shares)
     rate_only = rate_controls(material.experiment)
-    others = [one for one in found if one.compared.control not in (None, *rate_only)]
+    others = [one for one in found if one.control not in (None, *rate_only)]
     if others:
         figure = _figure(
             material, "differences-controls", "What each arm changes under controls", others, shares=shares
@@ -67,7 +62,22 @@ def differences(material: Material) -> Iterator[Figure]:
         yield Figure(**{**vars(figure), "folded": bool(plain)})
 
 
-def _found(material: Material) -> Iterator[Difference]:
+def _asked(material: Material, *, shares: bool) -> Iterator[Difference]:
+    """The contrasts that the document asks, less what is subtracted."""
+    for one in material.results.contrasts:
+        if one.estimate is None or not one.values:
+            continue
+        factor = 100 * one.relative / one.estimate if shares and one.relative and one.estimate else 1.0
+        panel = "what is asked"
+        if one.control is not None:
+            panel = f"{material.experiment.control_label(one.control)}: {panel}"
+        values = {seed: factor * value for seed, value in one.values.items()}
+        yield _difference(
+            values, one.interval, factor, name=one.label, colour=ASKED, against="", control=one.control, panel=panel
+        )
+
+
+def _found(material: Material, *, shares: bool) -> Iterator[Difference]:
     """Each comparison by which one arm can be better than another, and that has a pair."""
     arms = {arm.name: arm for arm in material.arms}
     fair = {
@@ -76,50 +86,51 @@ def _found(material: Material) -> Iterator[Difference]:
         if not m.no_merit(material.results.primary)
     }
     metric = material.results.primary
-    judged = [c for c in material.results.judged if (c.arm, c.baseline, c.group) in fair]
-    shares = all(c.relative is not None for c in judged if c.n_pairs)
-    for c in judged:
+    for c in material.results.judged:
         if c.arm not in arms or c.baseline not in arms or c.difference is None:
+            continue
+        if (c.arm, c.baseline, c.group) not in fair:
             continue
         mine, theirs = arms[c.arm].by_seed(metric), arms[c.baseline].by_seed(metric)
         seeds = sorted(mine.keys() & theirs.keys())
         factor = 100 * len(seeds) / abs(sum(theirs[seed] for seed in seeds)) if seeds and shares else 1.0
-        values = tuple(factor * (mine[seed] - theirs[seed]) for seed in seeds)
+        values = {seed: factor * (mine[seed] - theirs[seed]) for seed in seeds}
         if values:
-            mean = sum(values) / len(values)
-            known = c.interval is not None and len(values) >= SEEDS
-            low, high = (factor * end for end in c.interval) if known and c.interval else (mean, mean)
-            yield Difference(
-                arm=arms[c.arm],
-                baseline=arms[c.baseline],
-                compared=c,
-                seeds=tuple(seeds),
-                values=values,
-                mean=mean,
-                low=low,
-                high=high,
-            )
+            arm, baseline = arms[c.arm], arms[c.baseline]
+            panel = _title(material, arm, baseline, c)
+            look = {"name": arm.label, "colour": arm.colour, "against": baseline.label}
+            yield _difference(values, c.interval, factor, **look, control=c.control, panel=panel)
+
+
+def _difference(
+    values: Mapping[int, float], interval: tuple[float, float] | None, factor: float, **what: Any
+) -> Difference:
+    """With its mean and, of seeds enough, its interval."""
+    mean = sum(values.values()) / len(values)
+    known = interval is not None and len(values) >= SEEDS
+    low, high = sorted(factor * end for end in interval) if known and interval else (mean, mean)
+    return Difference(seeds=tuple(values), values=tuple(values.values()), mean=mean, low=low, high=high, **what)
 
 
 def _figure(material: Material, name: str, title: str, found: Sequence[Difference], *, shares: bool) -> Figure:
     import altair as alt
 
     metric = METRICS[material.results.primary]
-    panels: dict[Any, list[Difference]] = {}
-    for one in sorted(found, key=lambda one: one.panel[0]):
+    panels: dict[str, list[Difference]] = {}
+    for one in sorted(found, key=lambda one: one.control or ""):
         panels.setdefault(one.panel, []).append(one)
     small = _small(found)
     zoomed = bool(small)
-    labels = min(LABELS, 7 * max(len(one.arm.label) for one in found))
+    labels = min(LABELS, 7 * max(len(one.name) for one in found))
     width = min(620, (WIDTH - 60) // 2 - labels if zoomed else WIDTH - labels)
     axis = f"{metric_name(metric.name)} less the baseline's ({'% of it' if shares else metric.unit})"
     # One scale of colours for all panels: of two, Vega-Lite would make a union.
-    colours = {one.arm.label: one.arm.colour for one in found}
+    colours = {one.name: one.colour for one in found}
     whole = _Frame(scaled=found, width=width, labels=labels, axis=axis, colours=colours)
     larger = replace(whole, scaled=small)
     rows = []
-    for members in panels.values():
-        sides = [_panel(members, whole, _title(material, members[0]))]
+    for title_of_panel, members in panels.items():
+        sides = [_panel(members, whole, title_of_panel)]
         if zoomed and (close := [one for one in members if one in small]):
             sides.append(_panel(close, larger, "drawn larger"))
         rows.append(alt.hconcat(*sides, spacing=30))
@@ -146,6 +157,7 @@ def _caption(material: Material, found: Sequence[Difference], *, zoomed: bool) -
     seeds = max(len(one.seeds) for one in found)
     return join(
         f"Each arm less its baseline: the {metric.sentence}.",
+        "Above: what is asked, each side a mean over its arms." if material.results.contrasts else "",
         better,
         "A small point per seed, of the arm less its baseline at the same seed; the large point is their mean"
         + (", the bar its 95 % interval (t)." if seeds >= SEEDS else "; too few seeds for an interval.")
@@ -162,9 +174,10 @@ def _unfair(material: Material) -> bool:
     return any(match.no_merit(material.results.primary) for match in drawn)
 
 
-def _title(material: Material, one: Difference) -> str:
-    control, group, against = one.compared.control, one.compared.group, f"against {one.baseline.label}"
-    if control is not None and one.against_itself:
+def _title(material: Material, arm: ArmResults, baseline: ArmResults, compared: Comparison) -> str:
+    """Of a panel: under a control a group, arms against one baseline, or each against itself without the control."""
+    control, group, against = compared.control, compared.group, f"against {baseline.label}"
+    if control is not None and arm.shown.run.arm == baseline.shown.run.arm:
         return f"{material.experiment.control_label(control)}: each against itself without it"
     return f"{group}: {against}" if group is not None and len(material.experiment.groups) > 1 else against
 
@@ -188,7 +201,7 @@ def _panel(shown: Sequence[Difference], frame: _Frame, title: str) -> Any:
     x = alt.X(
         "difference:Q", title=frame.axis, scale=scale, axis=alt.Axis(tickCount=max(3, frame.width // 80), grid=True)
     )
-    names = list(dict.fromkeys(one.arm.label for one in shown))
+    names = list(dict.fromkeys(one.name for one in shown))
     y = alt.Y(
         "arm:N",
         sort=names,
@@ -198,11 +211,11 @@ def _panel(shown: Sequence[Difference], frame: _Frame, title: str) -> Any:
     colours = frame.colours
     colour = alt.Color("arm:N", legend=None, scale=alt.Scale(domain=list(colours), range=list(colours.values())))
     means = [
-        {"arm": one.arm.label, "against": one.baseline.label, "difference": one.mean, "low": one.low, "high": one.high}
+        {"arm": one.name, "against": one.against, "difference": one.mean, "low": one.low, "high": one.high}
         for one in shown
     ]
     seeds = [
-        {"arm": one.arm.label, "difference": value, "seed": str(seed)}
+        {"arm": one.name, "difference": value, "seed": str(seed)}
         for one in shown
         for seed, value in zip(one.seeds, one.values, strict=True)
         if len(one.seeds) > 1

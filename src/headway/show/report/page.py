@@ -20,6 +20,7 @@ from headway.show.report.material import Material, gather
 from headway.show.shared.figure import Figure
 from headway.show.shared.files import are_current, write_figures, write_whole
 from headway.show.shared.page import render
+from headway.show.shared.theme import ASKED
 from headway.words import command_line, counted, duration
 
 if TYPE_CHECKING:
@@ -92,7 +93,10 @@ def page(material: Material, drawn: Sequence[Figure]) -> str:
 
 
 def verdicts(material: Material) -> list[Verdict]:
-    """What the comparisons of the primary metric say, in the order of results.json, and how many say nothing yet."""
+    """What is asked of several arms, what the comparisons of the primary metric say, and how many say nothing yet."""
+    asked = [
+        Verdict(sentence=c.sentence, colour=ASKED, group=None, control=c.control) for c in material.results.contrasts
+    ]
     colours = {arm.name: arm.colour for arm in material.arms}
     found = [
         Verdict(sentence=c.verdict, colour=colours.get(c.arm, UNKNOWN), group=c.group, control=c.control)
@@ -100,7 +104,7 @@ def verdicts(material: Material) -> list[Verdict]:
         if c.verdict and c.n_pairs
     ]
     missing = without_pairs(material.results)
-    return [*found, *([Verdict(sentence=missing, colour=UNKNOWN, group=None, control=None)] if missing else [])]
+    return [*asked, *found, *([Verdict(sentence=missing, colour=UNKNOWN, group=None, control=None)] if missing else [])]
 
 
 def by_control(material: Material) -> dict[str | None, list[Verdict]]:

@@ -130,3 +130,7 @@ def config() -> dict[str, Any]:
         "concat": {"spacing": 24},
         "facet": {"spacing": 12},
     }
+
+
+ASKED = "#7f3c8d"
+"""What the document asks of several arms at once, which is the colour of none of them."""
