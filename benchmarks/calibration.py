@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from headway.compare.blocks import judge
-from headway.compare.plan import Plan, follow
+from headway.compare.look_plan import LookPlan, follow
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "laws"))
 from test_family import FAMILIES
@@ -59,7 +59,7 @@ def misses(family: str, spread: str, n: int, sweeps: int, seed: int) -> int:
 def wrong_until(family: str, spread: str, margin: float, sweeps: int, seed: int) -> int:
     """Sweeps of a plan 3, 4, 6, 8, 12 in which anything that was settled is wrong: nothing differs."""
     weights, rng, count = FAMILIES[family], np.random.default_rng(seed), 0
-    plan = Plan.until(12, margin)
+    plan = LookPlan.until(12, margin)
     for _ in range(sweeps):
         found = follow(plan, runs(rng, weights.shape[1], 12, spread=spread), weights)
         count += any(one.outcome in ("apart", "small") for one in found.contrasts)

@@ -33,7 +33,7 @@ from headway.heads.stream import HeadStream
 from headway.model import attention
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
-from headway.train.memory import peak_bytes
+from headway.train.process_memory import peak_bytes
 
 LAYERS, HEADS, D_MODEL, VOCAB = 4, 48, 768, 50_257
 FOUR = ("query_cka", "context_cka", "output_dissimilarity", "attention_diversity")

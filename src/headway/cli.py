@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 
 from headway.errors import HeadwayError, RunFailed, UserError
-from headway.words import command_line
 
 if TYPE_CHECKING:
     from headway.compare.results import Results
@@ -301,6 +300,7 @@ def xray(
     """
     from headway.finished.xray import xray as measure
     from headway.show.xray.page import folder_of, layer_table, write_xray
+    from headway.words import command_line
 
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")

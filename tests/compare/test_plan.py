@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headway.compare.blocks import Judged, judge
-from headway.compare.plan import Plan, follow, needed_arms, reading
+from headway.compare.look_plan import LookPlan, follow, needed_arms, reading
 
 STAR = np.array([[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0]])
 
@@ -36,7 +36,7 @@ def test_two_seeds_settle_nothing():
 
 
 def test_before_the_first_look_nothing_is_said():
-    found = follow(Plan.until(12, 1.0), runs(2, [0, 5, 0]), STAR)
+    found = follow(LookPlan.until(12, 1.0), runs(2, [0, 5, 0]), STAR)
     assert found.look is None
     assert [one.outcome for one in found.contrasts] == ["few", "few"]
     assert found.open == (0, 1)
@@ -44,7 +44,7 @@ def test_before_the_first_look_nothing_is_said():
 
 def test_a_large_effect_is_settled_at_the_first_look_and_keeps_its_verdict():
     y = runs(12, [0, 9, 0.2])
-    first, later = follow(Plan.until(12, 1.0), y[:, :3], STAR), follow(Plan.until(12, 1.0), y, STAR)
+    first, later = follow(LookPlan.until(12, 1.0), y[:, :3], STAR), follow(LookPlan.until(12, 1.0), y, STAR)
     assert first.look == 0
     assert first.contrasts[0].outcome == "apart"
     assert later.contrasts[0] == first.contrasts[0]
@@ -53,7 +53,7 @@ def test_a_large_effect_is_settled_at_the_first_look_and_keeps_its_verdict():
 
 def test_seeds_between_two_looks_change_no_verdict():
     y = runs(5, [0, 9, 0.2])
-    plan = Plan.until(12, 0.1)
+    plan = LookPlan.until(12, 0.1)
     assert [one.judged for one in follow(plan, y, STAR).contrasts] == [
         one.judged for one in follow(plan, y[:, :4], STAR).contrasts
     ]
@@ -62,26 +62,26 @@ def test_seeds_between_two_looks_change_no_verdict():
 def test_an_arm_that_is_settled_may_stop_and_a_failed_run_holds_nothing_up():
     y = runs(4, [0, 9, 0.2])
     y[1, 3] = np.nan  # settled at three seeds
-    found = follow(Plan.until(12, 0.1), y, STAR)
+    found = follow(LookPlan.until(12, 0.1), y, STAR)
     assert found.look == 1
     y[2, 3] = np.nan
-    assert follow(Plan.until(12, 0.1), y, STAR).look == 0, "the other is open, and its run has not ended"
+    assert follow(LookPlan.until(12, 0.1), y, STAR).look == 0, "the other is open, and its run has not ended"
     ended = np.isfinite(y)
     ended[2, 3] = True
-    failed = follow(Plan.until(12, 0.1), y, STAR, ended)
+    failed = follow(LookPlan.until(12, 0.1), y, STAR, ended)
     assert failed.look == 1
     assert failed.contrasts[1].n_seeds == 3
 
 
 def test_a_look_is_judged_at_its_own_level():
-    y, plan = runs(4, [0, 0.3, 0.2]), Plan.until(12, 0.01)
+    y, plan = runs(4, [0, 0.3, 0.2]), LookPlan.until(12, 0.01)
     found = follow(plan, y, STAR)
     assert found.family.level == pytest.approx(0.008730, abs=1e-6)
     assert found.contrasts[0].judged == judge(y, STAR, level=plan.level_at(1)).contrasts[0]
 
 
 def test_a_plan_of_one_look_is_judged_at_the_full_level():
-    assert Plan(looks=(5,), margin=1.0).level_at(0) == pytest.approx(0.05)
+    assert LookPlan(looks=(5,), margin=1.0).level_at(0) == pytest.approx(0.05)
 
 
 def test_arms_that_open_contrasts_need():

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.tokens import cache
-from headway.data.tokens.cache import cache_folder, cached, content_hash
+from headway.data.tokens import token_cache as cache
+from headway.data.tokens.token_cache import cache_folder, cached, content_hash
 from headway.errors import UserError
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from headway.data.tokens import corpus, hub
 from headway.data.tokens.corpus import find_corpus
-from headway.data.tokens.reading import split_documents
+from headway.data.tokens.documents import split_documents
 from headway.data.tokens.stories import LANGUAGE
 from headway.errors import UserError
 

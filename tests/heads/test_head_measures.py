@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.errors import UserError
-from headway.heads import looks
+from headway.heads import query_blocks as looks
 from headway.heads.circuits import circuit_scores  # noqa: F401 - registers the metrics of weights
 from headway.heads.registry import FUNCTIONS
 from headway.heads.stream import HeadStream, measure

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headway.compare.blocks import judge
-from headway.compare.looks import levels
+from headway.compare.look_levels import levels
 
 SWEEPS = 2_000
 SEED_SPREAD = 0.3

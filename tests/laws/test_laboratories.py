@@ -28,7 +28,7 @@ WITH_A_LABORATORY = {
 }
 
 ASKING = {
-    "show/report/material.py": "the types of runs are asserted, for what only one laboratory draws",
+    "show/report/report_data.py": "the types of runs are asserted, for what only one laboratory draws",
 }
 """Modules outside the slices that know the types of runs; the list only gets shorter."""
 

@@ -15,8 +15,8 @@ PARALLEL_CLASSES = {
 CLASHING_CLASSES = {
     "Judged": {"compare/blocks.py", "compare/contrasts.py"},
     "Measure": {"show/report/outcome.py", "train/loop.py"},
-    "Place": {"hf/names.py", "runs/places.py"},
-    "Plan": {"compare/plan.py", "show/terminal/plan.py"},
+    "Place": {"hf/array_names.py", "runs/places.py"},
+    "Plan": {"compare/look_plan.py", "show/terminal/plan.py"},
     "Task": {"data/icl/native.py", "declare/run.py"},
     "Tokens": {"data/tokens/text.py"},
 }
@@ -42,15 +42,15 @@ ONE_IDEA = {
 """Modules of one name outside the slices, which say the same of different rooms."""
 
 CLASHING_MODULES = {
-    "cache": {"data/tokens/cache.py", "model/cache.py"},
-    "files": {"files.py", "show/shared/files.py"},
-    "findings": {"compare/tokens/findings.py", "heads/findings.py"},
-    "looks": {"compare/looks.py", "heads/looks.py", "show/report/looks.py"},
-    "maps": {"model/maps.py", "show/icl/maps.py"},
-    "memory": {"runs/memory.py", "train/memory.py"},
-    "names": {"heads/names.py", "hf/names.py"},
-    "plan": {"compare/plan.py", "show/terminal/plan.py"},
-    "reading": {"data/tokens/reading.py", "hf/reading.py"},
+    "cache": {"data/tokens/token_cache.py", "model/cache.py"},
+    "files": {"files.py", "show/shared/figure_files.py"},
+    "findings": {"compare/tokens/further.py", "heads/findings.py"},
+    "looks": {"compare/look_levels.py", "heads/query_blocks.py", "show/report/arm_styles.py"},
+    "maps": {"model/maps.py", "show/icl/circuit_maps.py"},
+    "memory": {"runs/memory.py", "train/process_memory.py"},
+    "names": {"heads/names.py", "hf/array_names.py"},
+    "plan": {"compare/look_plan.py", "show/terminal/plan.py"},
+    "reading": {"data/tokens/documents.py", "hf/reading.py"},
 }
 """Different things of one name; the list only gets shorter."""
 

@@ -6,7 +6,7 @@ import pytest
 from fabricate import fabricate, material_of, small
 
 from headway.runs.store import Store
-from headway.show.report.material import Material
+from headway.show.report.report_data import ReportData
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +17,7 @@ def heads_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="session")
-def heads(heads_store: Store) -> Material:
+def heads(heads_store: Store) -> ReportData:
     return material_of(heads_store)
 
 

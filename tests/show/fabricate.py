@@ -13,7 +13,7 @@ from headway.declare.icl.model import OneLayer
 from headway.icl.circuits import circuits, head_scalars
 from headway.identity import digest
 from headway.runs.store import Store
-from headway.show.report.material import Material, gather
+from headway.show.report.report_data import ReportData, gather
 from headway.train import checkpoint
 
 STEPS = 2_000
@@ -46,7 +46,7 @@ def small(name: str, **changes: object) -> Experiment:
     return load(name, settings=settings[1:] if clash else settings)
 
 
-def material_of(store: Store) -> Material:
+def material_of(store: Store) -> ReportData:
     """What a report on a fabricated directory is made of."""
     return gather(store, read(store.path))
 

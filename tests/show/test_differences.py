@@ -10,13 +10,13 @@ from fabricate_text import fabricate_text, head_progression
 from headway.compare import results
 from headway.runs.store import Store
 from headway.show.report.differences import differences
-from headway.show.report.material import Material
 from headway.show.report.page import figures
+from headway.show.report.report_data import ReportData
 from headway.show.shared.figure import Figure
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
+def material(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
     """1, 2 and 4 heads; 2 are the baseline, 1 is far worse."""
     store = Store.open(
         fabricate(tmp_path_factory.mktemp("d") / "icl", small("icl-heads").select(arms=["h1", "h2", "h4"], seeds=3))
@@ -33,14 +33,14 @@ def titles(figure: Figure) -> list[list[str]]:
     return [[panel["title"] for panel in row["hconcat"]] for row in figure.spec["vconcat"]]
 
 
-def test_it_stands_first_in_the_report_of_both_laboratories(material: Material, tmp_path: Path) -> None:
+def test_it_stands_first_in_the_report_of_both_laboratories(material: ReportData, tmp_path: Path) -> None:
     text = material_of(Store.open(fabricate_text(tmp_path / "hp", head_progression().select(seeds=1))))
     for one in (material, text):
         first = next(figures(one))
         assert (first.name, first.part, first.folded) == ("differences", "Outcome", False)
 
 
-def test_a_point_per_seed_is_its_paired_difference_in_per_cent_of_the_baseline(material: Material) -> None:
+def test_a_point_per_seed_is_its_paired_difference_in_per_cent_of_the_baseline(material: ReportData) -> None:
     (figure,) = differences(material)
     h1, h2, _ = (arm.by_seed("eval_mse") for arm in material.arms)
     level = sum(h2.values()) / 3
@@ -58,7 +58,7 @@ def test_a_point_per_seed_is_its_paired_difference_in_per_cent_of_the_baseline(m
     assert "the bar its 95 % interval (t)" in figure.caption
 
 
-def test_differences_far_smaller_than_the_largest_are_drawn_larger_beside_it(material: Material) -> None:
+def test_differences_far_smaller_than_the_largest_are_drawn_larger_beside_it(material: ReportData) -> None:
     (figure,) = differences(material)
     assert titles(figure) == [["against 2 heads", "drawn larger"]]
     near = replace(material, arms=tuple(arm for arm in material.arms if arm.name != "h1"))
@@ -67,7 +67,7 @@ def test_differences_far_smaller_than_the_largest_are_drawn_larger_beside_it(mat
     assert "drawn larger" not in figure.caption
 
 
-def test_without_a_relative_difference_it_is_in_units(material: Material) -> None:
+def test_without_a_relative_difference_it_is_in_units(material: ReportData) -> None:
     bare = tuple(replace(c, relative=None) for c in material.results.comparisons)
     (figure,) = differences(replace(material, results=replace(material.results, comparisons=bare)))
     h1, h2, _ = (arm.by_seed("eval_mse") for arm in material.arms)
@@ -76,7 +76,7 @@ def test_without_a_relative_difference_it_is_in_units(material: Material) -> Non
     assert "(y squared)" in str(figure.spec)
 
 
-def test_colours_are_those_of_the_arms(material: Material) -> None:
+def test_colours_are_those_of_the_arms(material: ReportData) -> None:
     (figure,) = differences(material)
     expected = {arm.label: arm.colour for arm in material.arms}
     layers = figure.spec["vconcat"][0]["hconcat"][0]["layer"]

@@ -12,13 +12,14 @@ from fabricate import fabricate, material_of, small
 from headway.declare.experiment import load
 from headway.errors import ResultsError, UserError
 from headway.runs.store import Store
-from headway.show.icl import dynamics, lengths, maps, theory
+from headway.show.icl import circuit_maps as maps
+from headway.show.icl import dynamics, lengths, theory
 from headway.show.report import outcome, training
-from headway.show.report.material import Material
 from headway.show.report.page import figures
+from headway.show.report.report_data import ReportData
 from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure, inline, thinned
-from headway.show.shared.files import FORMATS, render, write_figures
+from headway.show.shared.figure_files import FORMATS, render, write_figures
 from headway.show.shared.theme import ARM_COLOURS, HEAD_COLOURS
 
 
@@ -30,17 +31,17 @@ def found(value: Any, key: str) -> list[Any]:
     return [hit for inner in value for hit in found(inner, key)] if isinstance(value, list) else []
 
 
-def names(material: Material) -> list[str]:
+def names(material: ReportData) -> list[str]:
     return [figure.name for figure in figures(material)]
 
 
-def test_every_figure_of_the_laboratory_is_there(heads: Material) -> None:
+def test_every_figure_of_the_laboratory_is_there(heads: ReportData) -> None:
     per_arm = [f"{kind}-{arm}" for arm in ("h1", "h2", "h4", "h8") for kind in ("circuits", "steps")]
     whole = ["differences", "final-error", "lengths", "lengths-by-arm", "loss", "dynamics"]
     assert names(heads) == [*whole, *per_arm, "gradient-flow", "proportional-regime"]
 
 
-def test_every_figure_has_words_is_valid_and_draws_offline(heads: Material) -> None:
+def test_every_figure_has_words_is_valid_and_draws_offline(heads: ReportData) -> None:
     for figure in figures(heads):
         assert figure.title, figure.name
         assert figure.caption.endswith("."), figure.name
@@ -48,7 +49,7 @@ def test_every_figure_has_words_is_valid_and_draws_offline(heads: Material) -> N
         assert render(figure.spec).startswith("<svg"), figure.name
 
 
-def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: Material) -> None:
+def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: ReportData) -> None:
     captions = {figure.name: figure.caption for figure in figures(heads)}
     assert "mean over 2 seeds; its band reaches from the smallest to the largest seed" in captions["loss"]
     assert "mean over 2 seeds" in captions["lengths"]
@@ -74,7 +75,7 @@ def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:
     assert "95 % interval over seeds" in figure.caption
 
 
-def test_heads_are_coloured_the_same_in_every_figure(heads: Material) -> None:
+def test_heads_are_coloured_the_same_in_every_figure(heads: ReportData) -> None:
     drawn = [dynamics.dynamics(heads), theory.flow(heads)]
     scales = [
         colour["scale"]
@@ -88,7 +89,7 @@ def test_heads_are_coloured_the_same_in_every_figure(heads: Material) -> None:
         assert scale["range"] == [HEAD_COLOURS[int(head)] for head in scale["domain"]]
 
 
-def test_arms_are_coloured_the_same_in_every_figure_and_whatever_has_finished(directory: Path, heads: Material) -> None:
+def test_arms_are_coloured_the_same_in_every_figure_whatever_has_finished(directory: Path, heads: ReportData) -> None:
     statuses = {("h1", seed): "failed" for seed in (0, 1)}
     without = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
     expected = dict(zip(("1 head", "2 heads", "4 heads", "8 heads"), ARM_COLOURS, strict=False))
@@ -101,7 +102,7 @@ def test_arms_are_coloured_the_same_in_every_figure_and_whatever_has_finished(di
                 assert {arm: c for arm, c in drawn.items() if arm in expected}.items() <= expected.items()
 
 
-def test_maps_are_centred_at_zero_with_one_scale_and_part_x_from_y(heads: Material) -> None:
+def test_maps_are_centred_at_zero_with_one_scale_and_part_x_from_y(heads: ReportData) -> None:
     figure = maps.circuit_steps(heads.arms[-1])
     assert figure is not None
     spec = figure.spec
@@ -115,7 +116,7 @@ def test_maps_are_centred_at_zero_with_one_scale_and_part_x_from_y(heads: Materi
     assert high == pytest.approx(largest)
 
 
-def test_a_circuit_map_shows_the_entries_of_the_circuit(heads: Material) -> None:
+def test_a_circuit_map_shows_the_entries_of_the_circuit(heads: ReportData) -> None:
     arm = heads.arms[1]
     data = {
         (row["across"], row["row"], row["column"]): row["value"]
@@ -128,7 +129,7 @@ def test_a_circuit_map_shows_the_entries_of_the_circuit(heads: Material) -> None
     assert data["head 1", "x5", "y"] == pytest.approx(circuits["qk"][0, 1, 4, 5], rel=1e-4)
 
 
-def test_long_curves_are_thinned_and_captions_say_so(heads: Material, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_curves_are_thinned_and_captions_say_so(heads: ReportData, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = training.loss(heads)
     monkeypatch.setattr(training, "POINTS", 20)
     figure = training.loss(heads)
@@ -199,7 +200,7 @@ def test_tasks_without_a_control_are_named_by_their_arms(directory: Path) -> Non
     assert [name for name, _ in material.tasks] == ["1 head", "2 heads and 4 heads"]
 
 
-def test_captions_say_where_curves_go_that_leave_their_panel(heads: Material) -> None:
+def test_captions_say_where_curves_go_that_leave_their_panel(heads: ReportData) -> None:
     figure = lengths.lengths(heads)
     assert figure is not None
     assert re.search(r"Below the panel: ridge \(Bayes\) falls to \d\.\d\de−5 at \d+ pairs\.$", figure.caption)
@@ -235,7 +236,7 @@ def test_figures_are_written_in_every_format(directory: Path) -> None:
     assert all(re.fullmatch(r"[a-z0-9-]+", path.stem) for path in paths)
 
 
-def test_vega_lite_has_nothing_to_warn_of(heads: Material, capfd: pytest.CaptureFixture[str]) -> None:
+def test_vega_lite_has_nothing_to_warn_of(heads: ReportData, capfd: pytest.CaptureFixture[str]) -> None:
     import vl_convert
 
     for figure in figures(heads):

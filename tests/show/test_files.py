@@ -11,7 +11,7 @@ import pytest
 from headway.runs.store import Store
 from headway.show.report import current
 from headway.show.report.page import write_report
-from headway.show.shared import files
+from headway.show.shared import figure_files as files
 from headway.show.shared.figure import Figure, inline
 
 

@@ -14,8 +14,8 @@ from headway.compare.results import read
 from headway.runs.store import Store
 from headway.show.icl import LABORATORY as regression
 from headway.show.report import tables
-from headway.show.report.material import Material
 from headway.show.report.page import command, figures, page, progress, verdicts, write_report
+from headway.show.report.report_data import ReportData
 from headway.show.report.tables import spread
 from headway.words import number
 
@@ -100,13 +100,13 @@ def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: s
     assert places == sorted(places)
 
 
-def test_the_table_gives_means_over_seeds_beside_the_estimators(heads: Material, html: str) -> None:
+def test_the_table_gives_means_over_seeds_beside_the_estimators(heads: ReportData, html: str) -> None:
     values = [run.metrics["eval_mse"] for run in heads.arms[1].runs]
     assert f"<td>{spread(values)}</td>" in html
     assert "<td>0.6522</td><td>0.9783</td>" in html
 
 
-def test_the_page_says_what_its_intervals_leave_out(heads: Material, html: str, directory: Path) -> None:
+def test_the_page_says_what_its_intervals_leave_out(heads: ReportData, html: str, directory: Path) -> None:
     said = "Intervals are over seeds; all arms are judged on the same 100,000 prompts, whose own luck (standard error "
     assert regression.luck(heads) == said + "0.0040) they share."
     assert html.count(regression.luck(heads)) == 1
@@ -114,7 +114,7 @@ def test_the_page_says_what_its_intervals_leave_out(heads: Material, html: str, 
     assert "; all arms of a task are judged" in regression.luck(material_of(Store.open(fabricate(directory, several))))
 
 
-def test_without_an_interval_there_is_nothing_to_say_of_it(heads: Material) -> None:
+def test_without_an_interval_there_is_nothing_to_say_of_it(heads: ReportData) -> None:
     none = tuple(replace(comparison, interval=None) for comparison in heads.results.comparisons)
     assert regression.luck(replace(heads, results=replace(heads.results, comparisons=none))) == ""
 
@@ -128,7 +128,7 @@ def test_several_outputs_stand_below_one_another(directory: Path) -> None:
     assert head.rows[0].cells[head.columns.index("μ")].count("\n") == 1
 
 
-def test_pairs_of_seeds_are_not_taken_for_pairs_of_a_prompt(heads: Material) -> None:
+def test_pairs_of_seeds_are_not_taken_for_pairs_of_a_prompt(heads: ReportData) -> None:
     table = tables.comparisons(heads)
     assert table is not None
     assert "seed pairs" in table.columns
@@ -173,7 +173,7 @@ def test_one_arm_alone_has_nothing_to_be_compared_with(directory: Path) -> None:
     assert "Nothing was compared" in page(material, tuple(figures(material)))
 
 
-def test_the_command_repeats_what_was_run(directory: Path, heads: Material) -> None:
+def test_the_command_repeats_what_was_run(directory: Path, heads: ReportData) -> None:
     assert command(heads) == "headway run icl-heads.yaml --seeds 2"
     whole = replace(heads.experiment, document=small_document())
     assert command(replace(heads, experiment=whole)) == "headway run icl-heads --seeds 2"

@@ -10,11 +10,12 @@ from fabricate import material_of
 from fabricate_text import data_lane, fabricate_text, head_progression, shipped
 
 from headway.runs.store import Store
-from headway.show.report import looks, outcome
-from headway.show.report.material import Material
+from headway.show.report import arm_styles as looks
+from headway.show.report import outcome
 from headway.show.report.page import figures, page
+from headway.show.report.report_data import ReportData
 from headway.show.shared import labels
-from headway.show.shared.files import render
+from headway.show.shared.figure_files import render
 from headway.show.shared.theme import SCHEME_COLOURS
 from headway.show.tokens import LABORATORY as text
 from headway.show.tokens import cost, lane, learning, sizes, writing
@@ -22,19 +23,19 @@ from headway.show.tokens import loss_against_heads as heads
 
 
 @pytest.fixture(scope="module")
-def progression(tmp_path_factory: pytest.TempPathFactory) -> Material:
+def progression(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
     path = tmp_path_factory.mktemp("text") / "hp"
     return material_of(Store.open(fabricate_text(path, head_progression().select(controls=["learning-rates"]))))
 
 
 @pytest.fixture(scope="module")
-def lanes(tmp_path_factory: pytest.TempPathFactory) -> Material:
+def lanes(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
     path = tmp_path_factory.mktemp("text") / "lane"
     chosen = data_lane().select(controls=["positions-outside-lane"])
     return material_of(Store.open(fabricate_text(path, chosen)))
 
 
-def names(material: Material) -> list[str]:
+def names(material: ReportData) -> list[str]:
     return [figure.name for figure in figures(material)]
 
 
@@ -42,7 +43,7 @@ def rows(figure) -> list[dict]:
     return [row for data in figure.spec["datasets"].values() for row in data]
 
 
-def test_figures_are_those_that_the_results_call_for(progression: Material, lanes: Material) -> None:
+def test_figures_are_those_that_the_results_call_for(progression: ReportData, lanes: ReportData) -> None:
     # Controls that change the learning rate only have a table, and no figures of their own.
     expected = ["heads", "final-loss", "learning", "learning-hours", "cost", "parts", "repetition"]
     assert names(progression) == ["differences", *expected]
@@ -52,7 +53,7 @@ def test_figures_are_those_that_the_results_call_for(progression: Material, lane
     assert sorted(names(lanes)) == sorted(expected)
 
 
-def test_every_figure_has_words_is_valid_and_draws_offline(progression: Material, lanes: Material) -> None:
+def test_every_figure_has_words_is_valid_and_draws_offline(progression: ReportData, lanes: ReportData) -> None:
     for material in (progression, lanes):
         for figure in figures(material):
             assert figure.title, figure.name
@@ -62,7 +63,7 @@ def test_every_figure_has_words_is_valid_and_draws_offline(progression: Material
 
 
 def test_vega_lite_has_nothing_to_warn_of(
-    progression: Material, lanes: Material, capfd: pytest.CaptureFixture[str]
+    progression: ReportData, lanes: ReportData, capfd: pytest.CaptureFixture[str]
 ) -> None:
     import vl_convert
 
@@ -71,7 +72,7 @@ def test_vega_lite_has_nothing_to_warn_of(
     assert "WARN" not in "".join(capfd.readouterr())
 
 
-def test_points_are_labelled_with_layouts_and_the_tenth_is_not_in_the_fit(progression: Material) -> None:
+def test_points_are_labelled_with_layouts_and_the_tenth_is_not_in_the_fit(progression: ReportData) -> None:
     figure = heads.loss_against_heads(progression.under(None))
     assert figure is not None
     points = {row["label"]: row for row in rows(figure) if "label" in row}
@@ -83,20 +84,20 @@ def test_points_are_labelled_with_layouts_and_the_tenth_is_not_in_the_fit(progre
     assert "as many parameters as totals (3)" in figure.caption
 
 
-def test_a_scheme_has_one_colour_everywhere(progression: Material) -> None:
+def test_a_scheme_has_one_colour_everywhere(progression: ReportData) -> None:
     for arm in progression.arms:
         assert arm.colour == SCHEME_COLOURS[arm.name.partition("-")[0] if arm.look.scheme != "constant" else "constant"]
     dashes = {arm.look.dash for arm in progression.arms if arm.control is None}
     assert len(dashes) == 4  # three groups, and none
 
 
-def test_an_arm_keeps_its_colour_under_a_control(lanes: Material) -> None:
+def test_an_arm_keeps_its_colour_under_a_control(lanes: ReportData) -> None:
     colours = {arm.name: arm.colour for arm in lanes.arms}
     assert all(colours[name.partition("+")[0]] == colour for name, colour in colours.items())
     assert len(set(colours.values())) == 7
 
 
-def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progression: Material) -> None:
+def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progression: ReportData) -> None:
     figure = learning.learning(progression.under(None))
     assert figure is not None
     upper, lower = figure.spec["vconcat"]
@@ -107,7 +108,7 @@ def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progressio
     assert "mean over 3 seeds; its band reaches" in figure.caption
 
 
-def test_hours_and_costs_are_from_solo_timings_alone(progression: Material, lanes: Material) -> None:
+def test_hours_and_costs_are_from_solo_timings_alone(progression: ReportData, lanes: ReportData) -> None:
     without = replace(lanes.under(None), timings={})
     assert learning.hours(without) is None
     assert cost.cost(without) is None
@@ -120,7 +121,7 @@ def test_hours_and_costs_are_from_solo_timings_alone(progression: Material, lane
     assert "with the machine to itself" in drawn.caption
 
 
-def test_the_curve_of_sizes_joins_plain_models_only(lanes: Material) -> None:
+def test_the_curve_of_sizes_joins_plain_models_only(lanes: ReportData) -> None:
     figure = sizes.loss_against_parameters(lanes)
     assert figure is not None
     points = [row for row in rows(figure) if "plain" in row]
@@ -128,7 +129,7 @@ def test_the_curve_of_sizes_joins_plain_models_only(lanes: Material) -> None:
     assert "The line joins the plain models" in figure.caption
 
 
-def test_lane_use_ends_before_the_final_norm(lanes: Material) -> None:
+def test_lane_use_ends_before_the_final_norm(lanes: ReportData) -> None:
     figure = lane.lane_use(lanes.under("positions-outside-lane"))
     assert figure is not None
     shares = {(row["what"], row["place"]): row["share"] for row in rows(figure) if "what" in row}
@@ -144,7 +145,7 @@ def test_names_beside_points_cover_nothing() -> None:
     assert all(labels._inside(box, 600, 300) for box in boxes)
 
 
-def test_the_table_ends_with_what_needs_no_training(progression: Material) -> None:
+def test_the_table_ends_with_what_needs_no_training(progression: ReportData) -> None:
     table = text.final(progression)
     assert table.columns[:3] == ("", "evaluation loss, nats per token", "against its baseline")
     by_name = {row.cells[0]: row.cells for row in table.rows}
@@ -154,7 +155,7 @@ def test_the_table_ends_with_what_needs_no_training(progression: Material) -> No
     assert by_name["constant-low (12-12-12-12)"][2] == "–"
 
 
-def test_the_table_names_the_baselines_where_there_are_several(progression: Material, lanes: Material) -> None:
+def test_the_table_names_the_baselines_where_there_are_several(progression: ReportData, lanes: ReportData) -> None:
     table = text.final(progression.under(None))
     which = {row.cells[0].partition(" ")[0]: row.cells[table.columns.index("which is")] for row in table.rows}
     assert which["ascending-low"] == which["descending-low"] == "12-12-12-12"
@@ -184,7 +185,7 @@ def test_a_block_that_a_sample_ends_in_is_drawn_where_it_ends(tmp_path: Path) ->
     assert "; of the last 20, 50 % repeat an earlier 4-gram" in writing.writings(material)[0].samples[1].note
 
 
-def test_the_published_sentence_stands_in_the_answer(progression: Material) -> None:
+def test_the_published_sentence_stands_in_the_answer(progression: ReportData) -> None:
     said = [statement.sentence for statement in text.statements(progression)]
     assert said[0].startswith("At 180 heads, descending is 0.")
     assert "better than constant, 95 % interval " in said[0]
@@ -208,7 +209,7 @@ def test_the_page_holds_the_texts_and_obeys_none_of_them(tmp_path: Path) -> None
     assert "One seed, so no band." in html
 
 
-def test_many_verdicts_under_controls_are_folded(progression: Material) -> None:
+def test_many_verdicts_under_controls_are_folded(progression: ReportData) -> None:
     html = page(progression, ())
     assert "<summary>Under x0.5: 18 verdicts</summary>" in html
     answer = html[html.index('<section class="answer">') : html.index("<details>")]

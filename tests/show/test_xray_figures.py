@@ -11,11 +11,11 @@ from fabricate_heads import DENSE, STEPS, as_published, fabricate_heads, otherwi
 from fabricate_text import fabricate_text, head_progression
 
 from headway.runs.store import Store
-from headway.show.report.material import Material
 from headway.show.report.page import figures, page
+from headway.show.report.report_data import ReportData
 from headway.show.shared import animation
 from headway.show.shared.figure import Figure
-from headway.show.shared.files import render, write_figures
+from headway.show.shared.figure_files import render, write_figures
 from headway.show.tokens import LABORATORY as text
 from headway.show.tokens import association, head_layers, head_maps, head_training, kv_heads, probed, regularised
 from headway.show.tokens import statements as claims
@@ -31,13 +31,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="module")
-def material(store: Store) -> Material:
+def material(store: Store) -> ReportData:
     return material_of(store)
 
 
 def fabricated(
     tmp_path: Path, *, plant=as_published, chosen=("heads-4",), seeds=1, steps=SPARSE, **changes
-) -> Material:
+) -> ReportData:
     experiment = xray(**changes).select(arms=list(chosen), seeds=seeds)
     return material_of(Store.open(fabricate_heads(tmp_path / "results", experiment, plant, steps=steps)))
 
@@ -46,17 +46,17 @@ def rows(figure: Figure) -> list[dict]:
     return [row for data in figure.spec["datasets"].values() for row in data]
 
 
-def drawn(material: Material, control: str | None = None) -> dict[str, Figure]:
+def drawn(material: ReportData, control: str | None = None) -> dict[str, Figure]:
     return {figure.name: figure for figure in probed.probed(material, control)}
 
 
 @pytest.fixture(scope="module")
-def plain(material: Material) -> dict[str, Figure]:
+def plain(material: ReportData) -> dict[str, Figure]:
     """The figures of the arms without a control."""
     return drawn(material)
 
 
-def test_figures_are_those_that_were_probed(material: Material, plain: dict[str, Figure]) -> None:
+def test_figures_are_those_that_were_probed(material: ReportData, plain: dict[str, Figure]) -> None:
     found = plain
     open_ones = [name for name, figure in found.items() if not figure.folded]
     assert open_ones == [
@@ -103,7 +103,7 @@ def test_every_figure_has_words_draws_offline_and_warns_of_nothing(
     assert "WARN" not in "".join(capfd.readouterr())
 
 
-def test_lines_are_means_over_seeds_within_their_bands(material: Material, plain: dict[str, Figure]) -> None:
+def test_lines_are_means_over_seeds_within_their_bands(material: ReportData, plain: dict[str, Figure]) -> None:
     figure = plain["heads-query-cka"]
     found = [row for row in rows(figure) if row["what"] == "4 heads" and row["step"] == STEPS]
     assert [row["layer"] for row in found] == list(range(6))
@@ -148,7 +148,7 @@ def test_the_slider_has_every_step_once_and_at_most_sixty(plain: dict[str, Figur
     assert "of the" not in few.caption.partition("slider")[2]
 
 
-def test_a_map_holds_what_was_measured(material: Material, plain: dict[str, Figure]) -> None:
+def test_a_map_holds_what_was_measured(material: ReportData, plain: dict[str, Figure]) -> None:
     figure = plain["maps-output-dissimilarity"]
     arm = next(arm for arm in material.arms if arm.label == "4 heads")
     measured = arm.shown.run.head_arrays(STEPS)["output_dissimilarity/layers.2.attention"]
@@ -208,7 +208,7 @@ def test_the_association_says_which_loss_and_shows_changes(plain: dict[str, Figu
     assert all(point["changes"] < 0.4 for point in points[1:])
 
 
-def test_layers_have_a_point_per_arm_over_training_and_at_the_end(material: Material) -> None:
+def test_layers_have_a_point_per_arm_over_training_and_at_the_end(material: ReportData) -> None:
     figure = head_layers.by_layer(material.under(None))
     assert figure is not None
     points = [row for row in rows(figure) if "layer" in row]
@@ -248,7 +248,7 @@ def test_kv_heads_tell_pairs_that_share_keys_from_others(tmp_path: Path) -> None
     assert kv_heads.by_kv_heads(fabricated(tmp_path / "other")) is None
 
 
-def test_the_report_says_what_becomes_of_the_published_statements(material: Material) -> None:
+def test_the_report_says_what_becomes_of_the_published_statements(material: ReportData) -> None:
     said = [statement.sentence for statement in text.statements(material)]
     assert any(
         s.startswith("Published: Layer 0 is far less orthogonal than the others: holds in all 2 arms") for s in said
@@ -273,7 +273,7 @@ def test_courses_that_speak_against_them_are_told_too(tmp_path: Path) -> None:
     assert {verdicts[name] for name in against} == {"does not hold"}
 
 
-def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: Material) -> None:
+def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: ReportData) -> None:
     every = tuple(figures(material))
     html = page(material, every)
     folded = sum(figure.folded for figure in every if figure.part == head_training.PART)
@@ -283,6 +283,6 @@ def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: Mater
     assert "Published statements" in html
 
 
-def test_no_figure_is_of_weights_alone(material: Material) -> None:
+def test_no_figure_is_of_weights_alone(material: ReportData) -> None:
     assert association.association(material.under("as-published-norm")) is not None
     assert not any("rank" in figure.name for figure in figures(material))

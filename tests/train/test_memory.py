@@ -10,7 +10,7 @@ import pytest
 FAULTS = """
 import resource, sys
 import numpy as np
-from headway.train.memory import keep_freed_memory
+from headway.train.process_memory import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

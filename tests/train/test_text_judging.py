@@ -110,7 +110,7 @@ def test_a_prompt_of_nothing_begins_a_text_and_one_without_tokens_is_an_error(mo
 METERED = """
 import gc
 import numpy as np, torch
-from headway.train.memory import keep_freed_memory, peak_bytes
+from headway.train.process_memory import keep_freed_memory, peak_bytes
 from headway.train.meter import Meter
 keep_freed_memory()
 gc.disable()

@@ -74,7 +74,7 @@ class Further:
     claims: tuple["JudgedStatement", ...] = ()
 
 
-class Laboratory(ABC):
+class ComparisonSlice(ABC):
     """A laboratory's slice of this room."""
 
     @abstractmethod
@@ -101,7 +101,7 @@ class Laboratory(ABC):
         return Further()
 
 
-def laboratory_of(run: RunSpec) -> Laboratory:
+def laboratory_of(run: RunSpec) -> ComparisonSlice:
     """The laboratory of a run."""
-    found: Laboratory = slice_of("compare", run).LABORATORY
+    found: ComparisonSlice = slice_of("compare", run).LABORATORY
     return found

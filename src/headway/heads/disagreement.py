@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.heads.looks import PlacedLooks, per_query, some_head_sees
+from headway.heads.query_blocks import PlacedLooks, per_query, some_head_sees
 from headway.heads.registry import metric
 from headway.heads.subject import Subject
 from headway.heads.sums import additive

@@ -20,7 +20,7 @@ from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from headway.heads.diversity import centre
-from headway.heads.looks import PER_QUERY, Looks
+from headway.heads.query_blocks import PER_QUERY, Looks
 from headway.heads.subject import Subject
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headway.heads.looks import PlacedLooks, every_query, per_query, two_keys
+from headway.heads.query_blocks import PlacedLooks, every_query, per_query, two_keys
 
 Values = Float[Tensor, "batch head query"]
 Chosen = Bool[Tensor, "..."]

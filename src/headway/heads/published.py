@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.heads.looks import blocks
+from headway.heads.query_blocks import blocks
 from headway.heads.registry import metric
 from headway.heads.subject import Subject, only
 from headway.heads.sums import additive, cosines, rows

@@ -1,7 +1,6 @@
 """Heads: metrics of every head of a model, from the traces of any number of batches, of which none is kept.
 
-What is added up for each attention are sums (`headway.heads.sums`), the values of looks (`headway.heads.looks`) and
-what nulls are made of; a metric is a function of them. Most of it are two matrices a layer, of the heads' joint width
+What is added up for each attention are sums (`sums`), the values of looks (`query_blocks`) and what nulls are made of; a metric is a function of them. Most of it are two matrices a layer, of the heads' joint width
 squared, in float64: as many bytes as the attention's own weights.
 """
 
@@ -18,8 +17,8 @@ from torch import Tensor
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.errors import UserError, near
 from headway.heads import disagreement, diversity, outputs, patterns, published  # noqa: F401 - they register theirs
-from headway.heads.looks import PER_QUERY, PlacedLooks, blocks
 from headway.heads.nulls import GAUSSIAN, NULLS, gaussian_attention, logit_variance, reach
+from headway.heads.query_blocks import PER_QUERY, PlacedLooks, blocks
 from headway.heads.registry import FUNCTIONS
 from headway.heads.scores import HeadScores
 from headway.heads.subject import Subject, only, subject

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headway.heads.diversity import cka
-from headway.heads.looks import block
+from headway.heads.query_blocks import block
 from headway.heads.subject import Subject, only, subject
 from headway.heads.sums import NOTHING, context_gram, query_gram, rows, units, value_rows
 from headway.model.trace import AttentionTrace

@@ -11,8 +11,8 @@ from typing import Any
 from headway.declare.spec import parse
 from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, TransformerModel
 from headway.errors import UserError
+from headway.hf.array_names import NAMES, Table
 from headway.hf.description import declared, describe
-from headway.hf.names import NAMES, Table
 
 Config = Mapping[str, Any]
 

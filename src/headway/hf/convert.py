@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from headway.declare.tokens.parameters import parameters_of
 from headway.errors import UserError
 from headway.hf.architectures import ARCHITECTURES
-from headway.hf.names import from_folder, place_of
+from headway.hf.array_names import from_folder, place_of
 from headway.model.transformer import Transformer
 
 CONVERTED = ("gpt_neo", "headway")

@@ -17,7 +17,7 @@ from headway.declare.tokens.transformer import TransformerModel
 from headway.errors import UserError
 from headway.files import sync
 from headway.hf.architectures import ARCHITECTURES, stock
-from headway.hf.names import to_folder
+from headway.hf.array_names import to_folder
 from headway.model.weights import Weights, check_weights
 
 _CODE = ("configuration_headway.py", "modeling_headway.py")

@@ -15,8 +15,8 @@ from headway.declare.tokens.parameters import parameters_of
 from headway.declare.tokens.transformer import TransformerModel
 from headway.errors import UserError
 from headway.hf.architectures import ARCHITECTURES
+from headway.hf.array_names import BUFFERS, Table, from_folder, place_of, shapes_of
 from headway.hf.arrays import Arrays, differences
-from headway.hf.names import BUFFERS, Table, from_folder, place_of, shapes_of
 from headway.model.weights import Weights
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ class _Run(ctypes.Structure):
 
     arrays: list[np.ndarray | None]
     _fields_ = (
-        ("task", native.Task),
+        ("task", native.NativeTask),
         ("key", ctypes.c_uint64),
         *((name, ctypes.c_int64) for name in ("batch_size", "n_heads", "rows_out", "attention", "optimizer")),
         *((name, ctypes.c_double) for name in ("learning_rate", "momentum", "beta1", "beta2", "eps", "weight_decay")),

@@ -25,7 +25,7 @@ from headway.runs.recorder import Recorder
 from headway.runs.stop import Stop, Wishes
 from headway.train.checkpoint import Checkpoint
 from headway.train.loop import Milestone, Study, train
-from headway.train.memory import peak_bytes
+from headway.train.process_memory import peak_bytes
 
 DONE, FAILED, DISK_FULL, ELSEWHERE, STOPPED = 0, 1, 74, 75, 130
 """Exit codes: EX_IOERR and EX_TEMPFAIL of sysexits.h for a full disk and for a run that another process works on."""

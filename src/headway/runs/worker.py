@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.errors import UserError
-from headway.train.memory import keep_freed_memory
+from headway.train.process_memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from headway.declare.run import RunSpec

@@ -12,7 +12,7 @@ TrainerChoice = Literal["auto", "fused", "torch"]
 """What trains a model: `fused` is native code; `auto` takes it where it can."""
 
 
-class Laboratory(ABC):
+class TrainingSlice(ABC):
     """A laboratory's slice of this room; its runs are of the laboratory's own type."""
 
     @abstractmethod
@@ -52,7 +52,7 @@ class Laboratory(ABC):
         return None
 
 
-def laboratory_of(run: RunSpec) -> Laboratory:
+def laboratory_of(run: RunSpec) -> TrainingSlice:
     """The laboratory of a run."""
-    found: Laboratory = slice_of("train", run).LABORATORY
+    found: TrainingSlice = slice_of("train", run).LABORATORY
     return found

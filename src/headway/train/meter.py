@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from headway.train.memory import give_freed_memory_back, peak_bytes
+from headway.train.process_memory import give_freed_memory_back, peak_bytes
 
 
 class Meter:

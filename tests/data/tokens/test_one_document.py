@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from shared import data
 
-from headway.data.tokens import reading
+from headway.data.tokens import documents as reading
 from headway.data.tokens.corpus import find_corpus
 from headway.data.tokens.one_document import between, cut_of, nearest_break
 from headway.data.tokens.text import open_corpus

@@ -11,7 +11,7 @@ from headway.declare.head_metrics import HEAD_METRICS
 from headway.heads.names import metric_name, row_labels
 from headway.heads.scores import HeadScores
 from headway.show.shared.atlas import SORTED, atlas
-from headway.show.shared.files import render
+from headway.show.shared.figure_files import render
 from headway.show.xray.pair_maps import IN_PLACE
 
 RAGGED = (24, 12, 6, 1)

@@ -3,7 +3,7 @@
 from fabricate_scores import composition
 
 from headway.heads.names import row_labels
-from headway.show.shared.files import render
+from headway.show.shared.figure_files import render
 from headway.show.xray.composition_maps import composition_maps
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from headway.compare.icl.estimators import estimator_errors
-from headway.compare.laboratory import Laboratory, References
+from headway.compare.laboratory import ComparisonSlice, References
 from headway.declare.icl.run import IclRun
 from headway.files import derived, plain, write_json
 from headway.runs.folder import Run
@@ -15,7 +15,7 @@ from headway.runs.folder import Run
 SCHEMA = 1
 
 
-class Icl(Laboratory):
+class IclComparisonSlice(ComparisonSlice):
     """In-context regression."""
 
     def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:
@@ -44,4 +44,4 @@ def _read_kept(path: Path) -> References | None:
     return found if found.curves is not None else None
 
 
-LABORATORY = Icl()
+LABORATORY = IclComparisonSlice()

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from headway.compare.laboratory import Further, Laboratory, References
+from headway.compare.laboratory import ComparisonSlice, Further, References
 from headway.compare.statistics import Comparison
-from headway.compare.tokens import findings
+from headway.compare.tokens import further as findings
 from headway.compare.tokens.untrained import unmeasured, untrained
 from headway.declare.experiment import Experiment
 from headway.runs.folder import Run
 
 
-class Tokens(Laboratory):
+class TokensComparisonSlice(ComparisonSlice):
     """Transformers on tokens."""
 
     def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:  # noqa: ARG002
@@ -42,4 +42,4 @@ class Tokens(Laboratory):
         )
 
 
-LABORATORY = Tokens()
+LABORATORY = TokensComparisonSlice()

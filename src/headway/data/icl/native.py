@@ -18,8 +18,8 @@ InstructionSet = Literal["avx512", "avx2", "base"]
 """The bodies of the library, fastest first."""
 
 
-class Task(ctypes.Structure):
-    """`Task` of `draws.hpp`: what native code needs to draw prompts."""
+class NativeTask(ctypes.Structure):
+    """`NativeTask` of `draws.hpp`: what native code needs to draw prompts."""
 
     _fields_ = (
         ("d_x", ctypes.c_int64),
@@ -55,14 +55,14 @@ class Library:
         function.restype = returns
         return function
 
-    def draw(self, task: Task, key: int, step: int, batch_size: int, *arrays: np.ndarray) -> None:
+    def draw(self, task: NativeTask, key: int, step: int, batch_size: int, *arrays: np.ndarray) -> None:
         """Fill x, y, x_query, y_query and beta of `Prompts` with a batch."""
-        types = (ctypes.POINTER(Task), ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int64)
+        types = (ctypes.POINTER(NativeTask), ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int64)
         self.function("draw", *types, *[FLOATS] * 5)(task, key, step, batch_size, *arrays)
 
-    def draw_only(self, task: Task, key: int, batch_size: int, steps: int) -> float:
+    def draw_only(self, task: NativeTask, key: int, batch_size: int, steps: int) -> float:
         """Draw the normals of steps 1 to `steps` and keep none of them: the floor under any training step."""
-        types = (ctypes.POINTER(Task), ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64)
+        types = (ctypes.POINTER(NativeTask), ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64)
         return self.function("draw_only", *types, returns=ctypes.c_float)(task, key, batch_size, steps)
 
 

@@ -71,9 +71,9 @@ class Scales:
             cholesky=None if plain else np.linalg.cholesky(task.covariance_matrix()).astype(np.float32),
         )
 
-    def native(self, n_pairs: int) -> native.Task:
+    def native(self, n_pairs: int) -> native.NativeTask:
         """The same for native code."""
-        return native.Task(self.beta, float(self.noise), float(self.query_noise), self.cholesky, n_pairs)
+        return native.NativeTask(self.beta, float(self.noise), float(self.query_noise), self.cholesky, n_pairs)
 
 
 def draw(

@@ -15,10 +15,10 @@ import numpy as np
 
 from headway import streams
 from headway.data.tokens import hub
-from headway.data.tokens.cache import content_hash
+from headway.data.tokens.documents import JSON, TEXT, joined, kind_of, read
 from headway.data.tokens.ids import read_ids
-from headway.data.tokens.reading import JSON, TEXT, joined, kind_of, read
 from headway.data.tokens.stories import LANGUAGE, story
+from headway.data.tokens.token_cache import content_hash
 from headway.declare.tokens.text import holds_ids
 from headway.errors import UserError
 

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from headway.data.tokens.cache import cache_folder, cached
+from headway.data.tokens.token_cache import cache_folder, cached
 from headway.errors import UserError
 
 TINYSTORIES = "skeskinen/TinyStories-GPT4"

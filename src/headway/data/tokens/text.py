@@ -11,8 +11,8 @@ from jaxtyping import Bool, Int64, Integer
 from headway import files
 from headway.data.tokens import ngrams, packing
 from headway.data.tokens.building import Sources, check_split, cut_in, dtype_of
-from headway.data.tokens.cache import cached, content_hash
 from headway.data.tokens.examples import Batch, Examples
+from headway.data.tokens.token_cache import cached, content_hash
 from headway.data.tokens.tokenizer import Tokenizer
 from headway.declare.tokens.text import TextTask
 from headway.identity import digest

@@ -7,7 +7,7 @@ import numpy as np
 
 from headway.icl.theory import EffectiveLoss
 from headway.show.icl.theory import covered
-from headway.show.report.material import ArmResults, Finished, Material
+from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline, step_axis, thinned
 from headway.show.shared.theme import head_domain, head_range
 from headway.words import join
@@ -21,7 +21,7 @@ THEORY_HEADS = 2
 """Heads up to which mu*(w) is drawn: with more, heads that share a w share its mu in any proportion."""
 
 
-def dynamics(material: Material) -> Figure | None:
+def dynamics(material: ReportData) -> Figure | None:
     """The w and mu of each head over the steps, a column per arm; None when no arm has them."""
     import altair as alt
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed
 from headway.show.shared.theme import ESTIMATORS, SOLID
 from headway.words import counted, join, span
@@ -22,7 +22,7 @@ OPTIMAL = (ESTIMATORS["ridge"][0], ESTIMATORS["least_squares"][0])
 Rows = list[dict[str, Any]]
 
 
-def lengths_by_arm(material: Material) -> Figure | None:
+def lengths_by_arm(material: ReportData) -> Figure | None:
     """The model, its kernel estimator and the other estimators, a panel per arm."""
     import altair as alt
 
@@ -63,7 +63,7 @@ def lengths_by_arm(material: Material) -> Figure | None:
     )
 
 
-def lengths(material: Material) -> Figure | None:
+def lengths(material: ReportData) -> Figure | None:
     """All arms in one panel, with the estimators of their task if they share one."""
     arms = [arm for arm in material.arms if _curve(arm)]
     if not arms:
@@ -94,7 +94,7 @@ def lengths(material: Material) -> Figure | None:
     )
 
 
-def _rows_of(material: Material, arm: ArmResults) -> list[dict[str, Any]]:
+def _rows_of(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
     """The model, its kernel estimator and all estimators."""
     curve = _curve(arm)
     names = {"model": arm.label, "kernel": KERNEL[0]}
@@ -183,7 +183,7 @@ def _mean_rows(arm: ArmResults) -> Iterator[dict[str, Any]]:
     yield from _rows(arm.label, curves[0]["n_pairs"], summary)
 
 
-def _estimators(material: Material, arm: ArmResults, names: Sequence[str]) -> list[dict[str, Any]]:
+def _estimators(material: ReportData, arm: ArmResults, names: Sequence[str]) -> list[dict[str, Any]]:
     references = material.references(arm)
     curves = {name: asdict(curve) for name, curve in references.by_length.items()}
     return [

@@ -7,10 +7,11 @@ import numpy as np
 
 from headway.declare.metrics import METRICS
 from headway.icl.circuits import head_table
-from headway.show.icl import dynamics, lengths, maps, theory
+from headway.show.icl import circuit_maps as maps
+from headway.show.icl import dynamics, lengths, theory
 from headway.show.report import outcome, training
-from headway.show.report.laboratory import Laboratory
-from headway.show.report.material import ArmResults, Finished, Material
+from headway.show.report.laboratory import ReportSlice
+from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.report.tables import Row, Table, over_seeds
 from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure
@@ -40,7 +41,7 @@ HEADS = {
 
 PER_OUTPUT = "Of several values in a cell, the first is of the first output."
 
-WHOLE: tuple[Callable[[Material], Figure | None], ...] = (
+WHOLE: tuple[Callable[[ReportData], Figure | None], ...] = (
     partial(by_task, outcome.final_error),
     partial(by_task, lengths.lengths),
     lengths.lengths_by_arm,
@@ -48,19 +49,19 @@ WHOLE: tuple[Callable[[Material], Figure | None], ...] = (
     dynamics.dynamics,
 )
 PER_ARM: tuple[Callable[[ArmResults], Figure | None], ...] = (maps.final_circuits, maps.circuit_steps)
-THEORY: tuple[Callable[[Material], Figure | None], ...] = (theory.flow, theory.proportional)
+THEORY: tuple[Callable[[ReportData], Figure | None], ...] = (theory.flow, theory.proportional)
 
 
-class Icl(Laboratory):
+class IclReportSlice(ReportSlice):
     """The slice of in-context regression."""
 
-    def figures(self, material: Material) -> Iterator[Figure | None]:
+    def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """The figures in their order; None in place of one that the results have no numbers for."""
         yield from (draw(material) for draw in WHOLE)
         yield from (draw(arm) for arm in material.arms for draw in PER_ARM)
         yield from (draw(material) for draw in THEORY)
 
-    def final(self, material: Material) -> Table:
+    def final(self, material: ReportData) -> Table:
         """A row per arm and, below, a row per estimator on the same prompts."""
         names = [
             name for name in FINAL if any(run.metrics.get(name) is not None for a in material.arms for run in a.runs)
@@ -88,7 +89,7 @@ class Icl(Laboratory):
         for run in arm.runs if arm.one_layer else ():
             yield run.seed, _heads_of(run)
 
-    def luck(self, material: Material) -> str:
+    def luck(self, material: ReportData) -> str:
         """What the intervals leave out: the luck of the shared prompts; nothing where there is no interval."""
         if not any(comparison.interval for comparison in material.results.comparisons):
             return ""
@@ -100,7 +101,7 @@ class Icl(Laboratory):
         return f"Intervals are over seeds; {arms} are judged on {same}, whose own luck{known} they share."
 
 
-def _estimator_rows(material: Material, names: Sequence[str]) -> Iterator[Row]:
+def _estimator_rows(material: ReportData, names: Sequence[str]) -> Iterator[Row]:
     baselines = material.baselines(material.arms[0])
     reference = baselines.get("debiased_gd_best", {}).get("mse")
     for name, (label, _, _) in ESTIMATORS.items():
@@ -124,4 +125,4 @@ def _heads_of(run: Finished) -> Table:
     return Table(columns=("head", *HEADS.values()), rows=tuple(rows), caption=caption)
 
 
-LABORATORY = Icl()
+LABORATORY = IclReportSlice()

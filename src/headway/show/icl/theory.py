@@ -13,7 +13,7 @@ from headway.icl.theory import (
     proportional_gd_risk,
     small_start,
 )
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.theme import head_domain, head_range
 from headway.words import join
@@ -33,7 +33,7 @@ def covered(arm: ArmResults) -> bool:
     return arm.one_layer and model.attention == "softmax" and isotropic
 
 
-def flow(material: Material) -> Figure | None:
+def flow(material: ReportData) -> Figure | None:
     """Gradient flow of the effective loss of two heads from a small start; None where the theory does not hold."""
     import altair as alt
 
@@ -108,7 +108,7 @@ def _stages() -> Any:
     return alt.Chart(inline([{"time": t} for t in STAGES])).mark_rule(color="#c3c7cd").encode(x="time:Q")
 
 
-def proportional(material: Material) -> Figure | None:
+def proportional(material: ReportData) -> Figure | None:
     """The risks when d and L grow together, and where the arms ended; None where the theory does not hold."""
     import altair as alt
 
@@ -163,7 +163,7 @@ def _ended(arm: ArmResults) -> dict[str, Any]:
     }
 
 
-def _reference(material: Material) -> ArmResults | None:
+def _reference(material: ReportData) -> ArmResults | None:
     """The baseline arm, or else the first arm, that the theory covers."""
     known = [arm for arm in material.arms if covered(arm)]
     chosen = [arm for arm in known if arm.name == material.experiment.baseline]

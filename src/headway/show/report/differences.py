@@ -9,7 +9,7 @@ from headway.compare.matches import matches_of
 from headway.compare.rates import rate_controls
 from headway.compare.statistics import Comparison
 from headway.declare.metrics import METRICS, metric_name
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, ends, inline
 from headway.show.shared.summary import SEEDS
 from headway.show.shared.theme import ASKED, INK, QUIET
@@ -46,7 +46,7 @@ class Difference:
         return max(map(abs, (*self.values, self.low, self.high)))
 
 
-def differences(material: Material) -> Iterator[Figure]:
+def differences(material: ReportData) -> Iterator[Figure]:
     """Of the arms without a control; of those under controls a folded one, open where there is no other."""
     shares = all(c.relative is not None for c in material.results.judged if c.n_pairs)
     found = [*_asked(material, shares=shares), *_found(material, shares=shares)]
@@ -62,7 +62,7 @@ def differences(material: Material) -> Iterator[Figure]:
         yield Figure(**{**vars(figure), "folded": bool(plain)})
 
 
-def _asked(material: Material, *, shares: bool) -> Iterator[Difference]:
+def _asked(material: ReportData, *, shares: bool) -> Iterator[Difference]:
     """The contrasts that the document asks, less what is subtracted."""
     for one in material.results.contrasts:
         if one.estimate is None or not one.values:
@@ -77,7 +77,7 @@ def _asked(material: Material, *, shares: bool) -> Iterator[Difference]:
         )
 
 
-def _found(material: Material, *, shares: bool) -> Iterator[Difference]:
+def _found(material: ReportData, *, shares: bool) -> Iterator[Difference]:
     """Each comparison by which one arm can be better than another, and that has a pair."""
     arms = {arm.name: arm for arm in material.arms}
     fair = {
@@ -112,7 +112,7 @@ def _difference(
     return Difference(seeds=tuple(values), values=tuple(values.values()), mean=mean, low=low, high=high, **what)
 
 
-def _figure(material: Material, name: str, title: str, found: Sequence[Difference], *, shares: bool) -> Figure:
+def _figure(material: ReportData, name: str, title: str, found: Sequence[Difference], *, shares: bool) -> Figure:
     import altair as alt
 
     metric = METRICS[material.results.primary]
@@ -151,7 +151,7 @@ def _small(found: Sequence[Difference]) -> list[Difference]:
     return ordered[: gaps.index(widest) + 1] if widest >= WIDER else []
 
 
-def _caption(material: Material, found: Sequence[Difference], *, zoomed: bool) -> str:
+def _caption(material: ReportData, found: Sequence[Difference], *, zoomed: bool) -> str:
     metric = METRICS[material.results.primary]
     better = {"lower": "Left of the line is better.", "higher": "Right of the line is better.", None: ""}[metric.better]
     seeds = max(len(one.seeds) for one in found)
@@ -168,13 +168,13 @@ def _caption(material: Material, found: Sequence[Difference], *, zoomed: bool) -
     )
 
 
-def _unfair(material: Material) -> bool:
+def _unfair(material: ReportData) -> bool:
     names = {arm.name for arm in material.arms}
     drawn = [m for m in matches_of(material.experiment) if {m.arm.full_name, m.baseline.full_name} <= names]
     return any(match.no_merit(material.results.primary) for match in drawn)
 
 
-def _title(material: Material, arm: ArmResults, baseline: ArmResults, compared: Comparison) -> str:
+def _title(material: ReportData, arm: ArmResults, baseline: ArmResults, compared: Comparison) -> str:
     """Of a panel: under a control a group, arms against one baseline, or each against itself without the control."""
     control, group, against = compared.control, compared.group, f"against {baseline.label}"
     if control is not None and arm.shown.run.arm == baseline.shown.run.arm:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headway.declare.run import RunSpec, slice_of
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.report.tables import Table
 from headway.show.shared.figure import Figure
 
@@ -37,42 +37,42 @@ class Writing:
     samples: tuple[Sample, ...]
 
 
-class Laboratory(ABC):
+class ReportSlice(ABC):
     """A laboratory's slice of the report."""
 
     controls_apart: ClassVar[bool] = False
     """Whether figures are drawn once for each control, so that an arm keeps its colour under it."""
 
     @abstractmethod
-    def figures(self, material: Material) -> Iterator[Figure | None]:
+    def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """Its figures in their order, None for those that the results have no numbers for."""
 
     @abstractmethod
-    def final(self, material: Material) -> Table:
+    def final(self, material: ReportData) -> Table:
         """The opening table."""
 
     @abstractmethod
-    def luck(self, material: Material) -> str:
+    def luck(self, material: ReportData) -> str:
         """What the intervals leave out, in a sentence; empty where there is no interval."""
 
     def heads(self, arm: ArmResults) -> Iterable[tuple[int, Table]]:  # noqa: ARG002
         """The table per head of each seed of an arm."""
         return ()
 
-    def statements(self, material: Material) -> Sequence[Statement]:  # noqa: ARG002
+    def statements(self, material: ReportData) -> Sequence[Statement]:  # noqa: ARG002
         """What is said below the verdicts."""
         return ()
 
-    def tables(self, material: Material) -> Sequence[tuple[str, Table]]:  # noqa: ARG002
+    def tables(self, material: ReportData) -> Sequence[tuple[str, Table]]:  # noqa: ARG002
         """Further tables, by title."""
         return ()
 
-    def writings(self, material: Material) -> Sequence[Writing]:  # noqa: ARG002
+    def writings(self, material: ReportData) -> Sequence[Writing]:  # noqa: ARG002
         """Texts before and after training."""
         return ()
 
 
-def laboratory_of(run: RunSpec) -> Laboratory:
+def laboratory_of(run: RunSpec) -> ReportSlice:
     """The laboratory of a run."""
-    found: Laboratory = slice_of("show", run).LABORATORY
+    found: ReportSlice = slice_of("show", run).LABORATORY
     return found

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, ends, inline
 from headway.show.shared.summary import SEEDS, over_seeds
 from headway.show.shared.theme import ESTIMATORS, INK, NGRAMS
@@ -18,7 +18,7 @@ WIDER = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure:
+class OutcomeMeasure:
     """What arms are judged by, and in which words."""
 
     name: str
@@ -37,7 +37,7 @@ class Measure:
     """Pixels of an arm's row."""
 
 
-ERROR = Measure(
+ERROR = OutcomeMeasure(
     name="final-error",
     metric="eval_mse",
     column="mse",
@@ -48,7 +48,7 @@ ERROR = Measure(
     ticks="Ticks: estimators that are not trained, on the same prompts (GD: one step of gradient descent).",
     one_seed="One seed: a point per arm; the bar is its 95 % interval over prompts.",
 )
-LOSS = Measure(
+LOSS = OutcomeMeasure(
     name="final-loss",
     metric="eval_loss_nats",
     column="loss_nats",
@@ -74,7 +74,7 @@ BITS = replace(
 )
 
 
-def final_error(material: Material, measure: Measure = ERROR) -> Figure | None:
+def final_error(material: ReportData, measure: OutcomeMeasure = ERROR) -> Figure | None:
     """A row per arm: a point per seed, the mean with its interval, a tick per estimator; None without any error."""
     import altair as alt
 
@@ -116,7 +116,13 @@ def final_error(material: Material, measure: Measure = ERROR) -> Figure | None:
 
 
 def _panel(
-    material: Material, measure: Measure, arms: Sequence[ArmResults], width: int, title: str, *, legend: bool = True
+    material: ReportData,
+    measure: OutcomeMeasure,
+    arms: Sequence[ArmResults],
+    width: int,
+    title: str,
+    *,
+    legend: bool = True,
 ) -> Any:
     import altair as alt
 
@@ -168,7 +174,7 @@ def _panel(
     return chart.properties(width=width, height=measure.row * len(arms), title=title)
 
 
-def _summary(arm: ArmResults, measure: Measure) -> dict[str, Any]:
+def _summary(arm: ArmResults, measure: OutcomeMeasure) -> dict[str, Any]:
     values = arm.final(measure.metric)
     found = over_seeds(values)
     # Of one seed there is the interval over prompts, where the run reports its standard error.
@@ -176,7 +182,7 @@ def _summary(arm: ArmResults, measure: Measure) -> dict[str, Any]:
     return {"arm": arm.label, measure.column: found.mean, "low": found.low - half, "high": found.high + half}
 
 
-def _ticks(material: Material, measure: Measure, arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:
+def _ticks(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:
     low, high = _near(measure, arms)
     for arm in arms:
         for name, (label, colour, _) in measure.references.items():
@@ -185,14 +191,14 @@ def _ticks(material: Material, measure: Measure, arms: Sequence[ArmResults]) -> 
                 yield {"arm": arm.label, "what": label, measure.column: error, "colour": colour}
 
 
-def _near(measure: Measure, arms: Sequence[ArmResults]) -> tuple[float, float]:
+def _near(measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> tuple[float, float]:
     values = [value for arm in arms for value in arm.final(measure.metric)]
     low, high = min(values), max(values)
     margin = max((high - low) * 0.5, low * 0.05)
     return low - margin, high + margin
 
 
-def _far(material: Material, measure: Measure, arms: Sequence[ArmResults]) -> bool:
+def _far(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> bool:
     low, high = _near(measure, arms)
     found = [b for arm in arms for name, b in material.baselines(arm).items() if name in measure.references]
     errors = [b.get(measure.column) for b in found]

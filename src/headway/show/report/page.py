@@ -16,9 +16,9 @@ from headway.declare.shipped import shipped
 from headway.show.report import current, tables
 from headway.show.report.differences import differences
 from headway.show.report.laboratory import laboratory_of
-from headway.show.report.material import Material, gather
+from headway.show.report.report_data import ReportData, gather
 from headway.show.shared.figure import Figure
-from headway.show.shared.files import are_current, write_figures, write_whole
+from headway.show.shared.figure_files import are_current, write_figures, write_whole
 from headway.show.shared.page import render
 from headway.show.shared.theme import ASKED
 from headway.words import command_line, counted, duration
@@ -58,7 +58,7 @@ def write_report(store: "Store", results: Results, *, files: bool = True) -> Pat
     return path if written else write_whole(path, current.signed(page(material, drawn), state).encode())
 
 
-def figures(material: Material) -> Iterator[Figure]:
+def figures(material: ReportData) -> Iterator[Figure]:
     """Every figure that the results have the numbers for; none at all before a run has finished."""
     if material.arms:
         yield from differences(material)
@@ -66,7 +66,7 @@ def figures(material: Material) -> Iterator[Figure]:
         yield from (figure for figure in drawn if figure is not None)
 
 
-def page(material: Material, drawn: Sequence[Figure]) -> str:
+def page(material: ReportData, drawn: Sequence[Figure]) -> str:
     """The report as HTML."""
     laboratory = laboratory_of(material.run)
     said = by_control(material)
@@ -92,7 +92,7 @@ def page(material: Material, drawn: Sequence[Figure]) -> str:
     )
 
 
-def verdicts(material: Material) -> list[Verdict]:
+def verdicts(material: ReportData) -> list[Verdict]:
     """What is asked of several arms, what the comparisons of the primary metric say, and how many say nothing yet."""
     asked = [
         Verdict(sentence=c.sentence, colour=ASKED, group=None, control=c.control) for c in material.results.contrasts
@@ -107,7 +107,7 @@ def verdicts(material: Material) -> list[Verdict]:
     return [*asked, *found, *([Verdict(sentence=missing, colour=UNKNOWN, group=None, control=None)] if missing else [])]
 
 
-def by_control(material: Material) -> dict[str | None, list[Verdict]]:
+def by_control(material: ReportData) -> dict[str | None, list[Verdict]]:
     """The verdicts that stand in the answer, under None, and where they are many, those that each control adds."""
     every = verdicts(material)
     folded: dict[str | None, list[Verdict]] = {None: []}
@@ -118,7 +118,7 @@ def by_control(material: Material) -> dict[str | None, list[Verdict]]:
     return folded
 
 
-def progress(material: Material) -> str:
+def progress(material: ReportData) -> str:
     """How many runs there are, over how many seeds, and how many are not done."""
     done = sum(run.status == "done" for run in material.runs)
     failed = sum(run.status == "failed" for run in material.runs)
@@ -132,7 +132,7 @@ def progress(material: Material) -> str:
     return said + (f"; {duration(seconds)} of training" if seconds else "")
 
 
-def command(material: Material) -> str:
+def command(material: ReportData) -> str:
     """What to type to run all this again into another directory."""
     experiment = material.experiment
     ships = experiment.name in shipped() and _is_shipped(material)
@@ -151,7 +151,7 @@ def command(material: Material) -> str:
     )
 
 
-def _is_shipped(material: Material) -> bool:
+def _is_shipped(material: ReportData) -> bool:
     """Whether the directory's document is the one that comes with Headway, unchanged."""
     experiment = material.experiment
     scales = load(experiment.name).document.scales

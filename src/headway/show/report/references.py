@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headway.show.report.material import Material
+from headway.show.report.report_data import ReportData
 from headway.show.shared.figure import Look, inline
 from headway.show.shared.theme import NGRAMS, QUIET
 from headway.words import listed, number
 
 
-def values(material: Material) -> dict[str, float]:
+def values(material: ReportData) -> dict[str, float]:
     """The loss of each, where all arms are judged on the same text; empty otherwise."""
     if not material.arms or not material.one_task:
         return {}
@@ -18,12 +18,12 @@ def values(material: Material) -> dict[str, float]:
     return {name: loss for name, loss in losses.items() if loss is not None}
 
 
-def looks_within(material: Material, domain: Sequence[float]) -> list[tuple[Look, float]]:
+def looks_within(material: ReportData, domain: Sequence[float]) -> list[tuple[Look, float]]:
     """Those that lie inside the ends of an axis, with their look."""
     return [(NGRAMS[name], loss) for name, loss in values(material).items() if domain[0] <= loss <= domain[1]]
 
 
-def rules(material: Material, domain: Sequence[float], column: str) -> Iterator[Any]:
+def rules(material: ReportData, domain: Sequence[float], column: str) -> Iterator[Any]:
     """A named rule for each that lies inside the ends of an axis."""
     import altair as alt
 
@@ -34,7 +34,7 @@ def rules(material: Material, domain: Sequence[float], column: str) -> Iterator[
         yield text.encode(y=f"{column}:Q", x=alt.value(0), text="what:N")
 
 
-def below_and_above(material: Material, domain: Sequence[float]) -> str:
+def below_and_above(material: ReportData, domain: Sequence[float]) -> str:
     """A sentence for those that an axis does not reach."""
     found = values(material)
     above = [f"{NGRAMS[name][0]} ({number(loss, 3)})" for name, loss in found.items() if loss > domain[1]]

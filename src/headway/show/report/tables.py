@@ -11,8 +11,8 @@ import numpy as np
 
 from headway.compare.statistics import Comparison
 from headway.declare.metrics import metric_name
-from headway.show.report.looks import looks
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.arm_styles import looks
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.table import Row, Table
 from headway.words import number
 
@@ -39,7 +39,7 @@ def over_seeds(arm: ArmResults, name: str) -> str:
     return "\n".join(spread(column) for column in found.reshape(len(found), -1).T)
 
 
-def comparisons(material: Material) -> Table | None:
+def comparisons(material: ReportData) -> Table | None:
     """Every comparison in full, of all metrics; None when there is none."""
     found = material.results.comparisons
     labels = {name: look.label for name, look in looks(material.experiment).items()}
@@ -65,7 +65,7 @@ def _compared(comparison: Comparison, key: str, labels: Mapping[str, str]) -> st
     return number(value, 3)
 
 
-def runs(material: Material) -> Table:
+def runs(material: ReportData) -> Table:
     """How every run ended."""
     rows = [
         Row(
@@ -83,7 +83,7 @@ def runs(material: Material) -> Table:
     return Table(columns=("arm", "seed", "status", "seconds", "steps/s", "message"), rows=tuple(rows))
 
 
-def execution(material: Material) -> Table:
+def execution(material: ReportData) -> Table:
     """Where and how the runs were executed: a row per fact, its values joined where runs differ."""
     facts: dict[str, dict[str, None]] = {}
     for run in material.runs:

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from headway.show.report.material import Material
+from headway.show.report.report_data import ReportData
 from headway.show.shared.figure import Figure
 from headway.words import join
 
 _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
-def by_task(draw: Callable[[Material], Figure | None], material: Material) -> Figure | None:
+def by_task(draw: Callable[[ReportData], Figure | None], material: ReportData) -> Figure | None:
     """A figure of all arms, a panel below the other for each task; as it is drawn where there is one task."""
     import altair as alt
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed, step_axis, thinned
 from headway.show.shared.theme import ESTIMATORS, SOLID
 from headway.words import counted, join, number
@@ -18,7 +18,7 @@ REFERENCES = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
 PANELS = {"train_mse": "training loss", "eval_mse_adjusted": "validation loss"}
 
 
-def loss(material: Material) -> Figure | None:
+def loss(material: ReportData) -> Figure | None:
     """Training and validation loss of every arm over the steps; None when nothing was logged."""
     import altair as alt
 
@@ -58,12 +58,12 @@ def loss(material: Material) -> Figure | None:
     )
 
 
-def _first(material: Material) -> int:
+def _first(material: ReportData) -> int:
     """The steps between evaluations: up to there the axis is linear."""
     return min(arm.shown.regression.evaluation.every for arm in material.arms)
 
 
-def _curves(material: Material, metric: str) -> Iterator[dict[str, Any]]:
+def _curves(material: ReportData, metric: str) -> Iterator[dict[str, Any]]:
     for arm in material.arms:
         steps, values = per_seed(arm, metric)
         for at in thinned(steps.tolist(), POINTS) if len(steps) else []:
@@ -87,7 +87,7 @@ def per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array(shared, dtype=int), np.array([[s[step] for step in shared] for s in series])
 
 
-def _references(material: Material, low: float) -> tuple[list[tuple[Look, float]], list[str]]:
+def _references(material: ReportData, low: float) -> tuple[list[tuple[Look, float]], list[str]]:
     """The estimators' errors and how their rules look, and a sentence's end for those far below everything else."""
     if not material.one_task:
         return [], []
@@ -97,7 +97,7 @@ def _references(material: Material, low: float) -> tuple[list[tuple[Look, float]
     return drawn, [f"{ESTIMATORS[name][0]} ({number(mse, 3)})" for name, mse in found.items() if mse <= low / 4]
 
 
-def _caption(material: Material, rows: dict[str, Any], below: list[str]) -> str:
+def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> str:
     longest = max(len(per_seed(arm, metric)[0]) for arm in material.arms for metric in rows)
     seeds = counted(material.n_seeds, "seed")
     prompts = material.arms[0].shown.regression.evaluation.prompts_during

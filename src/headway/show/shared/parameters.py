@@ -9,7 +9,7 @@ from rich.text import Text
 
 from headway.errors import UserError
 from headway.show.shared.figure import WIDTH, Figure, inline
-from headway.show.shared.files import FORMATS, convert, render, write_whole
+from headway.show.shared.figure_files import FORMATS, convert, render, write_whole
 from headway.words import join
 
 PART_COLOURS = {

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headway.compare.tokens.diversity_loss import EARLY, LayerAssociation
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.report.training import per_seed
 from headway.show.shared.figure import WIDTH, Figure, inline, keyed, step_axis, thinned
 from headway.show.shared.theme import SOLID
@@ -20,7 +20,7 @@ CHANCE, CHANCE_COLOUR = "by chance", "#dfe3e8"
 CHANGES = "of changes"
 
 
-def association(material: Material, loss: str = "probe_loss_nats") -> Figure | None:
+def association(material: ReportData, loss: str = "probe_loss_nats") -> Figure | None:
     """R^2 of a loss on mean and variance of output dissimilarity, layer by layer; None where too little was probed."""
     import altair as alt
 
@@ -92,7 +92,7 @@ def association(material: Material, loss: str = "probe_loss_nats") -> Figure | N
 
 
 def _association_caption(
-    material: Material, entries: Sequence[LayerAssociation], loss: str, windows: Sequence[str]
+    material: ReportData, entries: Sequence[LayerAssociation], loss: str, windows: Sequence[str]
 ) -> str:
     ends = {name: max(e.steps[1] for e in entries if e.window == name) for name in windows}
     early = f"the first {EARLY} probed batches (to step {ends['early']:,}) and " if "early" in windows else ""
@@ -107,7 +107,7 @@ def _association_caption(
     )
 
 
-def losses(material: Material) -> Figure | None:
+def losses(material: ReportData) -> Figure | None:
     """The loss of the batches and that of the probe's fixed batch; None where no run was probed."""
     import altair as alt
 

@@ -6,7 +6,7 @@ Runs of a sweep share the machine, so their own seconds are no measurement.
 from collections.abc import Sequence
 from typing import Any
 
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared import labels
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.tokens.loss_against_heads import total
@@ -16,7 +16,7 @@ SIZE = (WIDTH // 2 - 60, 300)
 COSTS = {"step_s": "seconds per training step", "memory_mib": "peak memory (MiB)"}
 
 
-def cost(material: Material) -> Figure | None:
+def cost(material: ReportData) -> Figure | None:
     """Against total heads, or against parameters where all arms have as many heads; None without timings."""
     import altair as alt
 
@@ -45,7 +45,7 @@ def cost(material: Material) -> Figure | None:
     )
 
 
-def _row(material: Material, arm: ArmResults, by_heads: bool) -> dict[str, Any]:
+def _row(material: ReportData, arm: ArmResults, by_heads: bool) -> dict[str, Any]:
     timing = material.timings[arm.name]
     memory = timing.get("memory_bytes")
     low, high = timing.get("step_s_range") or (timing["step_s"],) * 2
@@ -99,7 +99,7 @@ def _panel(rows: list[dict[str, Any]], column: str, by_heads: bool) -> Any:
     return alt.layer(*layers)
 
 
-def _executed(material: Material, arms: Sequence[ArmResults]) -> str:
+def _executed(material: ReportData, arms: Sequence[ArmResults]) -> str:
     found = [material.timings[arm.name].get("execution") or {} for arm in arms]
     devices = sorted({str(e["device"]) for e in found if e.get("device")})
     threads = sorted({e["threads"] for e in found if e.get("threads")})

@@ -7,7 +7,7 @@ import numpy as np
 
 from headway.declare.head_metrics import HEAD_METRICS
 from headway.declare.metrics import metric_name
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline, keyed
 from headway.show.shared.summary import over_seeds
 from headway.show.shared.theme import QUIET
@@ -18,7 +18,7 @@ END = 0.9
 """The end of training is from this share of its steps on."""
 
 
-def by_layer(material: Material, metric: str = "output_dissimilarity") -> Figure | None:
+def by_layer(material: ReportData, metric: str = "output_dissimilarity") -> Figure | None:
     """The mean of a metric in each layer: over the whole training, and at its end."""
     import altair as alt
 
@@ -65,7 +65,7 @@ def by_layer(material: Material, metric: str = "output_dissimilarity") -> Figure
     )
 
 
-def seeds_said(material: Material) -> str:
+def seeds_said(material: ReportData) -> str:
     """Over how many seeds means are, and whether they have intervals."""
     if material.n_seeds == 1:
         return "One seed."

@@ -14,7 +14,7 @@ import numpy as np
 from headway.compare.tokens.head_progress import attentions, scores_at
 from headway.declare.head_metrics import HEAD_METRICS
 from headway.declare.metrics import metric_name
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.animation import Frame, Tile, film
 from headway.show.shared.figure import WIDTH, Figure
 from headway.show.shared.head_colours import DIVERGING
@@ -49,7 +49,7 @@ class Maps:
     values: tuple[tuple[np.ndarray, ...], ...]
 
 
-def head_maps(material: Material, metric: str = METRIC) -> Figure | None:
+def head_maps(material: ReportData, metric: str = METRIC) -> Figure | None:
     """The maps of every arm with a slider over the probed steps; None where no run was probed for it."""
     arms = [arm for arm in material.arms if arm.shown.probed and metric in arm.shown.probed.mean]
     if not arms:

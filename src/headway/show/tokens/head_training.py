@@ -7,7 +7,7 @@ import numpy as np
 
 from headway.declare.head_metrics import HEAD_METRICS
 from headway.declare.metrics import metric_name
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline, step_axis, thinned
 from headway.words import counted, join, listed
 
@@ -27,7 +27,7 @@ SPREAD = ("query_orthogonality_raw", "query_cka", "output_dissimilarity", "outpu
 """Metrics whose variance over pairs is drawn too, as published."""
 
 
-def progress(material: Material, *, every: bool = True) -> Iterator[Figure]:
+def progress(material: ReportData, *, every: bool = True) -> Iterator[Figure]:
     """A figure per probed metric, and of some the variance over pairs; those apart from the headline are folded.
 
     Not `every`: the headline and what was measured as published alone, so that many controls make no endless page.
@@ -41,7 +41,7 @@ def progress(material: Material, *, every: bool = True) -> Iterator[Figure]:
                 yield from _drawn(material, metric, "variance", folded=metric not in ("query_cka", *HEADLINE))
 
 
-def _drawn(material: Material, metric: str, statistic: Statistic, *, folded: bool) -> Iterator[Figure]:
+def _drawn(material: ReportData, metric: str, statistic: Statistic, *, folded: bool) -> Iterator[Figure]:
     import altair as alt
 
     points = _points(material)
@@ -109,7 +109,7 @@ def panels(chart: Any, arms: Sequence[ArmResults], *, height: int = 150) -> Any:
     return sized.facet(facet=facet, columns=columns, spacing=14)
 
 
-def _points(material: Material) -> int:
+def _points(material: ReportData) -> int:
     lines = sum(len(arm.shown.probed.layers) for arm in material.arms if arm.shown.probed)
     return max(FEWEST_POINTS, min(150, ROWS // max(lines, 1)))
 
@@ -140,7 +140,7 @@ def _rows(arm: ArmResults, metric: str, statistic: Statistic, points: int) -> It
 
 
 def _caption(
-    material: Material,
+    material: ReportData,
     arms: Sequence[ArmResults],
     metric: str,
     statistic: Statistic,

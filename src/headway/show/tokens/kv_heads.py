@@ -8,7 +8,7 @@ import numpy as np
 from headway.compare.tokens.head_progress import attentions, scores_at
 from headway.declare.head_metrics import HEAD_METRICS
 from headway.declare.metrics import metric_name
-from headway.show.report.material import ArmResults, Finished, Material
+from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.summary import over_seeds
 from headway.show.tokens.head_training import PART
@@ -19,7 +19,7 @@ COLOURS = {"share keys": "#d55e00", "do not": "#0072b2", "heads": "#5f6b7a"}
 """Pairs of heads that share keys, pairs that do not, and metrics of single heads."""
 
 
-def by_kv_heads(material: Material) -> Figure | None:
+def by_kv_heads(material: ReportData) -> Figure | None:
     """Pairs that share keys against pairs that do not, by KV heads; None unless arms differ in nothing but those."""
     import altair as alt
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed, thinned
 from headway.show.shared.summary import SEEDS, over_seeds
 from headway.show.shared.theme import SOLID
@@ -17,7 +17,7 @@ PLACES = ("#1d3557", "#2f6db3", "#56b4e9", "#2a9d5c", "#9acd32", "#d4a017", "#e4
 """Colours of the places along the stream, from the first layer on; more places share the ends' mixture."""
 
 
-def lane_use(material: Material) -> Figure | None:
+def lane_use(material: ReportData) -> Figure | None:
     """The lane's share of the stream's squared norm; None without a lane."""
     import altair as alt
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headway.declare.tokens.transformer import TransformerModel
-from headway.show.report.material import Material
+from headway.show.report.report_data import ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.theme import INK, QUIET
 from headway.show.tokens.lane import has_lane
@@ -17,7 +17,7 @@ LEFT, RIGHT, BOTTOM, TOP = 240.0, 760.0, 20.0, 180.0
 """Ends of the stream in the drawing, in pixels."""
 
 
-def lane_diagram(material: Material) -> Figure | None:
+def lane_diagram(material: ReportData) -> Figure | None:
     """A drawing per kind of lane: same or switched side, positions in it or not; None without a lane."""
     import altair as alt
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headway.show.report.material import ArmResults, Material
 from headway.show.report.references import looks_within, values
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.report.training import per_seed
 from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed, thinned
 from headway.show.shared.theme import SOLID
@@ -17,7 +17,7 @@ LATE = 0.4
 """The second row shows training from this share of its steps on."""
 
 
-def learning(material: Material) -> Figure | None:
+def learning(material: ReportData) -> Figure | None:
     """Evaluation loss against the tokens trained on: whole, and the later part again; a column per group."""
     rows = {arm.name: list(_rows(arm, _tokens(arm))) for arm in material.arms}
     last = max((row["x"] for found in rows.values() for row in found), default=0.0)
@@ -32,7 +32,7 @@ def learning(material: Material) -> Figure | None:
     )
 
 
-def hours(material: Material) -> Figure | None:
+def hours(material: ReportData) -> Figure | None:
     """The same against hours, as the solo timings have them; None where an arm has no timing, or none differ."""
     steps = {arm.name: material.timings.get(arm.name, {}).get("step_s") for arm in material.arms}
     if any(step is None for step in steps.values()) or len(set(steps.values())) < 2:
@@ -79,7 +79,7 @@ def _what(arm: ArmResults) -> str:
     return arm.look.scheme if arm.look.scheme and arm.shown.run.group else arm.label
 
 
-def _columns(material: Material) -> dict[str, list[ArmResults]]:
+def _columns(material: ReportData) -> dict[str, list[ArmResults]]:
     """The arms of each panel: those of a group, with the arms of no group beside them in every one."""
     groups = material.experiment.groups
     columns = {name: [arm for arm in material.arms if arm.shown.run.group == name] for name in groups}
@@ -91,7 +91,7 @@ def _columns(material: Material) -> dict[str, list[ArmResults]]:
 
 
 def _figure(
-    material: Material, rows: Mapping[str, list[dict[str, Any]]], *, name: str, title: str, axis: str, note: str
+    material: ReportData, rows: Mapping[str, list[dict[str, Any]]], *, name: str, title: str, axis: str, note: str
 ) -> Figure | None:
     import altair as alt
 
@@ -145,7 +145,7 @@ def _figure(
     )
 
 
-def _sequences(material: Material) -> str:
+def _sequences(material: ReportData) -> str:
     counts = {
         (arm.shown.text.evaluation.sequences_during, arm.shown.text.evaluation.sequences) for arm in material.arms
     }
@@ -156,7 +156,7 @@ def _sequences(material: Material) -> str:
     return f"the same {during:,} held-out sequences; the final loss is that of {rest}"
 
 
-def _looks(material: Material, domain: Sequence[float]) -> list[Look]:
+def _looks(material: ReportData, domain: Sequence[float]) -> list[Look]:
     arms = {_what(arm): (_what(arm), arm.colour, _dash(arm)) for arm in material.arms}
     return [*arms.values(), *(look for look, _ in looks_within(material, domain))]
 
@@ -166,7 +166,7 @@ def _dash(arm: ArmResults) -> tuple[float, ...]:
 
 
 def _panel(
-    material: Material,
+    material: ReportData,
     arms: Sequence[ArmResults],
     rows: Mapping[str, list[dict[str, Any]]],
     looks: Sequence[Look],

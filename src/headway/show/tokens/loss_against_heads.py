@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from headway.compare.tokens.fits import PARAMETERS, PUBLISHED_FORM, Fit
-from headway.show.report.material import ArmResults, Material
 from headway.show.report.references import below_and_above, rules
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared import labels
 from headway.show.shared.figure import WIDTH, Figure, ends, inline
 from headway.show.shared.summary import SEEDS, over_seeds
@@ -28,7 +28,7 @@ SIDES = {
 FORMS = dict(zip(PARAMETERS, ("exp(−b n) + c, as published", "a exp(−b n) + c"), strict=True))
 
 
-def loss_against_heads(material: Material) -> Figure | None:
+def loss_against_heads(material: ReportData) -> Figure | None:
     """None unless arms with a loss have different totals, and not for their depth alone."""
     import altair as alt
 
@@ -77,7 +77,7 @@ def total(arm: ArmResults) -> int:
     return arm.shown.text.model.layout.total
 
 
-def entries(material: Material) -> list[Fit]:
+def entries(material: ReportData) -> list[Fit]:
     """The fits through the arms of a material that holds those of one control only."""
     return [fit for fit in material.results.fits if fit.control in material.controls]
 
@@ -90,7 +90,7 @@ def _named(scheme: str | None) -> str:
     return scheme or "other"
 
 
-def _point(material: Material, arm: ArmResults, fits: Sequence[Fit]) -> dict[str, Any]:
+def _point(material: ReportData, arm: ArmResults, fits: Sequence[Fit]) -> dict[str, Any]:
     mean = over_seeds(arm.final(METRIC))
     return {
         "arm": arm.label,
@@ -187,7 +187,7 @@ def _names(points: list[dict[str, Any]], axes: tuple[Sequence[float], Sequence[f
     return labels.sides(named, width=SIZE[0], height=SIZE[1])
 
 
-def _caption(material: Material, arms: Sequence[ArmResults], fits: Sequence[Fit], domain: Sequence[float]) -> str:
+def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fit], domain: Sequence[float]) -> str:
     fitted = {name for fit in fits for name in fit.arms}
     outside = [arm.label for arm in arms if arm.name not in fitted]
     published = [fit for fit in fits if fit.form == PUBLISHED_FORM]

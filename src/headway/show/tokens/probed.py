@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from headway.compare.tokens.head_progress import scores_at
-from headway.show.report.material import Material
+from headway.show.report.report_data import ReportData
 from headway.show.shared.atlas import atlas
 from headway.show.shared.figure import Figure
 from headway.show.tokens import association, head_layers, head_maps, head_training, kv_heads, regularised
 from headway.show.tokens.head_training import PART
 
 
-def probed(material: Material, control: str | None) -> Iterator[Figure]:
+def probed(material: ReportData, control: str | None) -> Iterator[Figure]:
     """Every figure of the probes of arms under one control; those under a control are in a part of their own."""
     for figure in _figures(material.under(control), every=control is None):
         if control is None:
@@ -21,7 +21,7 @@ def probed(material: Material, control: str | None) -> Iterator[Figure]:
             yield replace(figure, name=f"{figure.name}-{control}", part=part, folded=True)
 
 
-def _figures(material: Material, *, every: bool) -> Iterator[Figure]:
+def _figures(material: ReportData, *, every: bool) -> Iterator[Figure]:
     if not any(arm.shown.probed for arm in material.arms):
         return
     loose = [
@@ -38,7 +38,7 @@ def _figures(material: Material, *, every: bool) -> Iterator[Figure]:
     yield from atlases(material) if every else ()
 
 
-def atlases(material: Material) -> Iterator[Figure]:
+def atlases(material: ReportData) -> Iterator[Figure]:
     """Every head of each arm's shown run at its last probed step; the first is open, the others are folded."""
     drawn = 0
     for arm in material.arms:

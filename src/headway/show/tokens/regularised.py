@@ -7,7 +7,7 @@ import numpy as np
 
 from headway.declare.head_metrics import HEAD_METRICS
 from headway.declare.metrics import metric_name
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline, keyed
 from headway.show.shared.summary import over_seeds
 from headway.show.shared.theme import SOLID
@@ -16,7 +16,7 @@ from headway.show.tokens.head_training import HEADLINE, PART
 from headway.words import join
 
 
-def against_loss(material: Material) -> Figure | None:
+def against_loss(material: ReportData) -> Figure | None:
     """Loss against diversity at the end, a point per arm; None unless arms have regularisers or DropHead."""
     import altair as alt
 

@@ -11,9 +11,9 @@ from headway.compare.tokens.fits import PARAMETERS, AgainstScheme, Fit
 from headway.declare.metrics import METRICS
 from headway.declare.tokens.run import PER_BYTE
 from headway.show.report import outcome
-from headway.show.report.laboratory import Laboratory, Statement, Writing
-from headway.show.report.looks import looks
-from headway.show.report.material import ArmResults, Material
+from headway.show.report.arm_styles import looks
+from headway.show.report.laboratory import ReportSlice, Statement, Writing
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.report.tables import Row, Table, over_seeds
 from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure
@@ -24,7 +24,7 @@ from headway.show.tokens import statements as claims
 from headway.show.tokens.probed import probed
 from headway.words import Amount, join, number
 
-Draw = Callable[[Material], Figure | None]
+Draw = Callable[[ReportData], Figure | None]
 
 LOSS_AGAINST_HEADS, LEARNING, HOURS = (
     partial(by_task, draw) for draw in (heads.loss_against_heads, learning.learning, learning.hours)
@@ -52,12 +52,12 @@ FINAL = {
 _WHICH = ", that of its group or, for a group's own, the experiment's"
 
 
-class Tokens(Laboratory):
+class TokensReportSlice(ReportSlice):
     """The slice of transformers on tokens."""
 
     controls_apart: ClassVar[bool] = True
 
-    def figures(self, material: Material) -> Iterator[Figure | None]:
+    def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """The figures in their order; None in place of one that the results have no numbers for."""
         shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
         per_control = {draw: [_under(material, control, draw) for control in shown] for draw in PER_CONTROL}
@@ -77,7 +77,7 @@ class Tokens(Laboratory):
         for control in shown:
             yield from probed(material, control)
 
-    def final(self, material: Material) -> Table:
+    def final(self, material: ReportData) -> Table:
         """A row per arm and, below, a row for each of what needs no training."""
         names = [name for name in FINAL if any(len(arm.final(name)) for arm in material.arms)]
         if material.results.primary != PER_BYTE:
@@ -112,14 +112,14 @@ class Tokens(Laboratory):
             hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
         )
 
-    def luck(self, material: Material) -> str:
+    def luck(self, material: ReportData) -> str:
         """What the intervals leave out: the luck of the held-out text; nothing where there is no interval."""
         if not any(comparison.interval for comparison in material.results.comparisons):
             return ""
         arms = "all arms" if material.one_task else "all arms of a task"
         return f"Intervals are over seeds; {arms} are judged on the same held-out sequences, whose own luck they share."
 
-    def statements(self, material: Material) -> list[Statement]:
+    def statements(self, material: ReportData) -> list[Statement]:
         """The published sentence recomputed, what lies below the curve of plain models, and the best learning rates."""
         results, named = material.results, looks(material.experiment)
         rate_only = rate_controls(material.experiment)
@@ -138,7 +138,7 @@ class Tokens(Laboratory):
             )
         return found + claims.statements(material)
 
-    def tables(self, material: Material) -> list[tuple[str, Table]]:
+    def tables(self, material: ReportData) -> list[tuple[str, Table]]:
         """Further tables: learning rates, and what samples repeat and use."""
         found = [
             ("Published statements", claims.table(material)),
@@ -147,12 +147,12 @@ class Tokens(Laboratory):
         ]
         return [(title, table) for title, table in found if table is not None]
 
-    def writings(self, material: Material) -> list[Writing]:
+    def writings(self, material: ReportData) -> list[Writing]:
         """The texts of each arm's shown run."""
         return writing.writings(material)
 
 
-def _under(material: Material, control: str | None, draw: Draw) -> Figure | None:
+def _under(material: ReportData, control: str | None, draw: Draw) -> Figure | None:
     figure = draw(material.under(control))
     if figure is None or control is None:
         return figure
@@ -161,7 +161,7 @@ def _under(material: Material, control: str | None, draw: Draw) -> Figure | None
 
 
 def _cells(
-    material: Material, arm: ArmResults, names: Sequence[str], compared: Comparison | None, against: Mapping[str, str]
+    material: ReportData, arm: ArmResults, names: Sequence[str], compared: Comparison | None, against: Mapping[str, str]
 ) -> tuple[str, ...]:
     cells = [arm.label, *(over_seeds(arm, name) for name in names)]
     if material.results.primary in names:
@@ -177,7 +177,7 @@ def _cells(
     return tuple(cells)
 
 
-def _compared(material: Material, arm: ArmResults) -> Comparison | None:
+def _compared(material: ReportData, arm: ArmResults) -> Comparison | None:
     """The comparison with the baseline that an arm is first compared with: its group's, where it has one."""
     for c in material.results.comparisons:
         if c.metric == material.results.primary and c.arm == arm.name and c.relative is not None:
@@ -185,14 +185,14 @@ def _compared(material: Material, arm: ArmResults) -> Comparison | None:
     return None
 
 
-def _against(material: Material, compared: Sequence[Comparison | None]) -> dict[str, str]:
+def _against(material: ReportData, compared: Sequence[Comparison | None]) -> dict[str, str]:
     """The baselines' short names; empty where there is one baseline for all."""
     named = looks(material.experiment)
     found = {c.baseline: named[c.baseline].point for c in compared if c}
     return found if len(found) > 1 else {}
 
 
-def _references(material: Material) -> Iterator[tuple[str, float]]:
+def _references(material: ReportData) -> Iterator[tuple[str, float]]:
     baselines = material.baselines(material.arms[0])
     for name, (label, _, _) in NGRAMS.items():
         loss = baselines.get(name, {}).get("loss_nats")
@@ -204,7 +204,7 @@ def _quiet(label: str, loss: float, n_columns: int) -> Row:
     return Row(cells=(label, number(loss), *[""] * (n_columns - 2)), quiet=True)
 
 
-def _curves(material: Material, fits: Sequence[Fit]) -> Iterator[Statement]:
+def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
     """What the curves through the arms say, that of the published form with the other beside it."""
     published, free_form = PARAMETERS
     for fit in sorted(fits, key=lambda f: (f.control is not None, f.scheme != "descending")):
@@ -230,7 +230,7 @@ def _other(against: AgainstScheme) -> str:
     return f"{said}, 95 % interval {amount(*ends)}"
 
 
-def _learning_rates(material: Material) -> Table | None:
+def _learning_rates(material: ReportData) -> Table | None:
     entries = material.results.learning_rates
     factors = sorted({rate.factor for entry in entries for rate in entry.rates})
     if not entries:
@@ -250,4 +250,4 @@ def _learning_rates(material: Material) -> Table | None:
     )
 
 
-LABORATORY = Tokens()
+LABORATORY = TokensReportSlice()

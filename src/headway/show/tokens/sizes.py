@@ -8,8 +8,8 @@ from typing import Any
 from headway.compare.tokens.plain_curve import is_plain
 from headway.declare.tokens.parameters import PARTS, parameters_of
 from headway.errors import DeclarationError
-from headway.show.report.material import ArmResults, Material
 from headway.show.report.references import below_and_above, rules
+from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared import labels
 from headway.show.shared.figure import WIDTH, Figure, ends, inline, log_ends
 from headway.show.shared.parameters import PART_COLOURS
@@ -21,7 +21,7 @@ METRIC = "eval_loss_nats"
 SIZE = (WIDTH - 60, 420)
 
 
-def loss_against_parameters(material: Material) -> Figure | None:
+def loss_against_parameters(material: ReportData) -> Figure | None:
     """A labelled point per arm and the curve through the plain models; None unless those of arms differ."""
     import altair as alt
 
@@ -108,7 +108,7 @@ def _names(points: Sequence[dict[str, Any]], axes: tuple[Sequence[float], Sequen
     return labels.sides(named, width=SIZE[0], height=SIZE[1])
 
 
-def parameters_by_part(material: Material) -> Figure | None:
+def parameters_by_part(material: ReportData) -> Figure | None:
     """A stacked bar per size of model; None where the tokenizer's folder is not at hand any more."""
     import altair as alt
 

@@ -6,7 +6,7 @@ from textwrap import fill
 from headway.compare.tokens.statement_verdicts import JudgedStatement
 from headway.declare.metrics import metric_name
 from headway.show.report.laboratory import Statement
-from headway.show.report.material import Material
+from headway.show.report.report_data import ReportData
 from headway.show.report.tables import Row, Table
 from headway.words import counted, span
 
@@ -16,7 +16,7 @@ NARROW = 40
 """Characters of a line of a statement, so that the columns of controls have room."""
 
 
-def statements(material: Material) -> list[Statement]:
+def statements(material: ReportData) -> list[Statement]:
     """The verdict on each published statement, of the arms without a control and by Headway's own metrics."""
     found = [entry for entry in material.results.claims if entry.control is None and not entry.as_published]
     if found and all(arm.seeds == 1 for entry in found for arm in entry.arms):
@@ -28,7 +28,7 @@ def statements(material: Material) -> list[Statement]:
     return [Statement(sentence=f"Published: {e.sentence}", colour=COLOURS[e.verdict]) for e in found]
 
 
-def table(material: Material) -> Table | None:
+def table(material: ReportData) -> Table | None:
     """A row per statement and metric, a column per control; None where nothing was probed."""
     found = material.results.claims
     if not found:

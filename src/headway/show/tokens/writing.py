@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from headway.show.report.laboratory import Sample, Writing
-from headway.show.report.material import ArmResults, Finished, Material
+from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.report.tables import Row, Table, spread
 from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed
 from headway.words import counted, join, number
@@ -17,7 +17,7 @@ BLOCK = 100
 WHEN = ("before training", "after training")
 
 
-def repetition(material: Material) -> Figure | None:
+def repetition(material: ReportData) -> Figure | None:
     """The share of repeated 4-grams along the samples, before and after; None without samples that are long enough."""
     import altair as alt
 
@@ -72,7 +72,7 @@ def _samples(run: Finished, when: str) -> list[dict[str, Any]]:
     return [sample for sample in samples if sample["step"] == wanted]
 
 
-def vanishing(material: Material) -> Table | None:
+def vanishing(material: ReportData) -> Table | None:
     """Per arm, before and after: repeated 4-grams at the end, and tokens that the training text never uses."""
     rows = []
     for arm in material.arms:
@@ -107,7 +107,7 @@ def _percent(shares: list[float]) -> str:
     return f"{spread([100 * share for share in shares])} %" if shares else "–"
 
 
-def writings(material: Material) -> list[Writing]:
+def writings(material: ReportData) -> list[Writing]:
     """The first sample of each arm's shown run, before and after."""
     found = []
     for arm in material.arms:

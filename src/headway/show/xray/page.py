@@ -11,7 +11,7 @@ from headway.heads.names import metric_name
 from headway.heads.scores import to_arrays
 from headway.heads.xray import XRay
 from headway.show.shared.figure import Figure
-from headway.show.shared.files import write_figures, write_whole
+from headway.show.shared.figure_files import write_figures, write_whole
 from headway.show.shared.page import render
 from headway.show.shared.table import Row, Table
 from headway.show.xray.drawing import figures, heads, layers

@@ -8,14 +8,14 @@ import numpy as np
 from headway.declare.icl.model import OneLayer, Stack
 from headway.declare.icl.run import IclRun
 from headway.icl import fused
-from headway.train.laboratory import Laboratory, TrainerChoice
+from headway.train.laboratory import TrainerChoice, TrainingSlice
 from headway.train.loop import Study
 
 if TYPE_CHECKING:
     from headway.icl.attention import InContextAttention
 
 
-class Icl(Laboratory):
+class IclTrainingSlice(TrainingSlice):
     """In-context regression."""
 
     def open_study(
@@ -59,4 +59,4 @@ class Icl(Laboratory):
         return fused.obstacle(run) if isinstance(run.model, OneLayer) else None
 
 
-LABORATORY = Icl()
+LABORATORY = IclTrainingSlice()

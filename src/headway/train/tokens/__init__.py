@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headway.declare.tokens.run import TokensRun
-from headway.train.laboratory import Laboratory, TrainerChoice
+from headway.train.laboratory import TrainerChoice, TrainingSlice
 from headway.train.loop import Study
 
 if TYPE_CHECKING:
     from headway.model.transformer import Transformer
 
 
-class Tokens(Laboratory):
+class TokensTrainingSlice(TrainingSlice):
     """Transformers on tokens; torch is loaded when it is needed."""
 
     def open_study(
@@ -45,4 +45,4 @@ class Tokens(Laboratory):
         return "timed uncompiled, on one core; long runs are compiled, and take less"
 
 
-LABORATORY = Tokens()
+LABORATORY = TokensTrainingSlice()

@@ -1,6 +1,6 @@
 """Models: where each of Headway's arrays stands in a folder of Hugging Face, a table per architecture.
 
-Both directions read the same table. A `Place` is a module's name, `*` being the layer; GPT-2 keeps its matrices
+Both directions read the same table. A `ArrayPlace` is a module's name, `*` being the layer; GPT-2 keeps its matrices
 transposed and Q, K and V in one.
 """
 
@@ -14,7 +14,7 @@ from headway.declare.tokens.parameters import Parameter
 
 
 @dataclass(frozen=True)
-class Place:
+class ArrayPlace:
     """A module of a folder: all of it, or part `part` of `parts` equal ones along its outputs."""
 
     module: str
@@ -23,11 +23,11 @@ class Place:
     parts: int = 1
 
 
-Table = Mapping[str, Place]
+Table = Mapping[str, ArrayPlace]
 """From the name of a Headway module to its place."""
 
 
-def _table(prefix: str, layer: str, **places: str | Place) -> Table:
+def _table(prefix: str, layer: str, **places: str | ArrayPlace) -> Table:
     """Places by short names: of the whole model, and of a layer (`layer` is prefixed to them)."""
     short = {
         "embedding": "embedding",
@@ -40,10 +40,10 @@ def _table(prefix: str, layer: str, **places: str | Place) -> Table:
     }
     table = {}
     for name, given in places.items():
-        place = given if isinstance(given, Place) else Place(given)
+        place = given if isinstance(given, ArrayPlace) else ArrayPlace(given)
         at = f"{prefix}.{layer}.*." if short[name].startswith("layers") else f"{prefix}."
-        table[short[name]] = Place(at + place.module, place.transposed, place.part, place.parts)
-    return {**table, "readout": Place("lm_head")}
+        table[short[name]] = ArrayPlace(at + place.module, place.transposed, place.part, place.parts)
+    return {**table, "readout": ArrayPlace("lm_head")}
 
 
 NAMES: dict[str, Table] = {
@@ -68,13 +68,13 @@ NAMES: dict[str, Table] = {
         embedding="wte",
         positions="wpe",
         attention_norm="ln_1",
-        q=Place("attn.c_attn", transposed=True, part=0, parts=3),
-        k=Place("attn.c_attn", transposed=True, part=1, parts=3),
-        v=Place("attn.c_attn", transposed=True, part=2, parts=3),
-        o=Place("attn.c_proj", transposed=True),
+        q=ArrayPlace("attn.c_attn", transposed=True, part=0, parts=3),
+        k=ArrayPlace("attn.c_attn", transposed=True, part=1, parts=3),
+        v=ArrayPlace("attn.c_attn", transposed=True, part=2, parts=3),
+        o=ArrayPlace("attn.c_proj", transposed=True),
         mlp_norm="ln_2",
-        up=Place("mlp.c_fc", transposed=True),
-        down=Place("mlp.c_proj", transposed=True),
+        up=ArrayPlace("mlp.c_fc", transposed=True),
+        down=ArrayPlace("mlp.c_proj", transposed=True),
         norm="ln_f",
     ),
     "llama": _table(
@@ -99,7 +99,7 @@ BUFFERS = re.compile(r".*\.(attn\.(attention\.)?(masked_)?bias|rotary_emb\.inv_f
 """What older folders keep beside the weights: masks and frequencies, which follow from the configuration."""
 
 
-def place_of(table: Table | None, name: str) -> tuple[str, Place]:
+def place_of(table: Table | None, name: str) -> tuple[str, ArrayPlace]:
     """The name in a folder of one of Headway's arrays, and its place; without a table, names are Headway's own.
 
     Examples:
@@ -108,7 +108,7 @@ def place_of(table: Table | None, name: str) -> tuple[str, Place]:
     """
     module, _, kind = name.rpartition(".")
     if table is None:
-        return name, Place(module)
+        return name, ArrayPlace(module)
     layer = re.search(r"\d+", module)
     place = table[re.sub(r"\d+", "*", module)]
     return place.module.replace("*", layer[0] if layer else "") + f".{kind}", place
@@ -133,7 +133,7 @@ def from_folder(table: Table | None, name: str, array: np.ndarray) -> np.ndarray
 
 def to_folder(table: Table | None, weights: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
     """The folder's arrays, of Headway's."""
-    parts: dict[str, list[tuple[Place, np.ndarray]]] = {}
+    parts: dict[str, list[tuple[ArrayPlace, np.ndarray]]] = {}
     for name, array in weights.items():
         there, place = place_of(table, name)
         parts.setdefault(there, []).append((place, array))

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from headway.compare.blocks import LEVEL, FamilyVerdict, Judged, judge
-from headway.compare.looks import levels, looks_until
+from headway.compare.look_levels import levels, looks_until
 
 FEWEST = 3
 """Seeds below which nothing is settled: two seeds know no spread."""
@@ -23,7 +23,7 @@ Outcome = Literal["apart", "small", "same", "open", "few"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class LookPlan:
     """When one looks, and what difference matters.
 
     Attributes:
@@ -37,7 +37,7 @@ class Plan:
     level: float = LEVEL
 
     @classmethod
-    def until(cls, at_most: int, margin: float) -> "Plan":
+    def until(cls, at_most: int, margin: float) -> "LookPlan":
         """The usual looks up to so many seeds."""
         return cls(looks=looks_until(at_most), margin=margin)
 
@@ -98,7 +98,7 @@ def reading(judged: Judged, margin: float) -> Outcome:
 
 
 def follow(
-    plan: Plan,
+    plan: LookPlan,
     y: Float[np.ndarray, "arm seed"],
     weights: Float[np.ndarray, "contrast arm"],
     finished: Bool[np.ndarray, "arm seed"] | None = None,

@@ -7,7 +7,7 @@ import numpy as np
 
 from headway.declare.icl.model import Stack
 from headway.declare.icl.task import RegressionTask
-from headway.show.report.material import ArmResults
+from headway.show.report.report_data import ArmResults
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.theme import INK, QUIET
 from headway.words import join

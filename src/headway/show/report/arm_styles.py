@@ -13,7 +13,7 @@ from headway.show.shared.theme import GROUP_DASHES, GROUP_SHAPES, NO_GROUP_DASH,
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArmLook:
+class ArmStyle:
     """How an arm is named and drawn. `point` is its short name beside a point; `scheme` is None where none counts."""
 
     label: str
@@ -24,7 +24,7 @@ class ArmLook:
     scheme: str | None = None
 
 
-def looks(experiment: Experiment) -> dict[str, ArmLook]:
+def looks(experiment: Experiment) -> dict[str, ArmStyle]:
     """How every arm that an experiment declares looks, by its full name, in the order of figures."""
     # Arms without a control come first, so that a control never changes their colours.
     arms = sorted(experiment.arms, key=lambda arm: arm.control is not None)
@@ -35,7 +35,7 @@ def looks(experiment: Experiment) -> dict[str, ArmLook]:
     own_figures = slice_of("show", experiment.arms[0].template).LABORATORY.controls_apart
     places = len(experiment.document.arms) if own_figures else len(arms)
     return {
-        arm.full_name: ArmLook(
+        arm.full_name: ArmStyle(
             label=label,
             point=arm.label,
             **(_scheme_look(arm, experiment) if by_scheme else {"colour": arm_colour(at % places)}),

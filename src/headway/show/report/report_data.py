@@ -22,7 +22,7 @@ from headway.declare.tokens.run import TokensRun
 from headway.errors import ResultsError
 from headway.icl.circuits import circuits
 from headway.runs.records import read_records
-from headway.show.report.looks import ArmLook, looks
+from headway.show.report.arm_styles import ArmStyle, looks
 from headway.words import together
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class ArmResults:
     """An arm and its finished runs, at least one, by seed. What is drawn of one run only is drawn of the first."""
 
     name: str
-    look: ArmLook
+    look: ArmStyle
     runs: tuple[Finished, ...]
 
     @property
@@ -132,7 +132,7 @@ class ArmResults:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Material:
+class ReportData:
     """Everything a report shows."""
 
     path: Path
@@ -153,7 +153,7 @@ class Material:
         """The controls that finished arms are under; None for those without."""
         return tuple(dict.fromkeys(arm.control for arm in self.arms))
 
-    def under(self, control: str | None) -> "Material":
+    def under(self, control: str | None) -> "ReportData":
         """The same with the arms under one control only."""
         return replace(self, arms=tuple(arm for arm in self.arms if arm.control == control))
 
@@ -168,7 +168,7 @@ class Material:
         return len({arm.shown.task for arm in self.arms}) == 1
 
     @property
-    def tasks(self) -> tuple[tuple[str, "Material"], ...]:
+    def tasks(self) -> tuple[tuple[str, "ReportData"], ...]:
         """The arms of each task apart, and what a reader calls the task.
 
         That is their control, if it is all theirs, and otherwise the arms themselves.
@@ -194,7 +194,7 @@ class Material:
         return self.results.tasks.get(arm.shown.task) or References(baselines={})
 
 
-def gather(store: "Store", results: Results) -> Material:
+def gather(store: "Store", results: Results) -> ReportData:
     """Read a results directory, as far as its results do not hold it.
 
     Raises:
@@ -214,7 +214,7 @@ def gather(store: "Store", results: Results) -> Material:
         for name, look in found.items()
         if name in finished
     ]
-    return Material(
+    return ReportData(
         path=store.path,
         experiment=store.experiment,
         results=results,
