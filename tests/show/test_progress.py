@@ -96,7 +96,8 @@ def test_in_a_notebook_it_is_a_table_in_a_widget_or_lines_without_one(monkeypatc
     monkeypatch.setattr(progress, "find_spec", lambda _: None)
     progress.watch(shown(SHOWN))
     said = [str(text._repr_mimebundle_([], [])["text/plain"]) for text in displayed]
-    assert "slow seed 0 done" in said[-1]
+    assert "slow seed" in said[-1]
+    assert "done" in said[-1]
 
 
 def test_status_ends_with_the_counts_and_the_time_left(tmp_path: Path) -> None:

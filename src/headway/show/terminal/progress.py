@@ -38,7 +38,8 @@ def watch(snapshots: Generator[Snapshot]) -> None:
         if console.is_terminal or (console.is_jupyter and find_spec("ipywidgets")):
             with Live(console=console, refresh_per_second=4) as live:
                 for snapshot in snapshots:
-                    live.update(_picture(snapshot, console.height))
+                    # In a notebook rich does not draw the last picture by itself.
+                    live.update(_picture(snapshot, console.height), refresh=console.is_jupyter)
         else:
             _say(snapshots, console)
 
