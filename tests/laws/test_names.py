@@ -7,21 +7,6 @@ from collections import defaultdict
 import pytest
 from house import ROOT, SOURCE, modules, packages
 
-PARALLEL_CLASSES = {
-    "Icl": "a laboratory, in each room's slice",
-    "Laboratory": "what a room wants of its slices",
-    "Tokens": "a laboratory, in each room's slice",
-}
-CLASHING_CLASSES = {
-    "Judged": {"compare/blocks.py", "compare/contrasts.py"},
-    "Measure": {"show/report/outcome.py", "train/loop.py"},
-    "Place": {"hf/array_names.py", "runs/places.py"},
-    "Plan": {"compare/look_plan.py", "show/terminal/plan.py"},
-    "Task": {"data/icl/native.py", "declare/run.py"},
-    "Tokens": {"data/tokens/text.py"},
-}
-"""Different things of one name, to be renamed; the list only gets shorter."""
-
 ONE_IDEA = {
     "attention": "the layer, of transformers and of the one-layer models",
     "budget": "what a run costs, in all laboratories and in each",
@@ -37,22 +22,10 @@ ONE_IDEA = {
     "training": "how a model is trained, declared and drawn",
     "transformer": "the model, declared and built",
     "weights": "arrays by name, of transformers and of the one-layer models",
+    "tasks": "what models are asked, declared, and by which figures are split",
     "xray": "the heads of a finished model, measured and found",
 }
 """Modules of one name outside the slices, which say the same of different rooms."""
-
-CLASHING_MODULES = {
-    "cache": {"data/tokens/token_cache.py", "model/cache.py"},
-    "files": {"files.py", "show/shared/figure_files.py"},
-    "findings": {"compare/tokens/further.py", "heads/findings.py"},
-    "looks": {"compare/look_levels.py", "heads/query_blocks.py", "show/report/arm_styles.py"},
-    "maps": {"model/maps.py", "show/icl/circuit_maps.py"},
-    "memory": {"runs/memory.py", "train/process_memory.py"},
-    "names": {"heads/names.py", "hf/array_names.py"},
-    "plan": {"compare/look_plan.py", "show/terminal/plan.py"},
-    "reading": {"data/tokens/documents.py", "hf/reading.py"},
-}
-"""Different things of one name; the list only gets shorter."""
 
 PRINTERS = {
     "cli.py": "the door",
@@ -61,9 +34,6 @@ PRINTERS = {
     "runs/worker.py": "a worker's log",
 }
 
-WITHOUT_A_MAP = ["compare", "declare", "runs"]
-"""Rooms whose docstring does not name all of their modules yet; the list only gets shorter."""
-
 
 def test_no_two_classes_have_one_name():
     places = defaultdict(set)
@@ -71,14 +41,8 @@ def test_no_two_classes_have_one_name():
         for node in ast.walk(module.tree):
             if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
                 continue
-            if not (node.name in PARALLEL_CLASSES and is_laboratory(module.place)):
-                places[node.name].add(module.place)
-    shared = {name: where for name, where in places.items() if len(where) > 1 or name in PARALLEL_CLASSES}
-    assert shared == CLASHING_CLASSES
-
-
-def is_laboratory(place: str) -> bool:
-    return re.search(r"/(icl|tokens)/(__init__|report)\.py$|/laboratory\.py$", place) is not None
+            places[node.name].add(module.place)
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def test_few_modules_have_one_name():
@@ -92,14 +56,11 @@ def test_few_modules_have_one_name():
         for name, found in places.items()
         if len(found) > 1 and not all(module.in_slice for module in found)
     }
-    assert {name: found for name, found in outside.items() if name not in ONE_IDEA} == CLASHING_MODULES
+    assert {name: found for name, found in outside.items() if name not in ONE_IDEA} == {}
     assert outside.keys() >= ONE_IDEA.keys()
 
 
-@pytest.mark.parametrize(
-    "package",
-    [pytest.param(name, marks=pytest.mark.xfail(strict=True) if name in WITHOUT_A_MAP else ()) for name in packages()],
-)
+@pytest.mark.parametrize("package", packages())
 def test_a_room_names_its_modules(package):
     folder = SOURCE / package
     inside = {path.stem for path in folder.glob("*.py")} - {"__init__"}

@@ -1,8 +1,8 @@
 """Declare: what is to be run, as frozen values; a slice for each laboratory, `icl` and `tokens`.
 
 * `document`: the top level of an experiment's file, read by `mapping`; `shipped` are those that come with Headway;
-* `experiment`: from a file to its runs, each `arm` of which is a `run` once `settings` are merged in; `laboratories` is
-  the table of their kinds;
+* `experiment`: from a file to its runs, within `limits`; each `arm` is a `run` once `settings` are merged in, and a
+  `selection` of names says which are meant; `laboratories` is the table of their kinds;
 * `contrasts`: the questions that a document asks of its arms;
 * `spec`: the base of every declared value, and errors that teach; `reference` writes the documentation of them all;
 * `budget`: what a run costs;

@@ -9,7 +9,7 @@ Without torch:
 With torch:
 
 * `registry`: a function for each declared metric: `diversity`, `disagreement`, `patterns`, `outputs`, `published`, each
-  a function of `sums` over rows, or a mean of what the `looks` of a block of queries say;
+  a function of `sums` over rows, or a mean of what the `query_blocks` of a block of queries say;
 * `subject`: which queries and keys count; `nulls`: what a metric is when nothing is going on;
 * `stream`: what metrics are made of, accumulated over any number of batches; `repeated`: random tokens, repeated;
 * `circuits`: what can be read off the weights alone, kept as `factored` matrices; `compositions`: of pairs of heads;

@@ -1,7 +1,8 @@
 """Heads: metrics of every head of a model, from the traces of any number of batches, of which none is kept.
 
-What is added up for each attention are sums (`sums`), the values of looks (`query_blocks`) and what nulls are made of; a metric is a function of them. Most of it are two matrices a layer, of the heads' joint width
-squared, in float64: as many bytes as the attention's own weights.
+What is added up for each attention are sums (`sums`), the values of looks (`query_blocks`) and what nulls are made of;
+a metric is a function of them. Most of it are two matrices a layer, of the heads' joint width squared, in float64: as
+many bytes as the attention's own weights.
 """
 
 import inspect

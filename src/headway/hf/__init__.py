@@ -1,7 +1,7 @@
 """Models: those of Hugging Face as Headway's, and Headway's as theirs.
 
 * `reading`: a folder read as Headway's model (no transformers needed); `arrays`: those in its files;
-  `architectures`, `names`, `description`: what it means;
+  `architectures`, `array_names`, `description`: what it means;
 * `export`: a folder written; `configuration_headway`, `modeling_headway`: the code that goes along when no stock
   architecture fits;
 * `pretrained`: any folder opened by transformers; `tracing`: what the heads of such a model do; `recording`,

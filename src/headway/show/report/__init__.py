@@ -1,5 +1,6 @@
 """Show, the report of an experiment: its `page`, as far as all laboratories share it.
 
-`material` is what is drawn, `looks` how arms look, `laboratory` what each laboratory adds; `tables`, `outcome`,
-`training` and `references` are parts that several use.
+* `report_data`: what is drawn; `arm_styles`: how arms look; `laboratory`: what each laboratory adds;
+* `differences`: the answer as a figure; `outcome` and `training`, split by `tasks`, beside `references`; `tables`;
+* `current`: whether a report still says what its directory holds.
 """
