@@ -32,7 +32,7 @@ Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE
 Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Only these arms.")]
 Controls = Annotated[
     list[str] | None,
-    typer.Option("--control", metavar="NAME", help="Cross the arms with it, or with all of a* pattern; repeatable."),
+    typer.Option("--control", metavar="NAME", help="Cross the arms with it, or all that fit a-*; repeatable."),
 ]
 Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="How many seeds (0 to N-1), or which: 3,5 or 7,")]
 Checkpoint = Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A run's folder, or a folder of Hugging Face.")]
@@ -189,7 +189,10 @@ def compare(directory: Directory) -> None:
 
 @app.command()
 def report(directory: Directory, figures: Figures = True) -> None:
-    """Write results.json, report.html and the figures, as far as they changed."""
+    """Write results.json, report.html and the figures.
+
+    What has not changed since the last report is left as it is.
+    """
     from headway.api import finish
 
     store = _open(directory)
