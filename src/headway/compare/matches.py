@@ -55,17 +55,21 @@ def matches_of(experiment: Experiment) -> tuple[Match, ...]:
         first, *others = dict.fromkeys(group.baseline for group in experiment.groups.values()) or [""]
         pairs += [(name, first, None) for name in others]
     arms = {(arm.name, arm.control): arm for arm in experiment.arms}
-    controls = tuple(dict.fromkeys(arm.control for arm in experiment.arms))
+    # An arm that a control does not change is itself under that control.
+    arms |= {place: arms[place[0], None] for place, arm in arms.items() if arm.idle}
     matches = []
-    for control in controls:
+    for control in dict.fromkeys(arm.control for arm in experiment.arms):
+        changed = {name for name in names if arms[name, control].control == control}
         if control is not None:
             matches += [
-                Match(arm=arms[name, control], baseline=arms[name, None], control=control, group=None) for name in names
+                Match(arm=arms[name, control], baseline=arms[name, None], control=control, group=None)
+                for name in names
+                if name in changed
             ]
         matches += [
             Match(arm=arms[name, control], baseline=arms[baseline, control], control=control, group=group)
             for name, baseline, group in pairs
-            if name != baseline
+            if name != baseline and {name, baseline} & changed
         ]
     return tuple(matches)
 

@@ -224,7 +224,9 @@ def _row(run: Run) -> RunResult:
 def _contrasts(experiment: Experiment, runs: Sequence[Run]) -> tuple[JudgedContrast, ...]:
     """Without a control, and under each control that has runs."""
     metric, names = METRICS[experiment.primary], {run.name for run in runs}
-    values = {arm.full_name: values_of(arm, metric.name, runs) for arm in experiment.arms}
+    # An arm that a control does not change is itself under that control.
+    same = {arm.full_name: experiment.arm(arm.name) if arm.idle else arm for arm in experiment.arms}
+    values = {name: values_of(arm, metric.name, runs) for name, arm in same.items()}
     controls = dict.fromkeys(arm.control for arm in experiment.arms if arm.full_name in names)
     return tuple(one for control in controls for one in all_judged(experiment.contrasts, values, metric, control))
 

@@ -1,0 +1,29 @@
+"""What is compared with what: groups, baselines and controls, and arms that a control does not change."""
+
+from headway.compare.matches import matches_of
+from headway.declare.experiment import load
+
+
+def pairs(experiment, control):
+    return [(m.arm.full_name, m.baseline.full_name) for m in matches_of(experiment) if m.control == control]
+
+
+def test_a_control_is_compared_with_its_own_arm_and_within_itself():
+    experiment = load("head-progression")
+    found = pairs(experiment, "all-global")
+    assert ("ascending-low+all-global", "ascending-low") in found
+    assert ("ascending-low+all-global", "constant-low+all-global") in found
+
+
+def test_an_arm_that_a_control_does_not_change_stands_for_itself():
+    experiment = load("data-lane")
+    idle = {arm.name for arm in experiment.arms if arm.idle and arm.control == "positions-outside-lane"}
+    assert idle
+    found = pairs(experiment, "positions-outside-lane")
+    assert not any(
+        name.partition("+")[0] in idle and name.endswith("positions-outside-lane") for p in found for name in p
+    )
+    assert not any(arm == baseline for arm, baseline in found)
+    # Two arms that it does not change are compared once, without it.
+    assert not any({arm, baseline} <= idle for arm, baseline in found)
+    assert any(baseline in idle for _, baseline in found)
