@@ -144,7 +144,8 @@ class _Sweep:
             with open(run.path / "log.txt", "ab") as log:
                 # In a process group of its own: the terminal's Ctrl-C reaches us alone, and we stop the workers.
                 process = subprocess.Popen(
-                    [*self._command, str(run.path), *slot.options, "--parent", str(os.getpid())],
+                    # Whole, since a path that begins with a dash would be taken for an option.
+                    [*self._command, os.path.abspath(run.path), *slot.options, "--parent", str(os.getpid())],
                     env=os.environ | slot.environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,

@@ -127,10 +127,10 @@ def _id(run: Run) -> str:
 
 def _time(directory: Path, run: Run, slot: Slot, command: Sequence[str]) -> bool:
     into = timing_file(directory, run.name)
-    options = ["--time", str(into), "--parent", str(os.getpid())]
+    options = ["--time", os.path.abspath(into), "--parent", str(os.getpid())]
     with open(into.with_suffix(".log"), "wb") as log:
         process = subprocess.Popen(
-            [*command, str(run.path), *slot.options, *options],
+            [*command, os.path.abspath(run.path), *slot.options, *options],
             env=os.environ | slot.environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
