@@ -411,7 +411,7 @@ def main() -> None:
             print(error.format_message())
             sys.exit(0)
         # A usage error of the command line itself: an unknown option, a missing argument.
-        _fail(error.format_message(), getattr(error, "exit_code", 2))
+        _fail(str(UserError(error.format_message())), getattr(error, "exit_code", 2))  # which may hold any argument
 
 
 _OF_THE_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import vl_convert
 from fabricate import fabricate, small
 from fabricate_heads import fabricate_heads, xray
 from fabricate_text import fabricate_text, head_progression
@@ -154,6 +155,13 @@ def unexpressed(spec: object, key: str = "") -> None:
         assert "PWNED" not in re.sub(r'"(\\.|[^"\\])*"', "", spec), spec
 
 
+def checked(spec: dict) -> None:
+    """A specification, what Vega-Lite makes of it for Vega, and the picture: text is text in all three."""
+    unexpressed(spec)
+    unexpressed(vl_convert.vegalite_to_vega(spec))
+    inert(render(spec))
+
+
 def inert(svg: str) -> None:
     """A picture without scripts, links and images."""
     for element in ElementTree.fromstring(svg).iter():
@@ -192,8 +200,7 @@ def test_labels_questions_and_texts_are_text(tmp_path, server, first):
     material = replace(material, results={**material.results, "warnings": texts})
     drawn = tuple(figures(material))
     for figure in drawn:
-        unexpressed(figure.spec)
-        inert(render(figure.spec))
+        checked(figure.spec)
     seen = see(page(material, drawn), tmp_path, server)
     assert seen.charts == len(drawn)
     assert seen.console == ""
@@ -223,8 +230,7 @@ def test_what_language_models_write_and_read_is_text(tmp_path, server, first):
     material = gather(Store.open(path))
     drawn = tuple(figures(material))
     for figure in drawn:
-        unexpressed(figure.spec)
-        inert(render(figure.spec))
+        checked(figure.spec)
     seen = see(page(material, drawn), tmp_path, server)
     assert seen.charts == len(drawn)
     assert seen.console == ""
@@ -259,8 +265,7 @@ def test_names_of_models_and_files_are_text(tmp_path, server):
     found = hostile_xray(evil(server)[:5])
     drawn = found.figures()
     for figure in drawn:
-        unexpressed(figure.spec)
-        inert(render(figure.spec))
+        checked(figure.spec)
     seen = see(xray_page(found, drawn, "headway xray " + evil(server)[0]), tmp_path, server)
     assert seen.charts == len(drawn) > 0
     assert seen.console == ""
