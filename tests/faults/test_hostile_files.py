@@ -266,7 +266,8 @@ LONG = "a" * 5000
         ["show", "a/" * 5000], ["run", "icl-heads", "--out", LONG], ["run", LONG], ["run", "icl-heads", "--arms", LONG],
         ["run", "icl-heads", "--device", LONG], ["run", "icl-heads", "--seeds", "9" * 5000],
         ["run", "icl-heads", "--workers", "9" * 30], ["generate", "here", "--seed", "9" * 30],
-        ["generate", "here", "--tokens", "9" * 30], ["show", "icl-heads", "--scale", LONG], [LONG], ["--" + LONG], ["run", "icl-heads", "--trainer", "y" * 100_000], ["show", "icl-heads", "y" * 100_000],
+        ["generate", "here", "--tokens", "9" * 30], ["show", "icl-heads", "--scale", LONG], [LONG], ["--" + LONG],
+        ["run", "icl-heads", "--trainer", "y" * 100_000], ["show", "icl-heads", "y" * 100_000],
     ],
     ids=lambda line: " ".join(line)[:40],
 )  # fmt: skip

@@ -39,7 +39,7 @@ def render(template: str, drawn: Sequence[Figure], **content: Any) -> str:
         parts=parts,
         charts=script_data({figure.name: figure.spec for figure in drawn}),
         scripts=[Markup(script) for script in scripts],
-        policy=policy(scripts),
+        policy=Markup(policy(scripts)),
         anchor=lambda title: title.lower().replace(" ", "-"),
         **content,
     )
