@@ -3,6 +3,7 @@
 Every verb imports what it needs when it runs, so that `headway list` answers at once.
 """
 
+import errno
 import os
 import sys
 import warnings
@@ -12,12 +13,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
-from headway.errors import HeadwayError, RunFailed, UserError
+from headway.errors import HeadwayError, RunFailed, UserError, shortened
 
 if TYPE_CHECKING:
     from headway.compare.results import Results
     from headway.declare.experiment import Experiment
     from headway.runs.store import Store
+
+MOST = 2**31 - 1
+"""Of numbers of tokens and sequences, as arrays count them."""
+
+
+def _path(given: Any) -> Any:
+    """What was given, when a file system would take it as a path."""
+    from headway.declare.limits import check_path
+
+    try:
+        check_path(str(given or ""), "the path")
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    return given
+
 
 app = typer.Typer(
     add_completion=False,
@@ -35,8 +51,10 @@ Controls = Annotated[
     typer.Option("--control", metavar="NAME", help="Cross the arms with it, or all that fit a-*; repeatable."),
 ]
 Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="How many seeds (0 to N-1), or which: 3,5 or 7,")]
-Checkpoint = Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A run's folder, or a folder of Hugging Face.")]
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="A results directory.")]
+Checkpoint = Annotated[
+    Path, typer.Argument(callback=_path, metavar="CHECKPOINT", help="A run's folder, or a folder of Hugging Face.")
+]
+Directory = Annotated[Path, typer.Argument(callback=_path, metavar="DIR", help="A results directory.")]
 
 Figures = Annotated[bool, typer.Option(help="Write figures as files too; the report holds them anyway.")]
 
@@ -76,7 +94,7 @@ def plan(
     timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
     trial: Annotated[bool | None, typer.Option("--trial/--no-trial", hidden=True)] = None,  # what it was called
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The picture as a png, svg, pdf or html file.")
+        Path | None, typer.Option(callback=_path, metavar="FILE", help="The picture as a png, svg, pdf or html file.")
     ] = None,
 ) -> None:
     """Parameters, FLOPs, memory and time of each arm.
@@ -123,7 +141,7 @@ def run(
     control: Controls = None,
     seeds: Seeds = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default a core each.")
+        int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core each.")
     ] = None,
     trainer: Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")] = "auto",
     device: Annotated[
@@ -135,7 +153,7 @@ def run(
     ] = None,
     figures: Figures = True,
     directory: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="By default results/NAME-SCALE.")
+        Path | None, typer.Option("--out", callback=_path, metavar="DIR", help="By default results/NAME-SCALE.")
     ] = None,
 ) -> None:
     """Train every arm and seed, compare, report.
@@ -228,17 +246,22 @@ def generate(
     prompt: Annotated[str, typer.Option(help="How the text begins; nothing: at the start of a text.")] = "",
     tokens: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="At most so many; by default 200, or what fits its training context."),
+        typer.Option(
+            min=1, max=MOST, metavar="N", help="At most so many; by default 200, or what fits its training context."
+        ),
     ] = None,
     temperature: Annotated[float, typer.Option(min=0, help="Divides the logits; 0: always the likeliest token.")] = 0.9,
-    top_k: Annotated[int | None, typer.Option(min=1, metavar="K", help="Only the K likeliest tokens.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, max=MOST, metavar="K", help="Only the K likeliest tokens.")
+    ] = None,
     top_p: Annotated[
         float | None, typer.Option(metavar="P", help="Only the likeliest tokens of this joint probability.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed, the same text.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed, the same text.")] = 0,
     stop: Annotated[bool, typer.Option(help="Whether the text ends at its end-of-text token.")] = True,
     tokenizer: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Or bytes, or gpt2; where the checkpoint has none.")
+        str | None,
+        typer.Option(callback=_path, metavar="FOLDER", help="Or bytes, or gpt2; where the checkpoint has none."),
     ] = None,
 ) -> None:
     """Let a trained language model write."""
@@ -251,7 +274,7 @@ def generate(
 @app.command()
 def export(
     checkpoint: Checkpoint,
-    directory: Annotated[Path, typer.Argument(metavar="OUT", help="A folder that is made.")],
+    directory: Annotated[Path, typer.Argument(callback=_path, metavar="OUT", help="A folder that is made.")],
     to: Annotated[Literal["hf"], typer.Option(help="hf: a folder that Hugging Face's transformers loads.")] = "hf",
 ) -> None:
     """Write a trained language model for other libraries.
@@ -275,23 +298,31 @@ def export(
 def xray(
     checkpoint: Checkpoint,
     text: Annotated[
-        str, typer.Option(metavar="FILE", help="A text file, documents parted by <|endoftext|>; or another corpus.")
+        str,
+        typer.Option(
+            callback=_path, metavar="FILE", help="A text file, documents parted by <|endoftext|>; or another corpus."
+        ),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A folder that is made; by default results/xray-NAME.")
+        Path | None,
+        typer.Option(callback=_path, metavar="DIR", help="A folder that is made; by default results/xray-NAME."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print everything as JSON; files are then written only with --out.")
     ] = False,
     tokenizer: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Or bytes, or gpt2; where the checkpoint has none.")
+        str | None,
+        typer.Option(callback=_path, metavar="FOLDER", help="Or bytes, or gpt2; where the checkpoint has none."),
     ] = None,
     sequences: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="At most so many sequences of the text; by default 4,096 tokens."),
+        typer.Option(
+            min=1, max=MOST, metavar="N", help="At most so many sequences of the text; by default 4,096 tokens."
+        ),
     ] = None,
     length: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="Tokens of each; by default its context, at most 512.")
+        int | None,
+        typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 512."),
     ] = None,
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")] = (
         "auto"
@@ -400,6 +431,10 @@ def main() -> None:
         _fail(str(error), 2)
     except HeadwayError as error:
         _fail(str(error), 1)
+    except OSError as error:
+        if error.errno not in _OF_THE_PATH:
+            raise
+        _fail(f"{shortened(str(error.filename))}: {error.strerror}; give another path, or make it usable", 2)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
@@ -407,7 +442,11 @@ def main() -> None:
             print(error.format_message())
             sys.exit(0)
         # A usage error of the command line itself: an unknown option, a missing argument.
-        _fail(error.format_message(), getattr(error, "exit_code", 2))
+        _fail(str(UserError(error.format_message())), getattr(error, "exit_code", 2))  # which may hold any argument
+
+
+_OF_THE_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
+"""Errors of the system that say that a path was not the right one."""
 
 
 def _fail(message: str, code: int) -> NoReturn:

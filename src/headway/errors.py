@@ -7,8 +7,9 @@ the command line without a traceback and ends it with exit code 2.
 import difflib
 from collections.abc import Iterable
 
-MOST_LINES = 40
+MOST_LINES = 20
 LONGEST_LINE = 2_000
+MOST_NAMES = 80
 LONGEST_VALUE = 200
 """Characters of a value in a message; of a longer one the middle is left out."""
 
@@ -72,8 +73,9 @@ def near(name: str, names: Iterable[str]) -> str:
         >>> near("zzz", ["n_heads", "d_model"])
         'choose from: d_model, n_heads'
     """
-    known = sorted(names)
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.6) if len(name) <= LONGEST_VALUE else []
+    known = sorted(map(str, names))
+    close = difflib.get_close_matches(str(name), known, n=3, cutoff=0.6) if len(str(name)) <= LONGEST_VALUE else []
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return "choose from: " + (", ".join(known) or "nothing (none is declared)")
+    more = [f"... and {len(known) - MOST_NAMES:,} more"] if len(known) > MOST_NAMES else []
+    return "choose from: " + (", ".join(known[:MOST_NAMES] + more) or "nothing (none is declared)")

@@ -25,6 +25,22 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def plainly(text: str) -> str:
+    r"""A text in which every character is seen: those that turn the direction of others, or control, by number.
+
+    Examples:
+        >>> plainly("two\nlines"), plainly("one \u202eterces")
+        ('two\nlines', 'one ⟨U+202E⟩terces')
+    """
+    return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+
+
+# The separators U+2028 and U+2029 would also end a quoted text in an expression of Vega's.
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
+)
+
+
 def join(*sentences: str) -> str:
     """Sentences that are not empty, as one caption."""
     return " ".join(sentence for sentence in sentences if sentence)

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
@@ -68,7 +69,12 @@ class Document(Spec):
     @model_validator(mode="after")
     def _names(self) -> "Document":
         for scale, content in self.scales.items():
-            for name in content.get("arms") or {}:
+            arms = content.get("arms") or {}
+            if not isinstance(arms, Mapping):
+                raise ValueError(
+                    f"scales.{scale}.arms: {shortened(repr(arms))} was given; it is a mapping, arms by name"
+                )
+            for name in arms:
                 if name not in self.arms:
                     raise ValueError(f"scales.{scale}.arms.{name}: there is no arm {name!r}; {near(name, self.arms)}")
         for name in [self.name, *self.arms, *self.controls, *self.scales]:

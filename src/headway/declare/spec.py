@@ -77,7 +77,8 @@ def _lines(kind: type[Spec], findings: Iterable[Any], locate: Locate) -> Iterabl
         path, problem = _explain(kind, finding)
         places.setdefault(".".join(path), []).append(problem)
     for place, (problem, *others) in places.items():
-        also = [other.partition("; ")[2] or other for other in others]
+        # Kinds of a union may say the same.
+        also = list(dict.fromkeys(other.partition("; ")[2] or other for other in others if other != problem))
         yield ": ".join(part for part in (locate(place), ", or ".join([problem, *also])) if part)
 
 

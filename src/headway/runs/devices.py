@@ -29,6 +29,9 @@ class Slot:
         return "--device", self.device, "--threads", str(self.threads)
 
 
+MOST_WORKERS = 10_000
+
+
 def slots(device: str, *, workers: int | None, runs: int, uses_gpu: bool = True) -> tuple[Slot, ...]:
     """The places for runs, as many as are worked on at once.
 
@@ -47,6 +50,8 @@ def slots(device: str, *, workers: int | None, runs: int, uses_gpu: bool = True)
     """
     if workers is not None and workers < 1:
         raise UserError(f"workers {workers}: at least 1 is needed; leave it out for one for each core")
+    if workers is not None and workers > MOST_WORKERS:
+        raise UserError(f"workers {workers}: at most {MOST_WORKERS:,} processes are started; give fewer")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise UserError(f"device {device}: there is no such device; choose from auto, cpu, cuda and cuda:N")
     seen = visible_gpus() if device != "cpu" and uses_gpu else ()

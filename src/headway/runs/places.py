@@ -100,7 +100,8 @@ class LocalPlace:
         with open(log, "ab") as output:
             # In a process group of its own: the terminal's Ctrl-C reaches us alone, and we stop the workers.
             process = subprocess.Popen(
-                [*self.command, str(run), *self.slot.options, *options, "--parent", str(os.getpid())],
+                # Whole, since a path that begins with a dash would be taken for an option.
+                [*self.command, str(run.absolute()), *self.slot.options, *options, "--parent", str(os.getpid())],
                 env=os.environ | self.slot.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

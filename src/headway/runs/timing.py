@@ -168,7 +168,7 @@ def _time(directory: Path, run: Run, place: LocalPlace) -> bool:
     into = timing_file(directory, run.name)
     log = into.with_suffix(".log")
     log.unlink(missing_ok=True)
-    worker = place.start(run.path, log=log, options=("--time", str(into)))
+    worker = place.start(run.path, log=log, options=("--time", str(into.absolute())))
     try:
         while (code := worker.ended) is None:
             time.sleep(_LOOK_EVERY_S)

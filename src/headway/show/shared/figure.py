@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headway.show.shared.theme import SOLID, config
+from headway.words import plainly
 
 if TYPE_CHECKING:
     import altair as alt
@@ -45,9 +46,23 @@ class Figure:
         """
         spec = self.chart.to_dict()
         spec.pop("$schema", None)
-        spec["datasets"] = {name: json.loads(rows) for name, rows in spec["datasets"].items()}
-        spec["config"] = config()
-        return spec
+        datasets = {name: _read(rows) for name, rows in spec.pop("datasets").items()}
+        return {**_plain(spec), "datasets": datasets, "config": config()}
+
+
+def _read(rows: str) -> Any:
+    """The rows of a chart; only where one of their characters is told by its number may one of them be odd."""
+    values = json.loads(rows)
+    return _plain(values) if "\\u" in rows else values
+
+
+def _plain(value: Any) -> Any:
+    """The same with every text as it is read; see `plainly`."""
+    if isinstance(value, str):
+        return plainly(value)
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
 def ends(values: Iterable[float], *, beside: float = 0.0, least: float = 0.002) -> list[float]:

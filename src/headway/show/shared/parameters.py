@@ -8,6 +8,7 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from headway.errors import UserError
+from headway.show.shared import page
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.figure_files import FORMATS, convert, render, write_whole
 from headway.words import join
@@ -109,13 +110,12 @@ def write_picture(path: Path, figure: Figure) -> Path:
         UserError: for another ending than png, svg, pdf and html.
         ResultsError: when the file cannot be written.
     """
-    import vl_convert
-
     kind = path.suffix.removeprefix(".")
     if kind not in (*FORMATS, "html"):
         raise UserError(f"--out {path}: a picture is a {', '.join(FORMATS)} or html file; end its name so")
     if kind == "html":
-        return write_whole(path, str(vl_convert.vegalite_to_html(figure.spec, bundle=True)).encode())
+        said = {"title": figure.title, "name": figure.name, "caption": figure.caption}
+        return write_whole(path, page.render("picture.html.j2", [figure], **said).encode())
     return write_whole(path, convert(render(figure.spec), kind))
 
 

@@ -1,5 +1,6 @@
 """Show: how much of what earlier heads write later heads read, for all pairs of heads of a model."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -90,7 +91,7 @@ def _axis(names: list[str], cell: float, angle: int) -> Any:
     every = next(2**power for power in range(12) if 2**power * cell >= 13)
     return alt.Axis(
         values=[at + 0.5 for at in range(0, len(names), every)],
-        labelExpr=f"{names}[datum.value - .5]",
+        labelExpr=f"{json.dumps(names)}[datum.value - .5]",
         labelAngle=angle,
         ticks=False,
         domain=False,

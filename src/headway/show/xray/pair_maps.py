@@ -150,7 +150,7 @@ def _map(value: np.ndarray, kept: list[int], label: str, side: int, colour: Any)
     chart = alt.Chart(inline(rows)).transform_calculate(
         x=f"{moved} ? datum.b : datum.j",
         y=f"{moved} ? datum.a : datum.i",
-        pair=f"'{label}H' + datum.one + ' and H' + datum.other",
+        pair=f"{json.dumps(label + 'H')} + datum.one + ' and H' + datum.other",
     )
     chart = chart.transform_calculate(right="datum.x + 1", below="datum.y + 1")
     return (
