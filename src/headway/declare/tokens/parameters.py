@@ -51,6 +51,11 @@ def _parameters(model: TransformerModel, vocab_size: int) -> Iterator[Parameter]
             for name, out in (("q", q), ("k", kv), ("v", kv)):
                 yield from _linear(model, f"{at}.attention.{name}", (out, d), "Q/K/V", "qkv", model.rank(name, layer))  # type: ignore[arg-type]
             yield from _linear(model, f"{at}.attention.o", (d, q), "output", "output", model.rank("o", layer))
+        elif layer in model.emptied:
+            if model.norm_place == "after":
+                yield from _norm(model, f"{at}.attention_norm")
+            if "output" in model.biases:
+                yield Parameter(name=f"{at}.emptied.bias", shape=(d,), part="output")
         if d_mlp:
             yield from _norm(model, f"{at}.mlp_norm")
             for name in ("gate", "up") if model.mlp == "swiglu" else ("up",):

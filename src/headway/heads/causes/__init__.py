@@ -1,0 +1,1 @@
+"""Heads: what heads cause."""
