@@ -34,10 +34,10 @@ Law: gate 0 is the model without that head; all ones are no gates.
 class Transformer(nn.Module):
     """A model of text; its parameters are NaN until weights are given or `put`.
 
-    Laws: recording, gates of 1 and edits that change nothing change no bit (eager); the heads' contributions sum to an attention's output minus
-    its bias; no logit depends on a later token (an earlier one where it attends to the future), nor on one outside the
-    windows; the order of the heads of a layer
-    changes nothing; a uniform GPT-Neo has Hugging Face's logits.
+    Laws: recording, gates of 1 and edits that change nothing change no bit (eager); the heads' contributions sum to an
+    attention's output minus its bias; no logit depends on a later token (an earlier one where it attends to the
+    future), nor on one outside the windows; the order of the heads of a layer changes nothing;
+    a uniform GPT-Neo has Hugging Face's logits.
 
     Raises:
         UserError: when the weights are not those of the model.
@@ -230,8 +230,8 @@ class Transformer(nn.Module):
         if nowhere := [at for at in edits or () if not 0 <= at[0] < len(n_heads) or not n_heads[at[0]]]:
             layer, site = nowhere[0]
             raise UserError(
-                f"an edit of {site} of layer {layer} was given, but the model's heads are {self.model.layout}: there is "
-                "none in that layer; give the number of a layer with heads, counted from 0"
+                f"an edit of {site} of layer {layer} was given, but the model's heads are {self.model.layout}: there "
+                "is none in that layer; give the number of a layer with heads, counted from 0"
             )
 
 

@@ -46,7 +46,7 @@ def pruned(model: Transformer, keep: Keep) -> Transformer:
     """
     kept = [_kept(heads, mask) for heads, mask in zip(model.model.layout.layers, _checked(model, keep), strict=True)]
     declared = _declared(model.model, kept)
-    held = dict(model.named_parameters())
+    held: dict[str, Tensor] = dict(model.named_parameters())
     result = Transformer(declared, model.vocab_size)
     some = next(model.parameters())
     result.to(device=some.device, dtype=some.dtype).train(model.training)
@@ -131,10 +131,8 @@ def _attention(held: Mapping[str, Tensor], layer: int, of: _Kept, declared: Tran
         return {} if bias is None else {f"layers.{layer}.emptied.bias": bias}
     arrays: dict[str, Tensor] = {}
     for name in _PROJECTIONS:
-        is_whole = declared.rank(name, layer) is None
-        arrays |= _projection(
-            held, f"{at}.{name}", of.q if name in "qo" else of.kv, of_output=name == "o", whole=is_whole
-        )
+        entries, whole = of.q if name in "qo" else of.kv, declared.rank(name, layer) is None
+        arrays |= _projection(held, f"{at}.{name}", entries, of_output=name == "o", whole=whole)
     return arrays
 
 
