@@ -8,7 +8,7 @@ another text, which stays a thing that the head does.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -49,7 +49,7 @@ def substitutes(
     inputs: Int[Tensor, "batch pos"],
     other: Int[Tensor, "others span"],
     *,
-    mean_over: MeanOver = "text",
+    mean_over: str = "text",
     seed: int = 0,
 ) -> Substitutes:
     """What stands in for the heads on a text, from another text: one forward pass of it.
@@ -58,7 +58,7 @@ def substitutes(
         model: the model.
         inputs: the text whose loss is measured.
         other: sequences of another text, at least as long.
-        mean_over: what the mean is over.
+        mean_over: what the mean is over, text or position.
         seed: of the choice of donors: different ones, where there are as many as sequences.
 
     Raises:
@@ -88,7 +88,7 @@ def substitutes(
             "mean": tuple(None if z is None else z.mean(over, keepdim=True) for z in contexts),
             "resample": tuple(None if z is None else z[chosen] for z in contexts),
         },
-        mean_over=mean_over,
+        mean_over=cast(MeanOver, mean_over),
         seed=seed,
         donors=donors,
     )
