@@ -7,5 +7,6 @@
 * `stream`: what metrics are made of, accumulated over any number of batches;
 * `repeated`: random tokens, repeated; `grouped`: within and between groups of heads that share keys;
 * `nulls`: what a metric is when nothing is going on;
-* `circuits`: what can be read off the weights alone.
+* `circuits`: what can be read off the weights alone;
+* `causes`: what a model does without some heads: ablation, attribution, pruning.
 """
