@@ -17,6 +17,7 @@ from headway.runs.worker import set_up_process
 set_up_process(threads=1)  # before torch reads it
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -123,6 +124,8 @@ def main() -> None:
     one, heads = statistics.median(forward), len(bench.heads)
     shares = work_of(bench.model.model, VOCAB, context)
     print(f"{heads} heads, {batch} x {context} tokens; seconds: median (range)")
+    # Others' work on the machine shows here: above this benchmark's own process, times say little.
+    print(f"processes that ran or waited: {os.getloadavg()[1]:.1f}, on {os.cpu_count()} cores")
     print(f"forward pass: {spread(forward)}; forward and backward: {spread(both)}")
     in_passes = [s / (sum(forward[2 * i : 2 * i + 2]) / 2) * parts for i, s in enumerate(effects)]
     print(
