@@ -77,6 +77,9 @@ def test_ranks_may_differ_by_layer_and_skip_layers_without_attention():
         ({"ranks": {"up": "4-4-4"}}, "ranks.up names 3 layers, but n_layers is 4"),
         ({"d_mlp": "openelm(1)"}, "openelm takes 2 or 3 positive numbers"),
         ({"dropout": 1.0}, "dropout: 1.0 was given; input should be less than 1"),
+        ({"emptied": [1]}, r"emptied \[1\]: layer 1 of n_heads 8-4-2-1 is named; name each layer without heads"),
+        ({"n_heads": "0-4-0-1", "emptied": [0, 0]}, r"emptied \[0, 0\]: layer 0 of n_heads 0-4-0-1 is named"),
+        ({"emptied": [4]}, r"emptied \[4\]: layer 4 of n_heads 8-4-2-1 is named"),
         ({"n_head": 3}, "n_head: there is no such key; did you mean n_heads"),
     ],
 )

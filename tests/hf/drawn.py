@@ -53,6 +53,10 @@ RAGGED: dict[str, TransformerModel] = {
     ),
     "rotary-ragged": Llama(family="llama", n_layers=2, n_heads="8:4-2x10", windows=(None, 4), mlp="gelu", **_small),
     "odd-scale": GptNeo(family="gpt-neo", n_layers=2, n_heads=4, attention_scale=0.3, **_small),
+    "emptied": Gpt2(family="gpt-2", n_layers=3, n_heads="0-3x8-0", emptied=(0, 2), **_small),
+    "emptied-norm-after": Gpt2(
+        family="gpt-2", n_layers=2, n_heads="3x8-0", emptied=(1,), norm_place="after", biases=("mlp",), **_small
+    ),
     "future": Gpt2(family="gpt-2", n_layers=2, n_heads="4:2-3", attends="future", **_small),
     "scaled-embedding": Gpt2(
         family="gpt-2", n_layers=2, n_heads=4, embedding_scale="d_model", d_embed=20, mlp="relu", **_small

@@ -18,6 +18,7 @@ CHANGES = {
     "windows": (None,),
     "attends": "future",
     "embedding_scale": "d_model",
+    "emptied": (0,),
     "positions": "learned",
     "n_positions": 99,
     "rotary_base": 99.0,
@@ -45,8 +46,9 @@ def test_every_field_of_a_model_is_thought_of():
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_another_model_has_another_description(name):
-    changed = GptNeo(**{**LANE.content(), **({"windows": (None,)} if name == "attends" else {}), name: CHANGES[name]})
-    assert describe(changed) != describe(LANE)
+    needed = {"attends": {"windows": (None,)}, "emptied": {"n_heads": "0-4"}}.get(name, {})
+    changed = GptNeo(**{**LANE.content(), **needed, name: CHANGES[name]})
+    assert describe(changed) != describe(GptNeo(**{**LANE.content(), **needed}) if name == "emptied" else LANE)
 
 
 def test_what_has_no_effect_is_not_described():

@@ -66,6 +66,8 @@ def test_counted_parameters_are_the_built_transformers(name, arm):
         {"n_heads": "openelm(0.5, 1.0)", "d_head": 4, "d_mlp": "openelm(0.5, 4.0, 8)"},
         {"family": "gpt-2", "tied": False, "d_embed": 8, "lane": "switched"},
         {"family": "gpt-2", "positions": "sinusoidal", "norm_place": "after"},
+        {"family": "gpt-2", "n_heads": "0-4-0", "emptied": [0]},
+        {"family": "gpt-2", "n_heads": "0-4-0", "emptied": [0, 2], "norm_place": "after"},
         {
             "family": "gpt-2",
             "positions_in_lane": False,

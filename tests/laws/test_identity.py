@@ -102,7 +102,7 @@ VARIATIONS = {
                   "norm_place": "after", "norm_eps": 0.7, "mlp": "gelu", "d_mlp": 7, "biases": ["mlp"],
                   "tied": False, "dropout": 0.7, "d_embed": 7, "lane": "switched", "positions_in_lane": False,
                   "ranks": {"q": 7}, "init_std": 0.7, "factor_init": "matched", "attends": "future",
-                  "embedding_scale": "d_model", "embedding_init_std": 0.7},
+                  "embedding_scale": "d_model", "embedding_init_std": 0.7, "emptied": [0]},
         "training": {"steps": 7, "tokens": None, "epochs": None, "batch_size": 7, "accumulate": 4,
                      "learning_rate": 0.7, "warmup_steps": 7, "decay": "cosine", "clip": None, "precision": "bf16",
                      "betas": [0.1, 0.2], "eps": 0.1, "weight_decay": 0.1, "momentum": 0.7,
@@ -126,6 +126,8 @@ def test_every_field_changes_the_id(kind, part, field):
         content = {**content, "model": {k: v for k, v in content["model"].items() if k != "n_out"}}
     if field == "attends":  # such a model has no windows and cannot write
         content = {**content, "samples": None, "model": {**content["model"], "windows": [None]}}
+    if field == "emptied":  # a layer that has heads has not lost them
+        content = {**content, "model": {**content["model"], "n_heads": "0-4"}}
     changed = {**content.get(part, {}), field: VARIATIONS[kind][part][field]}
     if field in ("tokens", "epochs") and part == "training":  # instead of steps
         changed = {**changed, "steps": None, field: 100}
@@ -162,7 +164,7 @@ TRANSFORMER = {
     "dropout": 0.0, "d_embed": None, "lane": "same", "positions_in_lane": True,
     "ranks": {"q": None, "k": None, "v": None, "o": None, "up": None, "down": None},
     "init_std": 0.02, "factor_init": "published", "attends": "past", "embedding_scale": "none",
-    "embedding_init_std": None,
+    "embedding_init_std": None, "emptied": [],
 }  # fmt: skip
 FAMILIES = {
     "gpt-neo": {"attention_scale": "none", "windows": [None, 256], "biases": ["output", "mlp"]},

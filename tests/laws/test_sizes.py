@@ -16,6 +16,7 @@ LONG_FILES = {
     "data/tokens/story_plots.py": "the rules of the story grammar: pure data",
     "declare/experiment.py": "from a file to runs, in one order",
     "declare/mapping.py": "YAML as Headway reads, merges and writes it",
+    "model/transformer.py": "the model, one code path from tokens to logits and traces",
     "icl/estimators.py": "the estimators: many short formulas of one form",
 }
 _ONE_CHART = "one chart, declared from top to bottom"

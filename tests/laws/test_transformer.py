@@ -5,71 +5,28 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from drawn_transformers import (
+    GPT2,
+    LENGTH,
+    MODELS,
+    VOCAB,
+    built,
+    every_model,
+    logits_of,
+    ones,
+    text,
+    weights_of,
+)
 
 from headway.declare.tokens.layout import HeadLayout
 from headway.declare.tokens.parameters import parameters_of
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks
+from headway.declare.tokens.transformer import Gpt2, Ranks
 from headway.errors import UserError
 from headway.model.attention import of_queries, reference_attention
 from headway.model.cache import KVCache
 from headway.model.generate import generate
 from headway.model.trace import AttentionTrace
 from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
-
-SMALL = {"d_model": 48, "n_layers": 3, "n_positions": 128, "init_std": 0.2}
-NEO = {"family": "gpt-neo", **SMALL}
-GPT2 = {"family": "gpt-2", **SMALL}
-LLAMA = {"family": "llama", **SMALL}
-VOCAB = 31
-LENGTH = 70
-"""More than two blocks of queries."""
-
-MODELS = {
-    "published": GptNeo(**NEO, n_heads=4, windows=(None, 7)),
-    "ragged": GptNeo(**NEO, n_heads="3-12-48", windows=(50, None, 1)),
-    "GQA": Gpt2(**GPT2, n_heads="8:2-4:1-6:6", windows=(40, None)),
-    "unequal KV groups": Gpt2(**GPT2, n_heads="4+3x4-1+2+1-2", windows=(None, 9)),
-    "fixed d_head": Gpt2(**GPT2, n_heads="5-3-1", d_head=10, attention_scale="d_model"),
-    "layers without heads": GptNeo(**NEO, n_heads="0-6-0"),
-    "lane": GptNeo(**NEO, n_heads=4, d_embed=20),
-    "switched lane": GptNeo(**NEO, n_heads=4, d_embed=20, lane="switched", positions_in_lane=False),
-    "low rank": Gpt2(**GPT2, n_heads="2-4-8", ranks=Ranks(q=3, k="1-2-48", v=5, o=7, up="4-5-6", down=9)),
-    "rotary": Llama(**LLAMA, n_heads="8:4-3+1x12-2", windows=(None, 20), tied=True),
-    "low-rank SwiGLU": Llama(**LLAMA, n_heads="4-0-2", d_mlp="30-20-10", ranks=Ranks(up=3, o=4), norm_place="after"),
-    "sinusoidal": Gpt2(**GPT2, n_heads=4, positions="sinusoidal", norm_place="after", mlp="relu", d_embed=15),
-    "attention only": Gpt2(**GPT2, n_heads="1-2-3", positions="none", norm="none", mlp="none", attention_scale=0.3),
-    "RMSNorm after": Gpt2(**GPT2, n_heads=4, norm="rms", norm_place="after", mlp="gelu", tied=False, d_mlp=17),
-    "scaled embedding": Gpt2(
-        **GPT2, n_heads=4, embedding_scale="d_model", embedding_init_std=1.0, positions="sinusoidal", d_embed=20
-    ),
-    "attends to the future": Gpt2(**GPT2, n_heads="4:2-6-1", attends="future", positions="sinusoidal"),
-}
-every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-
-
-def weights_of(model, seed=0):
-    """Weights in which biases and norms are no longer what they start as."""
-    random = np.random.default_rng(seed)
-    weights = initial_weights(model, VOCAB, seed)
-    return {name: array + random.normal(0, 0.1, array.shape).astype(np.float32) for name, array in weights.items()}
-
-
-def built(model, **changed):
-    return Transformer(model, VOCAB, weights_of(model) | changed).eval()
-
-
-def text(length=LENGTH, batch=2):
-    return torch.randint(0, VOCAB, (batch, length), generator=torch.Generator().manual_seed(1))
-
-
-def logits_of(module, *arguments, **options):
-    with torch.no_grad():
-        return module(*arguments, **options)[0]
-
-
-def ones(model):
-    return [torch.ones(heads.n_heads) for heads in model.layout.layers]
 
 
 @every_model
@@ -113,6 +70,60 @@ def test_gates_of_an_example_concern_that_example(model):
     gated, plain = logits_of(module, tokens, gates=first_only), logits_of(module, tokens)
     none = logits_of(module, tokens, gates=[torch.tensor(0.0)] * model.n_layers)
     torch.testing.assert_close(gated, torch.stack((none[0], plain[1])))
+
+
+@every_model
+@pytest.mark.parametrize("site", ["q", "k", "v", "z"])
+def test_edits_that_change_nothing_change_no_bit(model, site):
+    """And they are given what a recorded pass calls by that name."""
+    module, tokens, given = built(model), text(), {}
+    edits = {(i, site): lambda x, i=i: given.setdefault(i, x) for i, n in enumerate(model.layout.n_heads) if n}
+    logits, trace = module(tokens, record=True)
+    assert torch.equal(logits_of(module, tokens, edits=edits), logits)
+    assert [a.layer for a in trace.attentions] == list(given)
+    assert all(torch.equal(given[a.layer], getattr(a, site)) for a in trace.attentions)
+
+
+@every_model
+@pytest.mark.parametrize("site", ["q", "k", "v", "z"])
+def test_an_edit_stands_in(model, site):
+    module, tokens = built(model), text()
+    for layer, n_heads in enumerate(model.layout.n_heads):
+        if n_heads:
+            logits, trace = module(tokens, record=True, edits={(layer, site): lambda x: x.flip(2)})
+            edited = next(a for a in trace.attentions if a.layer == layer)
+            if model.window(layer) != 1 or site not in "qk":  # one key leaves a softmax no choice
+                assert not torch.allclose(logits, logits_of(module, tokens), atol=1e-3)
+            plain = next(a for a in module.trace(tokens).attentions if a.layer == layer)
+            torch.testing.assert_close(getattr(edited, site), getattr(plain, site).flip(2))
+
+
+@pytest.mark.parametrize("layer", [0, 3, -1])
+def test_an_edit_of_a_layer_without_heads_is_refused(layer):
+    said = rf"an edit of z of layer {layer} was given, but the model's heads are 0-6-0: there is none in that layer"
+    with pytest.raises(UserError, match=said):
+        built(MODELS["layers without heads"])(text(), edits={(layer, "z"): lambda z: z})
+
+
+@every_model
+def test_a_pass_layer_by_layer_is_the_pass(model):
+    module, tokens = built(model), text()
+    with torch.no_grad():
+        stream = module.entered(tokens)
+        for layer in range(model.n_layers):
+            stream = module.rest(stream, module.written(stream, layer), layer)
+        assert torch.equal(stream, module.hidden(tokens)[0])
+
+
+def test_a_layer_that_lost_its_heads_adds_its_bias():
+    """Which a layer that was declared without heads has not."""
+    model = MODELS["emptied layers"]
+    module, tokens = built(model), text()
+    stream = module.entered(tokens)
+    for layer in model.emptied:
+        bias = torch.tensor(weights_of(model)[f"layers.{layer}.emptied.bias"])
+        assert torch.equal(module.written(stream, layer), bias.expand_as(stream))
+    assert built(MODELS["layers without heads"]).written(stream, 0) is None
 
 
 @every_model

@@ -14,44 +14,14 @@ On four different letters that are repeated, as other models are read, L1H0 has 
 import numpy as np
 import pytest
 import torch
-from shared import data
+from induction import CONTEXT, VOCAB, read
 
-from headway.declare.tokens.transformer import Gpt2
 from headway.heads.circuits import circuit_scores
 from headway.heads.compositions import compositions
 from headway.heads.repeated import repeated_tokens
 from headway.heads.stream import measure
-from headway.model.transformer import Transformer
 
-VOCAB, CONTEXT, BATCH = 26, 8, 4096
-MODEL = Gpt2(
-    family="gpt-2",
-    d_model=64,
-    n_layers=2,
-    n_heads=1,
-    n_positions=CONTEXT,
-    norm="none",
-    mlp="none",
-    tied=False,
-    biases=("qkv", "output"),
-)
-
-
-def read(file):
-    """TransformerLens's names: W_Q, W_K, W_V (head, d_model, d_head), W_O (head, d_head, d_model)."""
-    theirs = np.load(data(f"induction/{file}.npz"))
-    weights = {
-        "embedding.weight": theirs["embed.W_E"],
-        "positions.weight": theirs["pos_embed.W_pos"],
-        "readout.weight": theirs["unembed.W_U"].T,
-    }
-    assert not theirs["unembed.b_U"].any(), "ours has no such bias"
-    for layer in range(2):
-        for name in "QKVO":
-            at, ours = f"blocks.{layer}.attn", f"layers.{layer}.attention.{name.lower()}"
-            weights[f"{ours}.weight"] = theirs[f"{at}.W_{name}"][0].T
-            weights[f"{ours}.bias"] = theirs[f"{at}.b_{name}"].reshape(-1)
-    return Transformer(MODEL, VOCAB, weights).eval()
+BATCH = 4096
 
 
 def induction_on_its_task(model):

@@ -14,5 +14,6 @@ With torch:
 * `stream`: what metrics are made of, accumulated over any number of batches; `repeated`: random tokens, repeated;
 * `circuits`: what can be read off the weights alone, kept as `factored` matrices; `compositions`: of pairs of heads;
 * `examination`: all of these of one model, each on what it needs;
-* `terms`: what is added to a loss so that heads become different.
+* `terms`: what is added to a loss so that heads become different;
+* `causes`: what a model does without some heads: ablation, attribution, pruning.
 """

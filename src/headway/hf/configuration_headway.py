@@ -30,6 +30,7 @@ class HeadwayConfig(PretrainedConfig):
     biases: Any = ()
     attends: str = "past"
     embedding_scale: str = "none"
+    emptied: Any = ()
     norm: str = "layer"
     norm_place: str = "before"
     norm_eps: float = 1e-5

@@ -47,6 +47,7 @@ def describe(model: TransformerModel) -> dict[str, Any]:
         "biases": sorted(model.biases),
         "attends": model.attends,
         "embedding_scale": model.embedding_scale,
+        "emptied": sorted(model.emptied),
         "norm": model.norm,
         "norm_place": model.norm_place,
         "norm_eps": model.norm_eps,
@@ -107,8 +108,8 @@ def declared(description: Mapping[str, Any], family: str | None) -> TransformerM
             for key in ("positions_in_lane", "rotary_base", "lane")
             if description[key] is not None
         },
-        # Folders from before there was a choice have neither.
-        **{key: description[key] for key in ("attends", "embedding_scale") if key in description},
+        # Folders from before there was a choice have none of these.
+        **{key: description[key] for key in ("attends", "embedding_scale", "emptied") if key in description},
     }
     if family is None:
         return parse(TransformerModel, values)

@@ -116,9 +116,11 @@ class HeadwayLayer(nn.Module):
     def __init__(self, config: HeadwayConfig, layer: int) -> None:
         super().__init__()
         self.before, self.dropout = config.norm_place == "before", config.dropout
-        self.attention = self.mlp = None
+        self.attention = self.emptied = self.mlp = None
         if config.num_attention_heads_per_layer[layer]:
             self.attention_norm, self.attention = _norm(config), HeadwayAttention(config, layer)
+        elif layer in config.emptied:
+            self.attention_norm, self.emptied = nn.Identity() if self.before else _norm(config), HeadwayEmptied(config)
         if config.intermediate_size_per_layer[layer]:
             self.mlp_norm, self.mlp = _norm(config), HeadwayMlp(config, layer)
 
@@ -128,6 +130,8 @@ class HeadwayLayer(nn.Module):
             seen = self.attention_norm(stream) if self.before else stream
             written = self.attention(seen, positions, unpadded, cache)
             stream = self._add(stream, written, self.attention_norm)
+        elif self.emptied is not None:
+            stream = self._add(stream, self.emptied(stream), self.attention_norm)
         if self.mlp is not None:
             written = self.mlp(self.mlp_norm(stream) if self.before else stream)
             stream = self._add(stream, written, self.mlp_norm)
@@ -189,6 +193,18 @@ class HeadwayAttention(nn.Module):
             return ((ago < 0) & unpadded[:, None])[:, None], ago == 0
         seen = (ago >= 0) if self.window is None else (ago >= 0) & (ago < self.window)
         return ((seen & unpadded[:, None]) | (ago == 0))[:, None], ago == 0
+
+
+class HeadwayEmptied(nn.Module):
+    """What an attention that lost all its heads still writes: its bias."""
+
+    def __init__(self, config: HeadwayConfig) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(config.hidden_size)) if "output" in config.biases else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same at every position."""
+        return torch.zeros_like(x) if self.bias is None else self.bias.expand_as(x)
 
 
 class HeadwayMlp(nn.Module):

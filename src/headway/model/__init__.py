@@ -2,6 +2,7 @@
 
 * `transformer`: the model; `attention`, `residual`, `positions`, `maps`: its parts;
 * `weights`: its arrays by name, how they start and how they are checked (numpy, no torch);
+* `edits`: interventions inside a forward pass;
 * `trace`: what a recorded forward pass gives back of every head;
 * `generate`, `cache`: text from a model.
 """

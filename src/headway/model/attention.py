@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from headway.declare.tokens.transformer import Attends, TransformerModel
 from headway.model.cache import KVCache
+from headway.model.edits import Edits, edited
 from headway.model.maps import linear
 from headway.model.positions import rotate
 from headway.model.trace import AttentionTrace
@@ -44,6 +45,7 @@ class Attention(nn.Module):
         gate: Tensor | None = None,
         cache: KVCache | None = None,
         record: bool = False,
+        edits: Edits | None = None,
     ) -> tuple[Float[Tensor, "batch pos d_model"], AttentionTrace | None]:
         """What the heads together write, and, when recording, what each of them did.
 
@@ -53,10 +55,13 @@ class Attention(nn.Module):
             gate: broadcasts to (batch, head); multiplies the heads' contexts.
             cache: keys and values of the positions before; these positions' are added to it.
             record: whether to give the trace.
+            edits: what stands in for q, k, v and z, of any layers.
         """
         q, k, v = (self._split(getattr(self, name)(x)) for name in "qkv")
         if rotary is not None:
             q, k = rotate(q, rotary), rotate(k, rotary)
+        q, k = edited(q, edits, self.layer, "q"), edited(k, edits, self.layer, "k")
+        v = edited(v, edits, self.layer, "v")
         if cache is not None:
             k, v = cache.extend(self.layer, k, v)
         z = attend(
@@ -70,6 +75,7 @@ class Attention(nn.Module):
         )
         if gate is not None:
             z = z * gate.broadcast_to(z.shape[:2])[:, :, None, None]
+        z = edited(z, edits, self.layer, "z")
         written = self.o(z.transpose(1, 2).flatten(2))
         return written, self._trace(q, k, v, z) if record else None
 
@@ -91,6 +97,18 @@ class Attention(nn.Module):
             scale=self.scale,
             mask=sees(q.shape[2], k.shape[2], self.window, q.device, self.attends),
         )
+
+
+class Emptied(nn.Module):
+    """What an attention that lost all its heads still writes: its bias."""
+
+    def __init__(self, model: TransformerModel) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.empty(model.d_model)) if "output" in model.biases else None
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        """The same at every position."""
+        return torch.zeros_like(x) if self.bias is None else self.bias.expand_as(x)
 
 
 def of_queries(

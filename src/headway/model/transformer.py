@@ -5,6 +5,7 @@ What it is made of is declared in `TransformerModel`; its parameters have the na
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -14,8 +15,9 @@ from torch import Tensor, nn
 from headway.declare.tokens.parameters import parameters_of
 from headway.declare.tokens.transformer import TransformerModel
 from headway.errors import UserError
-from headway.model.attention import Attention
+from headway.model.attention import Attention, Emptied
 from headway.model.cache import KVCache
+from headway.model.edits import Edits
 from headway.model.maps import Mlp
 from headway.model.positions import rotary_table, sinusoids
 from headway.model.residual import enter, lane_share, norm, read_entries
@@ -32,10 +34,10 @@ Law: gate 0 is the model without that head; all ones are no gates.
 class Transformer(nn.Module):
     """A model of text; its parameters are NaN until weights are given or `put`.
 
-    Laws: recording and gates of 1 change no bit (eager); the heads' contributions sum to an attention's output minus
-    its bias; no logit depends on a later token (an earlier one where it attends to the future), nor on one outside the
-    windows; the order of the heads of a layer
-    changes nothing; a uniform GPT-Neo has Hugging Face's logits.
+    Laws: recording, gates of 1 and edits that change nothing change no bit (eager); the heads' contributions sum to an
+    attention's output minus its bias; no logit depends on a later token (an earlier one where it attends to the
+    future), nor on one outside the windows; the order of the heads of a layer changes nothing;
+    a uniform GPT-Neo has Hugging Face's logits.
 
     Raises:
         UserError: when the weights are not those of the model.
@@ -97,6 +99,7 @@ class Transformer(nn.Module):
         gates: Gates | None = None,
         record: bool = False,
         cache: KVCache | None = None,
+        edits: Edits | None = None,
     ) -> tuple[Float[Tensor, "batch pos vocab"], Trace | None]:
         """The logits of the token after each position, and the trace when recording.
 
@@ -105,12 +108,13 @@ class Transformer(nn.Module):
             gates: per layer what multiplies the heads' contexts; broadcasts to (batch, head).
             record: whether to give back what every head did.
             cache: keys and values of the positions before; these are added to it.
+            edits: what stands in for q, k, v and z of the heads; z after the gates.
 
         Raises:
-            UserError: for a text that is longer than `n_positions`, gates for other layers than there are, or a cache
-                with a model that attends to the future.
+            UserError: for a text that is longer than `n_positions`, gates for other layers than there are, edits of a
+                layer without heads, or a cache with a model that attends to the future.
         """
-        stream, trace = self.hidden(tokens, gates, record, cache)
+        stream, trace = self.hidden(tokens, gates, record, cache, edits)
         return self.read_out(stream), trace
 
     def hidden(
@@ -119,28 +123,57 @@ class Transformer(nn.Module):
         gates: Gates | None = None,
         record: bool = False,
         cache: KVCache | None = None,
+        edits: Edits | None = None,
     ) -> tuple[Float[Tensor, "batch pos d_model"], Trace | None]:
         """The stream after the last layer, before the final norm; otherwise as `forward`."""
         past, n_new = (cache.length if cache is not None else 0), tokens.shape[1]
-        self._check(past + n_new, gates)
+        self._check(past + n_new, gates, edits)
         if cache is not None:
             check_can_write(self.model)
         here = slice(past, past + n_new)
-        embedded = self.embedding(tokens)
-        if self.model.embedding_scale == "d_model":
-            embedded = embedded * self.model.d_model**0.5
-        stream = enter(embedded, self._positions(here), self.model.d_model)
-        stream = nn.functional.dropout(stream, self.model.dropout, self.training)
+        stream = self._entered(tokens, here)
         streams, attentions = [stream], []
         for i, layer in enumerate(self.layers):
             rotary = self._rotary(i, here)
             gate = None if gates is None else gates[i]
-            stream, attention = layer(stream, rotary, gate, cache, record)
+            stream, attention = layer(stream, rotary, gate, cache, record, edits)
             streams.append(stream)
             attentions += [] if attention is None else [attention]
         if cache is not None:
             cache.advance(n_new)
         return stream, Trace(attentions=tuple(attentions), streams=tuple(streams)) if record else None
+
+    def entered(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+        """The stream before layer 0.
+
+        Raises:
+            UserError: for a text that is longer than `n_positions`.
+        """
+        self._check(tokens.shape[1], None, None)
+        return self._entered(tokens, slice(0, tokens.shape[1]))
+
+    def written(
+        self, stream: Float[Tensor, "batch pos d_model"], layer: int, edits: Edits | None = None
+    ) -> Float[Tensor, "batch pos d_model"] | None:
+        """What the attention of a layer adds to the stream before it; None where there is none."""
+        return self._layer(layer).written(stream, self._rotary(layer, slice(0, stream.shape[1])), edits=edits)[0]
+
+    def rest(self, stream: Tensor, written: Tensor | None, layer: int) -> Float[Tensor, "batch pos d_model"]:
+        """The stream after a layer, from the stream before it and what its attention adds.
+
+        Law: `rest(stream, written(stream, layer), layer)`, layer by layer from `entered`, is `hidden`.
+        """
+        return self._layer(layer).rest(stream, written)
+
+    def _layer(self, layer: int) -> "_Layer":
+        return cast(_Layer, self.layers[layer])
+
+    def _entered(self, tokens: Tensor, here: slice) -> Tensor:
+        embedded = self.embedding(tokens)
+        if self.model.embedding_scale == "d_model":
+            embedded = embedded * self.model.d_model**0.5
+        stream = enter(embedded, self._positions(here), self.model.d_model)
+        return nn.functional.dropout(stream, self.model.dropout, self.training)
 
     def read_out(self, stream: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos vocab"]:
         """Logits from the stream after the last layer."""
@@ -182,7 +215,7 @@ class Transformer(nn.Module):
             return None
         return getattr(self, f"rotary_{heads.d_head}")[:, here]
 
-    def _check(self, length: int, gates: Gates | None) -> None:
+    def _check(self, length: int, gates: Gates | None, edits: Edits | None) -> None:
         if length > self.model.n_positions:
             raise UserError(
                 f"a text of {length} tokens was given, but the model's longest is {self.model.n_positions} "
@@ -192,6 +225,13 @@ class Transformer(nn.Module):
             raise UserError(
                 f"gates for {len(gates)} layers were given, but the model has {self.model.n_layers}; give one tensor "
                 "for each, of any size for a layer without heads"
+            )
+        n_heads = self.model.layout.n_heads
+        if nowhere := [at for at in edits or () if not 0 <= at[0] < len(n_heads) or not n_heads[at[0]]]:
+            layer, site = nowhere[0]
+            raise UserError(
+                f"an edit of {site} of layer {layer} was given, but the model's heads are {self.model.layout}: there "
+                "is none in that layer; give the number of a layer with heads, counted from 0"
             )
 
 
@@ -219,9 +259,12 @@ class _Layer(nn.Module):
     def __init__(self, model: TransformerModel, layer: int) -> None:
         super().__init__()
         self.before, self.dropout = model.norm_place == "before", model.dropout
-        self.attention = self.mlp = None
+        self.attention = self.emptied = self.mlp = None
         if model.layout.layers[layer].n_heads:
             self.attention_norm, self.attention = norm(model), Attention(model, layer)
+        elif layer in model.emptied:
+            # Before the attention there is nothing left for a norm to be read by.
+            self.attention_norm, self.emptied = nn.Identity() if self.before else norm(model), Emptied(model)
         if model.mlp_widths[layer]:
             self.mlp_norm, self.mlp = norm(model), Mlp(model, layer)
 
@@ -232,16 +275,34 @@ class _Layer(nn.Module):
         gate: Tensor | None,
         cache: KVCache | None,
         record: bool,
+        edits: Edits | None,
     ) -> tuple[Tensor, AttentionTrace | None]:
-        trace = None
-        if self.attention is not None:
-            seen = self.attention_norm(stream) if self.before else stream
-            written, trace = self.attention(seen, rotary, gate, cache, record)
+        written, trace = self.written(stream, rotary, gate, cache, record, edits)
+        return self.rest(stream, written), trace
+
+    def written(
+        self,
+        stream: Tensor,
+        rotary: Tensor | None,
+        gate: Tensor | None = None,
+        cache: KVCache | None = None,
+        record: bool = False,
+        edits: Edits | None = None,
+    ) -> tuple[Tensor | None, AttentionTrace | None]:
+        """What attention adds; None where there is none."""
+        if self.attention is None:
+            return (None if self.emptied is None else self.emptied(stream)), None
+        seen = self.attention_norm(stream) if self.before else stream
+        return self.attention(seen, rotary, gate, cache, record, edits)
+
+    def rest(self, stream: Tensor, written: Tensor | None) -> Tensor:
+        """The stream after the layer, from what attention adds."""
+        if written is not None:
             stream = self._add(stream, written, self.attention_norm)
         if self.mlp is not None:
             written = self.mlp(self.mlp_norm(stream) if self.before else stream)
             stream = self._add(stream, written, self.mlp_norm)
-        return stream, trace
+        return stream
 
     def _add(self, stream: Tensor, written: Tensor, normed: nn.Module) -> Tensor:
         total = stream + nn.functional.dropout(written, self.dropout, self.training)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from headway.declare.tokens.layout import LayerHeads
 from headway.declare.tokens.transformer import TransformerModel
 
 
@@ -47,12 +48,7 @@ def _parameters(model: TransformerModel, vocab_size: int) -> Iterator[Parameter]
         yield Parameter(name="positions.weight", shape=(model.n_positions, width), part="positions")
     for layer, (heads, d_mlp) in enumerate(zip(model.layout.layers, model.mlp_widths, strict=True)):
         at = f"layers.{layer}"
-        q, kv = heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head
-        if heads.n_heads:
-            yield from _norm(model, f"{at}.attention_norm")
-            for name, out in (("q", q), ("k", kv), ("v", kv)):
-                yield from _linear(model, f"{at}.attention.{name}", (out, d), "Q/K/V", "qkv", model.rank(name, layer))  # type: ignore[arg-type]
-            yield from _linear(model, f"{at}.attention.o", (d, q), "output", "output", model.rank("o", layer))
+        yield from _attention(model, layer, heads)
         if d_mlp:
             yield from _norm(model, f"{at}.mlp_norm")
             for name in ("gate", "up") if model.mlp == "swiglu" else ("up",):
@@ -62,6 +58,22 @@ def _parameters(model: TransformerModel, vocab_size: int) -> Iterator[Parameter]
         yield from _norm(model, "norm")
     if not model.tied:
         yield Parameter(name="readout.weight", shape=(vocab_size, d_embed), part="read-out")
+
+
+def _attention(model: TransformerModel, layer: int, heads: LayerHeads) -> Iterator[Parameter]:
+    """Of a layer's heads; of one that lost them, what it adds all the same."""
+    d, at = model.d_model, f"layers.{layer}"
+    q, kv = heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head
+    if heads.n_heads:
+        yield from _norm(model, f"{at}.attention_norm")
+        for name, out in (("q", q), ("k", kv), ("v", kv)):
+            yield from _linear(model, f"{at}.attention.{name}", (out, d), "Q/K/V", "qkv", model.rank(name, layer))  # type: ignore[arg-type]
+        yield from _linear(model, f"{at}.attention.o", (d, q), "output", "output", model.rank("o", layer))
+    elif layer in model.emptied:
+        if model.norm_place == "after":
+            yield from _norm(model, f"{at}.attention_norm")
+        if "output" in model.biases:
+            yield Parameter(name=f"{at}.emptied.bias", shape=(d,), part="output")
 
 
 def _linear(

@@ -86,6 +86,11 @@ class TransformerModel(Spec):
     )
     positions_in_lane: bool = Field(True, description="whether positions enter the lane too")
     ranks: Ranks = Field(Ranks(), description="ranks of the projections")
+    emptied: tuple[int, ...] = Field(
+        (),
+        description="layers whose heads were all pruned: what they add is then their output bias, if there is one, and "
+        "where norms come after, their norm stays; a layer declared without heads has neither",
+    )
     init_std: float = Field(0.02, gt=0, description="standard deviation of initial weights")
     factor_init: Literal["published", "matched"] = Field(
         "published",
@@ -176,6 +181,16 @@ class TransformerModel(Spec):
         check_numbers(self.d_model * (matrices + self.n_positions), 0, "d_model, n_layers, n_heads, d_head or d_mlp")
         for layer, (heads, d_mlp) in enumerate(zip(layout.layers, mlps, strict=True)):
             self._check_ranks(layer, heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head, d_mlp)
+        return self
+
+    @model_validator(mode="after")
+    def _emptied_have_no_heads(self) -> "TransformerModel":
+        for layer in self.emptied:
+            if not 0 <= layer < self.n_layers or self.layout.n_heads[layer] or self.emptied.count(layer) > 1:
+                raise ValueError(
+                    f"emptied {list(self.emptied)}: layer {layer} of n_heads {self.layout} is named; name each layer "
+                    "without heads that lost them at most once, counted from 0"
+                )
         return self
 
     def _check_ranks(self, layer: int, queries: int, keys: int, d_mlp: int) -> None:

@@ -1,0 +1,158 @@
+"""Heads: a model without some of its heads: an ordinary model of another layout, not one behind a mask.
+
+Of every array that belongs to heads only the kept heads' rows or columns remain. A KV head goes when the last query
+head that reads it has gone. A layer may lose all heads: what it adds is then its output bias.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from headway.declare.tokens.layout import HeadLayout, LayerHeads
+from headway.declare.tokens.transformer import Ranks, TransformerModel
+from headway.errors import UserError
+from headway.model.transformer import Transformer
+
+Keep = Sequence[Sequence[bool]]
+"""Per layer, whether each head stays; nothing for a layer without heads."""
+
+_PROJECTIONS: tuple[Literal["q", "k", "v", "o"], ...] = ("q", "k", "v", "o")
+
+
+def pruned(model: Transformer, keep: Keep) -> Transformer:
+    """A new model with the kept heads only; of the same precision, on the same device, in the same mode.
+
+    A map of low rank whose rank is above its new width becomes the whole matrix that the product is.
+
+    Law: its logits are those of the model with gate 0 on the heads that went.
+
+    Args:
+        model: the model; it stays as it is.
+        keep: per layer, whether each query head stays.
+
+    Raises:
+        UserError: when `keep` does not have a value for each head of each layer.
+
+    Examples:
+        >>> from headway.declare.tokens.transformer import GptNeo
+        >>> from headway.model.weights import initial_weights
+        >>> declared = GptNeo(family="gpt-neo", d_model=16, n_layers=2, n_heads="4-2")
+        >>> model = Transformer(declared, 10, initial_weights(declared, 10, seed=0))
+        >>> str(pruned(model, [[True, False, True, False], [False, True]]).model.layout)
+        '2x4-1x8'
+    """
+    kept = [_kept(heads, mask) for heads, mask in zip(model.model.layout.layers, _checked(model, keep), strict=True)]
+    declared = _declared(model.model, kept)
+    held: dict[str, Tensor] = dict(model.named_parameters())
+    result = Transformer(declared, model.vocab_size)
+    some = next(model.parameters())
+    result.to(device=some.device, dtype=some.dtype).train(model.training)
+    with torch.no_grad():
+        arrays = {name: array for name, array in held.items() if ".attention." not in name}
+        for layer, of in enumerate(kept):
+            arrays |= _attention(held, layer, of, declared)
+        for name, parameter in result.named_parameters():
+            parameter.copy_(arrays[name])
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """What stays of the heads of a layer."""
+
+    heads: LayerHeads
+    q: Tensor
+    """The entries of the query heads that stay, in the layer's query width."""
+    kv: Tensor
+    went: bool
+
+
+def _checked(model: Transformer, keep: Keep) -> Keep:
+    n_heads = model.model.layout.n_heads
+    if [len(mask) for mask in keep] != list(n_heads):
+        raise UserError(
+            f"which heads to keep was given for {'-'.join(str(len(mask)) for mask in keep) or 'no'} heads of the "
+            f"layers, but the model's layout is {model.model.layout}; give a value for each head of each layer"
+        )
+    return keep
+
+
+def _kept(heads: LayerHeads, mask: Sequence[bool]) -> _Kept:
+    kv_of = [kv for kv, count in enumerate(heads.queries) for _ in range(count)]
+    stay = [head for head, stays in enumerate(mask) if stays]
+    counts = [sum(kv_of[head] == kv for head in stay) for kv in range(heads.n_kv_heads)]
+    queries = tuple(count for count in counts if count)
+    return _Kept(
+        heads=LayerHeads(queries=queries, d_head=heads.d_head if queries else 0),
+        q=_entries(stay, heads.d_head),
+        kv=_entries([kv for kv, count in enumerate(counts) if count], heads.d_head),
+        went=len(stay) < len(mask),
+    )
+
+
+def _entries(heads: list[int], d_head: int) -> Tensor:
+    return (torch.tensor(heads, dtype=torch.long)[:, None] * d_head + torch.arange(d_head)).flatten()
+
+
+def _declared(model: TransformerModel, kept: Sequence[_Kept]) -> TransformerModel:
+    """The declaration of the kept heads."""
+    layout = HeadLayout(d_model=model.d_model, layers=tuple(of.heads for of in kept))
+    emptied = (i for i, of in enumerate(kept) if of.went and not of.heads.n_heads)
+    values = {name: getattr(model, name) for name in type(model).model_fields} | {
+        "n_heads": str(layout),
+        "n_kv_heads": None,
+        "d_head": None,
+        "emptied": tuple(sorted({*model.emptied, *emptied})),
+        "ranks": Ranks(**model.ranks.model_dump() | {name: _ranks(model, kept, name) for name in _PROJECTIONS}),
+    }
+    return type(model)(**values)
+
+
+def _ranks(
+    model: TransformerModel, kept: Sequence[_Kept], name: Literal["q", "k", "v", "o"]
+) -> tuple[int | None, ...] | None:
+    """The rank in each layer; None, for a whole matrix, where the new width is below it."""
+    ranks = []
+    for layer, of in enumerate(kept):
+        rank, width = model.rank(name, layer), len(of.q if name in "qo" else of.kv)
+        # Of a layer without heads there is no such matrix.
+        ranks.append(None if rank is None or width == 0 or rank > min(model.d_model, width) else rank)
+    return tuple(ranks) if any(ranks) else None
+
+
+def _attention(held: Mapping[str, Tensor], layer: int, of: _Kept, declared: TransformerModel) -> dict[str, Tensor]:
+    """The arrays of what is left of an attention."""
+    at = f"layers.{layer}.attention"
+    if not of.heads.n_heads:
+        bias = held.get(f"{at}.o.bias", held.get(f"{at}.o.second.bias"))
+        return {} if bias is None else {f"layers.{layer}.emptied.bias": bias}
+    arrays: dict[str, Tensor] = {}
+    for name in _PROJECTIONS:
+        entries, whole = of.q if name in "qo" else of.kv, declared.rank(name, layer) is None
+        arrays |= _projection(held, f"{at}.{name}", entries, of_output=name == "o", whole=whole)
+    return arrays
+
+
+def _projection(
+    held: Mapping[str, Tensor], at: str, entries: Tensor, *, of_output: bool, whole: bool
+) -> dict[str, Tensor]:
+    """The kept rows of Q, K or V, or columns of O; `whole` for one matrix where there may have been two."""
+    first, second = held.get(f"{at}.first.weight"), held.get(f"{at}.second.weight")
+    bias = held.get(f"{at}.bias", held.get(f"{at}.second.bias"))
+    entries = entries.to(next(iter(held.values())).device)
+    if second is None or first is None:
+        weight = held[f"{at}.weight"]
+        arrays = {"weight": weight[:, entries] if of_output else weight[entries]}
+    elif of_output:
+        arrays = {"first.weight": first[:, entries], "second.weight": second}
+    else:
+        arrays = {"first.weight": first, "second.weight": second[entries]}
+    if bias is not None:
+        arrays["bias" if second is None else "second.bias"] = bias if of_output else bias[entries]
+    if whole and second is not None:
+        arrays["weight"] = arrays.pop("second.weight") @ arrays.pop("first.weight")
+        arrays |= {"bias": arrays.pop("second.bias")} if bias is not None else {}
+    return {f"{at}.{name}": array for name, array in arrays.items()}

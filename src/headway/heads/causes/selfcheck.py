@@ -1,0 +1,137 @@
+"""Heads: what must hold on the model at hand before any number about its heads' effects is given.
+
+The errors that are made in the field are of one kind: a mask that is on another tensor than the contexts that enter the
+output projection, or that is read and ignored. Each leaves one of these checks failing.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headway import streams
+from headway.errors import UserError
+from headway.heads.causes.losses import check_text
+from headway.heads.causes.pruning import pruned
+from headway.heads.causes.substitutes import heads_of, layers_with_heads, substitutes
+from headway.heads.causes.without import Removal, losses_without, reference_losses_without
+from headway.model.transformer import Transformer
+
+TOLERANCE = 1e-5
+"""Of the largest logit, or written entry, for single precision; what is compared differs in the order of sums alone."""
+
+
+def check_interventions(model: Transformer, tokens: Int[Tensor, "batch pos"], tolerance: float = TOLERANCE) -> None:
+    """Nothing, when gates and edits do to the model what they are said to do.
+
+    * gates of 1 change no bit;
+    * the contributions of a layer's heads, and its bias, are what its attention writes;
+    * gates of 0 on a layer whose heads write something change the logits;
+    * a head masked is the same head physically removed: one of each layer, and a random half of all;
+    * the fast way to lose a head has the loss of the obvious one, in each layer.
+
+    Args:
+        model: the model.
+        tokens: a text of two tokens or more; a short one will do.
+        tolerance: of what is compared, as a share of the largest.
+
+    Raises:
+        UserError: naming the check that failed, and by how much.
+    """
+    if tokens.shape[1] < 2 or not heads_of(model):
+        raise UserError(
+            f"a text of {tokens.shape[1]} tokens was given for a check of {len(heads_of(model))} heads; give two "
+            "tokens or more, and a model with heads"
+        )
+    check_text(model, tokens[:, :-1], tokens[:, 1:])
+    with torch.no_grad():
+        for check in (_gates_of_one, _contributions, _gates_of_zero, _masked_is_pruned, _fast_is_slow):
+            check(model, tokens, tolerance)
+
+
+def _gates_of_one(model: Transformer, tokens: Tensor, _: float) -> None:
+    plain, gated = model(tokens)[0], model(tokens, gates=_ones(model))[0]
+    if not bool(plain.isfinite().all()):
+        _fail("the logits are finite", "some are NaN or infinite")
+    if not torch.equal(plain, gated):
+        _fail("gates of 1 change no bit", f"logits change by up to {_most(plain - gated):.2g}")
+
+
+def _contributions(model: Transformer, tokens: Tensor, tolerance: float) -> None:
+    trace = model(tokens, record=True)[1]
+    assert trace is not None
+    for attention in trace.attentions:
+        written = model.written(trace.streams[attention.layer], attention.layer)
+        assert written is not None
+        total = attention.contributions().sum(1) + (0 if attention.b_O is None else attention.b_O)
+        _compare(
+            f"in layer {attention.layer} the heads' contributions and the bias add up to what the attention writes",
+            total,
+            written,
+            tolerance,
+        )
+
+
+def _gates_of_zero(model: Transformer, tokens: Tensor, _: float) -> None:
+    plain, trace = model(tokens, record=True)
+    for attention in trace.attentions:
+        gates = _ones(model)
+        gates[attention.layer] = torch.zeros_like(gates[attention.layer])
+        writes = _most(attention.contributions().sum(1))
+        if writes > 0 and torch.equal(plain, model(tokens, gates=gates)[0]):
+            _fail(
+                "gates of 0 change the logits",
+                f"they do not in layer {attention.layer}, whose heads write entries up to {writes:.2g}",
+            )
+
+
+def _masked_is_pruned(model: Transformer, tokens: Tensor, tolerance: float) -> None:
+    keeps: dict[str, list[np.ndarray]] = {}
+    for layer in layers_with_heads(model):
+        head = model.model.layout.n_heads[layer] // 2
+        keeps[f"L{layer}H{head} masked is L{layer}H{head} removed"] = _all_but(model, layer, head)
+    draw = streams.generator(0, "heads of the check")
+    keeps["a random half of the heads masked is these heads removed"] = [
+        draw.random(n) < 0.5 for n in model.model.layout.n_heads
+    ]
+    for check, keep in keeps.items():
+        some = next(model.parameters())
+        gates = [torch.tensor(mask, dtype=some.dtype, device=some.device) for mask in keep]
+        removed = pruned(model, [mask.tolist() for mask in keep])(tokens)[0]
+        _compare(check, model(tokens, gates=gates)[0], removed, tolerance)
+
+
+def _fast_is_slow(model: Transformer, tokens: Tensor, tolerance: float) -> None:
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    # Another text for what stands in: the same tokens, backwards.
+    stand_ins = substitutes(model, inputs, tokens.flip(1)[:, :-1])
+    heads = [(layer, model.model.layout.n_heads[layer] // 2) for layer in layers_with_heads(model)]
+    removals = [Removal((head,), stand_in) for head in heads for stand_in in stand_ins.of.values()]
+    fast, slow = (f(model, inputs, targets, removals) for f in (losses_without, reference_losses_without))
+    _compare("the losses without a head are those of a whole pass", fast.without, slow.without, tolerance)
+
+
+def _all_but(model: Transformer, layer: int, head: int) -> list[np.ndarray]:
+    return [np.arange(n) != head if i == layer else np.ones(n, bool) for i, n in enumerate(model.model.layout.n_heads)]
+
+
+def _ones(model: Transformer) -> list[Tensor]:
+    some = next(model.parameters())
+    return [torch.ones(n, dtype=some.dtype, device=some.device) for n in model.model.layout.n_heads]
+
+
+def _compare(check: str, one: Tensor, other: Tensor, tolerance: float) -> None:
+    difference, scale = _most(one - other), max(1.0, _most(other))
+    if not difference <= tolerance * scale:
+        _fail(check, f"they differ by up to {difference:.2g}, of values up to {scale:.2g} (tolerance {tolerance:g})")
+
+
+def _most(x: Tensor) -> float:
+    return float(x.abs().max())
+
+
+def _fail(check: str, found: str) -> None:
+    raise UserError(
+        f"this model cannot be intervened on; the check that failed: {check}; {found}. Nothing that would be said of "
+        "its heads' effects could be trusted; take another checkpoint, or mend the model"
+    )

@@ -1,0 +1,134 @@
+"""Heads: what stands in for the context of a head that is taken away.
+
+Three ways, always side by side, since they change the answer more than any method does: zero, which most models have
+never seen; the mean over another text, which takes away only what varies; and what the head does on a sequence of
+another text, which stays a thing that the head does.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, cast, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headway import streams
+from headway.errors import UserError, near
+from headway.model.edits import Edits
+from headway.model.transformer import Transformer
+
+Kind = Literal["zero", "mean", "resample"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+MeanOver = Literal["text", "position"]
+"""text: positions and sequences of the other text; position: its sequences, for each position apart."""
+
+Head = tuple[int, int]
+"""Layer and head, from 0."""
+
+StandIn = tuple[Tensor | None, ...]
+"""Per layer a tensor that broadcasts to z (batch, head, pos, d_head); None for a layer without heads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Substitutes:
+    """What stands in for each head, by kind, and how it was made."""
+
+    of: dict[Kind, StandIn]
+    mean_over: MeanOver
+    seed: int
+    donors: tuple[int, ...]
+    """The sequence of the other text whose contexts each sequence gets when resampled."""
+
+
+def substitutes(
+    model: Transformer,
+    inputs: Int[Tensor, "batch pos"],
+    other: Int[Tensor, "others span"],
+    *,
+    mean_over: str = "text",
+    seed: int = 0,
+) -> Substitutes:
+    """What stands in for the heads on a text, from another text: one forward pass of it.
+
+    Args:
+        model: the model.
+        inputs: the text whose loss is measured.
+        other: sequences of another text, at least as long.
+        mean_over: what the mean is over, text or position.
+        seed: of the choice of donors: different ones, where there are as many as sequences.
+
+    Raises:
+        UserError: when the other text is shorter, or a sequence would be its own donor.
+    """
+    if mean_over not in get_args(MeanOver):
+        raise UserError(f"mean_over {mean_over!r} is no way to take a mean; {near(mean_over, get_args(MeanOver))}")
+    batch, length = inputs.shape
+    if other.shape[1] < length or not len(other):
+        raise UserError(
+            f"the other text has {len(other)} sequences of {other.shape[1]} tokens, but what they stand in for has "
+            f"{length}; give one sequence or more, at least as long"
+        )
+    other = other[:, :length]
+    donors = _donors(len(other), batch, seed)
+    if same := [i for i, donor in enumerate(donors) if torch.equal(inputs[i], other[donor])]:
+        raise UserError(
+            f"sequence {same[0]} stands in the other text too and would be resampled by itself, so that no head would "
+            "seem to matter; give another text"
+        )
+    contexts = contexts_of(model, other)
+    over = (0, 2) if mean_over == "text" else (0,)
+    chosen = torch.tensor(donors, device=inputs.device)
+    return Substitutes(
+        of={
+            "zero": tuple(None if z is None else z.new_zeros(1, 1, 1, 1) for z in contexts),
+            "mean": tuple(None if z is None else z.mean(over, keepdim=True) for z in contexts),
+            "resample": tuple(None if z is None else z[chosen] for z in contexts),
+        },
+        mean_over=cast(MeanOver, mean_over),
+        seed=seed,
+        donors=donors,
+    )
+
+
+def contexts_of(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> tuple[Tensor | None, ...]:
+    """Z of every layer, (batch, head, pos, d_head); None for one without heads."""
+    found: dict[int, Tensor] = {}
+    with torch.no_grad():
+        model.hidden(tokens, edits={(i, "z"): partial(found.setdefault, i) for i in layers_with_heads(model)})
+    return tuple(found.get(i) for i in range(model.model.n_layers))
+
+
+def layers_with_heads(model: Transformer) -> list[int]:
+    """The layers that have heads."""
+    return [i for i, n in enumerate(model.model.layout.n_heads) if n]
+
+
+def heads_of(model: Transformer) -> list[Head]:
+    """All heads of a model."""
+    return [(layer, head) for layer, n in enumerate(model.model.layout.n_heads) for head in range(n)]
+
+
+def without(heads: Iterable[Head], stand_in: StandIn) -> Edits:
+    """The edits that take some heads away: what stands in for each is put in its place."""
+    by_layer: dict[int, list[int]] = {}
+    for layer, head in heads:
+        by_layer.setdefault(layer, []).append(head)
+    return {(layer, "z"): partial(_replaced, stand_in[layer], some) for layer, some in by_layer.items()}
+
+
+def _replaced(stand_in: Tensor | None, heads: list[int], z: Tensor) -> Tensor:
+    assert stand_in is not None, "a layer with heads has what stands in for them"
+    result = z.clone()
+    result[:, heads] = stand_in.expand_as(z)[:, heads]
+    return result
+
+
+def _donors(n_others: int, batch: int, seed: int) -> tuple[int, ...]:
+    """A sequence of the other text for each: all different where there are enough."""
+    draw = streams.generator(seed, "donors of contexts")
+    rounds = [draw.permutation(n_others) for _ in range(-(-batch // n_others))]
+    return tuple(int(i) for i in np.concatenate(rounds)[:batch])
