@@ -116,6 +116,7 @@ def test_the_whole_file(store):
             "baselines",
             "tasks",
             "comparisons",
+            "contrasts",
             "fits",
             "plain_curve",
             "learning_rates",
