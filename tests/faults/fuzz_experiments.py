@@ -120,8 +120,8 @@ def _structure(content: Any, draw: random.Random) -> Any:
         case 0:
             del holder[path[-1]]
         case 1 if isinstance(holder, dict):
-            holder[draw.choice(("label", "model", "n_heads", "kind", "", "x" * 300, 7, path[-1][:2]))] = holder.pop(
-                path[-1]
+            holder[draw.choice(("label", "model", "n_heads", "kind", "", "x" * 300, 7, str(path[-1])[:2]))] = (
+                holder.pop(path[-1])
             )
         case 2:
             other = _at(content, draw.choice(list(_places(content))))
@@ -130,7 +130,8 @@ def _structure(content: Any, draw: random.Random) -> Any:
         case 3:
             holder[path[-1]] = draw.choice(([holder[path[-1]]], {"model": holder[path[-1]]}))
         case _:
-            many = {f"a{i}": holder[path[-1]] for i in range(draw.choice((3, 100, 3000)))}
+            size = sum(1 for _ in _places(holder[path[-1]]))
+            many = {f"a{i}": holder[path[-1]] for i in range(draw.choice((3, 100, 3000) if size < 50 else (3,)))}
             content[draw.choice(("arms", "controls", "groups", "scales"))] = deepcopy(many)
     return content
 
