@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +120,8 @@ def _structure(content: Any, draw: random.Random) -> Any:
         case 0:
             del holder[path[-1]]
         case 1 if isinstance(holder, dict):
-            holder[draw.choice(("label", "model", "n_heads", "kind", "", "x" * 300, 7, path[-1][:2]))] = holder.pop(
-                path[-1]
+            holder[draw.choice(("label", "model", "n_heads", "kind", "", "x" * 300, 7, str(path[-1])[:2]))] = (
+                holder.pop(path[-1])
             )
         case 2:
             other = _at(content, draw.choice(list(_places(content))))
@@ -129,7 +130,8 @@ def _structure(content: Any, draw: random.Random) -> Any:
         case 3:
             holder[path[-1]] = draw.choice(([holder[path[-1]]], {"model": holder[path[-1]]}))
         case _:
-            many = {f"a{i}": holder[path[-1]] for i in range(draw.choice((3, 100, 3000)))}
+            size = sum(1 for _ in _places(holder[path[-1]]))
+            many = {f"a{i}": holder[path[-1]] for i in range(draw.choice((3, 100, 3000) if size < 50 else (3,)))}
             content[draw.choice(("arms", "controls", "groups", "scales"))] = deepcopy(many)
     return content
 
@@ -248,16 +250,22 @@ def look_at(path: Path) -> None:
 
 
 def obey(line: list[str]) -> None:
-    """Run a command line in this process; a run is resolved, and not trained."""
+    """Run a command line in this process; a run is resolved, and not trained, and a picture is not drawn."""
     import headway.api
     import headway.cli
     import headway.runs.costs
+    import headway.show.shared.page
+    import headway.show.shared.parameters
 
     def not_trained(*_: Any, **__: Any) -> Any:
         raise HeadwayError("a fuzzer trains nothing")
 
     headway.api.carry_out = not_trained
     headway.runs.costs._reason_not_to_try = lambda _: "a fuzzer times nothing"
+    # What draws pictures reserves gigabytes of addresses, and ends the process where it does not get them.
+    headway.show.shared.parameters.render = lambda _: "<svg/>"
+    headway.show.shared.parameters.convert = lambda *_: b""
+    headway.show.shared.page.render = lambda *_, **__: "<html></html>"
     sys.argv = ["headway", *line]
     said = io.StringIO()
     try:
@@ -282,6 +290,8 @@ def fuzz(
     draw, until, tried, found = random.Random(seed), time.monotonic() + seconds, 0, []
     signal.signal(signal.SIGPROF, _too_long)
     here = Path.cwd()
+    for module in ("headway.finished.checkpoints", "headway.finished.xray", "headway.hf.export") if commands else ():
+        import_module(module)  # which loads torch: not a case's own time and memory
     kinds = ["file"] * files + ["command"] * commands
     draw.shuffle(kinds)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
