@@ -28,9 +28,9 @@ import torch
 
 from headway.declare.tokens.transformer import GptNeo
 from headway.heads.causes.attribution import attribute
+from headway.heads.causes.passes import work_of
 from headway.heads.causes.substitutes import heads_of, substitutes
 from headway.heads.causes.without import Removal, losses_without
-from headway.heads.causes.work import work_of
 from headway.model.transformer import Transformer, mean_nll
 from headway.model.weights import initial_weights
 from headway.train.meter import Meter

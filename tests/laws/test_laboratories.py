@@ -22,9 +22,9 @@ from headway.train.tokens.judge import Judge
 
 ROOMS = ("declare", "data", "train", "compare", "show")
 WITH_A_LABORATORY = {
-    "train": headway.train.laboratory,
-    "compare": headway.compare.laboratory,
-    "show": headway.show.report.laboratory,
+    "train": headway.train.laboratory.TrainingSlice,
+    "compare": headway.compare.laboratory.ComparisonSlice,
+    "show": headway.show.report.laboratory.ReportSlice,
 }
 
 ASKING = {
@@ -45,7 +45,7 @@ def test_every_kind_of_task_has_every_slice(kind, room):
 @pytest.mark.parametrize("room", WITH_A_LABORATORY)
 def test_every_slice_supplies_a_laboratory_of_its_room(kind, room):
     supplied = slice_of(room, RUN_KINDS[kind]).LABORATORY
-    assert isinstance(supplied, WITH_A_LABORATORY[room].Laboratory)
+    assert isinstance(supplied, WITH_A_LABORATORY[room])
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -68,6 +68,23 @@ class Document(Spec):
 
     @model_validator(mode="after")
     def _names(self) -> "Document":
+        for name in [self.name, *self.arms, *self.controls, *self.scales]:
+            if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+                raise ValueError(
+                    f"name {shortened(repr(name))} becomes part of a path; use letters, digits, dashes and underscores"
+                    + (f", at most {LONGEST_NAME}" if len(name) > LONGEST_NAME else "")
+                )
+        if not self.arms:
+            raise ValueError("arms: an experiment needs at least one arm, such as `plain: {}`")
+        self._check_scales()
+        contrasts_of(self.contrasts, self.arms)
+        self._check_groups()
+        self._check_overrides()
+        if isinstance(self.seeds, tuple) and (not self.seeds or len(set(self.seeds)) < len(self.seeds)):
+            raise ValueError(f"seeds {list(self.seeds)} must be one or more different numbers")
+        return self
+
+    def _check_scales(self) -> None:
         for scale, content in self.scales.items():
             arms = content.get("arms") or {}
             if not isinstance(arms, Mapping):
@@ -77,15 +94,8 @@ class Document(Spec):
             for name in arms:
                 if name not in self.arms:
                     raise ValueError(f"scales.{scale}.arms.{name}: there is no arm {name!r}; {near(name, self.arms)}")
-        for name in [self.name, *self.arms, *self.controls, *self.scales]:
-            if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-                raise ValueError(
-                    f"name {shortened(repr(name))} becomes part of a path; use letters, digits, dashes and underscores"
-                    + (f", at most {LONGEST_NAME}" if len(name) > LONGEST_NAME else "")
-                )
-        if not self.arms:
-            raise ValueError("arms: an experiment needs at least one arm, such as `plain: {}`")
-        contrasts_of(self.contrasts, self.arms)
+
+    def _check_groups(self) -> None:
         for where, arm in [
             ("baseline", self.baseline),
             *((f"groups.{g}.baseline", group.baseline) for g, group in self.groups.items()),
@@ -93,6 +103,12 @@ class Document(Spec):
         ]:
             if arm is not None and arm not in self.arms:
                 raise ValueError(f"{where}: there is no arm {arm!r}; {near(arm, self.arms)}")
+        for name, group in self.groups.items():
+            if group.baseline not in group.arms:
+                raise ValueError(f"groups.{name}.baseline: {group.baseline!r} is not an arm of the group; add it there")
+
+    def _check_overrides(self) -> None:
+        """Keys and labels of arms and controls."""
         named = [
             (f"{where}.{name}", value) for where in ("arms", "controls") for name, value in getattr(self, where).items()
         ]
@@ -102,14 +118,8 @@ class Document(Spec):
             for key in value or {}:
                 if key not in (*PARTS, "label"):
                     raise ValueError(f"{where}.{key}: there is no such key; {near(key, (*PARTS, 'label'))}")
-        for name, group in self.groups.items():
-            if group.baseline not in group.arms:
-                raise ValueError(f"groups.{name}.baseline: {group.baseline!r} is not an arm of the group; add it there")
         labels = [str((arm or {}).get("label", name)) for name, arm in self.arms.items()]
         if twice := [label for label, count in Counter(labels).items() if count > 1]:
             raise ValueError(
                 f"arms: two arms have the label {shortened(repr(twice[0]))}, and a figure could not tell them apart"
             )
-        if isinstance(self.seeds, tuple) and (not self.seeds or len(set(self.seeds)) < len(self.seeds)):
-            raise ValueError(f"seeds {list(self.seeds)} must be one or more different numbers")
-        return self

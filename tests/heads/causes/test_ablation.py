@@ -9,9 +9,9 @@ from headway.declare.tokens.transformer import Gpt2
 from headway.errors import UserError
 from headway.heads.causes.ablation import ablate, interactions
 from headway.heads.causes.losses import check_text, sequence_losses
+from headway.heads.causes.passes import work_of
 from headway.heads.causes.substitutes import KINDS, contexts_of, heads_of, substitutes
 from headway.heads.causes.without import Removal, losses_without, reference_losses_without
-from headway.heads.causes.work import work_of
 from headway.model.transformer import mean_nll
 
 OTHER = torch.randint(0, VOCAB, (3, LENGTH + 5), generator=torch.Generator().manual_seed(7))

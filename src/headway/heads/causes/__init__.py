@@ -9,7 +9,7 @@
 * `agreement`: how well estimates rank heads, and how much of the joint effect single effects explain;
 * `selfcheck`: what must hold on the model at hand before any number is given;
 * `pruning`: a model without some heads, as an ordinary model of another layout;
-* `work`: how many forward passes some passes through a part of the layers amount to.
+* `passes`: how many forward passes some passes through a part of the layers amount to.
 
 Interventions edit z, the contexts that enter the output projection (`headway.model.edits`), and nothing else.
 """
