@@ -146,8 +146,8 @@ class Amount:
 
     @classmethod
     def of_share(cls, share: float, interval: tuple[float, float] | None) -> "Amount":
-        """Shares in per cent; without an interval, to the first digit of the share itself."""
-        return cls.within(*(interval or (0.0, 2 * share)), factor=100.0, unit=" %")
+        """Shares in per cent; without an interval, to the second digit of the share itself."""
+        return cls.within(*(interval or (0.0, 0.2 * share)), factor=100.0, unit=" %")
 
     def __call__(self, *values: float) -> str:
         """One number, or from one to another, with the unit."""

@@ -36,17 +36,17 @@ def test_only_ascending_has_another_minimum_that_fits_better():
 
 
 def test_the_published_sentence():
-    entries = {(entry["form"], entry["scheme"]): entry for entry in fits(points())}
-    assert {entry["at"] for entry in entries.values()} == {180}
+    entries = {(entry.form, entry.scheme): entry for entry in fits(points())}
+    assert {entry.at for entry in entries.values()} == {180}
     descending = entries[PUBLISHED_FORM, "descending"]
-    assert round(100 * descending["against"]["relative"], 2) == -0.35
-    assert round(100 * entries[PUBLISHED_FORM, "ascending"]["against"]["relative"], 2) == 4.63
-    assert descending["sentence"] == ("at 180 heads, descending is 0.35 % better than constant (no interval: one seed)")
+    assert round(100 * descending.against.relative, 2) == -0.35
+    assert round(100 * entries[PUBLISHED_FORM, "ascending"].against.relative, 2) == 4.63
+    assert descending.sentence == ("at 180 heads, descending is 0.35 % better than constant (no interval: one seed)")
 
 
 def test_the_free_form_goes_through_three_points_and_has_no_band():
     for entry in fits(points()):
-        if entry["form"] == FREE_FORM:
-            assert entry["sse"] < 1e-12
-            assert entry["band"] is None
-            assert "as many parameters as totals (3)" in entry["note"]
+        if entry.form == FREE_FORM:
+            assert entry.sse < 1e-12
+            assert entry.band is None
+            assert "as many parameters as totals (3)" in entry.note

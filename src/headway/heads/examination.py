@@ -25,7 +25,7 @@ class Repetition:
     """Random tokens, repeated after a period, in batches that are traced at once."""
 
     period: int
-    batches: tuple[Int[Tensor, "batch pos"], ...]
+    batches: tuple[Int[Tensor, "_ pos"], ...]
 
     @classmethod
     def drawn(
