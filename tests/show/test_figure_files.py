@@ -8,6 +8,7 @@ from pathlib import Path
 import altair as alt
 import pytest
 
+from headway.compare.results import read
 from headway.runs.store import Store
 from headway.show.report import current
 from headway.show.report.page import write_report
@@ -86,7 +87,7 @@ def reported(heads_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """A directory with a report, whose figures are one plain point: what they show is not of interest here."""
     store = Store.open(shutil.copytree(heads_store.path, tmp_path / "results"))
     monkeypatch.setattr("headway.show.report.page.figures", lambda material: iter([figure("a", len(material.runs))]))
-    write_report(store)
+    write_report(store, read(store.path))
     return store
 
 
@@ -100,11 +101,11 @@ def stamps(store: Store) -> dict[str, int]:
 def test_a_report_of_the_same_is_not_written_again(reported: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     before = stamps(reported)
     with monkeypatch.context() as patched:
-        patched.setattr("headway.show.report.page.gather", lambda _: 1 / 0)
-        assert write_report(reported) == reported.path / "report.html"
+        patched.setattr("headway.show.report.page.gather", lambda *_: 1 / 0)
+        assert write_report(reported, read(reported.path)) == reported.path / "report.html"
     assert stamps(reported) == before
     (reported.path / "figures/a.svg").unlink()
-    write_report(reported)
+    write_report(reported, read(reported.path))
     after = stamps(reported)
     assert sorted(name for name, stamp in after.items() if before[name] != stamp) == [
         f"figures/{files.DIGESTS}", "figures/a.svg",
@@ -116,15 +117,15 @@ def test_a_report_of_anything_else_is_written_again(reported: Store, changed: st
     before = stamps(reported)
     file = reported.path / changed
     file.write_text(file.read_text() + "\n")
-    write_report(reported)
+    write_report(reported, read(reported.path))
     assert stamps(reported)["report.html"] != before["report.html"]
 
 
 def test_without_files_only_the_page_is_written(reported: Store) -> None:
     shutil.rmtree(reported.path / "figures")
     (reported.path / "report.html").unlink()
-    write_report(reported, files=False)
+    write_report(reported, read(reported.path), files=False)
     assert not (reported.path / "figures").exists()
     assert current.is_of(reported.path / "report.html", current.state(reported.path))
-    write_report(reported)
+    write_report(reported, read(reported.path))
     assert set(json.loads((reported.path / "figures" / files.DIGESTS).read_text())) == {"", "a.png", "a.svg", "a.pdf"}
