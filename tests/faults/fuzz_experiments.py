@@ -290,7 +290,7 @@ def fuzz(
     draw, until, tried, found = random.Random(seed), time.monotonic() + seconds, 0, []
     signal.signal(signal.SIGPROF, _too_long)
     here = Path.cwd()
-    for module in ("headway.finished.checkpoints", "headway.finished.xray", "headway.hf.export") if commands else ():
+    for module in ("headway.finished.opening", "headway.finished.xray", "headway.hf.export") if commands else ():
         import_module(module)  # which loads torch: not a case's own time and memory
     kinds = ["file"] * files + ["command"] * commands
     draw.shuffle(kinds)

@@ -22,12 +22,12 @@ import vl_convert
 from fabricate import fabricate, small
 from fabricate_heads import fabricate_heads, xray
 from fabricate_text import fabricate_text, head_progression
-from headway.show.report.material import gather
-from headway.show.shared.files import render
 
 from headway.heads.scores import HeadScores
 from headway.runs.store import Store
 from headway.show.report.page import figures, page
+from headway.show.report.report_data import gather
+from headway.show.shared.figure_files import render
 from headway.show.shared.parameters import Parts, write_picture
 from headway.show.xray.drawing import Attention, XRay
 from headway.show.xray.page import page as xray_page
