@@ -13,6 +13,7 @@ from headway.declare.experiment import load
 from headway.declare.tokens.shapes import SHAPES
 from headway.errors import UserError
 from headway.runs.costs import costs, foreseen, remarks
+from headway.runs.devices import slots
 from headway.show.terminal.plan import Plan
 from headway.show.terminal.shapes import named_shapes, shape_table
 
@@ -159,7 +160,7 @@ def test_a_book_is_planned_with_a_note_and_a_warning(tmp_path, cache):
     settings = [setting for setting in settings if setting != "--set"]
     experiment = load("head-progression", settings=settings).select(arms=["constant-low", "descending-low"])
     told = []
-    api.prepare(experiment, tmp_path / "results", tell=told.append)
+    api.prepare(experiment, tmp_path / "results", slots("cpu", workers=1, runs=1), tell=told.append)
     assert told == [note]
 
 

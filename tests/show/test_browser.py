@@ -23,13 +23,15 @@ from fabricate import fabricate, small
 from fabricate_heads import fabricate_heads, xray
 from fabricate_text import fabricate_text, head_progression
 
+from headway.compare.results import write
 from headway.heads.scores import HeadScores
+from headway.heads.xray import AttentionHeads, XRay
 from headway.runs.store import Store
 from headway.show.report.page import figures, page
 from headway.show.report.report_data import gather
 from headway.show.shared.figure_files import render
 from headway.show.shared.parameters import Parts, write_picture
-from headway.show.xray.drawing import Attention, XRay
+from headway.show.xray.drawing import figures as xray_figures
 from headway.show.xray.page import page as xray_page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -172,6 +174,11 @@ def inert(svg: str) -> None:
             assert name == "aria-label" or "url(http" not in value, (name, value)
 
 
+def material_of(path: Path):
+    store = Store.open(path)
+    return gather(store, write(store))
+
+
 @browsed
 @pytest.mark.slow
 def test_every_figure_of_every_report_is_drawn_under_the_policy(tmp_path, server):
@@ -181,7 +188,7 @@ def test_every_figure_of_every_report_is_drawn_under_the_policy(tmp_path, server
         "heads": fabricate_heads(tmp_path / "c", xray().select(arms=["heads-2", "heads-4"], seeds=1)),
     }
     for name, path in stores.items():
-        material = gather(Store.open(path))
+        material = material_of(path)
         drawn = tuple(figures(material))
         seen = see(page(material, drawn), tmp_path, server)
         assert seen.charts == len(drawn) > 2, name
@@ -196,8 +203,8 @@ def test_labels_questions_and_texts_are_text(tmp_path, server, first):
     texts = evil(server)
     labels = {f"arms.{arm}.label": texts[first + at] for at, arm in enumerate(("h1", "h2", "h4", "h8"))}
     experiment = small("icl-heads", question=" ".join(texts), **labels).select(seeds=1)
-    material = gather(Store.open(fabricate(tmp_path / "results", experiment)))
-    material = replace(material, results={**material.results, "warnings": texts})
+    material = material_of(fabricate(tmp_path / "results", experiment))
+    material = replace(material, results=replace(material.results, warnings=tuple(texts)))
     drawn = tuple(figures(material))
     for figure in drawn:
         checked(figure.spec)
@@ -227,7 +234,7 @@ def test_what_language_models_write_and_read_is_text(tmp_path, server, first):
         rows = [json.loads(line) for line in samples.read_text().splitlines()]
         changed = [{**row, "prompt": texts[2] + "\x00\x1b[31m", "text": "\n".join(texts)} for row in rows]
         samples.write_text("".join(json.dumps(row) + "\n" for row in changed))
-    material = gather(Store.open(path))
+    material = material_of(path)
     drawn = tuple(figures(material))
     for figure in drawn:
         checked(figure.spec)
@@ -250,7 +257,7 @@ def hostile_xray(texts: list[str]) -> XRay:
         n_tokens=10,
         n_sequences=1,
         length=10,
-        attentions=tuple(Attention(name=name, kind="self", kv_of=(0, 1, 2, 3), d_head=4) for name in names),
+        attentions=tuple(AttentionHeads(name=name, kind="self", kv_of=(0, 1, 2, 3), d_head=4) for name in names),
         scores={
             metric: HeadScores(metric=metric, values=values, n_rows=10)
             for metric, values in (("sink_score", of_heads), ("output_dissimilarity", of_pairs))
@@ -263,7 +270,7 @@ def hostile_xray(texts: list[str]) -> XRay:
 @pytest.mark.slow
 def test_names_of_models_and_files_are_text(tmp_path, server):
     found = hostile_xray(evil(server)[:5])
-    drawn = found.figures()
+    drawn = xray_figures(found)
     for figure in drawn:
         checked(figure.spec)
     seen = see(xray_page(found, drawn, "headway xray " + evil(server)[0]), tmp_path, server)
@@ -309,7 +316,7 @@ def test_the_policy_names_the_scripts_of_the_page_and_lets_nothing_else_in(heads
 
 def test_an_odd_character_is_told_by_its_number_in_specifications_too(tmp_path):
     experiment = small("icl-heads", **{"arms.h1.label": "\u202eone"}).select(seeds=1)
-    drawn = tuple(figures(gather(Store.open(fabricate(tmp_path / "results", experiment)))))
+    drawn = tuple(figures(material_of(fabricate(tmp_path / "results", experiment))))
     text = json.dumps([figure.spec for figure in drawn], ensure_ascii=False)
     assert "⟨U+202E⟩one" in text
     assert "\u202e" not in text
