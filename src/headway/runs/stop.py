@@ -1,4 +1,4 @@
-"""Lab: being asked to stop.
+"""Runs: being asked to stop.
 
 A signal is first a wish, which the training loop fulfils at its next milestone, where it can store a checkpoint.
 Where there is nothing to store, and at the second signal, it interrupts at once.
