@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     threads = asked.threads if asked.time else _stored_threads(asked.run_dir) or asked.threads
     set_up_process(threads)
-    from headway.runs.stop import Stop
+    from headway.runs.stop import Stop, Wishes
     from headway.runs.work import STOPPED, work
 
     def open_study(spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
@@ -46,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.time:
             from headway.runs.timing import time_steps
 
-            return time_steps(asked.run_dir, open_study, asked.time)
+            with Wishes(asked.parent).heard():
+                return time_steps(asked.run_dir, open_study, asked.time)
         return work(asked.run_dir, open_study, parent=asked.parent)
     except UserError as error:
         print(error, file=sys.stderr)
