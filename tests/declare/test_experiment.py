@@ -4,7 +4,7 @@ import pytest
 
 from headway.declare.experiment import load, read_resolved, resolve
 from headway.declare.icl.run import IclRun
-from headway.declare.mapping import read_file
+from headway.declare.mapping import read_file, write_yaml
 from headway.declare.settings import unheard
 from headway.declare.shipped import shipped
 from headway.errors import DeclarationError
@@ -44,6 +44,13 @@ def test_every_shipped_experiment_resolves_and_reads_back(tmp_path):
         assert experiment.question.endswith("?")
         assert again.differences(experiment) == []
         assert [a.template.id for a in again.arms] == [a.template.id for a in experiment.arms]
+
+
+def test_the_document_of_a_results_directory_is_an_experiment_like_any_other(tmp_path):
+    path = tmp_path / "experiment.yaml"
+    stored = {**load("icl-heads").plain(), "headway": {"versions": {"headway": "0.1.0"}}}
+    path.write_text(write_yaml(stored))
+    assert load(path).dump() == load("icl-heads").dump()
 
 
 @pytest.mark.parametrize(

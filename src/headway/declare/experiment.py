@@ -238,7 +238,7 @@ def load(name_or_path: str | Path, *, scale: str | None = None, settings: Iterab
             f"there is no experiment {shortened(repr(str(name_or_path)))}; {near(str(name_or_path), shipped())}; "
             "a file of your own is given by its path, such as ./mine.yaml"
         )
-    return resolve(read_file(path), scale=scale, settings=settings, source=path.name)
+    return resolve(_content(path), scale=scale, settings=settings, source=path.name)
 
 
 def read_resolved(path: Path) -> Experiment:
@@ -247,9 +247,12 @@ def read_resolved(path: Path) -> Experiment:
     Raises:
         DeclarationError: when it is not one.
     """
-    content = read_file(path)
-    content.pop("headway", None)
-    return _assemble(parse(Document, content, _in_file(path.name)), path.name)
+    return _assemble(parse(Document, _content(path), _in_file(path.name)), path.name)
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """A document as its file has it, without what Headway notes in that of a results directory."""
+    return {key: value for key, value in read_file(path).items() if key != "headway"}
 
 
 def resolve(

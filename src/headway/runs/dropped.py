@@ -1,4 +1,4 @@
-"""Lab: runs that are put aside: `DIR/dropped/ARM/seed-N`, where nothing looks for them.
+"""Runs: runs that are put aside: `DIR/dropped/ARM/seed-N`, where nothing looks for them.
 
 A folder is moved as it is, so moving it back is all that it takes to have the run again.
 """

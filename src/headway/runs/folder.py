@@ -1,4 +1,4 @@
-"""Lab: one run folder, read.
+"""Runs: one run folder, read.
 
     run.json                  what was asked, where it stands, how it was executed and what came out
     metrics.jsonl             a line per recorded step

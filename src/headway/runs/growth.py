@@ -1,4 +1,4 @@
-"""Lab: how the document of a results directory may change: in anything, but not under a run that is there.
+"""Runs: how the document of a results directory may change: in anything, but not under a run that is there.
 
 Runs are compared by what they are asked to do, never by the text of a document. So arms, controls, groups, baselines,
 labels and seeds can be added and changed at any time, and a directory always describes every run it holds.

@@ -1,4 +1,4 @@
-"""Lab: many runs at a few places: what is next, what is held elsewhere, what has settled.
+"""Runs: many runs at a few places: what is next, what is held elsewhere, what has settled.
 
 Iterating `run_all` is what starts workers, collects them and notes what became of them; each item shows how far all
 runs are. How a worker is started and stopped is the affair of its place. Other processes may work on the same

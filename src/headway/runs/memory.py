@@ -1,4 +1,4 @@
-"""Lab: running out of memory: which arm, what it needs by the estimate, and what would fit.
+"""Runs: running out of memory: which arm, what it needs by the estimate, and what would fit.
 
 Nothing here imports torch: its errors are known by their names.
 """

@@ -1,4 +1,4 @@
-"""Lab: what the owner of a run folder writes while it trains.
+"""Runs: what the owner of a run folder writes while it trains.
 
 The checkpoint commits. A recorder goes on from the newest checkpoint that the records reach, cuts everything later
 away, and writes it again while training repeats those steps: the same, except for times and memory.

@@ -1,4 +1,4 @@
-"""Lab: the files of a run folder, read: lines of records, arrays of the heads, mappings."""
+"""Runs: the files of a run folder, read: lines of records, arrays of the heads, mappings."""
 
 import json
 import warnings

@@ -1,4 +1,4 @@
-"""Lab: being asked to stop.
+"""Runs: being asked to stop.
 
 A signal is a wish first: while there is work that would be lost, the training loop fulfils it at the end of the
 portion of steps that it is in, where it stores a checkpoint. Where nothing would be lost it interrupts at once, and so

@@ -1,4 +1,4 @@
-"""Lab: a directory of runs, which is the database.
+"""Runs: a directory of runs, which is the database.
 
     DIR/experiment.yaml           the resolved document that all its runs belong to
     DIR/runs/ARM[+CONTROL]/seed-N/

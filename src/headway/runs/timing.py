@@ -1,4 +1,4 @@
-"""Lab: how long a step of each arm takes when nothing else runs: `DIR/timings/ARM.json`.
+"""Runs: how long a step of each arm takes when nothing else runs: `DIR/timings/ARM.json`.
 
 Runs of a sweep share the machine, so their seconds are no measurement. After a sweep, when the machine is quiet, each
 arm does some steps in a process of its own with all cores; figures of time and memory against heads read these files

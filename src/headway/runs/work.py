@@ -1,4 +1,4 @@
-"""Lab: one run, worked on by this process from wherever it stands to its end.
+"""Runs: one run, worked on by this process from wherever it stands to its end.
 
 The process owns the folder by a lease. Whatever happens to it, the folder says so: done, failed with a message,
 interrupted; and if it could not say anything, its lease shows that it is gone. Working again goes on from the

@@ -1,4 +1,4 @@
-"""Lab: `python -m headway.runs.worker RUN_DIR` works on one run in a process of its own.
+"""Runs: `python -m headway.runs.worker RUN_DIR` works on one run in a process of its own.
 
 The number of threads is set before anything that reads it is imported: numpy's and torch's libraries read it once.
 That is why this file imports inside its functions, and why it alone of this room knows torch.

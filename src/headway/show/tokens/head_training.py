@@ -35,7 +35,9 @@ def progress(material: ReportData, *, every: bool = True) -> Iterator[Figure]:
     measured = {metric for arm in material.arms for run in arm.runs if run.probed for metric in run.probed.mean}
     for metric in [*HEADLINE, *(name for name in HEAD_METRICS if name not in HEADLINE)]:
         family = HEAD_METRICS[metric].family
-        if metric in measured and family != "circuits" and (every or metric in HEADLINE or family == "published"):
+        if family in ("circuits", "outputs"):  # figures of their own; shares of a layer add up to 1 whatever they are
+            continue
+        if metric in measured and (every or metric in HEADLINE or family == "published"):
             yield from _drawn(material, metric, "mean", folded=metric not in HEADLINE)
             if metric in SPREAD:
                 yield from _drawn(material, metric, "variance", folded=metric not in ("query_cka", *HEADLINE))
