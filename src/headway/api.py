@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from headway.declare.experiment import Experiment, load
 from headway.declare.run import RunSpec, slice_of
-from headway.errors import UserError, near
+from headway.errors import RunFailed, UserError, near
 from headway.runs.folder import Run
 from headway.runs.store import Store
 from headway.train.laboratory import TrainerChoice
@@ -148,6 +148,10 @@ def carry_out(
     store, runs = prepare(experiment, out, [place.slot for place in places], tell)
     trained = any(run.status != "done" for run in runs)
     watch(run_all(runs, places))
+    if not store.path.is_dir():
+        raise RunFailed(
+            f"{store.path} was removed while its runs were trained; put it back, or run again to begin anew"
+        )
     store = Store.open(store.path)  # others may have added arms to it meanwhile
     runs = tuple(store.run(run.name, run.seed) for run in runs)
     if timing is not False:

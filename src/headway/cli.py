@@ -106,7 +106,7 @@ def plan(
     from headway.runs.worker import set_up_process
     from headway.show.terminal.shapes import named_shapes, shape_table
 
-    set_up_process(threads=1)  # as a worker has a core to itself
+    said = set_up_process(threads=1)  # as a worker has a core to itself
     options = (scale, settings, arms, control, seeds)
     if picture := named_shapes(names, options_given=any(option is not None for option in options)):
         _print(shape_table(picture), picture)
@@ -122,6 +122,8 @@ def plan(
         for said in experiment.idle:
             typer.echo(said, err=True)
         planned = Plan(experiment=experiment, costs=costs(experiment, trial=timing if trial is None else trial))
+        if said and "torch" in sys.modules:
+            _warn(said)
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
         _print(*planned.tables(), picture)
         for sentence in (*planned.sentences(), *notes):

@@ -75,3 +75,43 @@ def test_a_worker_ends_with_the_process_that_it_works_for(tmp_path):
     subprocess.run([sys.executable, "-c", script], env=environment, check=True)
     quadratic.wait_until(lambda: Run.open(run.path).status == "interrupted" and Run.open(run.path).message)
     assert "by the end of the process that started it" in Run.open(run.path).message
+
+
+PLACES = """
+import os, tempfile
+from headway.runs import worker
+said = worker.set_up_process(1)
+from torch._inductor.codecache import _HEADER_DIR
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+print(cache_dir(), _HEADER_DIR, said, sep="\\n")
+"""
+
+
+@pytest.mark.slow
+def test_what_torch_compiles_is_kept_in_headways_own_cache(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
+    own = tmp_path / f"torch-{os.getuid()}"
+    for given, expected in [({}, own / "compiled"), ({"TORCHINDUCTOR_CACHE_DIR": "/of/mine"}, "/of/mine")]:
+        env = {**environment, **given, "HEADWAY_CACHE": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", PLACES], capture_output=True, text=True, check=True, env=env)
+        compiled, headers, said = done.stdout.split("\n")[:3]
+        assert compiled == str(expected)
+        assert headers.startswith(f"{own}/torchinductor_")
+        assert said == ""
+    assert own.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_cache_of_torch_that_is_not_ours_is_avoided_and_the_log_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    open_to_all = tmp_path / "cache" / f"torch-{os.getuid()}"
+    open_to_all.mkdir(parents=True)
+    open_to_all.chmod(0o777)
+    steps = {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 4, "steps": 20}
+    run = quadratic.fresh_run(tmp_path / "results", training=steps)
+    subprocess.run([*WORKER, "--trainer", "torch", str(run.path)], check=True)
+    assert f"{open_to_all} is not used: others can write to it" in (run.path / "log.txt").read_text()
+    assert not list(open_to_all.iterdir())
+    native = quadratic.fresh_run(tmp_path / "native", training=steps)
+    subprocess.run([*WORKER, "--trainer", "fused", str(native.path)], check=True)
+    assert "is not used" not in (native.path / "log.txt").read_text(), "torch has no part in it"

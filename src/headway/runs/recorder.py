@@ -37,7 +37,7 @@ class Recorder:
         for directory in (path, path / "heads"):
             sweep(directory)
         self.resumed, self.recoveries = _resumable(path)
-        _cut(path, self.resumed.step if self.resumed else -1)
+        _cut(path, self.resumed.recorded if self.resumed else -1)
         self._metrics = _appending(path / "metrics.jsonl")
         self._samples: int | None = None
 
@@ -69,7 +69,7 @@ class Recorder:
         _append(self._metrics, {"step": milestone.step, "wall_s": round(wall_s, 3), **milestone.metrics})
 
     def checkpoint(self, state: Checkpoint) -> None:
-        """Commit the state of the step that was recorded last.
+        """Commit the state of a step; those before it, or what it has not `recorded`, were recorded.
 
         Raises:
             LeaseLost: when another process owns the folder.
@@ -105,8 +105,8 @@ def _resumable(path: Path) -> tuple[Checkpoint | None, list[str]]:
     found, damages = checkpoint.load(path / "checkpoint")
     if found:
         try:
-            reached = any(record.get("step") == found.step for record in read_records(path / "metrics.jsonl"))
-            damages += [] if reached else [f"metrics.jsonl lacks step {found.step} of the checkpoint"]
+            reached = any(record.get("step") == found.recorded for record in read_records(path / "metrics.jsonl"))
+            damages += [] if reached else [f"metrics.jsonl lacks step {found.recorded} of the checkpoint"]
         except ResultsError as error:
             reached, damages = False, [*damages, str(error).partition(";")[0]]
         found = found if reached else None

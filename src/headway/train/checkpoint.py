@@ -19,18 +19,27 @@ from safetensors.numpy import load as parse_arrays
 from safetensors.numpy import save as format_arrays
 
 from headway.files import replacing, write_json
-from headway.train.loop import Arrays
+from headway.train.loop import Arrays, Unrecorded
 
 SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """The state of a trainer at a step, and what its owner counts up (seconds, peaks)."""
+    """The state of a trainer at a step, and what its owner counts up (seconds, peaks).
+
+    `unrecorded` is what lies between the last record and the step, None where the step itself is recorded.
+    """
 
     step: int
     state: Arrays
     counters: Mapping[str, Any] = field(default_factory=dict)
+    unrecorded: Unrecorded | None = None
+
+    @property
+    def recorded(self) -> int:
+        """The last step that was recorded before it was stored."""
+        return self.unrecorded.since if self.unrecorded else self.step
 
     def weights(self) -> Arrays:
         """The weights in the state, without their prefix."""
@@ -44,7 +53,7 @@ def save(directory: Path, checkpoint: Checkpoint) -> None:
     Raises:
         OSError: when it cannot be written; the former checkpoints are then as they were.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(exist_ok=True)  # not its parents: a run folder that was removed stays so
     _share(directory)
     stem = f"{checkpoint.step:09d}"
     # Formatted in memory: safetensors' own file writer hides which error the system reported.
@@ -60,6 +69,9 @@ def save(directory: Path, checkpoint: Checkpoint) -> None:
         "sha256": hashlib.sha256(data).hexdigest(),
         "counters": checkpoint.counters,
     }
+    if between := checkpoint.unrecorded:
+        # Not among the arrays: stored again when the step is recorded, they are the same file.
+        commit["unrecorded"] = {"since": between.since, "losses": between.losses.tolist()}
     write_json(directory / f"{stem}.json", commit)
     _share(directory / f"{stem}.json")
     _prune(directory, stem)
@@ -91,7 +103,18 @@ def _read(path: Path) -> Checkpoint:
         raise ValueError(f"{commit['data']} has {len(data)} bytes instead of {commit['bytes']}")
     if hashlib.sha256(data).hexdigest() != commit["sha256"]:
         raise ValueError(f"{commit['data']} does not have the content that was committed")
-    return Checkpoint(step=commit["step"], state=parse_arrays(data), counters=commit["counters"])
+    return Checkpoint(
+        step=commit["step"],
+        state=parse_arrays(data),
+        counters=commit["counters"],
+        unrecorded=_unrecorded(commit.get("unrecorded")),
+    )
+
+
+def _unrecorded(content: Mapping[str, Any] | None) -> Unrecorded | None:
+    if content is None:
+        return None
+    return Unrecorded(since=int(content["since"]), losses=np.array(content["losses"], dtype=np.float64))
 
 
 def _prune(directory: Path, stem: str) -> None:
