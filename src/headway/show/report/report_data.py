@@ -4,7 +4,6 @@ Only finished runs are drawn. Arms keep the order of their document, and with it
 finished.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,9 +18,9 @@ from headway.compare.tokens.head_progress import HeadProgress, head_progress
 from headway.declare.icl.model import OneLayer
 from headway.declare.icl.run import IclRun
 from headway.declare.tokens.run import TokensRun
-from headway.errors import ResultsError
 from headway.icl.circuits import circuits
 from headway.runs.records import read_records
+from headway.runs.timing_files import read_timings
 from headway.show.report.arm_styles import ArmStyle, looks
 from headway.words import together
 
@@ -195,11 +194,7 @@ class ReportData:
 
 
 def gather(store: "Store", results: Results) -> ReportData:
-    """Read a results directory, as far as its results do not hold it.
-
-    Raises:
-        ResultsError: when a timing cannot be read.
-    """
+    """Read a results directory, as far as its results do not hold it."""
     tasks = {(run.name, run.seed): run.task or "" for run in results.runs}
     found = looks(store.experiment)
     finished: dict[str, list[Finished]] = {}
@@ -220,15 +215,5 @@ def gather(store: "Store", results: Results) -> ReportData:
         results=results,
         runs=runs,
         arms=tuple(arms),
-        timings=_timings(store.path / "timings"),
+        timings={arm: timing for arm, timing in read_timings(store.path).items() if timing is not None},
     )
-
-
-def _timings(folder: Path) -> dict[str, Any]:
-    timings = {}
-    for file in sorted(folder.glob("*.json")):
-        try:
-            timings[file.stem] = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ResultsError(f"{file}: cannot be read ({error}); delete it, and it is measured again") from None
-    return timings
