@@ -180,10 +180,8 @@ def run(
     _print_answer(store, results)
     unfinished = [run for run in (store.run(run.name, run.seed) for run in runs) if run.status != "done"]
     if unfinished:
-        if damaged := [str(run.path) for run in unfinished if run.status == "damaged"]:
-            again = f"tries them again, without the damaged; to repeat those, delete {', '.join(damaged)} first"
-        else:
-            again = "tries them again"
+        damaged = any(run.status == "damaged" for run in unfinished)
+        again = "tries them again" + (", without the damaged, unless they are put aside first" if damaged else "")
         raise RunFailed(
             f"{len(unfinished)} of {len(runs)} runs gave no result; the reasons stand above and in log.txt of each "
             f"run folder. `headway run` again {again}"
@@ -240,6 +238,34 @@ def drop(
         f"{'deleted' if force else 'moved'} {n} of {of}{where}; `headway run` makes {it} anew, and `headway compare` "
         f"or `headway report` leaves {it} out until then"
     )
+
+
+@app.command()
+def verify(
+    directory: Directory,
+    adopt: Annotated[bool, typer.Option("--adopt", help="Seal finished runs of before, as they are.")] = False,
+) -> None:
+    """Read every file of a results directory whole, and name what is damaged."""
+    from headway.runs.verify import verify as look_at
+    from headway.words import counted
+
+    found = []
+    for looked in look_at(directory, adopt=adopt):
+        found.append(looked)
+        for damage in looked.damages:
+            print(f"damaged: {damage}")
+    runs, whole = counted(len(found) - 1, "run"), sum(looked.n_bytes for looked in found)
+    for n, said in (
+        (sum(looked.sealed for looked in found), "sealed as it is"),
+        (sum(looked.unsealed for looked in found), "not sealed, since it was made before; --adopt does so"),
+        (sum(looked.held for looked in found), "left alone, since a process works on it"),
+    ):
+        if n:
+            print(f"{counted(n, 'run')} of {len(found) - 1}: {said}")
+    read = f"{runs}: {counted(sum(looked.n_files for looked in found), 'file')} ({whole / 1e6:,.1f} MB) read"
+    if n := sum(len(looked.damages) for looked in found):
+        raise HeadwayError(f"{read}, {counted(n, 'damage')}")
+    print(f"{read}, everything is as it was written")
 
 
 @app.command()

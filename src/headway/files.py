@@ -5,18 +5,23 @@ killed at any moment leaves the old content or the new, never a mixture. Numbers
 """
 
 import errno
+import hashlib
 import json
 import math
 import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headway.errors import ResultsError
+
+_AT_ONCE = 1 << 20
+"""Bytes of a file that are in memory while it is hashed."""
 
 
 @contextmanager
@@ -63,7 +68,39 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Replace the content of a file by a JSON value; see `plain`."""
-    write_text(path, json.dumps(plain(value), indent=1, allow_nan=False) + "\n")
+    write_text(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """What `write_json` writes."""
+    return json.dumps(plain(value), indent=1, allow_nan=False) + "\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What a file holds, known by its length and its hash."""
+
+    n_bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, data: bytes) -> "Content":
+        """The content that some bytes are."""
+        return cls(n_bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+    @classmethod
+    def of_file(cls, path: Path, until: int | None = None) -> "Content":
+        """The content of a file, or of its first `until` bytes; read in a stream.
+
+        Raises:
+            OSError: when it cannot be read.
+        """
+        found, n_bytes = hashlib.sha256(), 0
+        with open(path, "rb", buffering=0) as file:
+            while data := file.read(_AT_ONCE if until is None else min(_AT_ONCE, until - n_bytes)):
+                found.update(data)
+                n_bytes += len(data)
+        return cls(n_bytes=n_bytes, sha256=found.hexdigest())
 
 
 def create_text(path: Path, text: str) -> bool:

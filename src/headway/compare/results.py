@@ -32,6 +32,7 @@ from headway.errors import ResultsError
 from headway.files import derived, plain, write_json
 from headway.identity import digest
 from headway.runs.folder import Run
+from headway.runs.reservations import reservations
 from headway.runs.store import Store
 
 SCHEMA = 1
@@ -188,6 +189,7 @@ def build(store: Store) -> Results:
         associations=further.associations,
         claims=further.claims,
         warnings=(
+            *reservations(store.path, runs),
             *cautions(experiment, matches, runs),
             *laboratory.doubts(experiment, runs),
             *doubts(experiment, runs, rates),

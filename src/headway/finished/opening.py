@@ -133,6 +133,7 @@ def _of_run(folder: Path) -> "tuple[Transformer, int]":
         raise UserError(f"{folder}: it is a run of the in-context laboratory, which has no language; give a text run")
     if run.status != "done":
         raise UserError(f"{folder}: {_how_far(run)}; `headway run` on its results directory finishes it")
+    run.check("changed")
     return run.model().eval(), spec.n_ctx
 
 

@@ -10,9 +10,30 @@ from safetensors.numpy import load_file
 
 from headway.errors import ResultsError
 from headway.train.loop import Arrays
+from headway.words import command_line
 
-ANEW = "delete the run's folder to run it again"
-"""What to do about a damaged file."""
+
+def anew(path: Path) -> str:
+    """What to do about a damaged run, given its folder or one of its files."""
+    folder = next((found for found in (path, *path.parents) if found.name.startswith("seed-")), None)
+    seed = "" if folder is None else folder.name.removeprefix("seed-")
+    if folder is None or not seed.isdecimal() or folder.parent.parent.name != "runs":
+        return "put the run's folder aside, and `headway run` trains it anew"
+    asked = command_line("drop", folder.parents[2], folder.parent.name, seeds=f"{seed},")
+    return f"`{asked}` puts the run aside, and `headway run` trains it anew"
+
+
+_PARTS = ("run.json", "seal.json", "metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json", "heads")
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a folder has anything of a run that was begun or made, be it its run.json or not."""
+    return any((folder / name).exists() for name in (*_PARTS, "checkpoint"))
+
+
+def run_folders(directory: Path) -> list[Path]:
+    """The folders of a results directory that have anything of a run."""
+    return sorted(folder for folder in directory.glob("runs/*/seed-*") if holds_run(folder))
 
 
 def heads_file(path: Path, step: int) -> Path:
@@ -39,7 +60,7 @@ def read_heads(path: Path, step: int) -> Arrays:
     try:
         return load_file(file)
     except (SafetensorError, OSError) as error:
-        raise ResultsError(f"{file}: it is damaged ({error}); {ANEW}") from None
+        raise ResultsError(f"{file}: it is damaged ({error}); {anew(path)}") from None
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
@@ -55,14 +76,14 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise ResultsError(f"{path}: cannot be read ({error.strerror}); {ANEW}") from None
+        raise ResultsError(f"{path}: cannot be read ({error.strerror}); {anew(path)}") from None
     records = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
             record = json.loads(line)
             int(record["step"])
         except (ValueError, KeyError, TypeError):
-            raise ResultsError(f"{path}: line {number} is damaged; {ANEW}") from None
+            raise ResultsError(f"{path}: line {number} is damaged; {anew(path)}") from None
         records.append(record)
     if lines[-1]:
         warnings.warn(f"{path}: the last line was cut short and is left out", stacklevel=1)
@@ -80,7 +101,7 @@ def read_json(path: Path, missing: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise ResultsError(f"{missing}: {path.name} is missing") from None
     except (ValueError, OSError) as error:
-        raise ResultsError(f"{path}: cannot be read ({error}); {ANEW}") from None
+        raise ResultsError(f"{path}: cannot be read ({error}); {anew(path)}") from None
     if not isinstance(content, dict):
-        raise ResultsError(f"{path}: it is no mapping; {ANEW}")
+        raise ResultsError(f"{path}: it is no mapping; {anew(path)}")
     return content

@@ -4,7 +4,6 @@ Only finished runs are drawn. Arms keep the order of their document, and with it
 finished.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 
 from headway.compare.laboratory import References
 from headway.compare.results import Results
-from headway.errors import ResultsError
+from headway.runs.timing_files import read_timings
 from headway.show.report.arm_styles import ArmStyle, looks
 from headway.words import together
 
@@ -167,11 +166,7 @@ class ReportData:
 
 
 def gather(store: "Store", results: Results) -> ReportData:
-    """Read a results directory, as far as its results do not hold it.
-
-    Raises:
-        ResultsError: when a timing cannot be read.
-    """
+    """Read a results directory, as far as its results do not hold it."""
     tasks = {(run.name, run.seed): run.task or "" for run in results.runs}
     found = looks(store.experiment)
     finished: dict[str, list[Finished]] = {}
@@ -192,15 +187,5 @@ def gather(store: "Store", results: Results) -> ReportData:
         results=results,
         runs=runs,
         arms=tuple(arms),
-        timings=_timings(store.path / "timings"),
+        timings={arm: timing for arm, timing in read_timings(store.path).items() if timing is not None},
     )
-
-
-def _timings(folder: Path) -> dict[str, Any]:
-    timings = {}
-    for file in sorted(folder.glob("*.json")):
-        try:
-            timings[file.stem] = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ResultsError(f"{file}: cannot be read ({error}); delete it, and it is measured again") from None
-    return timings
