@@ -355,6 +355,9 @@ def xray(
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")] = (
         "auto"
     ),
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
+    ] = False,
 ) -> None:
     """What every head of a finished model does on a text.
 
@@ -366,10 +369,9 @@ def xray(
 
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
-    found = measure(checkpoint, text=text, tokenizer=tokenizer, sequences=sequences, length=length, device=device)
-    command = command_line(
-        "xray", checkpoint, text=text, out=out, tokenizer=tokenizer, sequences=sequences, length=length
-    )
+    options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
+    found = measure(checkpoint, text=text, device=device, trust_code=trust_code, **options)
+    command = command_line("xray", checkpoint, text=text, out=out, **options) + " --trust-code" * trust_code
     if as_json:
         import json
 

@@ -5,6 +5,7 @@ the command line without a traceback and ends it with exit code 2.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 
 MOST_LINES = 20
@@ -12,6 +13,7 @@ LONGEST_LINE = 2_000
 MOST_NAMES = 80
 LONGEST_VALUE = 200
 """Characters of a value in a message; of a longer one the middle is left out."""
+_LONG_WORD = re.compile(rf"\S{{{LONGEST_VALUE + 1},}}")
 
 
 def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
@@ -41,7 +43,9 @@ class UserError(HeadwayError, ValueError):
         lines = super().__str__().split("\n")
         if len(lines) > MOST_LINES:
             lines = [*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES:,} more"]
-        return "\n".join(shortened(line, LONGEST_LINE) for line in lines)
+        return "\n".join(
+            shortened(_LONG_WORD.sub(lambda word: shortened(word[0]), line), LONGEST_LINE) for line in lines
+        )
 
 
 class DeclarationError(UserError):

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from headway.errors import ResultsError
+from headway.errors import ResultsError, UserError, shortened
+
+DEEPEST_JSON = 64
+"""Mappings and lists inside one another, in a file that others may have written."""
 
 _AT_ONCE = 1 << 20
 """Bytes of a file that are in memory while it is hashed."""
@@ -132,6 +136,44 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_json(path: Path, largest: int) -> Any:
+    """What a JSON file says that others may have written.
+
+    Args:
+        path: of the file.
+        largest: bytes that it may have.
+
+    Raises:
+        FileNotFoundError: when there is none.
+        UserError: when it is no file, larger, nested deeply, or no JSON.
+    """
+    try:
+        # Without waiting: a named pipe that nobody writes to would hold the command for ever.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UserError(f"{path}: this is no file; give one")
+            text = file.read(largest + 1)
+        if len(text) > largest:
+            raise UserError(f"{path}: it is larger than {largest / 1e6:g} MB, as no such file is; fetch it again")
+        content = json.loads(text.decode("utf-8"))
+        if _is_deeper(content, DEEPEST_JSON):
+            raise RecursionError
+    except (FileNotFoundError, UserError):
+        raise
+    except RecursionError:
+        raise UserError(
+            f"{path}: more than {DEEPEST_JSON} mappings and lists stand inside one another; fetch it again"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: it cannot be read ({shortened(str(error))})") from None
+    return content
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return bool(inner) and (levels == 0 or any(_is_deeper(each, levels - 1) for each in inner))
 
 
 def plain(value: Any) -> Any:

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from fuzz_experiments import guarded, look_at
 
+import headway
 from headway.cli import main
 from headway.declare.experiment import load
 from headway.declare.limits import MOST_ARMS, MOST_LAYERS
 from headway.declare.mapping import read_yaml, write_yaml
 from headway.declare.shipped import shipped
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, UserError
 
 FUZZER = Path(__file__).with_name("fuzz_experiments.py")
 
@@ -207,6 +208,34 @@ def test_thousands_of_arms_under_controls_are_counted_first(tmp_path):
     arms = "".join(f"  a{i}: {{}}\n" for i in range(900))
     path.write_text(matrix.replace("arms: {plain: {}}", f"arms:\n{arms}"))
     refused(path, "keys and values together, and 1,000,000 are allowed; shorten what they share")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "evaluation.prompts=1e12",
+        "evaluation.prompts_during=1e12",
+        "evaluation.curve.prompts=1e12",
+        "evaluation.curve.resamples=1e12",
+    ],
+)
+def test_what_a_run_is_judged_on_is_counted_before_it_is_made(setting, tmp_path):
+    experiment = load("icl-heads", settings=[setting]).select(arms=["h1"], seeds=1)
+
+    def work():
+        with pytest.raises(
+            UserError, match=r"^h1 needs about [\d.]+ GB for the prompts that it is judged on, and [\d.]+"
+        ):
+            headway.run(experiment, tmp_path / "out")
+
+    assert guarded(work) is None
+    assert not (tmp_path / "out").exists()
+
+
+def test_prompts_that_are_judged_on_are_counted():
+    budget = load("icl-heads", settings=["evaluation.prompts=1e6"]).arm("h1").spec(0).budget
+    assert budget.judging_bytes == 10**6 * (4 * 41 * 6 + 4 * 5) == budget.peak_bytes
+    assert load("icl-heads").arm("h1").spec(0).budget.judging_bytes == 10**4 * (4 * 501 * 6 + 4 * 5 + 8 * 200)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ class RunSpec(Spec):
 
     saves_memory: ClassVar[str] = "lower training.batch_size"
     """What to do where memory is short."""
+    saves_judging: ClassVar[str] = ""
+    """What to do where memory is too short for what it is judged on."""
 
     seed: NonNegativeInt = Field(description="seeds the initial weights and the training data")
     task: Task

@@ -16,7 +16,8 @@ import tokenizers
 from jaxtyping import Integer
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
-from headway.errors import UserError
+from headway.data.tokens.tokenizer_files import check_growth, check_tokenizer, library_errors
+from headway.errors import UserError, shortened
 from headway.identity import digest
 
 END_OF_TEXT = "<|endoftext|>"
@@ -56,19 +57,24 @@ class Tokenizer:
         """Read a folder with a tokenizer.json, or a vocab.json and a merges.txt.
 
         Raises:
-            UserError: when it has neither, or they are no tokenizer.
+            UserError: when it has neither, or they are none, far larger than one, or make too much of a text.
         """
         name = str(folder)
         whole, vocabulary, merges = folder / "tokenizer.json", folder / "vocab.json", folder / "merges.txt"
+        check_tokenizer(folder)
         try:
-            if whole.is_file():
-                return cls.of(tokenizers.Tokenizer.from_file(str(whole)), name)
-            if vocabulary.is_file() and merges.is_file():
-                return cls.of(_byte_level(models.BPE.from_file(str(vocabulary), str(merges))), name)
+            with library_errors():
+                if whole.is_file():
+                    inner = tokenizers.Tokenizer.from_file(str(whole))
+                    check_growth(inner, name)
+                    return cls.of(inner, name)
+                if vocabulary.is_file() and merges.is_file():
+                    return cls.of(_byte_level(models.BPE.from_file(str(vocabulary), str(merges))), name)
         except UserError:
             raise
         except Exception as error:  # the library raises plain Exception for whatever is wrong
-            raise UserError(f"tokenizer {name}: its files are no tokenizer ({error}); give others") from error
+            said = shortened(str(error))
+            raise UserError(f"tokenizer {name}: its files are no tokenizer ({said}); give others") from error
         raise UserError(
             f"tokenizer {name}: it is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
             "merges.txt, or a tokenizer.json"
@@ -92,7 +98,14 @@ class Tokenizer:
 
     def decode(self, tokens: Iterable[SupportsIndex]) -> str:
         """The text of tokens; bytes that are no UTF-8 become the replacement character."""
-        text: str = self.inner.decode([int(token) for token in tokens], skip_special_tokens=False)
+        ids = [int(token) for token in tokens]
+        try:
+            with library_errors():
+                text: str = self.inner.decode(ids, skip_special_tokens=False)
+        except Exception as error:  # the library raises plain Exception
+            raise UserError(
+                f"the tokenizer has no text for its tokens ({shortened(str(error))}); give another"
+            ) from error
         return text
 
     def n_bytes(self, tokens: Integer[np.ndarray, " token"]) -> int:
@@ -112,10 +125,12 @@ class Tokenizer:
 
     def _ids(self, encode: Callable[[], Iterable[tokenizers.Encoding]]) -> list[list[int]]:
         try:
-            return [found.ids for found in encode()]
+            with library_errors():
+                return [found.ids for found in encode()]
         except Exception as error:  # the library raises plain Exception
+            said = shortened(str(error))
             raise UserError(
-                f"the tokenizer has no token for a part of the text ({error}); give a text that it knows, or a "
+                f"the tokenizer has no token for a part of the text ({said}); give a text that it knows, or a "
                 "tokenizer with a token for what it does not know"
             ) from error
 
