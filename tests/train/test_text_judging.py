@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from small_text import run_of, study_of
 
-from headway.data.tokens.text import open_corpus, open_examples
+from headway.data.tokens.corpus_tokens import open_corpus
+from headway.data.tokens.text import open_examples
 from headway.declare.metrics import METRICS
 from headway.errors import UserError
 from headway.train.loop import Milestone, train

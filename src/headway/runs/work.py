@@ -21,11 +21,11 @@ from headway.runs.execution import changes, surroundings
 from headway.runs.folder import Run, Status, update
 from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.memory import is_out_of_memory, out_of_memory
+from headway.runs.recorded_training import RecordedTraining
 from headway.runs.recorder import Recorder
 from headway.runs.stop import Stop, Wishes
 from headway.runs.storage import exit_code, is_of_storage
 from headway.runs.storage import outcome as outcome_of_storage
-from headway.runs.training import Training
 from headway.train import checkpoint
 from headway.train.checkpoint import Checkpoint
 from headway.train.loop import Study
@@ -121,7 +121,7 @@ class _Work:
             for note in notes:
                 _say(note)
             base = resumed.counters if resumed else {}
-            training_s = Training(
+            training_s = RecordedTraining(
                 study,
                 recorder,
                 self._lease,

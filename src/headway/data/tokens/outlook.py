@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from headway.cache import cache_folder
+from headway.cache_folder import cache_folder
 from headway.data.tokens import hub, packing
 from headway.data.tokens.building import Sources, check_split, held_out_documents
 from headway.data.tokens.corpus import Corpus, find_corpus, find_ids
+from headway.data.tokens.corpus_tokens import kept_tokens
 from headway.data.tokens.one_document import cut_of
-from headway.data.tokens.text import kept_tokens
 from headway.data.tokens.tokenizer import Tokenizer, trained_bpe
 from headway.declare.tokens.text import TextTask, holds_ids
 from headway.errors import UserError

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -13,9 +13,15 @@ from headway.declare.run import RunSpec
 from headway.declare.tokens import budget
 from headway.declare.tokens.evaluation import Samples, TokensEvaluation
 from headway.declare.tokens.probes import HeadProbes
-from headway.declare.tokens.tasks import AnyTask
+from headway.declare.tokens.task import TokensTask
+from headway.declare.tokens.tasks import TASKS, any_of
 from headway.declare.tokens.training import TokensTraining
 from headway.declare.tokens.transformer import LanguageModel
+
+if TYPE_CHECKING:
+    AnyTask = TokensTask
+else:
+    AnyTask = any_of(TASKS)
 
 PER_BYTE = "eval_bits_per_byte"
 """What arms of different tokens are compared by."""
@@ -156,6 +162,22 @@ class TokensRun(RunSpec):
     def corpora(self) -> tuple[str, ...]:
         """What its sequences are made from."""
         return self.task.corpora
+
+    def has_units_of(self, other: RunSpec) -> bool:
+        """Whether both predict tokens of one tokenizer and corpus."""
+        return texts_of(self) == texts_of(other)
+
+    def no_merit(self, other: RunSpec, metric: str) -> str:
+        """That one of them sees what it is to predict, or that they are judged on different tasks."""
+        assert isinstance(other, TokensRun)
+        # Another tokenizer is another way to do the same task, where the unit is not the token.
+        free = ("tokenizer",) if metric == PER_BYTE else ()
+        mine, theirs = ({k: v for k, v in run.content()["task"].items() if k not in free} for run in (self, other))
+        if mine != theirs:
+            return "they are judged on different tasks"
+        if self.model.attends != other.model.attends:
+            return "one of them sees the token that it is to predict"
+        return ""
 
     @classmethod
     def compared_by(cls, runs: Sequence[RunSpec]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headway import streams
-from headway.data.tokens.text import Tokens
+from headway.data.tokens.corpus_tokens import Tokens
 from headway.declare.tokens.evaluation import Samples
 from headway.declare.tokens.run import TokensRun
 from headway.errors import UserError
