@@ -26,7 +26,8 @@ _VOCABULARIES = ("tokenizer.json", ".model", ".tiktoken")
 _TEXTS = (".json", ".txt", ".jinja", *_VOCABULARIES)
 _LEAST = 2**18
 """Any folder may declare so much, however little its weights hold: a context, for one, has no weights."""
-_LEAST_LAYERS = 256
+_LEAST_LAYERS, _MOST_LAYERS = 256, 2_048
+"""However many arrays there are, which may be empty, no model has more layers."""
 _SLACK = 1_000_000
 """Numbers that a model may have and its weights lack: those are named."""
 _TABLES = 500_000_000
@@ -103,7 +104,7 @@ def check_declared(config: Mapping[str, Any], *, numbers: int, arrays: int) -> N
     """
     for key, value in _whole(config):
         of_layers = _LAYERS.search(key)
-        most = max(_LEAST_LAYERS, arrays) if of_layers else max(_LEAST, numbers)
+        most = min(max(_LEAST_LAYERS, arrays), _MOST_LAYERS) if of_layers else max(_LEAST, numbers)
         if abs(value) > most and not _FREE.search(key):
             held = f"{arrays:,} arrays" if of_layers else f"{numbers:,} numbers"
             raise UserError(
