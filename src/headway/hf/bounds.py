@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from headway.declare.limits import MOST_LAYERS
 from headway.errors import UserError, shortened
 
 LARGEST_TEXT = 16_000_000
@@ -26,8 +27,7 @@ _VOCABULARIES = ("tokenizer.json", ".model", ".tiktoken")
 _TEXTS = (".json", ".txt", ".jinja", *_VOCABULARIES)
 _LEAST = 2**18
 """Any folder may declare so much, however little its weights hold: a context, for one, has no weights."""
-_LEAST_LAYERS, _MOST_LAYERS = 256, 2_048
-"""However many arrays there are, which may be empty, no model has more layers."""
+_LEAST_LAYERS = 256
 _SLACK = 1_000_000
 """Numbers that a model may have and its weights lack: those are named."""
 _TABLES = 500_000_000
@@ -91,20 +91,21 @@ def check_header(path: Path) -> None:
         raise UserError(f"{path}: it is damaged ({why if size else 'it has no header'}); fetch or write it again")
 
 
-def check_declared(config: Mapping[str, Any], *, numbers: int, arrays: int) -> None:
+def check_declared(config: Mapping[str, Any], *, numbers: int, arrays: int, most_layers: int = MOST_LAYERS) -> None:
     """Nothing, when no whole number of a configuration is far beyond what the weights hold.
 
     Args:
         config: what config.json says.
         numbers: that all arrays of the weights have together.
         arrays: how many there are.
+        most_layers: however many arrays there are, which may be empty.
 
     Raises:
         UserError: naming the key.
     """
     for key, value in _whole(config):
         of_layers = _LAYERS.search(key)
-        most = min(max(_LEAST_LAYERS, arrays), _MOST_LAYERS) if of_layers else max(_LEAST, numbers)
+        most = min(max(_LEAST_LAYERS, arrays), most_layers) if of_layers else max(_LEAST, numbers)
         if abs(value) > most and not _FREE.search(key):
             held = f"{arrays:,} arrays" if of_layers else f"{numbers:,} numbers"
             raise UserError(

@@ -36,6 +36,8 @@ _TEXT: tuple[Mapping[str, Any], ...] = (
 )
 """Architectures by kind: causal, masked, encoder-decoder."""
 _BASE: Any = transformers.PreTrainedModel
+_DEEPEST = 1_024
+"""Layers of a model that another library builds, in seconds: the deepest that was ever published has 1,000."""
 _NAMED = 8
 """Arrays that an error names."""
 
@@ -139,7 +141,7 @@ def _check_size(folder: Path, config: dict[str, Any], of_class: Any, arrays: Arr
         UserError: when it is far larger than they are.
     """
     try:
-        check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes))
+        check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes), most_layers=_DEEPEST)
         with torch.device("meta"):
             model = of_class(of_class.config_class.from_pretrained(folder, local_files_only=True))
         tables = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
