@@ -283,6 +283,8 @@ def test_what_comes_with_headway_is_far_from_the_limits(name):
 
 
 LONG = "a" * 5000
+NEARLY = "a" * 250
+"""A name that a file system takes, but not with an ending."""
 
 
 @pytest.mark.parametrize(
@@ -296,6 +298,13 @@ LONG = "a" * 5000
         ["run", "icl-heads", "--device", LONG], ["run", "icl-heads", "--seeds", "9" * 5000],
         ["run", "icl-heads", "--workers", "9" * 30], ["generate", "here", "--seed", "9" * 30],
         ["generate", "here", "--tokens", "9" * 30], ["show", "icl-heads", "--scale", LONG], [LONG], ["--" + LONG],
+        ["drop", LONG, "h1"], ["drop", "here", LONG], ["drop", "here", "h1", "--seeds", LONG], ["list", LONG],
+        ["run", "icl-heads", "--control", LONG], ["plan", "icl-heads", "--scale", "- " * 5000],
+        ["plan", "icl-heads", "--arms", "- " * 5000], ["xray", "here", "--text", "t", "--device", LONG],
+        ["xray", "here", "--text", "t", "--tokenizer", LONG], ["generate", NEARLY], ["export", NEARLY, NEARLY],
+        ["xray", NEARLY, "--text", NEARLY], ["status", NEARLY], ["compare", NEARLY], ["report", NEARLY],
+        ["drop", NEARLY, "h1"], ["show", NEARLY], ["run", NEARLY], ["plan", "gpt2", "--out", f"{NEARLY}.png"],
+        ["run", "icl-heads", "--out", f"{NEARLY}/{'b/' * 2030}"], ["generate", "here", "--top-p", LONG],
         ["run", "icl-heads", "--trainer", "y" * 100_000], ["show", "icl-heads", "y" * 100_000],
     ],
     ids=lambda line: " ".join(line)[:40],
@@ -323,24 +332,9 @@ def test_a_directory_may_begin_with_dashes(tmp_path):
 
 
 @pytest.mark.slow
-def test_mutated_files_and_command_lines_give_no_traceback_no_hang_and_need_no_memory(tmp_path):
-    ended = subprocess.run(
-        [
-            sys.executable,
-            FUZZER,
-            "--files",
-            "100000",
-            "--commands",
-            "10000",
-            "--seconds",
-            "20",
-            "--seed",
-            str(os.getpid()),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.parametrize("kind", [("--files", "100000"), ("--files", "0", "--commands", "10000")], ids=str)
+def test_mutated_files_and_command_lines_give_no_traceback_no_hang_and_need_no_memory(kind, tmp_path):
+    command = [sys.executable, FUZZER, *kind, "--seconds", "20", "--seed", "0"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert " 0 findings" in ended.stdout

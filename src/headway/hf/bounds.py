@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from headway.declare.limits import MOST_LAYERS
 from headway.errors import UserError, shortened
 
 LARGEST_TEXT = 16_000_000
@@ -90,20 +91,21 @@ def check_header(path: Path) -> None:
         raise UserError(f"{path}: it is damaged ({why if size else 'it has no header'}); fetch or write it again")
 
 
-def check_declared(config: Mapping[str, Any], *, numbers: int, arrays: int) -> None:
+def check_declared(config: Mapping[str, Any], *, numbers: int, arrays: int, most_layers: int = MOST_LAYERS) -> None:
     """Nothing, when no whole number of a configuration is far beyond what the weights hold.
 
     Args:
         config: what config.json says.
         numbers: that all arrays of the weights have together.
         arrays: how many there are.
+        most_layers: however many arrays there are, which may be empty.
 
     Raises:
         UserError: naming the key.
     """
     for key, value in _whole(config):
         of_layers = _LAYERS.search(key)
-        most = max(_LEAST_LAYERS, arrays) if of_layers else max(_LEAST, numbers)
+        most = min(max(_LEAST_LAYERS, arrays), most_layers) if of_layers else max(_LEAST, numbers)
         if abs(value) > most and not _FREE.search(key):
             held = f"{arrays:,} arrays" if of_layers else f"{numbers:,} numbers"
             raise UserError(

@@ -7,7 +7,7 @@ counted on one without memory first.
 
 import contextlib
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,16 @@ from headway.hf.reading import config_of, named_architectures
 Kind = Literal["causal", "masked", "encoder-decoder"]
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "*.model")
+_NO_TEXT = "is no model of text that Headway knows: causal, masked or encoder-decoder"
+_TEXT: tuple[Mapping[str, Any], ...] = (
+    modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+)
+"""Architectures by kind: causal, masked, encoder-decoder."""
+_BASE: Any = transformers.PreTrainedModel
+_DEEPEST = 1_024
+"""Layers of a model that another library builds, in seconds: the deepest that was ever published has 1,000."""
 _NAMED = 8
 """Arrays that an error names."""
 
@@ -103,11 +113,8 @@ def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[A
     if not named:
         raise UserError(f"{folder}/config.json names no architectures; add the model's class, as save_pretrained does")
     kind: Any = getattr(transformers, named[0], None)
-    if (
-        isinstance(kind, type)
-        and issubclass(kind, transformers.PreTrainedModel)
-        and getattr(kind, "config_class", None)
-    ):
+    if isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel) and kind is not _BASE:
+        _check_text(folder, kind)
         return kind, None
     code = model_code(folder, config)
     if code is None:
@@ -120,6 +127,13 @@ def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[A
     return getattr(transformers, code[0]), code
 
 
+def _check_text(folder: Path, of_class: Any) -> None:
+    """Nothing, when an architecture reads text; others are not even built."""
+    model_type = getattr(of_class.config_class, "model_type", None)
+    if not any(model_type in names for names in _TEXT):
+        raise UserError(f"{folder}: {of_class.__name__} {_NO_TEXT}")
+
+
 def _check_size(folder: Path, config: dict[str, Any], of_class: Any, arrays: Arrays) -> None:
     """Build the model without memory, and hold what it would need against the weights that are there.
 
@@ -127,7 +141,7 @@ def _check_size(folder: Path, config: dict[str, Any], of_class: Any, arrays: Arr
         UserError: when it is far larger than they are.
     """
     try:
-        check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes))
+        check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes), most_layers=_DEEPEST)
         with torch.device("meta"):
             model = of_class(of_class.config_class.from_pretrained(folder, local_files_only=True))
         tables = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
@@ -217,12 +231,12 @@ def _kind(folder: Path, model: transformers.PreTrainedModel, code: tuple[str, st
         return "encoder-decoder"
     if code is not None:  # it says itself by which of transformers' classes it is opened
         return "masked" if code[0] == "AutoModelForMaskedLM" else "causal"
-    causal, masked = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    causal, masked, _ = _TEXT
     if model_type == "headway" or name == causal.get(model_type) or (model_type in causal and model_type not in masked):
         return "causal"
     if model_type in masked:
         return "masked"
-    raise UserError(f"{folder}: {name} is no model of text that Headway knows: causal, masked or encoder-decoder")
+    raise UserError(f"{folder}: {name} {_NO_TEXT}")
 
 
 def _longest(model: transformers.PreTrainedModel, tokenizer: Any) -> int | None:
