@@ -17,11 +17,11 @@ from headway.declare.run import RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError
 from headway.files import Content, json_text, plain, write_text
 from headway.runs import seal
+from headway.runs.course import Course
 from headway.runs.execution import changes, surroundings
 from headway.runs.folder import Run, Status, update
 from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.memory import is_out_of_memory, out_of_memory
-from headway.runs.recorded_training import RecordedTraining
 from headway.runs.recorder import Recorder
 from headway.runs.stop import Stop, Wishes
 from headway.runs.storage import exit_code, is_of_storage
@@ -121,7 +121,7 @@ class _Work:
             for note in notes:
                 _say(note)
             base = resumed.counters if resumed else {}
-            training_s = RecordedTraining(
+            training_s = Course(
                 study,
                 recorder,
                 self._lease,

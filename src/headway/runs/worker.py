@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cache_folder import private_folder
+from headway.caches import private_folder
 from headway.errors import UserError
 from headway.train.process_memory import keep_freed_memory
 

@@ -11,7 +11,7 @@ from headway.train.checkpoint import Checkpoint
 from headway.train.loop import Beat, Event, Milestone, Study, train
 
 
-class RecordedTraining:
+class Course:
     """A study that is trained in a run folder.
 
     Args:
