@@ -434,9 +434,10 @@ def main() -> None:
     except HeadwayError as error:
         _fail(str(error), 1)
     except OSError as error:
-        if error.errno not in _OF_THE_PATH:
+        todo = "give another path, or make it usable" if error.errno in _OF_THE_PATH else _OF_THE_DISK.get(error.errno)
+        if todo is None:
             raise
-        _fail(f"{shortened(str(error.filename))}: {error.strerror}; give another path, or make it usable", 2)
+        _fail(f"{shortened(str(error.filename or 'a file'))}: {error.strerror}; {todo}", 2)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
@@ -449,6 +450,14 @@ def main() -> None:
 
 _OF_THE_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
 """Errors of the system that say that a path was not the right one."""
+
+_OF_THE_DISK = {
+    errno.ENOSPC: "free some space and run again",
+    errno.EDQUOT: "free some of your space and run again",
+    errno.EIO: "see that its file system works and run again",
+    errno.ESTALE: "see that its file system works and run again",
+}
+"""Errors of the system that say that a file system is full or fails, and what to do."""
 
 
 def _fail(message: str, code: int) -> NoReturn:

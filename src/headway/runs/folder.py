@@ -19,10 +19,10 @@ from typing import Any, Literal, get_args
 
 from headway.declare.laboratories import parse_run
 from headway.declare.run import RunSpec
-from headway.errors import DeclarationError, ResultsError
+from headway.errors import DeclarationError, ResultsError, Unreadable
 from headway.files import write_json
 from headway.runs.lease import Lease, is_held
-from headway.runs.records import ANEW, heads_steps, read_heads, read_json, read_records
+from headway.runs.records import ANEW, REACHED, heads_steps, read_heads, read_json, read_records
 from headway.train import checkpoint
 from headway.train.laboratory import laboratory_of
 from headway.train.loop import Arrays
@@ -182,7 +182,10 @@ class Run:
         Raises:
             ResultsError: when there is none.
         """
-        found, damages = checkpoint.load(self.path / "checkpoint")
+        try:
+            found, damages = checkpoint.load(self.path / "checkpoint")
+        except OSError as error:
+            raise Unreadable(f"{self.path}: its checkpoint cannot be read ({error.strerror}); {REACHED}") from None
         if self.status == "done" and (found is None or found.step != self.steps):
             what = ", ".join(damages) or "the checkpoint of its last step is missing"
             raise ResultsError(f"{self.path}: {what}; {ANEW}")

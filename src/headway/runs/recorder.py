@@ -13,7 +13,7 @@ from typing import Any
 
 from safetensors.numpy import save as format_arrays
 
-from headway.errors import ResultsError
+from headway.errors import ResultsError, Unreadable
 from headway.files import plain, replacing, sweep
 from headway.runs.lease import Lease
 from headway.runs.records import heads_file, read_records
@@ -107,6 +107,8 @@ def _resumable(path: Path) -> tuple[Checkpoint | None, list[str]]:
         try:
             reached = any(record.get("step") == found.recorded for record in read_records(path / "metrics.jsonl"))
             damages += [] if reached else [f"metrics.jsonl lacks step {found.recorded} of the checkpoint"]
+        except Unreadable:
+            raise  # and nothing is cut
         except ResultsError as error:
             reached, damages = False, [*damages, str(error).partition(";")[0]]
         found = found if reached else None

@@ -8,11 +8,14 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from headway.errors import ResultsError
+from headway.errors import ResultsError, Unreadable
 from headway.train.loop import Arrays
 
 ANEW = "delete the run's folder to run it again"
 """What to do about a damaged file."""
+
+REACHED = "see that its file system works and that you may read it, and try again"
+"""What to do about a file that cannot be read, damaged or not."""
 
 
 def heads_file(path: Path, step: int) -> Path:
@@ -49,13 +52,14 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
     Raises:
         ResultsError: when an earlier line is damaged.
+        Unreadable: when the file system does not give it.
     """
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise ResultsError(f"{path}: cannot be read ({error.strerror}); {ANEW}") from None
+        raise Unreadable(f"{path}: cannot be read ({error.strerror}); {REACHED}") from None
     records = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
@@ -73,13 +77,16 @@ def read_json(path: Path, missing: str) -> dict[str, Any]:
     """The mapping in a file of JSON; `missing` is what its absence means.
 
     Raises:
-        ResultsError: when it is missing, cannot be read or holds no mapping.
+        ResultsError: when it is missing, damaged or holds no mapping.
+        Unreadable: when the file system does not give it.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ResultsError(f"{missing}: {path.name} is missing") from None
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise Unreadable(f"{path}: cannot be read ({error.strerror}); {REACHED}") from None
+    except ValueError as error:
         raise ResultsError(f"{path}: cannot be read ({error}); {ANEW}") from None
     if not isinstance(content, dict):
         raise ResultsError(f"{path}: it is no mapping; {ANEW}")

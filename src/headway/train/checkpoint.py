@@ -78,12 +78,16 @@ def save(directory: Path, checkpoint: Checkpoint) -> None:
 
 
 def load(directory: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest undamaged checkpoint, if any, and a sentence about each newer one that is damaged."""
+    """The newest undamaged checkpoint, if any, and a sentence about each newer one that is damaged.
+
+    Raises:
+        OSError: when one cannot be read now, which is no damage; what it holds is not given up.
+    """
     damages: list[str] = []
     for commit in _commits(directory):
         try:
             return _read(commit), damages
-        except (ValueError, KeyError, TypeError, OSError, SafetensorError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError, SafetensorError) as error:
             damages.append(f"the checkpoint of step {int(commit.stem)} is damaged ({error}) and was left out")
     return None, damages
 
