@@ -2,7 +2,8 @@
 
     python benchmarks/faults.py kills --n 1000
 
-`kills` ends sweeps of all laboratories at random moments, in every way, and goes on with them (`tests/faults/kills.py`).
+`kills` ends sweeps of all laboratories at random moments, in every way, and goes on with them: see
+`tests/faults/kills.py`.
 """
 
 import runpy

@@ -434,7 +434,7 @@ def main() -> None:
     except HeadwayError as error:
         _fail(str(error), 1)
     except OSError as error:
-        todo = "give another path, or make it usable" if error.errno in _OF_THE_PATH else _OF_THE_DISK.get(error.errno)
+        todo = _TODO.get(error.errno or 0)
         if todo is None:
             raise
         _fail(f"{shortened(str(error.filename or 'a file'))}: {error.strerror}; {todo}", 2)
@@ -448,16 +448,15 @@ def main() -> None:
         _fail(str(UserError(error.format_message())), getattr(error, "exit_code", 2))  # which may hold any argument
 
 
-_OF_THE_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
-"""Errors of the system that say that a path was not the right one."""
-
-_OF_THE_DISK = {
-    errno.ENOSPC: "free some space and run again",
-    errno.EDQUOT: "free some of your space and run again",
-    errno.EIO: "see that its file system works and run again",
-    errno.ESTALE: "see that its file system works and run again",
+_TODO = {
+    **dict.fromkeys(
+        (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS),
+        "give another path, or make it usable",
+    ),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space and run again"),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "see that its file system works and run again"),
 }
-"""Errors of the system that say that a file system is full or fails, and what to do."""
+"""What to do about errors of the system that say that a path was not the right one, or that a file system fails."""
 
 
 def _fail(message: str, code: int) -> NoReturn:

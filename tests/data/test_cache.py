@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cache import cache_folder
+from headway.caches import cache_folder
 from headway.data.tokens import token_cache as cache
 from headway.data.tokens.token_cache import cached, content_hash
 from headway.errors import UserError

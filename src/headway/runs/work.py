@@ -16,6 +16,7 @@ from typing import Any
 from headway.declare.run import RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError
 from headway.files import plain, write_json, write_text
+from headway.runs.course import Course
 from headway.runs.execution import changes, surroundings
 from headway.runs.folder import Run, Status, update
 from headway.runs.lease import Lease, LeaseHeld
@@ -24,7 +25,6 @@ from headway.runs.recorder import Recorder
 from headway.runs.stop import Stop, Wishes
 from headway.runs.storage import exit_code, is_of_storage
 from headway.runs.storage import outcome as outcome_of_storage
-from headway.runs.training import Training
 from headway.train.checkpoint import Checkpoint
 from headway.train.loop import Study
 from headway.train.process_memory import peak_bytes
@@ -118,7 +118,7 @@ class _Work:
             for note in notes:
                 _say(note)
             base = resumed.counters if resumed else {}
-            training_s = Training(
+            training_s = Course(
                 study,
                 recorder,
                 self._lease,

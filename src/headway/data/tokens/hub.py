@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from headway.cache import cache_folder
+from headway.caches import cache_folder
 from headway.data.tokens.token_cache import cached
 from headway.errors import UserError
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.cache import cache_folder
+from headway.caches import cache_folder
 from headway.data.tokens import hub, packing
 from headway.data.tokens.building import Sources, check_split, held_out_documents
 from headway.data.tokens.corpus import Corpus, find_corpus, find_ids

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headway import files
-from headway.cache import cache_folder
+from headway.caches import cache_folder
 from headway.errors import UserError
 from headway.identity import digest
 

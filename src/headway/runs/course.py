@@ -11,8 +11,8 @@ from headway.train.checkpoint import Checkpoint
 from headway.train.loop import Beat, Event, Milestone, Study, train
 
 
-class Training:
-    """A study that is trained in a run folder.
+class Course:
+    """The training of a study in a run folder.
 
     Args:
         study: what is trained, standing where it goes on.
