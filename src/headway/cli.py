@@ -462,9 +462,10 @@ def main() -> None:
     except HeadwayError as error:
         _fail(str(error), 1)
     except OSError as error:
-        if error.errno not in _OF_THE_PATH:
+        todo = _TODO.get(error.errno or 0)
+        if todo is None:
             raise
-        _fail(f"{shortened(str(error.filename))}: {error.strerror}; give another path, or make it usable", 2)
+        _fail(f"{shortened(str(error.filename or 'a file'))}: {error.strerror}; {todo}", 2)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
@@ -475,8 +476,15 @@ def main() -> None:
         _fail(str(UserError(error.format_message())), getattr(error, "exit_code", 2))  # which may hold any argument
 
 
-_OF_THE_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
-"""Errors of the system that say that a path was not the right one."""
+_TODO = {
+    **dict.fromkeys(
+        (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS),
+        "give another path, or make it usable",
+    ),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space and run again"),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "see that its file system works and run again"),
+}
+"""What to do about errors of the system that say that a path was not the right one, or that a file system fails."""
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -60,6 +60,10 @@ class ResultsError(UserError):
     """A results directory cannot be used as it was asked."""
 
 
+class Unreadable(ResultsError):
+    """A file cannot be read now, which says nothing of what it holds: it is no damage."""
+
+
 class RunFailed(HeadwayError, RuntimeError):
     """A training run ended without a result; the message is its outcome."""
 

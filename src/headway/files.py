@@ -55,7 +55,9 @@ def derived(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise ResultsError(f"{path} cannot be written: {error.strerror}; free space or check permissions") from error
+        failing = error.errno in (errno.EROFS, errno.EIO, errno.ESTALE)
+        todo = "see that its file system works and can be written" if failing else "free space or check permissions"
+        raise ResultsError(f"{path} cannot be written: {error.strerror}; {todo}, and try again") from error
 
 
 def sweep(directory: Path) -> None:

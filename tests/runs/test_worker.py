@@ -25,6 +25,25 @@ def test_the_threads_are_set_before_numpy_is_imported():
     assert "nowhere holds no run" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "waits"),
+    [
+        ({}, "None 10000"),
+        ({"OMP_WAIT_POLICY": "active"}, "active None"),
+        ({"GOMP_SPINCOUNT": "7"}, "None 7"),
+        ({"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "9"}, "passive 9"),
+    ],
+)
+def test_threads_that_wait_soon_sleep_unless_the_user_says_how_they_wait(given, waits):
+    script = (
+        "from headway.runs import worker; import os; worker.set_up_process(2); "
+        "print(os.environ.get('OMP_WAIT_POLICY'), os.environ.get('GOMP_SPINCOUNT'))"
+    )
+    free = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    done = subprocess.run([sys.executable, "-c", script], env=free | given, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{waits}\n"
+
+
 def test_a_run_has_the_threads_it_began_with(tmp_path):
     run = quadratic.fresh_run(tmp_path / "results")
     assert worker._stored_threads(run.path) is None, "it has not begun"

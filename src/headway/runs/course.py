@@ -12,7 +12,7 @@ from headway.train.loop import Beat, Event, Milestone, Study, train
 
 
 class Course:
-    """A study that is trained in a run folder.
+    """The training of a study in a run folder.
 
     Args:
         study: what is trained, standing where it goes on.

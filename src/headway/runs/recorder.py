@@ -15,7 +15,7 @@ from typing import Any
 
 from safetensors.numpy import save as format_arrays
 
-from headway.errors import ResultsError
+from headway.errors import ResultsError, Unreadable
 from headway.files import Content, plain, replacing, sweep
 from headway.runs.lease import Lease
 from headway.runs.records import heads_file, read_records
@@ -175,6 +175,8 @@ def _why_not_by_lines(path: Path, step: int) -> str | None:
     """The same for a checkpoint of before, which does not say what was recorded."""
     try:
         metrics, _ = (read_records(path / name) for name in _LINE_FILES)
+    except Unreadable:
+        raise  # and nothing is cut
     except ResultsError as error:
         return str(error).partition(";")[0]
     reached = any(record.get("step") == step for record in metrics)

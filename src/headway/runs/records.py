@@ -8,7 +8,7 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from headway.errors import ResultsError
+from headway.errors import ResultsError, Unreadable
 from headway.train.loop import Arrays
 from headway.words import command_line
 
@@ -34,6 +34,10 @@ def holds_run(folder: Path) -> bool:
 def run_folders(directory: Path) -> list[Path]:
     """The folders of a results directory that have anything of a run."""
     return sorted(folder for folder in directory.glob("runs/*/seed-*") if holds_run(folder))
+
+
+REACHED = "see that its file system works and that you may read it, and try again"
+"""What to do about a file that cannot be read, damaged or not."""
 
 
 def heads_file(path: Path, step: int) -> Path:
@@ -70,13 +74,14 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
     Raises:
         ResultsError: when an earlier line is damaged.
+        Unreadable: when the file system does not give it.
     """
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise ResultsError(f"{path}: cannot be read ({error.strerror}); {anew(path)}") from None
+        raise Unreadable(f"{path}: cannot be read ({error.strerror}); {REACHED}") from None
     records = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
@@ -94,13 +99,16 @@ def read_json(path: Path, missing: str) -> dict[str, Any]:
     """The mapping in a file of JSON; `missing` is what its absence means.
 
     Raises:
-        ResultsError: when it is missing, cannot be read or holds no mapping.
+        ResultsError: when it is missing, damaged or holds no mapping.
+        Unreadable: when the file system does not give it.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ResultsError(f"{missing}: {path.name} is missing") from None
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise Unreadable(f"{path}: cannot be read ({error.strerror}); {REACHED}") from None
+    except ValueError as error:
         raise ResultsError(f"{path}: cannot be read ({error}); {anew(path)}") from None
     if not isinstance(content, dict):
         raise ResultsError(f"{path}: it is no mapping; {anew(path)}")

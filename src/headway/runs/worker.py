@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
+_WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+_SPINS = "10000"
+"""How often a thread of OpenMP looks whether there is more to do before it sleeps, about half a millisecond.
+
+With OpenMP's own 300,000 threads burn the time that the others wait for, wherever something else wants the cores; when
+they sleep at once, half the speed of an idle machine goes into waking them (LOG.md, benchmarks/waiting.py).
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Work on a run; returns the exit code, as `headway.runs.work` lists them, or 2 when there is no run."""
@@ -68,6 +76,8 @@ def set_up_process(threads: int) -> str:
     cannot be kept, nothing otherwise.
     """
     os.environ |= dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    if not any(name in os.environ for name in _WAITING_VARIABLES):
+        os.environ["GOMP_SPINCOUNT"] = _SPINS
     # Not a pool of compilers for each of many workers.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what deterministic CUDA needs

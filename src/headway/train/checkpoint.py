@@ -102,7 +102,11 @@ WhyNot = Callable[[Commit], str | None]
 
 
 def load(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Checkpoint | None, list[str]]:
-    """The newest undamaged checkpoint, if any, and a sentence about each newer one that was left out."""
+    """The newest undamaged checkpoint, if any, and a sentence about each newer one that was left out.
+
+    Raises:
+        OSError: when one cannot be read now, which is no damage; what it holds is not given up.
+    """
     found, data, damages = newest(directory, why_not)
     return (None if found is None else Checkpoint(**vars(found), state=load_file(data))), damages
 
@@ -111,6 +115,9 @@ def newest(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Commit | 
     """What the newest undamaged checkpoint says, its file of arrays, and a sentence about each that was left out.
 
     Arrays are read whole, in a stream.
+
+    Raises:
+        OSError: as `load`.
     """
     damages: list[str] = []
     for path in _commits(directory):
@@ -142,7 +149,7 @@ def contents(directory: Path) -> dict[str, Content]:
     return found
 
 
-_DAMAGES = (ValueError, KeyError, TypeError, AttributeError, OSError, SafetensorError)
+_DAMAGES = (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError, SafetensorError)
 """What reading something else than what was written may raise."""
 
 
