@@ -58,7 +58,7 @@ def verify(directory: Path, *, adopt: bool = False) -> Iterator[Looked]:
     try:
         store = Store.open(directory)
     except ResultsError as error:
-        if not (directory / resolved.FILE).is_file():
+        if not run_folders(directory):
             raise
         damages.append(str(error))
     damages += [doubt] if store and (doubt := resolved.doubt(directory)) else []
