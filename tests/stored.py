@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headway.identity import signed
+from headway.runs.run_json import signed_text
 
 
 def rewrite(folder: Path, **changes: Any) -> None:
     """Change what the run.json of a folder says, with the digest that belongs to it."""
     file = folder / "run.json"
-    file.write_text(json.dumps(signed({**json.loads(file.read_text()), **changes})))
+    content = {**json.loads(file.read_text()), **changes}
+    file.write_text(signed_text({key: value for key, value in content.items() if key != "digest"}))
 
 
 def unseal(folder: Path, **changes: Any) -> None:

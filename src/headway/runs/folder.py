@@ -22,11 +22,11 @@ from typing import Any, Literal, get_args
 from headway.declare.laboratories import parse_run
 from headway.declare.run import RunSpec
 from headway.errors import DeclarationError, ResultsError, Unreadable
-from headway.files import write_json
+from headway.files import write_text
 from headway.runs import seal as seals
 from headway.runs.lease import Lease, is_held
 from headway.runs.records import REACHED, anew, heads_steps, read_heads, read_json, read_records
-from headway.runs.run_json import content_of, signed_content
+from headway.runs.run_json import content_of, signed_text
 from headway.train import checkpoint
 from headway.train.laboratory import laboratory_of
 from headway.train.loop import Arrays
@@ -272,8 +272,8 @@ def damaged(path: Path, message: str) -> Run:
     )
 
 
-def document(run: Run) -> dict[str, Any]:
-    """The content of run.json, signed."""
+def document(run: Run) -> str:
+    """The text of run.json, signed."""
     identity = {key: getattr(run, key) for key in _IDENTITY}
     content = {
         **identity,
@@ -286,7 +286,7 @@ def document(run: Run) -> dict[str, Any]:
         **({} if run.counted_steps is None else {"steps": run.counted_steps}),
         **({} if run.seal is None else {"seal": run.seal}),
     }
-    return signed_content(content)
+    return signed_text(content)
 
 
 def update(run: Run, lease: Lease, **changes: Any) -> Run:
@@ -298,5 +298,5 @@ def update(run: Run, lease: Lease, **changes: Any) -> Run:
     """
     changed = replace(run, **changes)
     lease.check()
-    write_json(run.path / "run.json", document(changed))
+    write_text(run.path / "run.json", document(changed))
     return changed

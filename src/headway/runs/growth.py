@@ -83,9 +83,8 @@ def why_not_asked(directory: Path, run: Run, arm: Arm | None) -> str:
     if arm is None:
         it = f"{run.path}: its arm is not in {directory / 'experiment.yaml'}"
         return f"{it}; {_back(directory)}, or {_drop(directory, [run.name])}"
-    asked = arm.spec(run.seed)
-    if run.spec == asked or run.id == asked.id:
-        return ""
+    if run.config == arm.configuration(run.seed) or run.id == (asked := arm.spec(run.seed)).id:
+        return ""  # equal configurations have equal ids, and are known sooner
     return (
         f"{run.path}: it was run as {run.id}, and {directory / 'experiment.yaml'} asks for {asked.id}, which differs "
         f"in {_differences(run.spec, asked)}; {_back(directory)}, or {_drop(directory, [run.name])}"

@@ -102,13 +102,33 @@ def read_json(path: Path, missing: str) -> dict[str, Any]:
         ResultsError: when it is missing, damaged or holds no mapping.
         Unreadable: when the file system does not give it.
     """
+    return mapping_in(read_bytes(path, missing), path)
+
+
+def read_bytes(path: Path, missing: str) -> bytes:
+    """The content of a file; `missing` is what its absence means.
+
+    Raises:
+        ResultsError: when it is missing.
+        Unreadable: when the file system does not give it.
+    """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return path.read_bytes()
     except FileNotFoundError:
         raise ResultsError(f"{missing}: {path.name} is missing") from None
     except OSError as error:
         raise Unreadable(f"{path}: cannot be read ({error.strerror}); {REACHED}") from None
-    except ValueError as error:
+
+
+def mapping_in(text: bytes, path: Path) -> dict[str, Any]:
+    """The mapping that the JSON of a file at a path is.
+
+    Raises:
+        ResultsError: when it is none.
+    """
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise ResultsError(f"{path}: cannot be read ({error}); {anew(path)}") from None
     if not isinstance(content, dict):
         raise ResultsError(f"{path}: it is no mapping; {anew(path)}")

@@ -5,7 +5,7 @@ is believed where it is not as it was written. The hashes are those of what was 
 what the disk has in the end. A seal covers what Headway reads; the log, the lease and what a user puts beside are free.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, Protocol
@@ -26,13 +26,13 @@ Depth = Literal["sizes", "changed", "whole"]
 
 
 class Known(Protocol):
-    """Remembers which files were found to hold what they must."""
+    """Remembers which runs were found as they were sealed."""
 
-    def has(self, file: Path, content: Content) -> bool:
-        """Whether a file was, and has not been touched since."""
+    def unchanged(self, folder: Path, seal: str) -> tuple[set[str], bool]:
+        """The files of a run that were not touched since; whether that is all."""
 
-    def note(self, file: Path, content: Content) -> None:
-        """A file was just now."""
+    def note(self, folder: Path, seal: str, names: Iterable[str]) -> None:
+        """All files of a sealed run were found so just now."""
 
 
 def write(path: Path, contents: Mapping[str, Content]) -> str:
@@ -75,37 +75,38 @@ def check(path: Path, digest: str, depth: Depth, known: Known | None = None) -> 
     Args:
         path: the folder.
         digest: of its seal, as its run.json has it.
-        depth: as in `damages`, like `known`.
-        known: see there.
+        depth: how its files are looked at.
+        known: what is known of them already, and takes what is found; None: nothing is.
 
     Raises:
         ResultsError: naming a file that is damaged.
     """
-    found = list(damages(path, read(path, digest), depth, known))
+    same, all_same = known.unchanged(path, digest) if known is not None and depth == "changed" else (set[str](), False)
+    if all_same:
+        return
+    sealed = read(path, digest)
+    found = list(damages(path, {name: sealed[name] for name in sealed if name not in same}, by_size=depth == "sizes"))
+    found += foreign(path, sealed)
     if found:
         more = f" (and {counted(len(found) - 1, 'other file')})" if found[1:] else ""
         raise ResultsError(f"{path}: {found[0]}{more}; {anew(path)}")
+    if known is not None and depth != "sizes":
+        known.note(path, digest, (FILE, *sealed))
 
 
-def damages(path: Path, sealed: Mapping[str, Content], depth: Depth, known: Known | None = None) -> Iterator[str]:
-    """What is wrong with the files of a sealed folder, a few words for each, beginning with its name.
+def damages(path: Path, contents: Mapping[str, Content], *, by_size: bool = False) -> Iterator[str]:
+    """What is wrong with files of a folder that must hold something, a few words for each, beginning with its name.
 
-    Args:
-        path: the folder.
-        sealed: what they must hold.
-        depth: how they are looked at.
-        known: what is known of them already, and takes what is found; None: nothing is.
+    They are read whole, in a stream, unless they are judged by their sizes alone.
     """
-    for name, content in sealed.items():
-        file = path / name
-        if depth == "changed" and known is not None and known.has(file, content):
-            continue
-        if why := _why_not(file, content, by_size=depth == "sizes"):
+    for name, content in contents.items():
+        if why := _why_not(path / name, content, by_size=by_size):
             yield f"{name} {why}"
-        elif depth != "sizes" and known is not None:
-            known.note(file, content)
-    for name in _present(path) - sealed.keys():
-        yield f"{name} was not there when the run was finished"
+
+
+def foreign(path: Path, sealed: Iterable[str]) -> list[str]:
+    """The same for each file that Headway would read and that a run had not when it was sealed."""
+    return [f"{name} was not there when the run was finished" for name in sorted(_present(path) - set(sealed))]
 
 
 def _why_not(file: Path, content: Content, *, by_size: bool) -> str:

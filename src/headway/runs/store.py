@@ -17,7 +17,7 @@ from typing import Any
 
 from headway.declare.experiment import Arm, Experiment, read_resolved
 from headway.errors import DeclarationError, ResultsError, near
-from headway.files import create_text, json_text
+from headway.files import create_text
 from headway.runs import resolved
 from headway.runs.checked import Checked, Stamp, stamp_of
 from headway.runs.dropped import drop
@@ -135,7 +135,7 @@ class Store:
             seed=seed,
             status="waiting",
             message="",
-            config=spec.model_dump(mode="json"),
+            config=arm.configuration(seed),
             log_every=self.experiment.logging.every,
             execution={},
             metrics={},
@@ -143,7 +143,7 @@ class Store:
         try:
             path.mkdir(parents=True, exist_ok=True)
             if not holds_run(path):  # one that has lost its run.json is told, and left as it is
-                create_text(path / "run.json", json_text(document(run)))
+                create_text(path / "run.json", document(run))
         except OSError as error:
             raise _unwritable(path, error) from None
         found = self._examined(path)
@@ -219,7 +219,8 @@ class Store:
         run = known[1] if known and known[0] == stamp else Run.examine(path, depth, self._known)
         if run.status == "done":
             self._sound[path, depth] = stamp, run
-        return replace(run, group=self._groups.get(run.name, run.group))
+        group = self._groups.get(run.name, run.group)
+        return run if group == run.group else replace(run, group=group)  # which would read its configuration again
 
     def _asked(self, run: Run) -> Run:
         """A run that is the one that the document asks for; damaged if it is another."""

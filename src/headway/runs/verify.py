@@ -58,7 +58,7 @@ def verify(directory: Path, *, adopt: bool = False) -> Iterator[Looked]:
     try:
         store = Store.open(directory)
     except ResultsError as error:
-        if not (directory / resolved.FILE).is_file():
+        if not run_folders(directory):
             raise
         damages.append(str(error))
     damages += [doubt] if store and (doubt := resolved.doubt(directory)) else []
@@ -101,14 +101,16 @@ def _look(folder: Path, store: Store | None, known: Checked, adopt: bool) -> Loo
         if run.seal is not None:
             return _sealed(run, known)
         run.check()  # as far as it can be read
-        return _adopted(run) if adopt else Looked(unsealed=True)
+        return _adopted(run, known) if adopt else Looked(unsealed=True)
     except ResultsError as error:
         return Looked(damages=(str(error),))
 
 
 def _sealed(run: Run, known: Checked) -> Looked:
     contents = seal.read(run.path, run.seal or "")
-    found = seal.damages(run.path, contents, "whole", known)
+    found = [*seal.damages(run.path, contents), *seal.foreign(run.path, contents)]
+    if not found:
+        known.note(run.path, run.seal or "", (seal.FILE, *contents))
     return Looked(
         n_files=len(contents) + 2,
         n_bytes=sum(content.n_bytes for content in contents.values()),
@@ -116,7 +118,7 @@ def _sealed(run: Run, known: Checked) -> Looked:
     )
 
 
-def _adopted(run: Run) -> Looked:
+def _adopted(run: Run, known: Checked) -> Looked:
     """Seal a finished run of before as it is."""
     path = run.path
     heads = [heads_file(path, step).relative_to(path).as_posix() for step in heads_steps(path)]
@@ -131,4 +133,4 @@ def _adopted(run: Run) -> Looked:
         return Looked(held=True)
     except OSError as error:
         raise ResultsError(f"{path} cannot be written: {error.strerror}; free space or check permissions") from None
-    return replace(_sealed(replace(run, seal=Run.open(path).seal), Checked(path)), sealed=True)
+    return replace(_sealed(replace(run, seal=Run.open(path).seal), known), sealed=True)
