@@ -5,9 +5,10 @@ They are a family of their own, in the metric that arms are judged by, and again
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from headway.compare.cells import Cells, RunsOfArm
-from headway.compare.evidence import JudgedDifference, JudgedFamily
+from headway.compare.evidence import JudgedDifference, JudgedFamily, Kind
 from headway.compare.families import Asked, judged
 from headway.compare.looks import Looks
 from headway.compare.matches import title
@@ -28,6 +29,8 @@ class JudgedContrast(JudgedDifference):
         values: by seed, as `estimate` has them.
         sentence: what they say.
     """
+
+    of: ClassVar[Kind] = "contrasts"
 
     name: str
     label: str

@@ -7,12 +7,15 @@ own unit, each difference by the paired t test, as Headway did before, and where
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from headway.compare.look_plan import LookPlan, Outcome
 
 Rule = Literal["blocks", "paired"]
 """How a difference is judged."""
+
+Kind = Literal["comparisons", "contrasts"]
+"""Of single arms, or of what the document asks of several at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,8 @@ class JudgedDifference:
         detectable: the true difference that this very verdict finds with 80 % power.
         seeds_for_margin: about how many seeds would tell a difference of the margin, and the ends of a range of 80 %.
     """
+
+    of: ClassVar[Kind] = "comparisons"
 
     metric: str
     control: str | None
@@ -120,7 +125,7 @@ class JudgedFamily:
         wild: arms that spread ten times as much as the others, and are judged by their own spread.
     """
 
-    of: Literal["comparisons", "contrasts"]
+    of: Kind
     metric: str
     control: str | None
     rule: Rule

@@ -3,13 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal
 
 import numpy as np
 
 from headway.compare.blocks import LEVEL, FamilyVerdict
 from headway.compare.cells import Cells, Weights
-from headway.compare.evidence import JudgedDifference, JudgedFamily, Rule
+from headway.compare.evidence import JudgedDifference, JudgedFamily, Kind, Rule
 from headway.compare.look_plan import LookPlan, Settled, follow
 from headway.compare.looks import Looks
 from headway.compare.statistics import compare, corrected, paired
@@ -19,7 +18,7 @@ from headway.compare.statistics import compare, corrected, paired
 class Asked:
     """A family of differences, in the order in which they were asked."""
 
-    of: Literal["comparisons", "contrasts"]
+    of: Kind
     metric: str
     control: str | None
     differences: Sequence[Weights]

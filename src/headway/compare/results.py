@@ -17,7 +17,7 @@ from headway.compare.cautions import cautions
 from headway.compare.cells import runs_of_arms
 from headway.compare.comparisons import comparisons
 from headway.compare.contrasts import JudgedContrast, contrasts_judged
-from headway.compare.evidence import Comparison, JudgedFamily
+from headway.compare.evidence import Comparison, JudgedDifference, JudgedFamily
 from headway.compare.first_schema import upgraded
 from headway.compare.laboratory import References, laboratory_of
 from headway.compare.looks import looks_of
@@ -108,10 +108,9 @@ class Results:
         """The comparisons of the primary metric."""
         return tuple(comparison for comparison in self.comparisons if comparison.metric == self.primary)
 
-    def family(self, one: Comparison | JudgedContrast) -> JudgedFamily | None:
+    def family(self, one: JudgedDifference) -> JudgedFamily | None:
         """The family that a comparison or a contrast was judged in; None in a file of before."""
-        of = "contrasts" if isinstance(one, JudgedContrast) else "comparisons"
-        asked = of, one.metric, one.control
+        asked = one.of, one.metric, one.control
         return next((f for f in self.families if (f.of, f.metric, f.control) == asked), None)
 
     def to_json(self) -> dict[str, Any]:

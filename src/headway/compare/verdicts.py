@@ -127,9 +127,8 @@ def _cost(c: JudgedDifference, margin: str) -> str:
     if not c.seeds_for_margin:
         return ""
     more, low, high = (max(1, n - c.n_pairs) for n in c.seeds_for_margin)
-    plural = "seed settles" if more == 1 else "seeds settle"
     far = f" ({low} to {high})" if low < high < _FAR else ""
-    return f"; {about(more)} more {plural} {margin}{far}"
+    return f"; {about(more)} more seed{'' if more == 1 else 's'}{far} {'settles' if more == 1 else 'settle'} {margin}"
 
 
 _FAR = 1_000
