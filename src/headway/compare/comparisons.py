@@ -9,6 +9,7 @@ from headway.compare.families import Asked, judged
 from headway.compare.looks import Looks
 from headway.compare.matches import Match, title
 from headway.compare.notes import left_out, shortfall
+from headway.compare.statistics import is_finite
 from headway.compare.verdicts import verdict
 from headway.declare.experiment import Arm, Experiment
 from headway.declare.metrics import METRICS, Metric
@@ -89,7 +90,7 @@ def _sentence(
 def _not_finite(match: Match, metric: str, runs: RunsOfArm) -> list[int]:
     """The seeds that both have, of which a value is not a finite number."""
     mine, theirs = (values_of(arm, metric, runs) for arm in (match.arm, match.baseline))
-    return [seed for seed in sorted(mine.keys() & theirs.keys()) if mine[seed] is None or theirs[seed] is None]
+    return [s for s in sorted(mine.keys() & theirs.keys()) if not (is_finite(mine[s]) and is_finite(theirs[s]))]
 
 
 def _is_measured(match: Match, metric: str, runs: RunsOfArm) -> bool:

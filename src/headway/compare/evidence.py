@@ -87,7 +87,7 @@ class JudgedDifference:
         if value is None:
             return None
         if self.rule == "blocks":
-            return math.expm1(value / 100) if value < 100 * _LARGEST else math.inf
+            return math.expm1(min(value / 100, _LARGEST))
         return value * self.relative / self.difference if self.relative is not None and self.difference else None
 
 

@@ -89,8 +89,11 @@ def drawn(found: Sequence[Difference], metric: Metric, *, margin: float | None) 
     for title, members in panels.items():
         names = list(dict.fromkeys(one.name for one in members))
         sides = [_panel(members, whole, title, names)]
-        if zoomed and (close := [one for one in members if one in small]):
-            sides.append(_panel(close, larger, "drawn larger", names))
+        if zoomed:
+            close = [one for one in members if one in small]
+            blank = [replace(one, verdict="") for one in members]  # so that columns stand below each other
+            larger_panel = _panel(close, larger, "drawn larger", names) if close else None
+            sides.append(larger_panel or _words(blank, "verdict", "", width, names))
         sides.append(_words(members, "verdict", "", VERDICT, names))
         if timed:
             sides.append(_words(members, "time", "time of a run", TIME, names))
