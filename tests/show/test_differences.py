@@ -140,7 +140,7 @@ def test_groups_have_panels_and_controls_a_folded_figure(tmp_path: Path) -> None
     assert not asked.folded
     assert not plain.folded
     assert controls.folded
-    assert [title for row in titles(controls) for title in row][0] == "scaled logits: what is asked"
+    assert titles(controls)[0][0] == "scaled logits: what is asked"
     assert ["scaled logits: each against itself without it"] in [row[:1] for row in titles(controls)]
     assert "x0.5" not in str(controls.spec)  # a control of the learning rate has a table
     assert "One seed: a point per difference, and no interval." in plain.caption

@@ -43,17 +43,31 @@ def contrasts_judged(
 ) -> tuple[tuple[JudgedContrast, ...], tuple[JudgedFamily, ...]]:
     """Those of an experiment without a control, and under each control that has runs."""
     controls = dict.fromkeys(arm.control for arm in experiment.arms if arm.full_name in runs)
-    found = [_under(experiment, control, runs, looks) for control in controls if experiment.contrasts]
+    found = [
+        _under(experiment, control, contrasts, runs, looks)
+        for control in controls
+        if (contrasts := _asked(experiment, control, runs))
+    ]
     return tuple(one for said, _ in found for one in said), tuple(family for _, family in found)
 
 
+def _asked(experiment: Experiment, control: str | None, runs: RunsOfArm) -> list[Contrast]:
+    """Those that the document names, and of others those that all runs are asked for."""
+    names = _names(experiment, control)
+    named = bool(experiment.document.contrasts)
+    return [one for one in experiment.contrasts if named or all(names[arm] in runs for arm in one.weights)]
+
+
+def _names(experiment: Experiment, control: str | None) -> dict[str, str]:
+    """The full names of arms under a control; an arm that it does not change is itself under it."""
+    arms = [arm for arm in experiment.arms if arm.control == control]
+    return {arm.name: arm.name if arm.idle else arm.full_name for arm in arms}
+
+
 def _under(
-    experiment: Experiment, control: str | None, runs: RunsOfArm, looks: Looks
+    experiment: Experiment, control: str | None, contrasts: Sequence[Contrast], runs: RunsOfArm, looks: Looks
 ) -> tuple[list[JudgedContrast], JudgedFamily]:
-    arms = {arm.name: arm for arm in experiment.arms if arm.control == control}
-    # An arm that a control does not change is itself under that control.
-    names = {name: name if arm.idle else arm.full_name for name, arm in arms.items()}
-    contrasts = experiment.contrasts
+    names = _names(experiment, control)
     weights = [{names[arm]: weight for arm, weight in one.weights.items()} for one in contrasts]
     cells = Cells.of((name for one in weights for name in one), experiment.primary, runs)
     asked = Asked(of="contrasts", metric=experiment.primary, control=control, differences=weights, cells=cells)

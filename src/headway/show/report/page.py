@@ -105,6 +105,8 @@ def page(material: ReportData, drawn: Sequence[Figure]) -> str:
 
 def answered(material: ReportData) -> list[Answered]:
     """What is asked of several arms, what the comparisons of the primary metric say, and how many say nothing yet."""
+    if not material.arms:
+        return []
     results, colours = material.results, {arm.name: arm.colour for arm in material.arms}
     asked = [(one, Verdict(sentence=one.sentence, colour=ASKED)) for one in results.contrasts]
     found = [
