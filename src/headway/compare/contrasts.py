@@ -10,7 +10,7 @@ from typing import ClassVar
 from headway.compare.cells import Cells, RunsOfArm
 from headway.compare.evidence import JudgedDifference, JudgedFamily, Kind
 from headway.compare.families import Asked, judged
-from headway.compare.looks import Looks
+from headway.compare.looks import Looking
 from headway.compare.matches import title
 from headway.compare.verdicts import verdict
 from headway.declare.contrasts import Contrast
@@ -39,7 +39,7 @@ class JudgedContrast(JudgedDifference):
 
 
 def contrasts_judged(
-    experiment: Experiment, runs: RunsOfArm, looks: Looks
+    experiment: Experiment, runs: RunsOfArm, looks: Looking
 ) -> tuple[tuple[JudgedContrast, ...], tuple[JudgedFamily, ...]]:
     """Those of an experiment without a control, and under each control that has runs."""
     controls = dict.fromkeys(arm.control for arm in experiment.arms if arm.full_name in runs)
@@ -65,7 +65,7 @@ def _names(experiment: Experiment, control: str | None) -> dict[str, str]:
 
 
 def _under(
-    experiment: Experiment, control: str | None, contrasts: Sequence[Contrast], runs: RunsOfArm, looks: Looks
+    experiment: Experiment, control: str | None, contrasts: Sequence[Contrast], runs: RunsOfArm, looks: Looking
 ) -> tuple[list[JudgedContrast], JudgedFamily]:
     names = _names(experiment, control)
     weights = [{names[arm]: weight for arm, weight in one.weights.items()} for one in contrasts]

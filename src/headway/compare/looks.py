@@ -7,7 +7,7 @@ from headway.runs.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looks:
+class Looking:
     """When one looks.
 
     Attributes:
@@ -28,6 +28,6 @@ class Looks:
         return self.plan is not None
 
 
-def looks_of(store: Store) -> Looks:
+def looks_of(store: Store) -> Looking:
     """How a directory is looked at: the one place that says so."""
-    return Looks(margin=store.experiment.margin)
+    return Looking(margin=store.experiment.margin)
