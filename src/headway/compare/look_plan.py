@@ -18,8 +18,9 @@ from headway.compare.look_levels import levels, looks_until
 FEWEST = 3
 """Seeds below which nothing is settled: two seeds know no spread."""
 
-Outcome = Literal["apart", "small", "same", "open", "few"]
-"""Told apart; told apart, by less than the margin; the same within it; none of these; too few seeds to say."""
+Outcome = Literal["apart", "small", "same", "open", "few", "none"]
+"""Told apart; told apart, by less than the margin; the same within it; none of these; too few seeds to say; no seed at
+all, or no spread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +44,21 @@ class LookPlan:
 
     def level_at(self, look: int) -> float:
         """The level of a look, by its place."""
-        return levels(self.looks, self.level)[look]
+        return self.level if len(self.looks) == 1 else levels(self.looks, self.level)[look]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """What is said of a contrast: as it was judged, how that reads, and after how many seeds."""
+    """What is said of a contrast: as it was judged, how that reads, and at which look, by its place."""
 
     judged: Judged
     outcome: Outcome
-    n_seeds: int
+    look: int | None = None
+
+    @property
+    def n_seeds(self) -> int:
+        """Seeds of which every arm of it had a value."""
+        return self.judged.n_seeds
 
     @property
     def is_settled(self) -> bool:
@@ -89,7 +95,7 @@ def reading(judged: Judged, margin: float) -> Outcome:
         ('small', 'apart')
     """
     if judged.interval is None or judged.n_seeds < FEWEST:
-        return "few"
+        return "few" if 0 < judged.n_seeds < FEWEST else "none"
     low, high = judged.interval
     inside = -margin < low and high < margin
     if low > 0 or high < 0:
@@ -122,7 +128,7 @@ def follow(
         family, look = judge(y[:, :n], weights, level=plan.level_at(place)), place
         for at in waiting:
             judged = family.contrasts[at]
-            said[at] = Settled(judged=judged, outcome=reading(judged, plan.margin), n_seeds=judged.n_seeds)
+            said[at] = Settled(judged=judged, outcome=reading(judged, plan.margin), look=place)
     return Followed(
         contrasts=tuple(one or _unsaid(judged) for one, judged in zip(said, family.contrasts, strict=True)),
         look=look,
@@ -131,7 +137,9 @@ def follow(
 
 
 def _unsaid(judged: Judged) -> Settled:
-    return Settled(judged=judged, outcome="few" if judged.n_seeds < FEWEST else "open", n_seeds=judged.n_seeds)
+    """Before a look: open, whatever an interval would say."""
+    said = reading(judged, 0.0)
+    return Settled(judged=judged, outcome=said if said in ("few", "none") else "open")
 
 
 def needed_arms(weights: Float[np.ndarray, "contrast arm"], contrasts: Sequence[int]) -> tuple[int, ...]:
