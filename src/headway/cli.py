@@ -417,7 +417,7 @@ def _seeds(text: str | None) -> int | list[int] | None:
     try:
         return [int(part) for part in text.split(",") if part] if "," in text else int(text)
     except ValueError:
-        raise UserError(f"--seeds {text}: give how many, such as 5, or which, such as 3,5") from None
+        raise UserError(f"--seeds {shortened(text)}: give how many, such as 5, or which, such as 3,5") from None
 
 
 def _open(directory: Path) -> "Store":
