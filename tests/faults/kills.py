@@ -38,6 +38,7 @@ if __name__ == "__main__":  # as a worker does, before anything that reads it is
 import psutil
 import small_text
 
+import headway.runs.course
 import headway.runs.lease
 import headway.runs.local
 import headway.runs.stop
@@ -374,6 +375,7 @@ def _hurried() -> Iterator[None]:
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     hurried = [
         (headway.runs.work, "CHECKPOINT_EVERY_S", 0.05),
+        (headway.runs.course, "_BETWEEN_S", 0.05),
         (headway.runs.lease, "_BEAT_S", 0.03),
         (headway.runs.local, "_LOOK_EVERY_S", 0.03),
         (headway.runs.stop, "_LOOK_EVERY_S", 0.05),

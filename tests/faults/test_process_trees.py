@@ -75,12 +75,12 @@ def test_every_way_to_stop_a_tree_stores_a_checkpoint_and_going_on_gives_the_sam
     every = lambda number: lambda tree: [os.kill(pid, number) for pid in chance.sample(tree, len(tree))]  # noqa: E731
     ways = {
         "SIGTERM to every process": every(signal.SIGTERM),
+        "Ctrl-C to the group of a terminal": lambda tree: os.killpg(tree[0], signal.SIGINT),
         "SIGTERM to every process, twice": lambda tree: [every(signal.SIGTERM)(tree), every(signal.SIGTERM)(tree)],
         "SIGHUP to every process": every(signal.SIGHUP),
-        "Ctrl-C to the group of a terminal": lambda tree: os.killpg(tree[0], signal.SIGINT),
         "SIGTERM to every group": lambda tree: [os.killpg(pid, signal.SIGTERM) for pid in tree],
     }
-    for way, send in ways.items():
+    for way, send in list(ways.items())[: None if laboratory == "icl, native" else 2]:
         sweep = Sweep(tmp_path, trainer)
         quadratic.wait_until(
             lambda: (len(steps(results)) == 2 and min(steps(results).values()) > 1) or sweep.process.poll() is not None  # noqa: B023

@@ -10,6 +10,9 @@ from headway.runs.stop import Stop, Wishes
 from headway.train.checkpoint import Checkpoint
 from headway.train.loop import Beat, Event, Milestone, Study, train
 
+_BETWEEN_S = 1.0
+"""Between two milestones it is not stored more often than that."""
+
 
 class Course:
     """The training of a study in a run folder.
@@ -84,7 +87,8 @@ class Course:
         """Whether to store where it is; not just before a milestone at the same step, which may be due itself."""
         if _is_measuring(event):
             return False
-        return event.step == self._steps or time.perf_counter() - self._stored >= self._store_every_s
+        least_s = _BETWEEN_S if isinstance(event, Beat) else 0.0
+        return event.step == self._steps or time.perf_counter() - self._stored >= max(self._store_every_s, least_s)
 
     def _store(self, event: Event) -> None:
         checkpoint = Checkpoint(
