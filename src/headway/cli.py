@@ -222,16 +222,19 @@ def report(directory: Directory, figures: Figures = True) -> None:
 def drop(
     directory: Directory,
     names: Annotated[list[str], typer.Argument(metavar="ARM[+CONTROL]...", help="The arms whose runs are dropped.")],
-    seeds: Seeds = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="A,B|A-B", help="Only these seeds, by their numbers: 2, 0,2 or 0-2.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Delete them; nothing is left.")] = False,
 ) -> None:
     """Put runs of an arm aside, to DIR/dropped."""
-    from headway.declare.selection import seeds_of
-    from headway.words import counted, listed
+    from headway.declare.selection import seeds_in
+    from headway.runs.dropped import seed_of
+    from headway.words import counted, listed, numbered
 
-    asked = _seeds(seeds)
-    folders = _open(directory).drop(*names, seeds=None if asked is None else seeds_of(asked), delete=force)
-    n, of = counted(len(folders), "run"), listed(list(dict.fromkeys(names)))
+    folders = _open(directory).drop(*names, seeds=None if seeds is None else seeds_in(seeds), delete=force)
+    n = counted(len(folders), "run")
+    of = f"{listed(list(dict.fromkeys(names)))} ({numbered('seed', {seed_of(folder) for folder in folders})})"
     where = "" if force else f" to {directory / 'dropped'}"
     it = "it" if len(folders) == 1 else "them"
     print(

@@ -227,7 +227,7 @@ def test_a_damaged_run_is_said_left_alone_and_left_out_while_the_others_go_on(tm
     run = store.run("slow", 0)
     assert said in run.message
     assert str(path) in run.message
-    assert f"`headway drop {store.path} slow --seeds 0,` puts the run aside, and `headway run` trains it anew" in (
+    assert f"`headway drop {store.path} slow --seeds 0` puts the run aside, and `headway run` trains it anew" in (
         run.message
     )
     with pytest.raises(ResultsError) as raised:

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from headway.errors import ResultsError, Unreadable
 from headway.train.loop import Arrays
-from headway.words import command_line
+from headway.words import command_line, numbered
 
 
 def anew(path: Path) -> str:
@@ -19,7 +19,7 @@ def anew(path: Path) -> str:
     seed = "" if folder is None else folder.name.removeprefix("seed-")
     if folder is None or not seed.isdecimal() or folder.parent.parent.name != "runs":
         return "put the run's folder aside, and `headway run` trains it anew"
-    asked = command_line("drop", folder.parents[2], folder.parent.name, seeds=f"{seed},")
+    asked = command_line("drop", folder.parents[2], folder.parent.name, seeds=seed)
     return f"`{asked}` puts the run aside, and `headway run` trains it anew"
 
 
@@ -59,8 +59,8 @@ def read_heads(path: Path, step: int) -> Arrays:
     """
     file = heads_file(path, step)
     if not file.is_file():
-        kept = ", ".join(map(str, heads_steps(path))) or "no step"
-        raise ResultsError(f"{path}: nothing was kept of the heads at step {step}; there is {kept}")
+        kept = numbered("step", heads_steps(path))
+        raise ResultsError(f"{path}: nothing was kept of the heads at step {step}; the run keeps {kept}")
     try:
         return load_file(file)
     except (SafetensorError, OSError) as error:

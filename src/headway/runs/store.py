@@ -25,6 +25,7 @@ from headway.runs.folder import Run, Status, damaged, document, read
 from headway.runs.growth import check, turn, why_not_asked
 from headway.runs.records import holds_run, run_folders
 from headway.runs.seal import Depth
+from headway.words import numbered
 
 
 class Store:
@@ -180,15 +181,17 @@ class Store:
             names = {folder.name for folder in self.path.glob("runs/*")}
             if arm not in names:
                 raise ResultsError(f"{self.path} has no runs of arm {arm!r}; {near(arm, names)}")
-            seeds = [run.seed for run in self.runs() if run.name == arm]
-            raise ResultsError(f"{self.path} has no run of arm {arm!r} with seed {seed}; there is {seeds}")
+            there = numbered("seed", [run.seed for run in self.runs() if run.name == arm])
+            raise ResultsError(f"{self.path} has no run of arm {arm!r} with seed {seed}; it has {there}")
         return self._asked(self._examined(path))
 
-    def drop(self, *names: str, seeds: Sequence[int] | None = None, delete: bool = False) -> tuple[Path, ...]:
+    def drop(self, *names: str, seeds: int | Sequence[int] | None = None, delete: bool = False) -> tuple[Path, ...]:
         """Put the runs of arms (`ARM` or `ARM+CONTROL`) aside, to `DIR/dropped`, or delete them; where they are now.
 
+        Of a seed, or of some, only those: `seeds=2` is seed 2.
+
         Raises:
-            ResultsError: when an arm has no such runs, or a process works on one of them.
+            ResultsError: when what is given is no seed, an arm has no such runs, or a process works on one of them.
         """
         return drop(self.path, names, seeds=seeds, delete=delete)
 

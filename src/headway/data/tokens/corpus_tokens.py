@@ -39,6 +39,8 @@ class Tokens:
     entropy_nats: float | None
     """For stories of the grammar: the mean of -log p of the held-out stories per held-out token, the floor under the
     loss of any model. None for other corpora, and for published padding, where ends and first tokens are no targets."""
+    text_kept: float
+    """The share of the held-out text that its tokens give back; 0 for ids of which no text is known."""
     note: str = ""
     """What was done with the corpus that one may not expect, in a sentence."""
 
@@ -110,6 +112,7 @@ def kept_tokens(task: TextTask, sources: Sources) -> Tokens:
         unigram_loss_nats=unigram,
         bigram_loss_nats=bigram,
         entropy_nats=None if published else facts["entropy_nats"],
+        text_kept=facts["text_kept"],
         note=cut.sentence(task.corpus) if cut else "",
     )
 

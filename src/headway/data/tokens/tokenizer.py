@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import SupportsIndex
 
@@ -109,19 +110,31 @@ class Tokenizer:
         return text
 
     def n_bytes(self, tokens: Integer[np.ndarray, " token"]) -> int:
-        """Bytes of the text that tokens stand for; the end of a text is none.
+        """Bytes of the text that tokens stand for; the end of a text is none, and so is what is unknown.
 
         Examples:
             >>> bytes_tokenizer().n_bytes(np.array([104, 105, 256]))
             2
         """
-        written = tokens[tokens != self.end_of_text]
         if not isinstance(self.inner.decoder, decoders.ByteLevel):
-            return len(self.decode(written).encode())
+            return len(self.text_of(tokens).encode())
+        written = tokens[tokens != self.end_of_text]
         # A character of a byte-level token is a byte, so that none is lost where a text is cut within a character.
         ids, counts = np.unique(written, return_counts=True)
         lengths = [len(self.inner.id_to_token(int(token)) or "") for token in ids]
         return int(np.dot(counts, lengths)) if len(ids) else 0
+
+    def text_of(self, tokens: Integer[np.ndarray, " token"]) -> str:
+        """The text that tokens stand for, without what is unknown, or ends it."""
+        return self.decode(tokens[(tokens != self.end_of_text) & (tokens != self.unknown)])
+
+    @cached_property
+    def unknown(self) -> int | None:
+        """The token for what it does not know, if it has one."""
+        model = json.loads(self.inner.to_str())["model"]
+        if model["type"] == "Unigram":
+            return None if model["unk_id"] is None else int(model["unk_id"])
+        return self.inner.token_to_id(model.get("unk_token") or "")
 
     def _ids(self, encode: Callable[[], Iterable[tokenizers.Encoding]]) -> list[list[int]]:
         try:

@@ -11,7 +11,7 @@ from headway.declare.head_metrics import REPEATED
 from headway.declare.limits import check_numbers
 from headway.declare.run import RunSpec
 from headway.declare.tokens import budget
-from headway.declare.tokens.evaluation import Samples, TokensEvaluation
+from headway.declare.tokens.evaluation import PROMPT, Samples, TokensEvaluation
 from headway.declare.tokens.probes import HeadProbes
 from headway.declare.tokens.task import TokensTask
 from headway.declare.tokens.tasks import TASKS, any_of
@@ -25,6 +25,9 @@ else:
 
 PER_BYTE = "eval_bits_per_byte"
 """What arms of different tokens are compared by."""
+
+TEXT_KEPT = 0.99
+"""The share of a text that its tokens have to give back, for bits per byte of it."""
 
 
 class TokensRun(RunSpec):
@@ -59,7 +62,8 @@ class TokensRun(RunSpec):
                 "model.attends is future, and such a model cannot write: the text that it would look at is not there "
                 "yet; set samples to null"
             )
-        if self.samples is not None and (why := self.task.why_not_prompt(self.samples.prompt)):
+        asked = self.samples is not None and self.samples.prompt != PROMPT
+        if self.samples is not None and asked and (why := self.task.why_not_prompt(self.samples.prompt)):
             raise ValueError(f"samples.prompt {self.samples.prompt!r}: {why}")
         return self
 
