@@ -6,5 +6,5 @@
   `verdicts`; `contrasts`: what the document asks of several arms at once; `rates`: each arm at its best learning rate;
 * `cautions` and `trust`: what to know before any of it is believed;
 * `blocks`: contrasts judged together, with bounds that are `simultaneous`; `look_plan`: when one looks, at which of the
-  `look_levels`.
+  `look_levels`; `looks`: the plan that a directory is judged by; `halving`: the best of many arms.
 """
