@@ -147,7 +147,6 @@ def carry_out(
     Raises:
         UserError: as `run`.
     """
-    from headway.runs.local import run_all
     from headway.runs.places import WORKER, local_places
     from headway.runs.timing import time_arms
 
@@ -163,20 +162,7 @@ def carry_out(
     for said in (*experiment.idle, experiment.multiplied):
         if said:
             tell(said)
-    hands = _hands(experiment, out, goal, places, tell, watch)
-    begun = None if goal is None else goal.begin(hands)
-    first = experiment if begun is None else begun.experiment
-    store, runs = prepare(first, out, [place.slot for place in places], tell)
-    trained = any(run.status != "done" for run in runs)
-    if begun is None:
-        watch(run_all(runs, places))
-    else:
-        for said in begun.go_on(hands):
-            tell(said)
-    store = Store.open(store.path)  # others may have added arms to it meanwhile
-    names = {arm.full_name for arm in first.selected}
-    asked_for = runs if begun is None else [run for run in store.runs() if run.name in names]
-    runs = tuple(store.run(run.name, run.seed) for run in asked_for)
+    store, runs, trained = _trained(experiment, out, goal, places, tell, watch)
     if timing is not False:
         asked = {"asked": timing is True, "trained": trained}
         for said in time_arms(store.path, runs, places[0], n_places=len(places), **asked):
@@ -185,10 +171,36 @@ def carry_out(
     return store, runs, finish(store, figures=figures)
 
 
-def _hands(
+def _trained(
     experiment: Experiment,
     out: Path | None,
     goal: "Goal | None",
+    places: Sequence["LocalPlace"],
+    tell: Callable[[str], object],
+    watch: Callable[["Generator[Snapshot]"], object],
+) -> tuple[Store, tuple[Run, ...], bool]:
+    """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
+    from headway.runs.local import run_all
+
+    begun = None if goal is None else goal.begin(_hands(experiment, out, goal, places, tell, watch))
+    first = experiment if begun is None else begun.experiment
+    store, runs = prepare(first, out, [place.slot for place in places], tell)
+    trained = any(run.status != "done" for run in runs)
+    if begun is None:
+        watch(run_all(runs, places))
+    else:
+        for said in begun.go_on():
+            tell(said)
+    store = Store.open(store.path)  # others may have added arms to it meanwhile
+    names = {arm.full_name for arm in first.selected}
+    asked_for = runs if begun is None else [run for run in store.runs() if run.name in names and run.control is None]
+    return store, tuple(store.run(run.name, run.seed) for run in asked_for), trained
+
+
+def _hands(
+    experiment: Experiment,
+    out: Path | None,
+    goal: "Goal",
     places: Sequence["LocalPlace"],
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
@@ -205,7 +217,7 @@ def _hands(
         run=lambda pairs: watch(run_all(Store.with_runs(path, experiment, pairs)[1], places)),
         tell=tell,
         guess=lambda: _trial_seconds(experiment) if on_processor else {},
-        spending=Spending(seconds=None if goal is None else goal.seconds, n_places=len(places)),
+        spending=Spending(seconds=goal.seconds, n_places=len(places)),
     )
 
 

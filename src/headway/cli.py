@@ -415,9 +415,12 @@ def _open(directory: Path) -> "Store":
 def _print_answer(store: "Store", results: "Results") -> None:
     """The warnings, the answer, and where the rest stands."""
     from headway.compare.answer import answer
+    from headway.settle.telling import kept
 
     for warning in results.warnings:
         _warn(warning)
+    for sentence in kept(store.path):
+        print(f"* {sentence}")
     for sentence in answer(results):
         print(f"* {sentence}")
     for file in ("report.html", "results.json"):

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from headway.errors import ResultsError
 from headway.files import create_text, plain, write_json
@@ -177,7 +177,7 @@ def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:
         return TypeAdapter(kind).validate_python(content)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, AttributeError, ValidationError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, ResultsError):
             raise
         raise ResultsError(f"{file}: cannot be read ({error}); restore it, or choose another directory") from None

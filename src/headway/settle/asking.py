@@ -45,9 +45,7 @@ def margin_of(text: object) -> float:
         raise UserError(f"{said}: give the difference that matters in per cent, such as 0.5%")
     margin = float(found[1])
     if not margin > 0:
-        raise UserError(
-            f"{said}: no number of seeds shows that arms differ by nothing; give what matters, such as 0.5%"
-        )
+        raise UserError(f"{said}: no number of seeds shows that arms are equal; give what matters, such as 0.5%")
     if not margin < 100:
         raise UserError(f"{said}: everything is the same within 100 %; give the difference that matters, such as 0.5%")
     return margin

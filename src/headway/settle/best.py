@@ -65,7 +65,7 @@ class Best:
         first = [(arm, seed) for arm in search.arms for seed in range(search.new_seeds[0])]
         check_first(first, hands, f"the first round, of {counted(len(search.arms), 'arm')},")
 
-        def go_on(hands: Hands) -> Sequence[str]:
+        def go_on() -> Sequence[str]:
             return _searched(keep(hands.path, "search", search), hands)
 
         seeds = list(range(search.new_seeds[0]))

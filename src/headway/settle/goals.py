@@ -40,7 +40,5 @@ def goal_of(
             raise UserError("best: say what may be spent on the search: a budget such as 160 (runs) or 2h")
         return Best(allowance=allowance, margin=margin, at_most=most or AT_MOST)
     if allowance.runs is not None:
-        raise UserError(
-            f"budget {budget}: until {until} takes as many runs as it takes; give a time such as 90min or 2h"
-        )
+        raise UserError(f"budget {budget}: until {until} is not limited by runs; give a time such as 90min or 2h")
     return Until(margin=margin, at_most=most, seconds=allowance.seconds)

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from headway.compare.look_levels import error_of
 from headway.compare.look_plan import FEWEST, Followed, Settled
 from headway.declare.metrics import METRICS, metric_name
-from headway.runs.planned_looks import Picked, StoredPlan, StoredSearch
+from headway.runs.planned_looks import Picked, StoredPlan, StoredSearch, stored
 from headway.words import Amount, counted, duration, listed
 
 _OUTCOMES = {
@@ -136,10 +137,27 @@ def picked(found: Picked, search: StoredSearch) -> str:
         >>> picked(Picked(arm="b", chances={"a": 0.2, "b": 0.79, "c": 0.01}, finalists=("b", "a")), search)
         'picked b of 3 arms; the chance to be the best is 79 % for b, 20 % for a and 1 % for the others together'
     """
-    shares = [f"{100 * found.chances[arm]:.0f} % for {arm}" for arm in found.finalists]
-    others = 100 * max(0.0, 1 - sum(found.chances[arm] for arm in found.finalists))
-    rest = [f"{others:.0f} % for the others together"] if len(search.arms) > len(found.finalists) else []
+    shares = [f"{_chance(found.chances[arm])} for {arm}" for arm in found.finalists]
+    others = max(0.0, 1 - sum(found.chances[arm] for arm in found.finalists))
+    rest = [f"{_chance(others)} for the others together"] if len(search.arms) > len(found.finalists) else []
     return f"picked {found.arm} of {len(search.arms)} arms; the chance to be the best is {listed([*shares, *rest])}"
+
+
+def kept(directory: Path) -> Iterator[str]:
+    """What a search picked in a directory, if there was one; verdicts on it rest on fresh seeds.
+
+    Raises:
+        ResultsError: when what is stored cannot be read.
+    """
+    search, found = stored(directory, "search", StoredSearch), stored(directory, "picked", Picked)
+    if search and found:
+        yield picked(found, search)
+
+
+def _chance(chance: float) -> str:
+    if not 0.005 <= chance < 0.995:
+        return "under 1 %" if chance < 0.5 else "over 99 %"
+    return f"{100 * chance:.0f} %"
 
 
 def _ratio(points: float) -> float:

@@ -33,7 +33,7 @@ class Begun:
     """
 
     experiment: Experiment
-    go_on: Callable[[Hands], Sequence[str]]
+    go_on: Callable[[], Sequence[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Until:
         first = [(arm, seed) for arm in plan.arms for seed in plan.seeds[: plan.looks[0]]]
         check_first(first, hands, f"the first look, at {plan.looks[0]} seeds of {counted(len(plan.arms), 'arm')},")
 
-        def go_on(hands: Hands) -> Sequence[str]:
+        def go_on() -> Sequence[str]:
             stored = self._agreed(keep_plan(hands.path, plan))
             for said in telling.planned(stored):
                 hands.tell(said)
@@ -112,9 +112,7 @@ class Until:
     def _agreed(self, former: StoredPlan) -> StoredPlan:
         """A stored plan, when this one does not contradict it."""
         if former.first_seed:
-            raise UserError(
-                "the plan of this directory is that of a search; go on with it, or choose another directory"
-            )
+            raise UserError("this directory has the plan of a search; go on with that, or choose another one")
         if self.margin != former.margin:
             raise UserError(
                 f"until {telling.per_cent(self.margin)}: this directory was planned until "
