@@ -1,4 +1,4 @@
-"""The plan that a directory is judged by, and the table of seeds that it is followed over."""
+"""The plan that a directory is judged by, the questions that it asks, and the table that it is followed over."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,8 @@ from quadratic import experiment, train_here
 
 from headway.compare.look_levels import levels
 from headway.compare.look_plan import LookPlan
-from headway.compare.looks import asked_of, extended, plan_of, seed_table, seeds_of_plan
+from headway.compare.looks import looks_of
+from headway.compare.questions import asked_of, extended, seed_table
 from headway.declare.experiment import load
 from headway.errors import UserError
 from headway.runs.planned_looks import StoredPlan, keep, keep_plan
@@ -24,23 +25,23 @@ def store(tmp_path):
 
 
 def test_without_a_plan_there_is_one_look_at_all_seeds(store):
-    assert plan_of(store) == LookPlan(looks=(2,), margin=1.0)
-    assert seeds_of_plan(store) == (0, 2)
-
-
-def test_a_directory_without_runs_has_a_plan_too(tmp_path):
-    assert plan_of(Store.create(tmp_path / "d", experiment())).looks == (1,)
+    looks = looks_of(store)
+    assert looks.plan_of(2) == LookPlan(looks=(2,), margin=1.0)
+    assert looks.plan_of(0).looks == (1,)
+    assert (looks.seeds, looks.asked, looks.awaits_what_has_no_folder) == ((), None, False)
 
 
 def test_a_stored_plan_is_the_plan(store):
     keep_plan(store.path, PLAN)
-    assert plan_of(store) == LookPlan(looks=(3, 4, 6), margin=0.5)
-    assert seeds_of_plan(store) == (0, 1, 2, 3, 4, 5)
+    looks = looks_of(store)
+    assert looks.plan_of(2) == LookPlan(looks=(3, 4, 6), margin=0.5)
+    assert looks.seeds == (0, 1, 2, 3, 4, 5)
+    assert looks.asked == PLAN.asked
 
 
 def test_after_a_search_the_fresh_seeds_are_judged(store):
     keep(store.path, "plan", StoredPlan(**{**vars(PLAN), "first_seed": 7}))
-    assert seeds_of_plan(store) == (7, 8, 9, 10, 11, 12)
+    assert looks_of(store).seeds == (7, 8, 9, 10, 11, 12)
 
 
 def test_the_table_holds_what_ended_and_values_in_per_cent(store):

@@ -3,9 +3,11 @@
 import pytest
 from planted_effects import experiment, settle, wished
 
+from headway.compare.results import build
 from headway.errors import UserError
 from headway.runs.planned_looks import Picked, RoundMade, folder_of, stored, stored_plan
 from headway.runs.store import Store
+from headway.settle.telling import kept
 
 EFFECTS = {"a0": 0.0, "a1": 1.0, "a2": -2.0, "a3": 0.5, "a4": 2.0}
 
@@ -42,6 +44,16 @@ def test_verdicts_rest_on_fresh_seeds_alone(searched):
     n = sum(name == "a2" for name, _ in fresh)
     assert ending[-1].startswith(f"on {n} fresh seeds a2 has 0.9")
     assert ending[-1].endswith(" y squared")
+
+
+def test_what_was_picked_is_said_again_from_the_directory_alone(searched):
+    path, _, ending = searched
+    said = list(kept(path))
+    assert said[0] == ending[0]
+    assert said[1].startswith("a2 - a0, on fresh seeds: −")
+    assert said[1].endswith(" %: told apart")
+    assert list(kept(path.parent)) == []
+    assert {one.outcome for one in build(Store.open(path)).judged} <= {"none", "apart"}
 
 
 def test_again_nothing_is_run_and_the_same_is_said(searched):

@@ -88,7 +88,7 @@ def test_goals():
     assert wished(until="0.5%", at_most=8, budget="2h") == Until(margin=0.5, at_most=8, seconds=7200)
     best = wished(best=True, budget="160")
     assert isinstance(best, Best)
-    assert (best.allowance.runs, best.margin, best.at_most, best.seconds) == (160, 1.0, 12, None)
+    assert (best.allowance.runs, best.margin, best.at_most, best.seconds) == (160, None, 12, None)
 
 
 @pytest.mark.parametrize("unit", ["yes or no", "fraction"])
@@ -101,10 +101,9 @@ def test_a_yes_or_no_has_no_difference_in_per_cent(monkeypatch, unit):
         check_metric(of)
 
 
-def test_paired_verdicts_know_no_looks(monkeypatch):
-    of = experiment({"a": 0, "b": 1})
-    check_verdicts(of)
-    monkeypatch.setattr(type(of), "plain", lambda self: {"verdicts": "paired"})
+def test_paired_verdicts_know_no_looks():
+    check_verdicts(experiment({"a": 0, "b": 1}))
+    of = experiment({"a": 0, "b": 1}, verdicts="paired")
     with pytest.raises(UserError, match=r"^verdicts: paired judges each comparison once, .*; leave that key out"):
         check_verdicts(of)
 

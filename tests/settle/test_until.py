@@ -13,6 +13,7 @@ import pytest
 from planted_effects import experiment, hands, settle, wished
 from quadratic import wait_until
 
+from headway.compare.results import build
 from headway.errors import ResultsError, UserError
 from headway.runs.planned_looks import stored_plan
 from headway.runs.store import Store
@@ -100,6 +101,30 @@ def test_contrasts_that_are_declared_later_are_no_part_of_the_plan(tmp_path):
     told, _ = settle(tmp_path / "d", later, HALF)
     assert told[0] == "second: asked after an answer was seen, so not part of the plan"
     assert list(stored_plan(tmp_path / "d").asked) == ["first"]
+
+
+def test_results_say_what_was_settled_and_leave_what_was_planned_as_it_is(tmp_path):
+    effects = {"plain": 0, "worse": 3, "near": 0.45, "never": 5}
+    asked = {"first": "worse - plain", "second": "near - plain"}
+    settle(tmp_path / "d", experiment(effects, contrasts=asked), SHORT)
+    store = Store.open(tmp_path / "d")
+    found = {one.name: one for one in build(store).contrasts}
+    *_, (outcomes, intervals) = looks_of(tmp_path / "d").values()
+    assert {name: one.outcome for name, one in found.items()} == outcomes
+    assert found["second"].interval == pytest.approx(intervals["second"])
+    assert (found["first"].n_pairs, found["second"].n_pairs) == (3, 4)
+
+    Store.create(tmp_path / "d", experiment(effects, contrasts=asked | {"late": "worse - near"}))
+    later = {one.name: one for one in build(Store.open(tmp_path / "d")).contrasts}
+    assert later.pop("late").sentence.endswith("; asked after an answer was seen")
+    assert later == found
+
+
+def test_comparisons_are_settled_where_arms_that_are_not_run_are_declared(tmp_path):
+    of = experiment({"plain": 0, "worse": 3, "never": 5})
+    settle(tmp_path / "d", of.select(arms=["plain", "worse"]), SHORT)
+    found = {one.arm: one for one in build(Store.open(tmp_path / "d")).judged}
+    assert {arm: one.outcome for arm, one in found.items()} == {"worse": "apart"}
 
 
 def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):

@@ -19,8 +19,8 @@ FEWEST = 3
 """Seeds below which nothing is settled: two seeds know no spread."""
 
 Outcome = Literal["apart", "small", "same", "open", "few", "none"]
-"""Told apart; told apart, by less than the margin; the same within it; none of these; too few seeds to say; a look was
-made, and no seed has a value of all arms."""
+"""Told apart; told apart, by less than the margin; the same within it; none of these; too few seeds to say; no seed at
+all, or no spread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +49,16 @@ class LookPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """What is said of a contrast: as it was judged, how that reads, and after how many seeds."""
+    """What is said of a contrast: as it was judged, how that reads, and at which look, by its place."""
 
     judged: Judged
     outcome: Outcome
-    n_seeds: int
+    look: int | None = None
+
+    @property
+    def n_seeds(self) -> int:
+        """Seeds of which every arm of it had a value."""
+        return self.judged.n_seeds
 
     @property
     def is_settled(self) -> bool:
@@ -63,7 +68,7 @@ class Settled:
     @property
     def is_open(self) -> bool:
         """Whether more seeds could settle it: not where all runs of an arm fail."""
-        return self.outcome in ("open", "few")
+        return self.look is None or self.outcome in ("open", "few")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +100,7 @@ def reading(judged: Judged, margin: float) -> Outcome:
         ('small', 'apart')
     """
     if judged.interval is None or judged.n_seeds < FEWEST:
-        return "few"
+        return "few" if 0 < judged.n_seeds < FEWEST else "none"
     low, high = judged.interval
     inside = -margin < low and high < margin
     if low > 0 or high < 0:
@@ -138,8 +143,7 @@ def followed(
         family = judge(y[:, :n], weights, level=plan.level_at(place))
         for at in waiting:
             judged = family.contrasts[at]
-            outcome = reading(judged, plan.margin) if judged.n_seeds else "none"
-            said[at] = Settled(judged=judged, outcome=outcome, n_seeds=judged.n_seeds)
+            said[at] = Settled(judged=judged, outcome=reading(judged, plan.margin), look=place)
         yield Followed(contrasts=tuple(one for one in said if one), look=place, family=family)
 
 
@@ -150,7 +154,9 @@ def _before(plan: LookPlan, y: Float[np.ndarray, "arm seed"], weights: Float[np.
 
 
 def _unsaid(judged: Judged) -> Settled:
-    return Settled(judged=judged, outcome="few" if judged.n_seeds < FEWEST else "open", n_seeds=judged.n_seeds)
+    """Before a look: open, whatever an interval would say."""
+    said = reading(judged, 0.0)
+    return Settled(judged=judged, outcome=said if said in ("few", "none") else "open")
 
 
 def needed_arms(weights: Float[np.ndarray, "contrast arm"], contrasts: Sequence[int]) -> tuple[int, ...]:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from headway.declare.arm import Arm
-from headway.declare.contrasts import Contrast, contrasts_of
+from headway.declare.contrasts import Contrast, contrasts_of, scheme_contrasts
 from headway.declare.document import PARTS, Document, Group, Logging
 from headway.declare.laboratories import parse_run
 from headway.declare.limits import check_arms, count_values, exists_as_file
@@ -23,7 +23,7 @@ from headway.declare.spec import Locate, parse
 from headway.errors import DeclarationError, near, shortened
 from headway.words import listed
 
-NOT_COMPARED = ("question", "seeds", "logging", "contrasts", "statements")
+NOT_COMPARED = ("question", "seeds", "logging", "contrasts", "verdicts", "margin", "statements")
 """Keys of a document that change no run and nothing that is compared."""
 
 
@@ -69,8 +69,22 @@ class Experiment:
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """The questions that the document asks of its arms."""
-        return contrasts_of(self.document.contrasts, self.document.arms)
+        """The questions that the document asks of its arms; if none, those that its groups ask by their schemes."""
+        if self.document.contrasts:
+            return contrasts_of(self.document.contrasts, self.document.arms)
+        schemes = {arm.name: arm.template.scheme for arm in self.arms if arm.control is None}
+        groups = [[(arm, schemes[arm]) for arm in group.arms] for group in self.groups.values()]
+        return contrasts_of(scheme_contrasts(groups), self.document.arms)
+
+    @property
+    def verdicts(self) -> Literal["blocks", "paired"]:
+        """By which rule its arms are compared."""
+        return self.document.verdicts
+
+    @property
+    def margin(self) -> float:
+        """In per cent: a difference that is certainly smaller counts as the same."""
+        return self.document.margin
 
     @property
     def logging(self) -> Logging:

@@ -107,7 +107,7 @@ def check_verdicts(experiment: Experiment) -> None:
     Raises:
         UserError: with paired verdicts, which know no looks.
     """
-    if experiment.plain().get("verdicts") == "paired":
+    if experiment.verdicts == "paired":
         raise UserError(
             "verdicts: paired judges each comparison once, at the full level, and cannot be looked at again and again; "
             "leave that key out, or say how many seeds"

@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Float
 
 from headway.compare.blocks import LEVEL
-from headway.compare.comparisons import values_of
+from headway.compare.cells import Cells, runs_of_arms
 from headway.compare.halving import MOST_FINALISTS, chances, finalists, new_seeds, ranked, sizes
 from headway.compare.look_levels import looks_until
-from headway.compare.looks import seed_table
+from headway.compare.questions import seed_table
 from headway.declare.metrics import METRICS
 from headway.errors import UserError
 from headway.runs.planned_looks import (
@@ -40,12 +40,12 @@ class Best:
 
     Attributes:
         allowance: for the search; a time is that of the finalists too.
-        margin: of the verdicts on finalists, in per cent.
+        margin: of the verdicts on finalists, in per cent; None: the document's.
         at_most: fresh seeds of a finalist.
     """
 
     allowance: Allowance
-    margin: float
+    margin: float | None
     at_most: int
 
     @property
@@ -90,7 +90,7 @@ class Best:
             arms=arms,
             new_seeds=self._new_seeds(arms, hands),
             metric=hands.experiment.primary,
-            margin=self.margin,
+            margin=self.margin or hands.experiment.margin,
             at_most=self.at_most,
         )
 
@@ -203,8 +203,8 @@ def _final_plan(search: StoredSearch, found: Picked, hands: Hands) -> StoredPlan
 def _fresh(found: Picked, plan: StoredPlan, hands: Hands) -> Sequence[str]:
     """What the picked arm has on seeds that did not pick it."""
     store, metric = hands.store(), METRICS[plan.metric]
-    values = values_of(store.experiment.arm(found.arm), metric.name, store.runs())
-    fresh = [value for seed, value in values.items() if seed in plan.seeds and value is not None]
+    cells = Cells.of([found.arm], metric.name, runs_of_arms(store.runs())).at(plan.seeds)
+    fresh = cells.values[np.isfinite(cells.values)].tolist()
     if not fresh:
         return ()
     return (f"on {counted(len(fresh), 'fresh seed')} {found.arm} has {fmean(fresh):.4g} {metric.unit}",)

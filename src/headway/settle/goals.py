@@ -1,6 +1,5 @@
 """Settle: what a call asks for: seeds until questions are settled, the best of many arms, or neither."""
 
-from headway.compare.looks import MARGIN
 from headway.errors import UserError
 from headway.settle.asking import AT_MOST, Allowance, allowance_of, at_most_of, margin_of
 from headway.settle.best import Best
@@ -32,10 +31,10 @@ def goal_of(
     if seeds is not None:
         what = "best" if until is None else f"until {until}"
         raise UserError(f"{what}, and {seeds} seeds: it finds itself how many seeds it takes; leave one of them out")
-    margin = MARGIN if until is None else margin_of(until)
+    margin = None if until is None else margin_of(until)
     most = None if at_most is None else at_most_of(at_most)
     allowance = Allowance() if budget is None else allowance_of(budget)
-    if best:
+    if margin is None or best:
         if budget is None:
             raise UserError("best: say what may be spent on the search: a budget such as 160 (runs) or 2h")
         return Best(allowance=allowance, margin=margin, at_most=most or AT_MOST)

@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.compare.look_levels import error_of
 from headway.compare.look_plan import FEWEST, Followed, Settled
 from headway.declare.metrics import METRICS, metric_name
-from headway.runs.planned_looks import Picked, StoredPlan, StoredSearch, stored
+from headway.runs.planned_looks import LookMade, Picked, StoredPlan, StoredSearch, stored, stored_plan
 from headway.words import Amount, counted, duration, listed
 
 _OUTCOMES = {
@@ -81,7 +81,7 @@ def finding(one: Settled, margin: float) -> str:
     Examples:
         >>> from headway.compare.blocks import Judged
         >>> told = Judged(n_seeds=5, estimate=0.7, se=0.1, freedom=8.0, bound=3.0)
-        >>> finding(Settled(judged=told, outcome="apart", n_seeds=5), 0.5)
+        >>> finding(Settled(judged=told, outcome="apart", look=0), 0.5)
         '0.7 % (0.4 to 1.0 %): told apart'
     """
     outcome = _OUTCOMES[one.outcome].format(margin=per_cent(margin))
@@ -150,8 +150,21 @@ def kept(directory: Path) -> Iterator[str]:
         ResultsError: when what is stored cannot be read.
     """
     search, found = stored(directory, "search", StoredSearch), stored(directory, "picked", Picked)
-    if search and found:
-        yield picked(found, search)
+    if search is None or found is None:
+        return
+    yield picked(found, search)
+    plan = stored_plan(directory)
+    if plan and plan.history:
+        yield from (f"{name}, on fresh seeds: {_said(plan, plan.history[-1], name)}" for name in plan.asked)
+
+
+def _said(plan: StoredPlan, made: LookMade, name: str) -> str:
+    """What a look that was stored says of a question."""
+    ends, outcome = made.intervals[name], _OUTCOMES[made.outcomes[name]].format(margin=per_cent(plan.margin))
+    if ends is None:
+        return outcome
+    low, high = (_ratio(end) / 100 for end in ends)
+    return f"{Amount.of_share(0.0, (low, high))(low, high)}: {outcome}"
 
 
 def _chance(chance: float) -> str:

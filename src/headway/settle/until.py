@@ -11,7 +11,8 @@ from pathlib import Path
 from headway.compare.blocks import LEVEL
 from headway.compare.look_levels import looks_until
 from headway.compare.look_plan import Followed, follow, followed, needed_arms
-from headway.compare.looks import SeedTable, asked_of, extended, look_plan, seed_table
+from headway.compare.looks import look_plan
+from headway.compare.questions import SeedTable, asked_of, extended, seed_table
 from headway.declare.experiment import Experiment
 from headway.errors import UserError
 from headway.runs.folder import Run
