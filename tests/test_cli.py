@@ -252,3 +252,41 @@ def test_ctrl_c_is_safe_and_running_again_goes_on(tmp_path):
     assert run["status"] == "interrupted"
     assert headway(*words, cwd=tmp_path).returncode == 0
     assert json.loads((metrics.parent / "run.json").read_text())["status"] == "done"
+
+
+def test_seeds_are_added_until_arms_are_told_apart(tmp_path):
+    out = tmp_path / "out"
+    words = ("run", "icl-heads", "--arms", "h1,h2", "--until", "5%", "--at-most", "4", *SMALL, "--no-figures")
+    done = headway(*words, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert (
+        "1 comparison of evaluation MSE until each is told apart or the same within 5 %: looks at 3 and 4"
+        in done.stderr
+    )
+    assert "look 1 of 2, 3 seeds:\n  h1 - h2  " in done.stderr
+    assert re.search(r"^h1 - h2: .* after [34] seeds", done.stderr, re.MULTILINE)
+    assert (out / "report.html").exists()
+    again = headway(*words[:-1], "--out", out, "--until", "4%")
+    assert again.returncode == 2
+    assert "this directory was planned until 5 %" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--until", "0%"), "error: until 0%: no number of seeds shows that arms are equal"),
+        (("--until", "1%", "--seeds", "3"), "error: until 1%, and 3 seeds: it finds itself how many seeds it takes"),
+        (("--best", "--budget", "160", "--arms", "h1"), "error: the best of h1: it is the only arm that was chosen"),
+        (("--best",), "error: best: say what may be spent on the search"),
+        (
+            ("--until", "1%", "--budget", "0.01s"),
+            "error: budget 0 s: the first look, at 3 seeds of 4 arms, takes 12 runs",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_settled_is_refused(tmp_path, words, said):
+    done = headway("run", "icl-heads", *words, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -142,6 +142,18 @@ def run(
     arms: Arms = None,
     control: Controls = None,
     seeds: Seeds = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="X%", help="Instead of --seeds: until arms are told apart or the same within X %."),
+    ] = None,
+    at_most: Annotated[int | None, typer.Option(metavar="N", help="Seeds where --until ends; by default 12.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME|RUNS", help="Start no seeds that do not fit: 90min, 2h; runs with --best only."),
+    ] = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="Search the best arm within a --budget, then judge finalists on fresh seeds.")
+    ] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core each.")
     ] = None,
@@ -160,11 +172,14 @@ def run(
 ) -> None:
     """Train every arm and seed, compare, report.
 
-    On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe.
+    On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe. With --until, seeds
+    are added, at planned looks, until every question is settled.
     """
     from headway.api import carry_out
+    from headway.settle.goals import goal_of
     from headway.show.terminal.progress import watch
 
+    goal = goal_of(until=until, at_most=at_most, budget=budget, best=best, seeds=seeds)
     store, runs, results = carry_out(
         _experiment(name, scale, settings, arms, control, seeds),
         directory,
@@ -173,6 +188,7 @@ def run(
         device=device,
         timing=timing,
         figures=figures,
+        goal=goal,
         warn=_warn,
         tell=partial(typer.echo, err=True),
         watch=watch,
@@ -432,9 +448,12 @@ def _open(directory: Path) -> "Store":
 def _print_answer(store: "Store", results: "Results") -> None:
     """The warnings, the answer, and where the rest stands."""
     from headway.compare.answer import answer
+    from headway.settle.telling import kept
 
     for warning in results.warnings:
         _warn(warning)
+    for sentence in kept(store.path):
+        print(f"* {sentence}")
     for sentence in answer(results):
         print(f"* {sentence}")
     for file in ("report.html", "results.json"):
