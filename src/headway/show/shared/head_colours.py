@@ -13,6 +13,8 @@ _DARK = 0.55
 """From this share of the range on, a number in a cell is white."""
 _LEAST = 0.1
 """A bounded metric's range is at least this wide: a score of .01 is not dark because no other is higher."""
+_LEAST_SHARE = 0.05
+"""So is that of a metric without bounds, as a share of its largest value: what is the same is not made to differ."""
 _DECADES = 50.0
 """A metric without bounds whose values differ by more than this factor is drawn on a log scale."""
 
@@ -45,7 +47,7 @@ def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
         low = 0.0
     if unit == "0 to 1":
         high = max(high, low + _LEAST)
-    if high <= low:
-        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
+    if high - low < (least := _LEAST_SHARE * max(abs(low), abs(high)) or 1.0):
+        low, high = (low + high - least) / 2, (low + high + least) / 2
     scale = alt.Scale(range=list(SEQUENTIAL), domain=[low, high], interpolate="rgb", clamp=True, nice=False)
     return scale, f"{{}} > {low + _DARK * (high - low):.6g}"
