@@ -1,7 +1,7 @@
 """Compare: a metric of every run of a family: arm by seed, with what has not ended, and what nobody asked for."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -70,6 +70,16 @@ class Cells:
     def as_logarithms(self) -> "Cells":
         """With 100 ln of the values, whose differences are in per cent."""
         return replace(self, values=100 * np.log(self.values))
+
+    def at(self, seeds: Sequence[int]) -> "Cells":
+        """Those of some seeds, in their order, whether they were run or not."""
+        where = {seed: place for place, seed in enumerate(self.seeds)}
+        there = [(at, where[seed]) for at, seed in enumerate(seeds) if seed in where]
+        new, old = [at for at, _ in there], [at for _, at in there]
+        shape = len(self.arms), len(seeds)
+        values, ended, asked = np.full(shape, np.nan), np.zeros(shape, bool), np.zeros(shape, bool)
+        values[:, new], ended[:, new], asked[:, new] = self.values[:, old], self.ended[:, old], self.asked[:, old]
+        return Cells(arms=self.arms, seeds=tuple(seeds), values=values, ended=ended, asked=asked)
 
     def rows(self, weights: Iterable[Weights]) -> Float[np.ndarray, "difference arm"]:
         """Differences as rows of weights of the arms."""

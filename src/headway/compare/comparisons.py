@@ -39,11 +39,7 @@ def comparisons(matches: Sequence[Match], runs: RunsOfArm, experiment: Experimen
     for metric in sorted(METRICS.values(), key=lambda metric: metric.name != experiment.primary):
         if metric.better is None or (metric.name == PER_BYTE and experiment.primary != PER_BYTE):
             continue
-        measured = [
-            match
-            for match in matches
-            if _is_measured(match, metric.name, runs) and not (match.other_texts and metric.unit == _PER_TOKEN)
-        ]
+        measured = [match for match in matches if _is_measured(match, metric.name, runs) and is_compared(match, metric)]
         for control in dict.fromkeys(match.control for match in measured):
             together = [match for match in measured if match.control == control]
             family, said = family_of(together, metric, runs, experiment, looks)
@@ -91,6 +87,11 @@ def _not_finite(match: Match, metric: str, runs: RunsOfArm) -> list[int]:
     """The seeds that both have, of which a value is not a finite number."""
     mine, theirs = (values_of(arm, metric, runs) for arm in (match.arm, match.baseline))
     return [s for s in sorted(mine.keys() & theirs.keys()) if not (is_finite(mine[s]) and is_finite(theirs[s]))]
+
+
+def is_compared(match: Match, metric: Metric) -> bool:
+    """Whether a difference in a metric means anything: not nats per token of different tokens."""
+    return not (match.other_texts and metric.unit == _PER_TOKEN)
 
 
 def _is_measured(match: Match, metric: str, runs: RunsOfArm) -> bool:

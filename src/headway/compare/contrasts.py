@@ -43,12 +43,22 @@ def contrasts_judged(
 ) -> tuple[tuple[JudgedContrast, ...], tuple[JudgedFamily, ...]]:
     """Those of an experiment without a control, and under each control that has runs."""
     controls = dict.fromkeys(arm.control for arm in experiment.arms if arm.full_name in runs)
-    found = [
-        _under(experiment, control, contrasts, runs, looks)
-        for control in controls
-        if (contrasts := _asked(experiment, control, runs))
-    ]
-    return tuple(one for said, _ in found for one in said), tuple(family for _, family in found)
+    found, families = list[JudgedContrast](), list[JudgedFamily]()
+    for control in controls:
+        contrasts = _asked(experiment, control, runs)
+        late = [] if control is not None else [one for one in contrasts if _is_late(one, looks)]
+        # What was asked after an answer was seen leaves the bounds of what was planned as they are.
+        for together in ([one for one in contrasts if one not in late], late):
+            if together:
+                said, family = _under(experiment, control, together, runs, looks, is_late=together is late)
+                found += said
+                families += [family] if all(one.control != control for one in families) else []
+    return tuple(found), tuple(families)
+
+
+def _is_late(contrast: Contrast, looks: Looking) -> bool:
+    """Whether a plan of looks was made without it."""
+    return looks.asked is not None and dict(looks.asked.get(contrast.name, {})) != dict(contrast.weights)
 
 
 def _asked(experiment: Experiment, control: str | None, runs: RunsOfArm) -> list[Contrast]:
@@ -65,7 +75,13 @@ def _names(experiment: Experiment, control: str | None) -> dict[str, str]:
 
 
 def _under(
-    experiment: Experiment, control: str | None, contrasts: Sequence[Contrast], runs: RunsOfArm, looks: Looking
+    experiment: Experiment,
+    control: str | None,
+    contrasts: Sequence[Contrast],
+    runs: RunsOfArm,
+    looks: Looking,
+    *,
+    is_late: bool,
 ) -> tuple[list[JudgedContrast], JudgedFamily]:
     names = _names(experiment, control)
     weights = [{names[arm]: weight for arm, weight in one.weights.items()} for one in contrasts]
@@ -78,7 +94,7 @@ def _under(
             name=one.name,
             label=one.label,
             values=_values(found, cells, weight),
-            sentence=_sentence(found, family, one, cells.without(weight), experiment, control),
+            sentence=_sentence(found, family, one, cells.without(weight), experiment, is_late),
         )
         for one, found, weight in zip(contrasts, evidence, weights, strict=True)
     ], family
@@ -98,9 +114,9 @@ def _sentence(
     contrast: Contrast,
     without: Sequence[str],
     experiment: Experiment,
-    control: str | None,
+    is_late: bool,
 ) -> str:
-    notes = []
+    control, notes = found.control, ["asked after an answer was seen"] if is_late else []
     if without:
         named = [title(experiment.arm(name), experiment) for name in without]
         which = listed(named) if len(named) < 4 else f"{len(named)} of its {counted(len(contrast.weights), 'arm')}"

@@ -27,6 +27,8 @@ class Asked:
 
 def judged(asked: Asked, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     """A family by a rule; by `paired` where values are 0 or below, so that they have no logarithm."""
+    if looks.seeds:
+        asked = replace(asked, cells=asked.cells.at(looks.seeds))
     plan = looks.plan_of(len(asked.cells.seeds))
     if rule == "paired" or not asked.cells.have_logarithms:
         return _by_pairs(asked, plan)
@@ -40,7 +42,8 @@ def evidence_of(one: JudgedDifference) -> dict[str, object]:
 
 def _in_blocks(asked: Asked, plan: LookPlan, looks: Looking) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     cells, rows = asked.cells, asked.cells.rows(asked.differences)
-    ended = cells.ended if looks.awaits_what_has_no_folder else cells.ended | ~cells.asked
+    # An arm that has no folder at all is not run; nothing waits for it.
+    ended = cells.ended | ~(cells.asked.any(1, keepdims=True) if looks.awaits_what_has_no_folder else cells.asked)
     followed = follow(plan, cells.as_logarithms().values, rows, ended)
     found = followed.family
     family = JudgedFamily(

@@ -5,7 +5,7 @@ verdict and asks for no more seeds, so that an arm is run on only while a contra
 two looks change estimates, and no verdict.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,8 +62,13 @@ class Settled:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it needs no more seeds."""
+        """Whether it has its verdict."""
         return self.outcome in ("apart", "small", "same")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more seeds could settle it: not where all runs of an arm fail."""
+        return self.look is None or self.outcome in ("open", "few")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +88,7 @@ class Followed:
     @property
     def open(self) -> tuple[int, ...]:
         """The contrasts that need more seeds."""
-        return tuple(at for at, one in enumerate(self.contrasts) if not one.is_settled)
+        return tuple(at for at, one in enumerate(self.contrasts) if one.is_open)
 
 
 def reading(judged: Judged, margin: float) -> Outcome:
@@ -117,23 +122,35 @@ def follow(
         weights: of each contrast.
         finished: which runs have ended, with a value or without; by default those with a value.
     """
+    *_, last = (_before(plan, y, weights), *followed(plan, y, weights, finished))
+    return last
+
+
+def followed(
+    plan: LookPlan,
+    y: Float[np.ndarray, "arm seed"],
+    weights: Float[np.ndarray, "contrast arm"],
+    finished: Bool[np.ndarray, "arm seed"] | None = None,
+) -> Iterator[Followed]:
+    """Every look of a plan that the seeds allow, as `follow` makes them, one after the other."""
     ended = np.isfinite(y) if finished is None else finished
     said: list[Settled | None] = [None] * len(weights)
-    family, look = judge(y, weights, level=plan.level_at(0)), None
     for place, n in enumerate(plan.looks):
-        waiting = [at for at, one in enumerate(said) if one is None or not one.is_settled]
+        waiting = [at for at, one in enumerate(said) if one is None or one.is_open]
         needed = np.abs(weights[waiting]).sum(0) > 0
         if not waiting or n > y.shape[1] or not ended[needed, :n].all():
-            break
-        family, look = judge(y[:, :n], weights, level=plan.level_at(place)), place
+            return
+        family = judge(y[:, :n], weights, level=plan.level_at(place))
         for at in waiting:
             judged = family.contrasts[at]
             said[at] = Settled(judged=judged, outcome=reading(judged, plan.margin), look=place)
-    return Followed(
-        contrasts=tuple(one or _unsaid(judged) for one, judged in zip(said, family.contrasts, strict=True)),
-        look=look,
-        family=family,
-    )
+        yield Followed(contrasts=tuple(one for one in said if one), look=place, family=family)
+
+
+def _before(plan: LookPlan, y: Float[np.ndarray, "arm seed"], weights: Float[np.ndarray, "contrast arm"]) -> Followed:
+    """What there is before the first look: estimates, and nothing settled."""
+    family = judge(y, weights, level=plan.level_at(0))
+    return Followed(contrasts=tuple(_unsaid(judged) for judged in family.contrasts), look=None, family=family)
 
 
 def _unsaid(judged: Judged) -> Settled:

@@ -18,17 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headway import files
+from headway.caches import cache_folder
 from headway.errors import UserError
 from headway.identity import digest
 
 MANIFEST = "manifest.json"
-
-
-def cache_folder() -> Path:
-    """Where results are kept: `$HEADWAY_CACHE`, `$XDG_CACHE_HOME/headway` or `~/.cache/headway`."""
-    if own := os.environ.get("HEADWAY_CACHE"):
-        return Path(own).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "headway"
 
 
 def cached(name: str, build: Callable[[Path], None]) -> Path:
