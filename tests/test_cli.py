@@ -64,7 +64,7 @@ def test_run_trains_compares_and_reports(finished):
     out, done = finished
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((out / "results.json").read_text())
-    assert results["schema"] == 1
+    assert results["schema"] == 2
     assert [(r["arm"], r["seed"], r["status"]) for r in results["runs"]] == [
         ("h1", 0, "done"), ("h1", 1, "done"), ("h2", 0, "done"), ("h2", 1, "done"),
     ]  # fmt: skip

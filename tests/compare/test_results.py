@@ -65,6 +65,9 @@ class FakeRun:
     def records(self):
         return self.recorded
 
+    def head_steps(self):
+        return ()
+
 
 @dataclass
 class FakeStore:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from headway.compare.cells import Cells, RunsOfArm, Weights
 from headway.compare.evidence import Comparison, JudgedDifference, JudgedFamily
 from headway.compare.families import Asked, judged
-from headway.compare.looks import Looks
+from headway.compare.looks import Looking
 from headway.compare.matches import Match, title
 from headway.compare.notes import left_out, shortfall
 from headway.compare.statistics import is_finite
@@ -27,7 +27,7 @@ class Compared:
     families: tuple[JudgedFamily, ...]
 
 
-def comparisons(matches: Sequence[Match], runs: RunsOfArm, experiment: Experiment, looks: Looks) -> Compared:
+def comparisons(matches: Sequence[Match], runs: RunsOfArm, experiment: Experiment, looks: Looking) -> Compared:
     """One comparison per metric with a better direction and match; those of the primary metric come first.
 
     Nats per token of different tokens are not compared. Bits per byte are the same comparison as those, so they are
@@ -49,7 +49,7 @@ def comparisons(matches: Sequence[Match], runs: RunsOfArm, experiment: Experimen
 
 
 def family_of(
-    matches: Sequence[Match], metric: Metric, runs: RunsOfArm, experiment: Experiment, looks: Looks
+    matches: Sequence[Match], metric: Metric, runs: RunsOfArm, experiment: Experiment, looks: Looking
 ) -> tuple[JudgedFamily, list[Comparison]]:
     """Some matches, all under one control, judged together in a metric."""
     weights: list[Weights] = [{m.arm.full_name: 1.0, m.baseline.full_name: -1.0} for m in matches]

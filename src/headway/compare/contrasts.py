@@ -10,7 +10,7 @@ from typing import ClassVar
 from headway.compare.cells import Cells, RunsOfArm
 from headway.compare.evidence import JudgedDifference, JudgedFamily, Kind
 from headway.compare.families import Asked, judged
-from headway.compare.looks import Looks
+from headway.compare.looks import Looking
 from headway.compare.matches import title
 from headway.compare.verdicts import verdict
 from headway.declare.contrasts import Contrast
@@ -39,7 +39,7 @@ class JudgedContrast(JudgedDifference):
 
 
 def contrasts_judged(
-    experiment: Experiment, runs: RunsOfArm, looks: Looks
+    experiment: Experiment, runs: RunsOfArm, looks: Looking
 ) -> tuple[tuple[JudgedContrast, ...], tuple[JudgedFamily, ...]]:
     """Those of an experiment without a control, and under each control that has runs."""
     controls = dict.fromkeys(arm.control for arm in experiment.arms if arm.full_name in runs)
@@ -56,7 +56,7 @@ def contrasts_judged(
     return tuple(found), tuple(families)
 
 
-def _is_late(contrast: Contrast, looks: Looks) -> bool:
+def _is_late(contrast: Contrast, looks: Looking) -> bool:
     """Whether a plan of looks was made without it."""
     return looks.asked is not None and dict(looks.asked.get(contrast.name, {})) != dict(contrast.weights)
 
@@ -79,7 +79,7 @@ def _under(
     control: str | None,
     contrasts: Sequence[Contrast],
     runs: RunsOfArm,
-    looks: Looks,
+    looks: Looking,
     *,
     is_late: bool,
 ) -> tuple[list[JudgedContrast], JudgedFamily]:
@@ -121,5 +121,18 @@ def _sentence(
         named = [title(experiment.arm(name), experiment) for name in without]
         which = listed(named) if len(named) < 4 else f"{len(named)} of its {counted(len(contrast.weights), 'arm')}"
         notes.append(f"{which} {'has' if len(named) == 1 else 'have'} no finished run")
-    said = verdict(found, family, metric=METRICS[found.metric], sides=contrast.sides, label=contrast.label, notes=notes)
+    metric, sides = METRICS[found.metric], _sides(contrast, experiment)
+    said = verdict(found, family, metric=metric, sides=sides, label=contrast.label, notes=notes)
     return said if control is None else f"under {experiment.control_label(control)}, {said}"
+
+
+def _sides(contrast: Contrast, experiment: Experiment) -> tuple[str, str] | None:
+    """What a sentence calls the two sides: a single arm as other sentences do."""
+    if contrast.sides is None:
+        return None
+    arms = (list(contrast.first), list(contrast.second))
+    first, second = (
+        title(experiment.arm(of[0]), experiment) if len(of) == 1 else side
+        for side, of in zip(contrast.sides, arms, strict=True)
+    )
+    return first, second

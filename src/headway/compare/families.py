@@ -10,7 +10,7 @@ from headway.compare.blocks import LEVEL, FamilyVerdict
 from headway.compare.cells import Cells, Weights
 from headway.compare.evidence import JudgedDifference, JudgedFamily, Kind, Rule
 from headway.compare.look_plan import LookPlan, Settled, follow
-from headway.compare.looks import Looks
+from headway.compare.looks import Looking
 from headway.compare.statistics import compare, corrected, paired
 
 
@@ -25,7 +25,7 @@ class Asked:
     cells: Cells
 
 
-def judged(asked: Asked, rule: Rule, looks: Looks) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
+def judged(asked: Asked, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     """A family by a rule; by `paired` where values are 0 or below, so that they have no logarithm."""
     if looks.seeds:
         asked = replace(asked, cells=asked.cells.at(looks.seeds))
@@ -40,7 +40,7 @@ def evidence_of(one: JudgedDifference) -> dict[str, object]:
     return {field.name: getattr(one, field.name) for field in fields(JudgedDifference)}
 
 
-def _in_blocks(asked: Asked, plan: LookPlan, looks: Looks) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
+def _in_blocks(asked: Asked, plan: LookPlan, looks: Looking) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     cells, rows = asked.cells, asked.cells.rows(asked.differences)
     # An arm that has no folder at all is not run; nothing waits for it.
     ended = cells.ended | ~(cells.asked.any(1, keepdims=True) if looks.awaits_what_has_no_folder else cells.asked)

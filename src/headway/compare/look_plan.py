@@ -44,7 +44,7 @@ class LookPlan:
 
     def level_at(self, look: int) -> float:
         """The level of a look, by its place."""
-        return levels(self.looks, self.level)[look]
+        return self.level if len(self.looks) == 1 else levels(self.looks, self.level)[look]
 
 
 @dataclass(frozen=True, kw_only=True)

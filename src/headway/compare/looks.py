@@ -8,7 +8,7 @@ from headway.runs.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looks:
+class Looking:
     """When one looks, and at which seeds.
 
     Attributes:
@@ -34,7 +34,7 @@ class Looks:
         return self.plan is not None
 
 
-def looks_of(store: Store) -> Looks:
+def looks_of(store: Store) -> Looking:
     """How a directory is looked at: the one place that says so.
 
     Raises:
@@ -42,8 +42,8 @@ def looks_of(store: Store) -> Looks:
     """
     found = stored_plan(store.path)
     if found is None:
-        return Looks(margin=store.experiment.margin)
-    return Looks(margin=found.margin, plan=look_plan(found), seeds=tuple(found.seeds), asked=found.asked)
+        return Looking(margin=store.experiment.margin)
+    return Looking(margin=found.margin, plan=look_plan(found), seeds=tuple(found.seeds), asked=found.asked)
 
 
 def look_plan(plan: StoredPlan) -> LookPlan:

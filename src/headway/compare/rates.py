@@ -14,7 +14,7 @@ from headway.compare.cells import Cells, RunsOfArm, Weights
 from headway.compare.comparisons import values_of
 from headway.compare.evidence import Comparison, JudgedDifference
 from headway.compare.families import Asked, judged
-from headway.compare.looks import Looks
+from headway.compare.looks import Looking
 from headway.compare.matches import Match, title
 from headway.compare.verdicts import verdict
 from headway.declare.experiment import Arm, Experiment
@@ -89,7 +89,7 @@ def rate_controls(experiment: Experiment) -> tuple[str, ...]:
 
 
 def at_best_rates(
-    experiment: Experiment, matches: Sequence[Match], runs: RunsOfArm, compared: Iterable[Comparison], looks: Looks
+    experiment: Experiment, matches: Sequence[Match], runs: RunsOfArm, compared: Iterable[Comparison], looks: Looking
 ) -> tuple[RatesOfArm, ...]:
     """An entry per arm of which several rates were run: its rates, the best, and the verdict at the best ones.
 
