@@ -152,7 +152,7 @@ def carry_out(
         raise RunFailed(
             f"{store.path} was removed while its runs were trained; put it back, or run again to begin anew"
         )
-    store = Store.open(store.path)  # others may have added arms to it meanwhile
+    store = store.anew()  # others may have added arms to it meanwhile
     runs = tuple(store.run(run.name, run.seed) for run in runs)
     if timing is not False:
         asked = {"asked": timing is True, "trained": trained}
