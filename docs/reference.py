@@ -12,6 +12,7 @@ RETURNED = {
     "headway.runs.store": ["Store"],
     "headway.runs.folder": ["Run"],
     "headway.model.transformer": ["Transformer"],
+    "headway.finished.opened": ["Opened"],
     "headway.model.trace": ["Trace", "AttentionTrace"],
     "headway.heads.scores": ["HeadScores"],
 }

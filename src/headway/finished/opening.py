@@ -31,7 +31,13 @@ def open_model(path: str | Path, tokenizer: str | None = None, *, trust_code: bo
     Raises:
         UserError: for a path that holds no language model, a run that is not done, a folder that cannot be opened, or
             a tokenizer of another vocabulary.
-    """
+
+    Examples:
+        >>> import headway
+        >>> headway.open_model("nowhere")
+        Traceback (most recent call last):
+        headway.errors.UserError: nowhere: there is no such folder; give a run's folder (DIR/runs/ARM/seed-N), its checkpoint, or a folder of Hugging Face with a config.json
+    """  # noqa: E501 - the doctest's error stands on one line
     folder = model_folder(path)
     return _other(folder, tokenizer, trust_code) if folder.kind == "other" else _own(folder, tokenizer)
 
