@@ -9,7 +9,7 @@ READY := $(VENV)/ready
 .PHONY: demo test lint setup docs reference notebook clean
 
 demo: $(READY)
-	$(BIN)/headway run icl-heads --seeds 2
+	$(BIN)/headway run icl-heads --seeds 3
 
 # One worker to a core, and so one thread to a worker.
 test: lint

@@ -1,11 +1,12 @@
 """How often the verdicts err, simulated through the functions that give them: the table of LOG.md.
 
-    python benchmarks/calibration.py [--sweeps 20000] [--processes 2]
+    python benchmarks/calibration.py [--sweeps 20000] [--processes 2] [--tables families,plans,detectable,halving]
 
 Families: the 13 comparisons of head progression, its two declared order contrasts, and four arms with one baseline. A
 sweep is wrong where an interval of the family misses the true difference, 0; with a plan, where any verdict of any look
-is wrong. Detectable effects are those that the verdict itself states; equivalence is tested at a true difference of
-exactly the margin.
+is wrong, and an arm gets seeds only while a question that needs it is open, as `headway run --until` gives them.
+Detectable effects are those that the verdict itself states; equivalence is tested at a true difference of exactly the
+margin. Halving searches 32 layouts with true effects N(0, .5 %), the spread of a run .53 %.
 """
 
 import argparse
@@ -14,11 +15,13 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from headway.compare.blocks import judge
-from headway.compare.look_plan import LookPlan, follow
+from headway.compare.halving import chances, new_seeds, ranked
+from headway.compare.look_plan import LookPlan, followed, needed_arms
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "laws"))
 from test_family import FAMILIES
@@ -56,14 +59,69 @@ def misses(family: str, spread: str, n: int, sweeps: int, seed: int) -> int:
     return count
 
 
+def verdicts_until(plan: LookPlan, drawn: np.ndarray, weights: np.ndarray) -> tuple[list[str], int]:
+    """What a plan ends with, and how many runs it took, where arms leave when no open question needs them."""
+    shown, ended, last = np.full_like(drawn, np.nan), np.zeros(drawn.shape, bool), None
+    first = plan.looks[0]
+    shown[:, :first], ended[:, :first] = drawn[:, :first], True
+    for last in followed(plan, shown, weights, ended):
+        arms = list(needed_arms(weights, last.open))
+        n = plan.looks[min((last.look or 0) + 1, len(plan.looks) - 1)]
+        shown[arms, :n], ended[arms, :n] = drawn[arms, :n], True
+    assert last is not None
+    return [one.outcome for one in last.contrasts], int(ended.sum())
+
+
 def wrong_until(family: str, spread: str, margin: float, sweeps: int, seed: int) -> int:
     """Sweeps of a plan 3, 4, 6, 8, 12 in which anything that was settled is wrong: nothing differs."""
     weights, rng, count = FAMILIES[family], np.random.default_rng(seed), 0
     plan = LookPlan.until(12, margin)
     for _ in range(sweeps):
-        found = follow(plan, runs(rng, weights.shape[1], 12, spread=spread), weights)
-        count += any(one.outcome in ("apart", "small") for one in found.contrasts)
+        outcomes, _ = verdicts_until(plan, runs(rng, weights.shape[1], 12, spread=spread), weights)
+        count += any(one in ("apart", "small") for one in outcomes)
     return count
+
+
+def same_until(family: str, spread: str, margin: float, sweeps: int, seed: int) -> int:
+    """Sweeps of a plan in which anything that differs by exactly the margin is said to be the same: all of it does."""
+    weights, rng, count = FAMILIES[family], np.random.default_rng(seed), 0
+    plan, lift = LookPlan.until(12, margin), np.linalg.pinv(weights) @ np.full(len(weights), margin)
+    for _ in range(sweeps):
+        drawn = runs(rng, weights.shape[1], 12, spread=spread) + lift[:, None]
+        count += "same" in verdicts_until(plan, drawn, weights)[0]
+    return count
+
+
+def spent_until(family: str, effect: float, margin: float, sweeps: int, seed: int) -> int:
+    """Runs that a plan takes where effects are drawn; of 12 for each arm."""
+    weights, rng, total = FAMILIES[family], np.random.default_rng(seed), 0
+    used = (weights != 0).any(0)
+    for _ in range(sweeps):
+        drawn = runs(rng, weights.shape[1], 12, spread="normal") + effect * rng.normal(size=(weights.shape[1], 1))
+        total += verdicts_until(LookPlan.until(12, margin), drawn[used], weights[:, used])[1]
+    return total
+
+
+LAYOUTS, EFFECT, RUN = 32, 0.5, 0.53
+
+
+def searched(seeds: tuple[int, ...], sweeps: int, seed: int) -> np.ndarray:
+    """Of searches with so many new seeds in each round, sums of four numbers; one round gives each arm as many.
+
+    Whether the best was picked, whether one within .2 % of it, what it lost against it, and the chance that was stated.
+    """
+    rng, sums = np.random.default_rng(seed), np.zeros(4)
+    for _ in range(sweeps):
+        effects = EFFECT * rng.normal(size=LAYOUTS)
+        drawn = effects[:, None] + RUN * rng.normal(size=(LAYOUTS, sum(seeds)))
+        shown, alive, n = np.full_like(drawn, np.nan), np.arange(LAYOUTS), 0
+        for new in seeds:
+            shown[alive, n : n + new] = drawn[alive, n : n + new]
+            n += new
+            alive = alive[list(ranked(shown[alive, :n]))][: (len(alive) + 1) // 2]
+        loss = effects[alive[0]] - effects.min()
+        sums += loss == 0, loss < 0.2, loss, chances(shown, seeds[0])[alive[0]]
+    return sums
 
 
 def found_of_stated(family: str, n: int, sweeps: int, seed: int) -> int:
@@ -90,10 +148,13 @@ def wrongly_same(family: str, n: int, sweeps: int, seed: int) -> int:
     return count
 
 
-def share(pool: ProcessPoolExecutor, processes: int, sweeps: int, simulate: Callable[..., int]) -> float:
+def share(pool: ProcessPoolExecutor, processes: int, sweeps: int, simulate: Callable[..., Any]) -> Any:
     """The share of sweeps, each process with its own seed."""
     portion = sweeps // processes
     return sum(pool.map(partial(simulate, portion), range(processes))) / (portion * processes)
+
+
+TABLES = ("families", "plans", "detectable", "halving")
 
 
 def main() -> None:
@@ -101,35 +162,73 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sweeps", type=int, default=20_000)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--tables", default=",".join(TABLES))
     asked = parser.parse_args()
     with ProcessPoolExecutor(asked.processes) as pool:
 
         def cell(simulate: Callable[..., int], *arguments: object) -> str:
             found = share(pool, asked.processes, asked.sweeps, partial(simulate, *arguments))
-            return f"{found:.3f}"
+            return " | ".join(f"{one:.3f}" for one in np.atleast_1d(found))
 
-        print(f"{asked.sweeps:,} sweeps each; an interval of the family misses\n")
-        print("| family | seeds | " + " | ".join(SPREADS) + " |")
-        print("|---" * (2 + len(SPREADS)) + "|")
-        for family in FAMILIES:
-            for n in (3, 5, 10):
-                cells = [cell(misses, family, spread, n) for spread in SPREADS]
-                print(f"| {family} | {n} | {' | '.join(cells)} |", flush=True)
-        print("\nany wrong verdict of the plan 3, 4, 6, 8, 12 (margin 1 sd)\n")
-        print("| family | " + " | ".join(SPREADS) + " |")
-        print("|---" * (1 + len(SPREADS)) + "|")
-        for family in ("13 comparisons", "order"):
-            cells = [cell(wrong_until, family, spread, 1.0) for spread in SPREADS]
-            print(f"| {family} | {' | '.join(cells)} |", flush=True)
-        print(
-            "\n| family | seeds | stated detectable effect found | wrongly the same at the margin |\n|---|---|---|---|"
-        )
-        for family in FAMILIES:
-            for n in (3, 5, 10):
-                print(
-                    f"| {family} | {n} | {cell(found_of_stated, family, n)} | {cell(wrongly_same, family, n)} |",
-                    flush=True,
-                )
+        print(f"{asked.sweeps:,} sweeps each")
+        for table in asked.tables.split(","):
+            {"families": families, "plans": plans, "detectable": detectable, "halving": halving}[table](cell)
+
+
+Cell = Callable[..., str]
+
+
+def families(cell: Cell) -> None:
+    """How often an interval of a family misses."""
+    print("\nan interval of the family misses\n\n| family | seeds | " + " | ".join(SPREADS) + " |")
+    print("|---" * (2 + len(SPREADS)) + "|")
+    for family in FAMILIES:
+        for n in (3, 5, 10):
+            cells = [cell(misses, family, spread, n) for spread in SPREADS]
+            print(f"| {family} | {n} | {' | '.join(cells)} |", flush=True)
+
+
+def plans(cell: Cell) -> None:
+    """How often a plan of looks says anything wrong, and what it takes."""
+    print("\nany wrong verdict of the plan 3, 4, 6, 8, 12 (margin 1 sd), nothing differs; arms leave when settled\n")
+    print("| family | " + " | ".join(SPREADS) + " |")
+    print("|---" * (1 + len(SPREADS)) + "|")
+    for family in ("13 comparisons", "order"):
+        cells = [cell(wrong_until, family, spread, 1.0) for spread in SPREADS]
+        print(f"| {family} | {' | '.join(cells)} |", flush=True)
+    print("\nanything wrongly the same at a look of that plan; all differ by exactly the margin (1 or 2 sd)\n")
+    print("| family | margin | normal | strong | t3 |\n|---|---|---|---|---|")
+    for family in ("order", "4 arms"):
+        for margin in (1.0, 2.0):
+            cells = [cell(same_until, family, spread, margin) for spread in ("normal", "strong", "t3")]
+            print(f"| {family} | {margin:g} | {' | '.join(cells)} |", flush=True)
+    print("\nruns that the plan takes (margin 2 sd; at most 120, 108, 48), true effects N(0, 4 sd)\n")
+    for family in FAMILIES:
+        print(f"{family}: {cell(spent_until, family, 4.0, 2.0)}", flush=True)
+
+
+def detectable(cell: Cell) -> None:
+    """How often stated detectable effects are found, and arms that differ by the margin are the same."""
+    print("\n| family | seeds | stated detectable effect found | wrongly the same at the margin |\n|---|---|---|---|")
+    for family in FAMILIES:
+        for n in (3, 5, 10):
+            print(
+                f"| {family} | {n} | {cell(found_of_stated, family, n)} | {cell(wrongly_same, family, n)} |", flush=True
+            )
+
+
+def halving(cell: Cell) -> None:
+    """How often halving finds the best of many."""
+    print("\n| search | runs | best found | within .2 % of it | loss against it, % | stated chance |")
+    print("|---|---|---|---|---|---|")
+    for name, seeds in {
+        "5 seeds each": (5,),
+        "10 seeds each": (10,),
+        "halving": new_seeds(LAYOUTS, 160),
+        "halving, twice the runs": new_seeds(LAYOUTS, 320),
+    }.items():
+        cost = sum(n * max(1, LAYOUTS >> place) for place, n in enumerate(seeds))
+        print(f"| {name} | {cost} | {cell(searched, seeds)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def test_run_trains_compares_and_reports(finished):
     out, done = finished
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((out / "results.json").read_text())
-    assert results["schema"] == 1
+    assert results["schema"] == 2
     assert [(r["arm"], r["seed"], r["status"]) for r in results["runs"]] == [
         ("h1", 0, "done"), ("h1", 1, "done"), ("h2", 0, "done"), ("h2", 1, "done"),
     ]  # fmt: skip
@@ -111,11 +111,11 @@ def test_what_would_change_a_run_is_refused_with_the_keys_that_differ(finished):
 
 def test_dropped_runs_are_gone_from_the_results_until_they_are_made_anew(finished, tmp_path):
     out = shutil.copytree(finished[0], tmp_path / "out")
-    done = headway("drop", out, "h2", "--seeds", "1,")
+    done = headway("drop", out, "h2", "--seeds", "1")
     assert done.returncode == 0, done.stderr
     assert done.stdout == (
-        f"moved 1 run of h2 to {out}/dropped; `headway run` makes it anew, and `headway compare` or `headway report` "
-        "leaves it out until then\n"
+        f"moved 1 run of h2 (seed 1) to {out}/dropped; `headway run` makes it anew, and `headway compare` or "
+        "`headway report` leaves it out until then\n"
     )
     assert headway("compare", out).returncode == 0
     names = [(run["arm"], run["seed"]) for run in json.loads((out / "results.json").read_text())["runs"]]
@@ -124,7 +124,9 @@ def test_dropped_runs_are_gone_from_the_results_until_they_are_made_anew(finishe
     refused = headway("drop", out, "h22")
     assert refused.returncode == 2
     assert "has no runs of arm 'h22'; did you mean h2" in refused.stderr
-    assert headway("drop", out, "h2", "--force").stdout.startswith("deleted 1 run of h2; `headway run` makes it anew")
+    assert headway("drop", out, "h2", "--force").stdout.startswith(
+        "deleted 1 run of h2 (seed 0); `headway run` makes it anew"
+    )
     assert [path.name for path in (out / "dropped/h2").iterdir()] == ["seed-1"]
 
 
@@ -217,10 +219,10 @@ def test_a_damaged_run_is_said_and_the_healthy_ones_are_compared_and_reported(fi
     shown = headway("status", out, env={**os.environ, "COLUMNS": "400"})
     assert shown.returncode == 0
     assert re.search(
-        r"h1 seed 0 damaged: .*h1/seed-0/run\.json: cannot be read .*; delete the run's folder", shown.stdout
+        r"h1 seed 0 damaged: .*h1/seed-0/run\.json: cannot be read .*; `headway drop .*out h1 --seeds 0` puts",
+        shown.stdout,
     )
-    assert shown.stderr.startswith("warning: /")
-    assert shown.stderr.endswith("h2/seed-1/metrics.jsonl: the last line was cut short and is left out\n")
+    assert re.search(r"h2 seed 1 damaged: .*/seed-1: metrics\.jsonl has [\d,]+ bytes instead of [\d,]+", shown.stdout)
     for verb in ("compare", "report"):
         done = headway(verb, out)
         assert done.returncode == 0, done.stderr
@@ -228,7 +230,7 @@ def test_a_damaged_run_is_said_and_the_healthy_ones_are_compared_and_reported(fi
     assert "a damaged run is left out" in results["warnings"][0]
     done = headway("run", "icl-heads", "--arms", "h1,h2", "--seeds", "2", *SMALL, "--out", out)
     assert done.returncode == 1
-    assert f"to repeat those, delete {out / 'runs/h1/seed-0'} first" in done.stderr
+    assert "tries them again, without the damaged, unless they are put aside first" in done.stderr
     assert (out / "runs/h1/seed-0/run.json").read_text() == "{bad"
 
 
@@ -250,3 +252,41 @@ def test_ctrl_c_is_safe_and_running_again_goes_on(tmp_path):
     assert run["status"] == "interrupted"
     assert headway(*words, cwd=tmp_path).returncode == 0
     assert json.loads((metrics.parent / "run.json").read_text())["status"] == "done"
+
+
+def test_seeds_are_added_until_arms_are_told_apart(tmp_path):
+    out = tmp_path / "out"
+    words = ("run", "icl-heads", "--arms", "h1,h2", "--until", "5%", "--at-most", "4", *SMALL, "--no-figures")
+    done = headway(*words, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert (
+        "1 comparison of evaluation MSE until each is told apart or the same within 5 %: looks at 3 and 4"
+        in done.stderr
+    )
+    assert "look 1 of 2, 3 seeds:\n  h1 - h2  " in done.stderr
+    assert re.search(r"^h1 - h2: .* after [34] seeds", done.stderr, re.MULTILINE)
+    assert (out / "report.html").exists()
+    again = headway(*words[:-1], "--out", out, "--until", "4%")
+    assert again.returncode == 2
+    assert "this directory was planned until 5 %" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--until", "0%"), "error: until 0%: no number of seeds shows that arms are equal"),
+        (("--until", "1%", "--seeds", "3"), "error: until 1%, and 3 seeds: it finds itself how many seeds it takes"),
+        (("--best", "--budget", "160", "--arms", "h1"), "error: the best of h1: it is the only arm that was chosen"),
+        (("--best",), "error: best: say what may be spent on the search"),
+        (
+            ("--until", "1%", "--budget", "0.01s"),
+            "error: budget 0 s: the first look, at 3 seeds of 4 arms, takes 12 runs",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_settled_is_refused(tmp_path, words, said):
+    done = headway("run", "icl-heads", *words, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from headway.compare.results import Results
     from headway.runs.devices import Slot
     from headway.runs.local import Snapshot
+    from headway.runs.places import LocalPlace
+    from headway.settle.goals import Goal
+    from headway.settle.spending import Hands
 
 
 def run(
@@ -26,6 +29,10 @@ def run(
     out: str | Path | None = None,
     *,
     seeds: int | Sequence[int] | None = None,
+    until: str | None = None,
+    at_most: int | None = None,
+    budget: str | int | None = None,
+    best: bool = False,
     workers: int | None = None,
     trainer: TrainerChoice = "auto",
     device: str = "auto",
@@ -41,6 +48,12 @@ def run(
         experiment: from `headway.load`, or its name or path.
         out: the results directory; `results/NAME-SCALE` by default.
         seeds: how many (0 to N - 1), or which; the experiment's own if None.
+        until: instead of a number of seeds: the difference that matters, such as `0.5%`. Seeds are added, at planned
+            looks, until every question is told apart, the same within it, or open at the end of the plan.
+        at_most: seeds at which that plan ends; 12 if None.
+        budget: a time such as `2h` after which no seeds are started that would not fit; with `best`, also runs.
+        best: instead of a number of seeds: search the best of the arms by halving them, within the budget; two to four
+            finalists then get fresh seeds.
         workers: runs at a time; a core each if None.
         trainer: `fused` and `torch` insist on one.
         device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`; a GPU takes one run at a time.
@@ -62,8 +75,10 @@ def run(
     """
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
+    from headway.settle.goals import goal_of
     from headway.show.terminal.progress import can_be_shown, watch
 
+    goal = goal_of(until=until, at_most=at_most, budget=budget, best=best, seeds=seeds)
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
     shown = can_be_shown() if progress is None else progress
     store, _, _ = carry_out(
@@ -74,6 +89,7 @@ def run(
         device=device,
         timing=timing,
         figures=figures,
+        goal=goal,
         warn=partial(warnings.warn, category=RuntimeWarning, stacklevel=3),
         tell=partial(print, file=sys.stderr) if shown else lambda _: None,
         watch=watch if shown else partial(deque, maxlen=0),  # the latter runs them to their end, and looks at nothing
@@ -108,6 +124,7 @@ def carry_out(
     device: str,
     timing: bool | None,
     figures: bool,
+    goal: "Goal | None",
     warn: Callable[[str], None],
     tell: Callable[[str], None],
     watch: Callable[["Generator[Snapshot]"], object],
@@ -122,6 +139,7 @@ def carry_out(
         device: see there.
         timing: see there.
         figures: see there.
+        goal: what seeds are added for, instead of those that were asked for; None: nothing.
         warn: is given what the user may not expect.
         tell: is given what is being done.
         watch: is given the runs while they are trained, and goes through them to their end.
@@ -129,7 +147,6 @@ def carry_out(
     Raises:
         UserError: as `run`.
     """
-    from headway.runs.local import run_all
     from headway.runs.places import WORKER, local_places
     from headway.runs.timing import time_arms
 
@@ -145,21 +162,76 @@ def carry_out(
     for said in (*experiment.idle, experiment.multiplied):
         if said:
             tell(said)
-    store, runs = prepare(experiment, out, [place.slot for place in places], tell)
-    trained = any(run.status != "done" for run in runs)
-    watch(run_all(runs, places))
-    if not store.path.is_dir():
-        raise RunFailed(
-            f"{store.path} was removed while its runs were trained; put it back, or run again to begin anew"
-        )
-    store = Store.open(store.path)  # others may have added arms to it meanwhile
-    runs = tuple(store.run(run.name, run.seed) for run in runs)
+    store, runs, trained = _trained(experiment, out, goal, places, tell, watch)
     if timing is not False:
         asked = {"asked": timing is True, "trained": trained}
         for said in time_arms(store.path, runs, places[0], n_places=len(places), **asked):
             tell(said)
     tell("comparing, and drawing the report ...")
     return store, runs, finish(store, figures=figures)
+
+
+def _trained(
+    experiment: Experiment,
+    out: Path | None,
+    goal: "Goal | None",
+    places: Sequence["LocalPlace"],
+    tell: Callable[[str], object],
+    watch: Callable[["Generator[Snapshot]"], object],
+) -> tuple[Store, tuple[Run, ...], bool]:
+    """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
+    from headway.runs.local import run_all
+
+    begun = None if goal is None else goal.begin(_hands(experiment, out, goal, places, tell, watch))
+    first = experiment if begun is None else begun.experiment
+    store, runs = prepare(first, out, [place.slot for place in places], tell)
+    trained = any(run.status != "done" for run in runs)
+    if begun is None:
+        watch(run_all(runs, places))
+    else:
+        for said in begun.go_on():
+            tell(said)
+    if not store.path.is_dir():
+        raise RunFailed(
+            f"{store.path} was removed while its runs were trained; put it back, or run again to begin anew"
+        )
+    store = Store.open(store.path)  # others may have added arms to it meanwhile
+    names = {arm.full_name for arm in first.selected}
+    asked_for = runs if begun is None else [run for run in store.runs() if run.name in names and run.control is None]
+    return store, tuple(store.run(run.name, run.seed) for run in asked_for), trained
+
+
+def _hands(
+    experiment: Experiment,
+    out: Path | None,
+    goal: "Goal",
+    places: Sequence["LocalPlace"],
+    tell: Callable[[str], object],
+    watch: Callable[["Generator[Snapshot]"], object],
+) -> "Hands":
+    """What a goal works with: this experiment, its directory, and these places."""
+    from headway.runs.local import run_all
+    from headway.settle.spending import Hands, Spending
+
+    path = out or experiment.directory
+    on_processor = all(place.slot.device == "cpu" for place in places)
+    return Hands(
+        experiment=experiment,
+        path=path,
+        run=lambda pairs: watch(run_all(Store.with_runs(path, experiment, pairs)[1], places)),
+        tell=tell,
+        guess=lambda: _trial_seconds(experiment) if on_processor else {},
+        spending=Spending(seconds=goal.seconds, n_places=len(places)),
+    )
+
+
+def _trial_seconds(experiment: Experiment) -> dict[str, float]:
+    """Seconds of a run of each arm by a short trial on a core of this machine; nothing of those that are not tried."""
+    from headway.runs.costs import costs
+    from headway.runs.worker import set_up_process
+
+    set_up_process(threads=1)
+    return {cost.arm.full_name: cost.seconds for cost in costs(experiment) if cost.seconds is not None}
 
 
 def prepare(

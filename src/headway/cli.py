@@ -142,6 +142,18 @@ def run(
     arms: Arms = None,
     control: Controls = None,
     seeds: Seeds = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="X%", help="Instead of --seeds: until arms are told apart or the same within X %."),
+    ] = None,
+    at_most: Annotated[int | None, typer.Option(metavar="N", help="Seeds where --until ends; by default 12.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME|RUNS", help="Start no seeds that do not fit: 90min, 2h; runs with --best only."),
+    ] = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="Search the best arm within a --budget, then judge finalists on fresh seeds.")
+    ] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core each.")
     ] = None,
@@ -160,11 +172,14 @@ def run(
 ) -> None:
     """Train every arm and seed, compare, report.
 
-    On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe.
+    On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe. With --until, seeds
+    are added, at planned looks, until every question is settled.
     """
     from headway.api import carry_out
+    from headway.settle.goals import goal_of
     from headway.show.terminal.progress import watch
 
+    goal = goal_of(until=until, at_most=at_most, budget=budget, best=best, seeds=seeds)
     store, runs, results = carry_out(
         _experiment(name, scale, settings, arms, control, seeds),
         directory,
@@ -173,6 +188,7 @@ def run(
         device=device,
         timing=timing,
         figures=figures,
+        goal=goal,
         warn=_warn,
         tell=partial(typer.echo, err=True),
         watch=watch,
@@ -180,10 +196,8 @@ def run(
     _print_answer(store, results)
     unfinished = [run for run in (store.run(run.name, run.seed) for run in runs) if run.status != "done"]
     if unfinished:
-        if damaged := [str(run.path) for run in unfinished if run.status == "damaged"]:
-            again = f"tries them again, without the damaged; to repeat those, delete {', '.join(damaged)} first"
-        else:
-            again = "tries them again"
+        damaged = any(run.status == "damaged" for run in unfinished)
+        again = "tries them again" + (", without the damaged, unless they are put aside first" if damaged else "")
         raise RunFailed(
             f"{len(unfinished)} of {len(runs)} runs gave no result; the reasons stand above and in log.txt of each "
             f"run folder. `headway run` again {again}"
@@ -224,22 +238,53 @@ def report(directory: Directory, figures: Figures = True) -> None:
 def drop(
     directory: Directory,
     names: Annotated[list[str], typer.Argument(metavar="ARM[+CONTROL]...", help="The arms whose runs are dropped.")],
-    seeds: Seeds = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="A,B|A-B", help="Only these seeds, by their numbers: 2, 0,2 or 0-2.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Delete them; nothing is left.")] = False,
 ) -> None:
     """Put runs of an arm aside, to DIR/dropped."""
-    from headway.declare.selection import seeds_of
-    from headway.words import counted, listed
+    from headway.declare.selection import seeds_in
+    from headway.runs.dropped import seed_of
+    from headway.words import counted, listed, numbered
 
-    asked = _seeds(seeds)
-    folders = _open(directory).drop(*names, seeds=None if asked is None else seeds_of(asked), delete=force)
-    n, of = counted(len(folders), "run"), listed(list(dict.fromkeys(names)))
+    folders = _open(directory).drop(*names, seeds=None if seeds is None else seeds_in(seeds), delete=force)
+    n = counted(len(folders), "run")
+    of = f"{listed(list(dict.fromkeys(names)))} ({numbered('seed', {seed_of(folder) for folder in folders})})"
     where = "" if force else f" to {directory / 'dropped'}"
     it = "it" if len(folders) == 1 else "them"
     print(
         f"{'deleted' if force else 'moved'} {n} of {of}{where}; `headway run` makes {it} anew, and `headway compare` "
         f"or `headway report` leaves {it} out until then"
     )
+
+
+@app.command()
+def verify(
+    directory: Directory,
+    adopt: Annotated[bool, typer.Option("--adopt", help="Seal finished runs of before, as they are.")] = False,
+) -> None:
+    """Read every file of a results directory whole, and name what is damaged."""
+    from headway.runs.verify import verify as look_at
+    from headway.words import counted
+
+    found = []
+    for looked in look_at(directory, adopt=adopt):
+        found.append(looked)
+        for damage in looked.damages:
+            print(f"damaged: {damage}")
+    runs, whole = counted(len(found) - 1, "run"), sum(looked.n_bytes for looked in found)
+    for n, said in (
+        (sum(looked.sealed for looked in found), "sealed as it is"),
+        (sum(looked.unsealed for looked in found), "not sealed, since it was made before; --adopt does so"),
+        (sum(looked.held for looked in found), "left alone, since a process works on it"),
+    ):
+        if n:
+            print(f"{counted(n, 'run')} of {len(found) - 1}: {said}")
+    read = f"{runs}: {counted(sum(looked.n_files for looked in found), 'file')} ({whole / 1e6:,.1f} MB) read"
+    if n := sum(len(looked.damages) for looked in found):
+        raise HeadwayError(f"{read}, {counted(n, 'damage')}")
+    print(f"{read}, everything is as it was written")
 
 
 @app.command()
@@ -329,6 +374,9 @@ def xray(
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")] = (
         "auto"
     ),
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
+    ] = False,
 ) -> None:
     """What every head of a finished model does on a text.
 
@@ -340,10 +388,9 @@ def xray(
 
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
-    found = measure(checkpoint, text=text, tokenizer=tokenizer, sequences=sequences, length=length, device=device)
-    command = command_line(
-        "xray", checkpoint, text=text, out=out, tokenizer=tokenizer, sequences=sequences, length=length
-    )
+    options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
+    found = measure(checkpoint, text=text, device=device, trust_code=trust_code, **options)
+    command = command_line("xray", checkpoint, text=text, out=out, **options) + " --trust-code" * trust_code
     if as_json:
         import json
 
@@ -389,7 +436,7 @@ def _seeds(text: str | None) -> int | list[int] | None:
     try:
         return [int(part) for part in text.split(",") if part] if "," in text else int(text)
     except ValueError:
-        raise UserError(f"--seeds {text}: give how many, such as 5, or which, such as 3,5") from None
+        raise UserError(f"--seeds {shortened(text)}: give how many, such as 5, or which, such as 3,5") from None
 
 
 def _open(directory: Path) -> "Store":
@@ -401,9 +448,12 @@ def _open(directory: Path) -> "Store":
 def _print_answer(store: "Store", results: "Results") -> None:
     """The warnings, the answer, and where the rest stands."""
     from headway.compare.answer import answer
+    from headway.settle.telling import kept
 
     for warning in results.warnings:
         _warn(warning)
+    for sentence in kept(store.path):
+        print(f"* {sentence}")
     for sentence in answer(results):
         print(f"* {sentence}")
     for file in ("report.html", "results.json"):

@@ -3,22 +3,31 @@
 from dataclasses import replace
 
 from headway.compare.answer import MANY, answer
+from headway.compare.evidence import Comparison, JudgedFamily
+from headway.compare.look_plan import LookPlan
 from headway.compare.rates import ComparedAtBest, RatesOfArm
 from headway.compare.results import Results
-from headway.compare.statistics import Comparison
 from headway.compare.tokens.fits import Fit
 from headway.compare.tokens.plain_curve import SizeComparison
 
-NO_TEST = {"interval": None, "p": None, "p_holm": None, "difference": 0.0, "relative": 0.0, "n_pairs": 1}
+NO_TEST = {
+    **dict.fromkeys(("means", "interval", "se", "freedom", "bound", "p", "p_family", "detectable", "seeds_for_margin")),
+    "rule": "blocks",
+    "outcome": "few",
+    "difference": 0.0,
+    "relative": 0.0,
+    "estimate": 0.0,
+    "n_pairs": 1,
+}
 
 
 def comparison(verdict, control=None, metric="eval_loss_nats"):
-    more = {"arm": "a", "baseline": "b", "group": None, "detectable": None, "seeds_for_1pct": None}
+    more = {"arm": "a", "baseline": "b", "group": None}
     return Comparison(metric=metric, control=control, verdict=verdict, **more, **NO_TEST)
 
 
 def results(*comparisons, **more):
-    empty = {"schema": 1, "experiment": "e", "scale": None, "runs": (), "baselines": {}, "tasks": {}}
+    empty = {"schema": 2, "experiment": "e", "scale": None, "runs": (), "baselines": {}, "tasks": {}}
     return Results(primary="eval_loss_nats", comparisons=comparisons, **empty, **more)
 
 
@@ -31,6 +40,20 @@ def fit(sentence, control=None):
 def test_only_the_primary_metric_is_the_answer():
     given = results(comparison("a beats b"), comparison("a is smaller than b", metric="memory_bytes"))
     assert list(answer(given)) == ["a beats b"]
+
+
+def test_what_holds_for_a_family_stands_above_its_verdicts():
+    plan = LookPlan(looks=(3,), margin=1.0)
+    shared = {"of": "comparisons", "metric": "eval_loss_nats", "rule": "blocks", "size": 2, "plan": plan, "level": 0.05}
+    families = (JudgedFamily(control=None, look=None, **shared), JudgedFamily(control="c", look=1, **shared))
+    given = results(comparison("a beats b"), comparison("c beats d"), comparison("e", "c"), families=families)
+    assert list(answer(given)) == [
+        "no interval before the look at 3 seeds, for which runs are missing",
+        "a beats b",
+        "c beats d",
+        "look 1 of 1, at 3 seeds: no interval; it takes 3 seeds or more",
+        "e",
+    ]
 
 
 def test_what_has_no_pairs_yet_is_one_line():
@@ -49,7 +72,9 @@ def test_many_verdicts_leave_those_under_controls_to_the_report():
 
 def test_curves_and_learning_rates_follow():
     compared = [
-        ComparedAtBest(baseline="b", group=None, verdict=verdict, changed=changed, **NO_TEST)
+        ComparedAtBest(
+            metric="eval_loss_nats", control=None, baseline="b", group=None, verdict=verdict, changed=changed, **NO_TEST
+        )
         for verdict, changed in (("kept", False), ("now a beats b", True))
     ]
     said = "a is best at x2 of its learning rate"

@@ -1,160 +1,164 @@
-"""Contrasts over seeds: their values, their test, and the sentence of the answer."""
+"""Contrasts over seeds, as results have them: their values, their family, and the sentence of the answer."""
 
-import json
-from dataclasses import asdict, replace
+import math
 
 import numpy as np
 import pytest
 from scipy import stats
+from test_results import DOCUMENT, FakeStore, calls  # noqa: F401 - a fixture
 
-from headway.compare.contrasts import all_judged, contrast_values, judged
-from headway.declare.contrasts import contrasts_of
-from headway.declare.metrics import METRICS
+from headway.compare import results
+from headway.compare.answer import answer
+from headway.declare.experiment import resolve
 
-LOSS = METRICS["eval_loss_nats"]
-ARMS = ("down-a", "down-b", "flat-a", "flat-b", "other")
+ARMS = {
+    name: {"model": {"n_heads": heads}}
+    for heads, name in enumerate(("down-a", "down-b", "flat-a", "flat-b", "other"), 1)
+}
+ORDER = {"better": "down-*", "than": "flat-*"}
 
 
-def contrast(value, name="order"):
-    return contrasts_of({name: value}, ARMS)[0]
+@pytest.fixture
+def made(tmp_path, calls):  # noqa: F811
+    """Results of runs with some values, given by arm, of an experiment with some contrasts."""
 
+    def make(found, contrasts, **changes):
+        document = {**DOCUMENT, "arms": ARMS, "baseline": None, "contrasts": contrasts, **changes}
+        store = FakeStore(tmp_path, resolve(document))
+        for arm, values in found.items():
+            store.add(arm, values)
+        return results.build(store)
 
-ORDER = contrast({"better": "down-*", "than": "flat-*"})
+    return make
 
 
 def values(seeds=3, effect=0.0):
     drawn = np.random.default_rng(5).normal(2.0, 0.02, (len(ARMS), seeds))
-    return {
-        arm: {seed: float(x) - effect * arm.startswith("down") for seed, x in enumerate(row)}
-        for arm, row in zip(ARMS, drawn, strict=True)
-    }
+    return {arm: [x - effect * arm.startswith("down") for x in row] for arm, row in zip(ARMS, drawn, strict=True)}
 
 
-def test_a_seed_counts_where_every_arm_of_the_contrast_has_a_value():
+def log_values(found, seed):
+    y = {arm: 100 * math.log(of_arm[seed]) for arm, of_arm in found.items() if arm != "other"}
+    return (y["down-a"] + y["down-b"] - y["flat-a"] - y["flat-b"]) / 2
+
+
+def test_a_seed_counts_where_every_arm_of_the_contrast_has_a_value(made):
     found = values(5)
-    del found["down-a"][0]
-    found["down-b"][1] = None
-    found["flat-a"][2] = float("nan")
-    found["flat-b"][9] = 2.0
-    found["other"] = {}  # of no weight
-    by_hand = {
-        seed: (found["down-a"][seed] + found["down-b"][seed] - found["flat-a"][seed] - found["flat-b"][seed]) / 2
-        for seed in (3, 4)
-    }
-    assert contrast_values(ORDER, found) == pytest.approx(by_hand)
-    assert list(judged(ORDER, found, LOSS).values) == [3, 4]
+    found["down-a"][0], found["down-b"][1], found["flat-a"][2] = math.nan, None, math.inf
+    found["other"] = [math.nan]  # of no weight
+    (one,) = made(found, {"order": ORDER}).contrasts
+    assert one.values == pytest.approx({seed: log_values(found, seed) for seed in (3, 4)})
+    assert (one.n_pairs, one.outcome) == (2, "few")
+    assert one.sentence == f"down-* and flat-*: too few seeds to say (2); so far {one.sentence.rpartition(' far ')[2]}"
 
 
-def test_the_test_is_that_of_the_values_per_seed():
-    found = values(6, effect=0.05)
-    one = judged(ORDER, found, LOSS)
-    per_seed = np.array(list(contrast_values(ORDER, found).values()))
-    test = stats.ttest_1samp(per_seed, 0.0)
-    assert one.estimate == pytest.approx(per_seed.mean())
+def test_two_arms_are_the_paired_t_test_of_the_logarithms(made):
+    found = {arm: of_arm for arm, of_arm in values(6, effect=0.05).items() if arm in ("down-a", "flat-a")}
+    (one,) = made(found, {"pair": "down-a - flat-a"}).contrasts
+    test = stats.ttest_rel(*(100 * np.log(of_arm) for of_arm in found.values()))
     assert one.interval == pytest.approx(tuple(test.confidence_interval(0.95)))
-    assert one.p == pytest.approx(test.pvalue)
-    flat = np.mean([list(found["flat-a"].values()), list(found["flat-b"].values())])
-    assert one.relative == pytest.approx(per_seed.mean() / flat)
-    assert (one.n_seeds, one.metric, one.control) == (6, "eval_loss_nats", None)
-    assert json.loads(json.dumps(asdict(replace(one, values=dict(one.values)))))["label"] == "down-* - flat-*"
+    assert (one.p, one.p_family) == pytest.approx((test.pvalue, test.pvalue))
+    assert (one.n_pairs, one.metric, one.control, one.label) == (6, "eval_mse", None, "down-a - flat-a")
 
 
-def test_the_negated_contrast_has_the_negated_answer():
-    there, back = (judged(contrast([first, second]), values(4), LOSS) for first, second in
-                   (("down-*", "flat-*"), ("flat-*", "down-*")))  # fmt: skip
+def test_the_arms_of_a_contrast_share_their_spread_and_contrasts_are_told_first(made):
+    built = made(values(4, effect=0.2), {"order": ORDER, "rest": ["down-a", "other"]}, baseline="other")
+    asked, compared = built.families
+    assert [(f.of, f.size) for f in (asked, compared)] == [("contrasts", 2), ("comparisons", 4)]
+    assert asked.freedom == 4 * 3
+    one, other = built.contrasts
+    assert one.freedom > one.n_pairs - 1
+    assert one.outcome == other.outcome == "apart"
+    said = list(answer(built))
+    assert said[0].startswith("95 % intervals that hold for all 2 contrasts at once, at look 1 of 1; ")
+    assert said[1] == one.sentence
+    assert one.sentence.startswith("down-* beats flat-* by 1")
+    assert said[3].startswith("95 % intervals that hold for all 4 comparisons at once")
+
+
+def test_the_negated_contrast_has_the_negated_answer(made):
+    there = made(values(4), {"one": ["down-*", "flat-*"]}).contrasts[0]
+    back = made(values(4), {"one": ["flat-*", "down-*"]}).contrasts[0]
     assert back.estimate == pytest.approx(-there.estimate)
     assert back.interval == pytest.approx((-there.interval[1], -there.interval[0]))
     assert (back.p, back.detectable) == pytest.approx((there.p, there.detectable))
 
 
-def test_an_interaction_is_relative_to_a_mean_of_arms():
+def test_an_interaction_has_a_name_and_no_sides(made):
     weights = {"down-a": 1, "down-b": -1, "flat-a": -1, "flat-b": 1}
-    one, twice = (judged(contrast({a: k * w for a, w in weights.items()}), values(4), LOSS) for k in (1, 2))
-    found = values(4)
-    mean = np.mean([list(found[arm].values()) for arm in ("down-b", "flat-a")])
-    assert one.relative == pytest.approx(one.estimate / mean)
+    (one,) = made(values(4), {"interaction": weights}).contrasts
+    (twice,) = made(values(4), {"interaction": {arm: 2 * w for arm, w in weights.items()}}).contrasts
     assert twice.estimate == pytest.approx(2 * one.estimate)
-    assert twice.relative == pytest.approx(2 * one.relative)
     assert twice.p == pytest.approx(one.p)
-    assert one.sentence.startswith("order is ")
-    assert " % of the mean of what is subtracted (interval " in one.sentence
+    assert one.sentence.startswith("interaction is not told from 0 yet: ")
 
 
-def per_seed(*differences, base=2.0):
-    return {
-        "down-a": {seed: base + d for seed, d in enumerate(differences)},
-        "flat-a": dict.fromkeys(range(len(differences)), base),
+def test_an_arm_without_a_finished_run_is_named(made):
+    found = {arm: of_arm for arm, of_arm in values(3).items() if arm != "flat-b"}
+    (one,) = made(found, {"order": ORDER}).contrasts
+    assert one.sentence == (
+        "down-* and flat-* cannot be compared: no seed gave a result for all of its arms; flat-b has no finished run"
+    )
+    few = made({"down-a": [1.0]}, {"order": ORDER, "rest": "down-a - other"}).contrasts
+    assert [c.sentence.partition("; ")[2] for c in few] == [
+        "down-b, flat-a and flat-b have no finished run",
+        "other has no finished run",
+    ]
+
+
+def test_arms_are_taken_under_a_control_and_are_a_family_of_their_own(made):
+    plain, cold = values(2), {f"{arm}+opposed": of_arm for arm, of_arm in values(3, effect=0.1).items()}
+    built = made(plain | cold, {"order": ORDER})
+    assert [(c.control, c.n_pairs) for c in built.contrasts] == [(None, 2), ("opposed", 3)]
+    assert [f.control for f in built.families if f.of == "contrasts"] == [None, "opposed"]
+    assert built.contrasts[1].values == pytest.approx({s: log_values(values(3, effect=0.1), s) for s in range(3)})
+    assert built.contrasts[1].sentence.startswith("under halves opposed, down-* beats flat-* by ")
+
+
+def test_by_the_rule_of_before_each_is_a_t_test_of_its_values(made):
+    found = values(6, effect=0.05)
+    one, other = made(found, {"order": ORDER, "rest": ["down-a", "other"]}, verdicts="paired").contrasts
+    by_seed = [
+        (found["down-a"][s] + found["down-b"][s] - found["flat-a"][s] - found["flat-b"][s]) / 2 for s in range(6)
+    ]
+    test = stats.ttest_1samp(by_seed, 0.0)
+    assert list(one.values.values()) == pytest.approx(by_seed)
+    assert one.estimate == one.difference == pytest.approx(np.mean(by_seed))
+    assert one.interval == pytest.approx(tuple(test.confidence_interval(0.95)))
+    assert one.relative == pytest.approx(np.mean(by_seed) / np.mean(found["flat-a"] + found["flat-b"]))
+    assert sorted([one.p_family, other.p_family])[0] == pytest.approx(2 * min(one.p, other.p))
+
+
+@pytest.mark.parametrize("verdicts", ["blocks", "paired"])
+def test_schemes_in_groups_ask_by_themselves(tmp_path, verdicts):
+    layouts = {"low": ("1-2-4", "2-2-2", "4-2-1"), "high": ("4-8-16", "8-8-8", "16-8-4")}
+    arms = {
+        f"{scheme}-{group}": {"label": layout, "model": {"n_heads": layout}}
+        for group, found in layouts.items()
+        for scheme, layout in zip(("up", "flat", "down"), found, strict=True)
     }
-
-
-PAIR = contrast("down-a - flat-a")
-
-
-@pytest.mark.parametrize(
-    ("found", "sentence"),
-    [
-        (
-            per_seed(-0.010, -0.012, -0.011),
-            "down-a is 0.5 % better than flat-a (interval 0.4 to 0.7 %, 3 seeds)",
-        ),
-        (
-            per_seed(-0.010, 0.006, -0.014),
-            "down-a is 0.3 % better than flat-a (interval -1.0 to 1.6 %, 3 seeds); it may as well be none",
-        ),
-        (per_seed(0.2, 0.21, 0.22, 0.2), "down-a is 10.4 % worse than flat-a (interval -11.1 to -9.6 %, 4 seeds)"),
-        (per_seed(-0.02), "down-a is 1.0 % better than flat-a (one seed, no interval)"),
-        (per_seed(0.0, 0.0), "down-a and flat-a do not differ (the same for all 2 seeds, so no interval)"),
-        ({"down-a": {0: 2.0}}, "down-a - flat-a cannot be judged: no seed gave a result for all of its 2 arms"),
-        (
-            {"down-a": {0: 1.0, 1: 1.5}, "flat-a": {0: 0.0, 1: 0.0}},
-            "down-a is 1.2 nats per token worse than flat-a (interval -4.4 to 1.9 nats per token, 2 seeds); "
-            "it may as well be none",
-        ),
-    ],
-)
-def test_the_answer_is_a_sentence(found, sentence):
-    assert judged(PAIR, found, LOSS).sentence == sentence
-
-
-def test_without_a_better_direction_nothing_is_judged():
-    neutral = METRICS["n_parameters"]
-    assert judged(PAIR, per_seed(0.2, 0.3, 0.2, 0.2), neutral).sentence.startswith(
-        "down-a is 11.3 % higher than flat-a ("
-    )
-    higher = LOSS.model_copy(update={"better": "higher"})
-    assert judged(PAIR, per_seed(0.2), higher).sentence == "down-a is 10.0 % better than flat-a (one seed, no interval)"
-
-
-def test_arms_are_taken_under_a_control():
-    found = {f"{arm}+cold": by_seed for arm, by_seed in values(3, effect=0.1).items()} | values(2)
-    assert judged(ORDER, found, LOSS, "cold").values == contrast_values(ORDER, values(3, effect=0.1))
-    assert judged(ORDER, found, LOSS).n_seeds == 2
-
-
-def test_p_is_corrected_for_the_number_of_contrasts():
-    asked = contrasts_of(
-        {"order": ["down-*", "flat-*"], "rest": ["down-a", "other"], "none": ["flat-a", "x"]}, (*ARMS, "x")
-    )
-    found = all_judged(asked, values(5, effect=0.05), LOSS)
-    tested = sorted(one.p for one in found if one.p is not None)
-    assert len(tested) == 2
-    assert min(one.p_holm for one in found if one.p_holm) == pytest.approx(2 * tested[0])
-    assert found[2].p_holm is None
-
-
-@pytest.mark.slow
-def test_a_planted_effect_is_found_and_a_planted_null_is_not():
-    generator = np.random.default_rng(1)
-
-    def share(effect):
-        hits = 0
-        for _ in range(400):
-            drawn = generator.normal(2.0, 0.02, (4, 5))
-            drawn[:2] -= effect
-            found = {arm: dict(enumerate(row.tolist())) for arm, row in zip(ARMS[:4], drawn, strict=True)}
-            hits += judged(ORDER, found, LOSS).p < 0.05
-        return hits / 400
-
-    assert share(0.0) == pytest.approx(0.05, abs=0.035)
-    # Two arms a side: the sums have the spread of one arm, 0.02; five seeds find 1.68 of it in 80 %.
-    assert share(1.68 * 0.02) == pytest.approx(0.8, abs=0.07)
+    groups = {
+        group: {"arms": [f"{s}-{group}" for s in ("up", "flat", "down")], "baseline": f"flat-{group}"}
+        for group in layouts
+    }
+    text = {
+        "name": "text",
+        "task": {"kind": "text", "corpus": "stories", "n_ctx": 16},
+        "model": {"family": "gpt-neo", "d_model": 32, "n_layers": 3},
+        "training": {"optimizer": "adamw", "learning_rate": 1e-3, "batch_size": 2, "steps": 10},
+    }
+    experiment = resolve({**text, "arms": arms, "groups": groups, "verdicts": verdicts})
+    assert {c.name: c.sides for c in experiment.contrasts} == {
+        "descending-constant": ("down", "flat"),
+        "ascending-constant": ("up", "flat"),
+    }
+    assert dict(experiment.contrasts[0].weights) == {
+        "down-low": 0.5,
+        "down-high": 0.5,
+        "flat-low": -0.5,
+        "flat-high": -0.5,
+    }
+    one_group = resolve({**text, "arms": arms, "groups": {"low": groups["low"]}})
+    assert one_group.contrasts == ()
+    asked = resolve({**text, "arms": arms, "groups": groups, "contrasts": {"mine": "up-low - up-high"}})
+    assert [c.name for c in asked.contrasts] == ["mine"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import stored
 
 from headway.compare import icl, results
 from headway.compare.answer import answer
@@ -51,6 +52,7 @@ class FakeRun:
     message: str = ""
     execution: dict = field(default_factory=lambda: {"trainer": "fused", "threads": 1})
     metrics: dict = field(default_factory=dict)
+    seal: str = "sealed"
 
     @property
     def name(self):
@@ -64,6 +66,9 @@ class FakeRun:
 
     def records(self):
         return self.recorded
+
+    def head_steps(self):
+        return ()
 
 
 @dataclass
@@ -117,6 +122,7 @@ def test_the_whole_file(store):
             "tasks",
             "comparisons",
             "contrasts",
+            "families",
             "fits",
             "plain_curve",
             "learning_rates",
@@ -125,7 +131,7 @@ def test_the_whole_file(store):
             "warnings",
         )
     ]
-    assert (content["schema"], content["experiment"], content["scale"], content["fits"]) == (1, "small", None, [])
+    assert (content["schema"], content["experiment"], content["scale"], content["fits"]) == (2, "small", None, [])
     row = content["runs"][4]
     assert list(row) == ["arm", "control", "group", "seed", "id", "status", "task", "metrics"]
     assert (row["arm"], row["control"], row["group"], row["seed"], row["status"]) == ("h2", None, None, 1, "done")
@@ -137,10 +143,14 @@ def test_the_whole_file(store):
     assert comparison["metric"] == "eval_mse"  # n_heads has no better direction, w is a list
     assert comparison["n_pairs"] == 3
     assert comparison["difference"] == pytest.approx(np.mean([0.73, 0.79, 0.75]))
-    assert comparison["p_holm"] == comparison["p"] < 0.001
-    assert comparison["verdict"].startswith(
-        "1 head loses to 2 heads by 112.9 % (95 % interval 101.6 to 124.3 %, p < .001"
-    )
+    assert comparison["p_family"] == comparison["p"] < 0.001
+    # The interval is that of a ratio, so it reaches farther upwards.
+    assert comparison["verdict"] == "1 head loses to 2 heads by 112.9 % (99.0 to 127.9 %), 3 seeds"
+    (family,) = content["families"]
+    assert family["plan"] == {"looks": [3], "margin": 1.0, "level": 0.05}
+    assert (family["look"], family["rule"], family["size"], family["wild"]) == (1, "blocks", 1, [])
+    assert family["level"] == pytest.approx(0.05)
+    assert family["freedom"] == comparison["freedom"] == 2
     assert content["warnings"] == []
 
 
@@ -160,9 +170,34 @@ def test_it_is_written_as_strict_json(store):
 
 def test_one_pair(store):
     store.add("h1", [1.4]).add("h2", [0.7])
-    (comparison,) = results.build(store).to_json()["comparisons"]
-    assert {comparison[key] for key in ("interval", "p", "p_holm", "detectable", "seeds_for_1pct")} == {None}
-    assert comparison["verdict"].endswith("one paired seed: no interval; run at least 3 seeds")
+    content = results.build(store).to_json()
+    (comparison,) = content["comparisons"]
+    assert {comparison[key] for key in ("interval", "p", "p_family", "detectable", "seeds_for_margin")} == {None}
+    assert comparison["verdict"] == "1 head and 2 heads cannot be compared: one seed (1.40 and 0.700 y squared)"
+    assert comparison["outcome"] == "few"
+    assert content["families"][0]["look"] == 1
+
+
+def test_two_seeds_are_too_few_to_say_and_three_are_not(store):
+    store.add("h1", [1.4, 1.5]).add("h2", [0.7, 0.8])
+    (comparison,) = results.build(store).comparisons
+    assert (comparison.outcome, comparison.interval) == ("few", None)
+    assert comparison.verdict == "1 head and 2 heads: too few seeds to say (2); so far 93.6 %"
+
+
+def test_while_a_run_is_missing_there_is_no_verdict(store):
+    store.add("h1", [1.40, 1.45, 1.43, 1.41]).add("h2", [0.67, 0.66, 0.68, 0.67])
+    store.content[-1].status = "running"
+    built = results.build(store)
+    (comparison,) = built.comparisons
+    assert (comparison.n_pairs, comparison.interval, comparison.p, comparison.outcome) == (3, None, None, "open")
+    assert (
+        "no verdict before every run of the look at 4 seeds has ended; so far 112.9 % (3 seeds)" in comparison.verdict
+    )
+    assert built.families[0].look is None
+    store.content[-1].status = "failed"
+    (comparison,) = results.build(store).comparisons
+    assert (comparison.n_pairs, comparison.outcome) == (3, "apart")
 
 
 def test_runs_without_a_result_are_listed_and_not_compared(store):
@@ -216,13 +251,34 @@ def test_each_metric_is_a_family_and_the_primary_one_comes_first(store):
     for arm in ("h1", "h2", "h4"):
         store.add(arm, [0.0] * 4)
     for run in store.content:
-        run.metrics |= {"steps_per_s": 100 + random.standard_normal(), "eval_mse": 1 + random.standard_normal()}
+        run.metrics |= {"steps_per_s": 100 + random.standard_normal(), "eval_mse": 10 + random.standard_normal()}
     comparisons = results.build(store).to_json()["comparisons"]
     assert [c["metric"] for c in comparisons] == ["eval_mse"] * 2 + ["steps_per_s"] * 2
-    for one, other in (comparisons[:2], comparisons[2:]):
-        low, high = sorted([one, other], key=lambda c: c["p"])
-        assert low["p_holm"] == min(1.0, 2 * low["p"])
-        assert high["p_holm"] == max(low["p_holm"], high["p"])
+    built = results.build(store)
+    assert [(f.metric, f.size) for f in built.families] == [("eval_mse", 2), ("steps_per_s", 2)]
+    for c in comparisons:
+        assert c["p"] < c["p_family"] < min(1.0, 2 * c["p"]) or c["p_family"] == pytest.approx(1)
+
+
+def test_by_the_rule_of_before_each_is_a_paired_test_with_holms_correction(tmp_path, calls):
+    store = FakeStore(tmp_path, resolve({**DOCUMENT, "verdicts": "paired"}))
+    random = np.random.default_rng(0)
+    for arm in ("h1", "h2", "h4"):
+        store.add(arm, (1 + random.standard_normal(4)).tolist())
+    built = results.build(store)
+    low, high = sorted(built.comparisons, key=lambda c: c.p)
+    assert {c.rule for c in built.comparisons} == {f.rule for f in built.families} == {"paired"}
+    assert low.p_family == min(1.0, 2 * low.p)
+    assert high.p_family == max(low.p_family, high.p)
+    assert low.estimate == low.difference
+    assert next(answer(built)) == "2 comparisons by paired t tests: 95 % intervals one by one, p with Holm's correction"
+    assert "cannot be told apart" in built.comparisons[0].verdict
+
+
+def test_values_of_0_and_below_are_judged_in_their_unit(store):
+    store.add("h1", [1.0, 2.0, 0.0]).add("h2", [1.0, 1.2, 1.1])
+    built = results.build(store)
+    assert [c.rule for c in built.comparisons] == [f.rule for f in built.families] == ["paired"]
 
 
 def test_controls_are_compared_with_their_arm_and_within_themselves(store):
@@ -235,14 +291,19 @@ def test_controls_are_compared_with_their_arm_and_within_themselves(store):
         ("h2+opposed", "h2", "opposed", None),
         ("h1+opposed", "h2+opposed", "opposed", None),
     ]
-    assert content["comparisons"][3]["verdict"].startswith("1 head, halves opposed and 2 heads, halves opposed cannot")
+    assert content["comparisons"][3]["verdict"].startswith(
+        "1 head, halves opposed and 2 heads, halves opposed are not told apart yet: "
+    )
+    assert [(f["control"], f["size"]) for f in content["families"]] == [(None, 1), ("opposed", 3)]
 
 
 def test_another_task_is_not_judged_as_merit(store, calls):
     store.add("h2", [0.70, 0.71, 0.70]).add("h2+noisy", [0.90, 0.92, 0.91])
     content = results.build(store).to_json()
     (comparison,) = content["comparisons"]
-    assert comparison["verdict"].startswith("eval_mse is higher for 2 heads, noisy than for 2 heads by 29.4 %")
+    assert comparison["verdict"].startswith(
+        "eval_mse is higher for 2 heads, noisy than for 2 heads by 29.4 % (27.6 to 31.2 %), 3 seeds"
+    )
     assert comparison["verdict"].endswith("; they are judged on different tasks")
     assert len(content["tasks"]) == len(calls) == 2
     assert content["runs"][0]["task"] != content["runs"][3]["task"]
@@ -321,8 +382,7 @@ def test_of_a_real_store(tmp_path, calls):
     for name, seed, metrics in [("h1", 0, {"eval_mse": 1.5}), ("h2", 0, {"eval_mse": 1.0}), ("h2+opposed", 1, {})]:
         run = store.add(store.experiment.arm(name), seed)
         outcome = {"status": "done", "execution": {"threads": seed}, "metrics": metrics} if metrics else {}
-        file = run.path / "run.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | outcome))
+        stored.unseal(run.path, **outcome)
         (run.path / "metrics.jsonl").write_text('{"step": 10}\n')
         checkpoint.save(run.path / "checkpoint", checkpoint.Checkpoint(step=10, state={}))
     content = results.write(store).to_json()
@@ -332,9 +392,13 @@ def test_of_a_real_store(tmp_path, calls):
         ("h2", "opposed", 1, "waiting"),
     ]
     assert content["comparisons"][0]["verdict"].startswith(
-        "1 head differs from 2 heads by 50.0 % (worse), one paired seed"
+        "1 head and 2 heads cannot be compared: one seed (1.50 and 1.00 y squared)"
     )
-    assert len(content["warnings"]) == 1
+    assert [warning.partition(" ")[2] for warning in content["warnings"]] == [
+        "runs of 3 were made before runs were sealed, so not every damage is noticed; `headway verify "
+        f"{store.path} --adopt` seals what is there",
+        "of 3 runs are not finished; `headway run` on this directory finishes them",
+    ]
 
 
 def test_with_the_estimators_themselves(tmp_path):

@@ -59,7 +59,7 @@ def test_with_a_baseline_for_all_the_tenth_arm_is_compared_too():
 
 def test_controls_that_are_run_later_leave_the_answer_as_it_was(content, tmp_path):
     alone = results.build(Store.open(fabricate_text(tmp_path / "alone", head_progression())))
-    assert [c.p_holm for c in primary(alone)] == [c.p_holm for c in primary(content)]
+    assert [c.p_family for c in primary(alone)] == [c.p_family for c in primary(content)]
 
 
 def test_sentences_name_the_arm_beside_its_layout(content, progression):
@@ -114,7 +114,18 @@ def test_the_best_learning_rate_of_each_arm_and_the_verdicts_there(content):
     (compared,) = entry.comparisons
     assert compared.baseline == "constant-high"
     assert "descending-high (96-48-24-12) at x" in compared.verdict
-    assert compared.changed in (True, False)
+    assert compared.outcome in ("apart", "small", "same", "open")
+    former = next(c for c in primary(content) if c.arm == "descending-high")
+    assert compared.changed == (compared.is_told != former.is_told)
+
+
+def test_one_seed_changes_no_verdict_at_the_best_rates(tmp_path):
+    chosen = head_progression().select(controls=["learning-rates-half", "learning-rates-double"], seeds=1)
+    built = results.build(Store.open(fabricate_text(tmp_path / "one", chosen)))
+    compared = [c for entry in built.learning_rates for c in entry.comparisons]
+    assert compared
+    assert {(c.outcome, c.changed) for c in compared} == {("few", False)}
+    assert all("cannot be compared: one seed (" in c.verdict for c in compared)
     assert rate_controls(head_progression()) == ("learning-rates-half", "learning-rates-double")
 
 

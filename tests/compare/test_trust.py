@@ -1,5 +1,6 @@
 """Verdicts that are worth nothing are said to be: training that is not over, and rates that matter more than arms."""
 
+import numpy as np
 import pytest
 from test_results import DOCUMENT, FakeStore, calls  # noqa: F401 - a fixture
 
@@ -83,3 +84,48 @@ def test_arms_that_are_no_better_than_the_bigram_model_are_named():
         "not trained enough to say: a and b are no better than the bigram model (3.40 nats per token); train longer"
     ]
     assert list(untrained(text(), [Told("a", None), Told("b", 3.5, None)])) == []
+
+
+def test_runs_that_diverged_are_a_share_and_no_mean_without_them(store):
+    store.add("h1", [1.0, 1.1, 1.05]).add("h2", [1.0, 1.2, 1.1])
+    store.content[2].status = "failed"
+    store.content[2].message = "the loss of step 7 is nan: training diverged; lower the learning rate"
+    said = results.build(store).warnings
+    assert (
+        "diverged: 1 of 3 runs of 1 head; what is compared are the runs that did not, which is another question" in said
+    )
+
+
+def test_a_stuck_seed_is_named_and_kept(store):
+    store.add("h1", [0.667, 0.668, 1.430]).add("h2", [0.668, 0.666, 0.667]).add("h4", [0.669, 0.668, 0.667])
+    built = results.build(store)
+    assert [one for one in built.warnings if "unlike" in one] == [
+        "1 run is unlike the others: 1 head, seed 2 (1.43 where the others have 0.667); a mean over them describes no "
+        "run"
+    ]
+    assert next(c for c in built.comparisons if c.arm == "h1").n_pairs == 3
+
+
+def test_seeds_that_scatter_as_the_others_are_no_news(store):
+    draw = np.random.default_rng(3)
+    for arm in ("h1", "h2", "h4"):
+        store.add(arm, np.exp(0.1 * draw.standard_normal(8)).tolist())
+    assert results.build(store).warnings == ()
+
+
+def test_seeds_that_are_all_alike_and_fewer_than_three_name_nobody(store):
+    store.add("h1", [1.0, 1.0, 1.0]).add("h2", [1.0, 3.0])
+    assert results.build(store).warnings == ()
+
+
+def test_a_loss_told_per_byte_still_falls_as_the_one_per_token_that_is_recorded(tmp_path):
+    content = text().plain()
+    arms = {"a": {"task": {"tokenizer": "bytes"}}, "b": {"task": {"tokenizer": "bpe-1024"}}}
+    store = FakeStore(tmp_path, resolve({**content, "arms": arms, "baseline": "a"}))
+    for arm, bits, by in (("a", 1.0, 0.2), ("b", 1.1, 0.0)):
+        course = [{"step": r["step"], "eval_loss_nats": 2 * r["eval_mse"]} for r in falling(by)]
+        metrics = {"eval_bits_per_byte": bits, "eval_loss_nats": 2.0, "bigram_loss_nats": 3.0}
+        store.add(arm, [bits, bits], metrics=metrics, recorded=course)
+    said = [one for one in results.build(store).warnings if "still falls" in one]
+    assert len(said) == 1
+    assert "of a still falls by more than the arms differ (a: by 20.0 %; the arms are 10.0 % apart)" in said[0]

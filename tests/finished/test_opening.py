@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import stored
 import torch
 from shared import data
 
@@ -55,8 +56,7 @@ def run(runs, tmp_path):
 
 
 def change(run, **changes):
-    content = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**content, **changes}))
+    stored.rewrite(run, **changes)
 
 
 def test_a_run_its_checkpoint_and_its_export_are_one_model(runs, tmp_path):

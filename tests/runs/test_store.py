@@ -191,7 +191,7 @@ def test_a_done_run_is_examined_once_until_its_run_json_is_written_again(store, 
     quadratic.train_here(store.add(store.experiment.arm("slow"), 0))
     store.add(store.experiment.arm("slow"), 1)
     examined, examine = [], Run.examine
-    monkeypatch.setattr(Run, "examine", lambda path: (examined.append(path.name), examine(path))[1])
+    monkeypatch.setattr(Run, "examine", lambda path, *how: (examined.append(path.name), examine(path, *how))[1])
     for _ in range(3):
         assert [run.status for run in store.runs()] == ["done", "waiting"]
     assert store.run("slow", 0).status == "done"

@@ -1,12 +1,12 @@
 """The worker process: its threads, its trainer, and when it ends."""
 
-import json
 import os
 import subprocess
 import sys
 
 import pytest
 import quadratic
+import stored
 
 from headway.runs import worker
 from headway.runs.folder import Run
@@ -47,8 +47,7 @@ def test_threads_that_wait_soon_sleep_unless_the_user_says_how_they_wait(given, 
 def test_a_run_has_the_threads_it_began_with(tmp_path):
     run = quadratic.fresh_run(tmp_path / "results")
     assert worker._stored_threads(run.path) is None, "it has not begun"
-    content = json.loads((run.path / "run.json").read_text())
-    (run.path / "run.json").write_text(json.dumps({**content, "execution": {"threads": 7}}))
+    stored.rewrite(run.path, execution={"threads": 7})
     assert worker._stored_threads(run.path) == 7
     (run.path / "run.json").unlink()
     assert worker._stored_threads(run.path) is None

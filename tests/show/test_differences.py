@@ -30,7 +30,12 @@ def rows(figure: Figure) -> list[dict]:
 
 
 def titles(figure: Figure) -> list[list[str]]:
-    return [[panel["title"] for panel in row["hconcat"]] for row in figure.spec["vconcat"]]
+    """Of the panels, without the columns of words."""
+    return [[p["title"] for p in row["hconcat"] if "layer" in p] for row in figure.spec["vconcat"]]
+
+
+def words(figure: Figure, column: str) -> dict[str, str]:
+    return {row["arm"]: row[column] for row in rows(figure) if column in row}
 
 
 def test_it_stands_first_in_the_report_of_both_laboratories(material: ReportData, tmp_path: Path) -> None:
@@ -43,19 +48,54 @@ def test_it_stands_first_in_the_report_of_both_laboratories(material: ReportData
 def test_a_point_per_seed_is_its_paired_difference_in_per_cent_of_the_baseline(material: ReportData) -> None:
     (figure,) = differences(material)
     h1, h2, _ = (arm.by_seed("eval_mse") for arm in material.arms)
-    level = sum(h2.values()) / 3
     drawn = {row["seed"]: row["difference"] for row in rows(figure) if row.get("arm") == "1 head" and "seed" in row}
-    assert drawn == {str(seed): pytest.approx(100 * (h1[seed] - h2[seed]) / level, rel=1e-5) for seed in range(3)}
+    assert drawn == {str(seed): pytest.approx(100 * (h1[seed] / h2[seed] - 1), rel=1e-5) for seed in range(3)}
     compared = next(c for c in material.results.judged if c.arm == "h1")
     mean = next(row for row in rows(figure) if row.get("arm") == "1 head" and "low" in row)
-    assert mean["difference"] == pytest.approx(100 * compared.relative, rel=1e-5)
-    scale = 100 * compared.relative / compared.difference
-    assert (mean["low"], mean["high"]) == pytest.approx([scale * end for end in compared.interval], rel=1e-5)
+    assert mean["difference"] == pytest.approx(100 * compared.share, rel=1e-5)
+    assert (mean["low"], mean["high"]) == pytest.approx([100 * end for end in compared.share_interval], rel=1e-5)
     assert {row["against"] for row in rows(figure) if "against" in row} == {"2 heads"}
     assert {"difference": 0.0} in rows(figure)
     assert "(% of it)" in str(figure.spec)
     assert "Left of the line is better." in figure.caption
-    assert "the bar its 95 % interval (t)" in figure.caption
+    assert "the bar its 95 % interval; those of a question hold at once." in figure.caption
+
+
+def test_beside_stand_what_it_reads_and_what_a_run_costs(material: ReportData) -> None:
+    (figure,) = differences(material)
+    assert words(figure, "verdict")["1 head"] == "worse"
+    assert words(figure, "verdict")["4 heads"] in ("open", "the same within 1 %")
+    assert set(words(figure, "time").values()) == {"2 s | 2 s"}
+    assert {"from": -1.0, "to": 1.0} in rows(figure)
+    assert "The band is ± 1 %: what has its whole interval inside is the same within 1 %." in figure.caption
+    timeless = tuple(
+        replace(
+            arm,
+            runs=tuple(
+                replace(run, run=replace(run.run, metrics={k: v for k, v in run.metrics.items() if k != "wall_s"}))
+                for run in arm.runs
+            ),
+        )
+        for arm in material.arms
+    )
+    (figure,) = differences(replace(material, arms=timeless))
+    assert words(figure, "time") == {}
+
+
+def test_what_is_asked_stands_before_the_single_arms(tmp_path: Path) -> None:
+    asked, arms = differences(material_of(Store.open(fabricate_text(tmp_path / "hp", head_progression()))))
+    assert (asked.name, asked.title, arms.name, arms.folded) == (
+        "differences",
+        "What is asked",
+        "differences-arms",
+        False,
+    )
+    assert list(words(asked, "verdict")) == ["descending - constant", "ascending - constant"]
+    points = [row for row in rows(asked) if row.get("arm") == "ascending - constant" and "seed" in row]
+    assert [row["seed"] for row in points] == ["0", "1", "2"]
+    assert words(asked, "verdict")["ascending - constant"] == "worse"
+    assert words(arms, "verdict")["descending-medium (48-24-12-6)"] == "the same within 1 %"
+    assert "Each side a mean over its arms" in asked.caption
 
 
 def test_differences_far_smaller_than_the_largest_are_drawn_larger_beside_it(material: ReportData) -> None:
@@ -67,13 +107,17 @@ def test_differences_far_smaller_than_the_largest_are_drawn_larger_beside_it(mat
     assert "drawn larger" not in figure.caption
 
 
-def test_without_a_relative_difference_it_is_in_units(material: ReportData) -> None:
-    bare = tuple(replace(c, relative=None) for c in material.results.comparisons)
+def test_of_values_of_0_and_below_it_is_in_units(material: ReportData) -> None:
+    bare = tuple(
+        replace(c, rule="paired", relative=None, estimate=c.difference, interval=None)
+        for c in material.results.comparisons
+    )
     (figure,) = differences(replace(material, results=replace(material.results, comparisons=bare)))
     h1, h2, _ = (arm.by_seed("eval_mse") for arm in material.arms)
     drawn = [row["difference"] for row in rows(figure) if row.get("arm") == "1 head" and row.get("seed") == "0"]
     assert drawn[0] == pytest.approx(h1[0] - h2[0], rel=1e-5)
     assert "(y squared)" in str(figure.spec)
+    assert "The band" not in figure.caption
 
 
 def test_colours_are_those_of_the_arms(material: ReportData) -> None:
@@ -88,16 +132,18 @@ def test_colours_are_those_of_the_arms(material: ReportData) -> None:
 
 def test_groups_have_panels_and_controls_a_folded_figure(tmp_path: Path) -> None:
     chosen = head_progression().select(controls=["scaled-logits", "learning-rates-half"], seeds=1)
-    plain, controls = differences(material_of(Store.open(fabricate_text(tmp_path / "hp", chosen))))
+    asked, plain, controls = differences(material_of(Store.open(fabricate_text(tmp_path / "hp", chosen))))
     assert [title for row in titles(plain) for title in row if title != "drawn larger"] == [
         *(f"{g}: against constant-{g} ({n}-{n}-{n}-{n})" for g, n in (("low", 12), ("medium", 24), ("high", 48))),
         "against constant-low (12-12-12-12)",
     ]
+    assert not asked.folded
     assert not plain.folded
     assert controls.folded
-    assert titles(controls)[0][0] == "scaled logits: each against itself without it"
+    assert titles(controls)[0][0] == "scaled logits: what is asked"
+    assert ["scaled logits: each against itself without it"] in [row[:1] for row in titles(controls)]
     assert "x0.5" not in str(controls.spec)  # a control of the learning rate has a table
-    assert "One seed: a point per arm, and no interval." in plain.caption
+    assert "One seed: a point per difference, and no interval." in plain.caption
 
 
 def test_arms_of_different_tasks_are_left_out_and_nothing_is_drawn_without_a_pair(tmp_path: Path) -> None:

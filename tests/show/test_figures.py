@@ -13,8 +13,9 @@ from headway.declare.experiment import load
 from headway.errors import ResultsError, UserError
 from headway.runs.store import Store
 from headway.show.icl import circuit_maps as maps
-from headway.show.icl import dynamics, lengths, theory
-from headway.show.report import outcome, training
+from headway.show.icl import dynamics, lengths, theory, training
+from headway.show.icl.finished_run import circuits_of
+from headway.show.report import outcome
 from headway.show.report.page import figures
 from headway.show.report.report_data import ReportData
 from headway.show.report.tasks import by_task
@@ -124,7 +125,7 @@ def test_a_circuit_map_shows_the_entries_of_the_circuit(heads: ReportData) -> No
         for row in rows
         if "value" in row
     }
-    circuits = arm.shown.circuits()
+    circuits = circuits_of(arm.shown)
     assert data["head 1", "x2", "x2"] == pytest.approx(circuits["qk"][0, 1, 1, 1], rel=1e-4)
     assert data["head 1", "x5", "y"] == pytest.approx(circuits["qk"][0, 1, 4, 5], rel=1e-4)
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from fabricate import fabricate, material_of, small
 
+from headway.compare import results
 from headway.compare.results import read
 from headway.runs.store import Store
 from headway.show.icl import LABORATORY as regression
 from headway.show.report import tables
-from headway.show.report.page import command, figures, page, progress, verdicts, write_report
+from headway.show.report.page import answered, command, figures, page, progress, write_report
 from headway.show.report.report_data import ReportData
 from headway.show.report.tables import spread
 from headway.words import number
@@ -128,12 +129,29 @@ def test_several_outputs_stand_below_one_another(directory: Path) -> None:
     assert head.rows[0].cells[head.columns.index("μ")].count("\n") == 1
 
 
-def test_pairs_of_seeds_are_not_taken_for_pairs_of_a_prompt(heads: ReportData) -> None:
-    table = tables.comparisons(heads)
-    assert table is not None
-    assert "seed pairs" in table.columns
-    assert "pairs" not in table.columns
-    assert table.rows[0].cells[table.columns.index("seed pairs")] == "2"
+def test_the_table_of_comparisons_of_before_says_what_the_file_holds(heads: ReportData) -> None:
+    ((scope, table),) = tables.comparisons(heads)
+    assert scope == ""
+    assert table.columns[:4] == ("evaluation MSE", "seeds", "difference", "95 % interval")
+    assert table.rows[0].cells[1:5] == ("2", "1.5 %", "−3.0 to 6.0 %", "0.600")
+
+
+def test_every_family_has_a_table_below_what_holds_for_it(directory: Path) -> None:
+    experiment = small("icl-heads", margin=0.5).select(arms=["h1", "h2", "h4"])
+    store = Store.open(fabricate(directory, experiment))
+    results.write(store)
+    material = material_of(store)
+    (scope, table), *others = tables.comparisons(material)
+    assert scope.startswith("95 % intervals that hold for all 2 comparisons at once, at look 1 of 1; a true difference")
+    assert "% of the spread" in scope
+    rows = {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}
+    assert list(rows) == ["1 head − 2 heads", "4 heads − 2 heads"]
+    assert rows["1 head − 2 heads"]["reads"] == "told apart"
+    assert rows["4 heads − 2 heads"]["reads"] in ("open", "the same within 0.5 %")
+    assert re.fullmatch(r"\d+ \(\d+ to \d+\)", rows["4 heads − 2 heads"]["seeds for the margin"])
+    assert others
+    html = page(material, tuple(figures(material)))
+    assert html.count("hold for all 2 comparisons at once") >= 2  # in the answer, and above the table
 
 
 def test_names_and_messages_are_printed_and_not_obeyed(directory: Path) -> None:
@@ -169,7 +187,7 @@ def test_a_report_without_a_finished_run_says_so(directory: Path) -> None:
 
 def test_one_arm_alone_has_nothing_to_be_compared_with(directory: Path) -> None:
     material = material_of(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2"], seeds=1))))
-    assert verdicts(material) == []
+    assert answered(material) == []
     assert "Nothing was compared" in page(material, tuple(figures(material)))
 
 

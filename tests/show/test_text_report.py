@@ -46,7 +46,7 @@ def rows(figure) -> list[dict]:
 def test_figures_are_those_that_the_results_call_for(progression: ReportData, lanes: ReportData) -> None:
     # Controls that change the learning rate only have a table, and no figures of their own.
     expected = ["heads", "final-loss", "learning", "learning-hours", "cost", "parts", "repetition"]
-    assert names(progression) == ["differences", *expected]
+    assert names(progression) == ["differences", "differences-arms", *expected]
     per_control = ["learning", "learning-hours", "cost", "lane-use", "repetition"]
     expected = ["differences", "differences-controls", "parameters", "final-loss", "lane-diagram", "parts"]
     expected += [f"{name}{end}" for name in per_control for end in ("", "-positions-outside-lane")]
@@ -211,7 +211,7 @@ def test_the_page_holds_the_texts_and_obeys_none_of_them(tmp_path: Path) -> None
 
 def test_many_verdicts_under_controls_are_folded(progression: ReportData) -> None:
     html = page(progression, ())
-    assert "<summary>Under x0.5: 18 verdicts</summary>" in html
+    assert "<summary>Under x0.5: 20 verdicts</summary>" in html
     answer = html[html.index('<section class="answer">') : html.index("<details>")]
     assert "x0.5 " not in answer.partition('<ul class="statements">')[0]
 

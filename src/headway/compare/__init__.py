@@ -2,9 +2,12 @@
 
 * `results`: all that a directory says, as one value; `laboratory`: what a laboratory adds to it; `answer`: its
   sentences for a terminal; `reference` writes the schema of its file;
-* `matches`: which arm is compared with which; `comparisons` of them, by the paired `statistics`, in the words of
-  `verdicts`; `contrasts`: what the document asks of several arms at once; `rates`: each arm at its best learning rate;
-* `cautions` and `trust`: what to know before any of it is believed;
-* `blocks`: contrasts judged together, with bounds that are `simultaneous`; `look_plan`: when one looks, at which of the
-  `look_levels`.
+* `matches`: which arm is compared with which; `cells`, the values of a metric; `families` of them are judged together,
+  by the rule `blocks` or, as before, by paired `statistics`; what is found is `evidence`;
+* `comparisons` of arms, and `contrasts`, what the document asks of several at once; `rates`: each arm at its best
+  learning rate; said by `verdicts` of two `sides` (`paired_verdicts` by the rule of before), with `notes`;
+* `cautions` and `trust`: what to know before any of it is believed, such as `strays`;
+* `simultaneous` bounds; `looks` says when one looks, by a `look_plan`, at which of the `look_levels`; `questions` that
+  a plan asks; `halving`: the best of many arms;
+* `first_schema`: files of before.
 """

@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
+from headway.compare.contrasts import JudgedContrast
+from headway.compare.evidence import Comparison
 from headway.compare.results import Results
 from headway.compare.tokens.statement_verdicts import JudgedStatement, Verdict
+from headway.compare.verdicts import scope
 from headway.declare.metrics import metric_name
 from headway.words import counted
 
@@ -13,11 +16,14 @@ MANY = 16
 
 
 def answer(results: Results) -> Iterator[str]:
-    """What the document asks, the verdicts on the primary metric, then what curves and learning rates say."""
-    yield from (contrast.sentence for contrast in results.contrasts if contrast.control is None)
+    """What the document asks, the verdicts on the primary metric, then what curves and learning rates say.
+
+    Above the sentences of a family stands what holds for all of them.
+    """
+    yield from _told([(one, one.sentence) for one in results.contrasts if one.control is None], results)
     verdicts = [c for c in results.judged if c.n_pairs]
     shown = [c for c in verdicts if c.control is None] if len(verdicts) > MANY else verdicts
-    yield from (c.verdict for c in shown)
+    yield from _told([(c, c.verdict) for c in shown], results)
     if left := len(verdicts) - len(shown):
         yield f"{left} more verdicts, under controls, stand in the report"
     if missing := without_pairs(results):
@@ -30,6 +36,16 @@ def answer(results: Results) -> Iterator[str]:
         yield rates.sentence
         yield from (c.verdict for c in rates.comparisons if c.changed)
     yield from in_short(results.claims)
+
+
+def _told(found: Sequence[tuple[Comparison | JudgedContrast, str]], results: Results) -> Iterator[str]:
+    """Sentences, each family's below what holds for all of it."""
+    for control in dict.fromkeys(one.control for one, _ in found):
+        together = [(one, said) for one, said in found if one.control == control]
+        family = results.family(together[0][0])
+        if family is not None:
+            yield scope(family, [one for one, _ in together])
+        yield from (said for _, said in together)
 
 
 def without_pairs(results: Results) -> str:

@@ -2,35 +2,35 @@
 
 from collections.abc import Iterator, Sequence
 
+from headway.compare.cells import RunsOfArm
 from headway.compare.comparisons import done
 from headway.compare.matches import Match, title
-from headway.compare.verdicts import execution_warning
+from headway.compare.notes import execution_warning
 from headway.declare.experiment import Experiment
-from headway.runs.folder import Run
 from headway.words import listed
 
 
-def cautions(experiment: Experiment, matches: Sequence[Match], runs: Sequence[Run]) -> Iterator[str]:
+def cautions(experiment: Experiment, matches: Sequence[Match], runs: RunsOfArm) -> Iterator[str]:
     """A sentence for each."""
     yield from _about_runs(experiment, runs)
     yield from _about_matches(matches, runs, experiment)
 
 
-def _about_runs(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
+def _about_runs(experiment: Experiment, runs: RunsOfArm) -> Iterator[str]:
     labels = {arm.full_name: title(arm, experiment) for arm in experiment.arms}
-    for run in runs:
+    every = [run for of_arm in runs.values() for run in of_arm.values()]
+    for run in every:
         if run.status == "failed":
             yield f"{labels.get(run.name, run.name)}, seed {run.seed} failed: {run.message or 'no reason recorded'}"
         if run.status == "damaged":
             yield f"{labels.get(run.name, run.name)}: a damaged run is left out: {run.message}"
-    unfinished = sum(run.status not in ("done", "failed", "damaged") for run in runs)
+    unfinished = sum(run.status not in ("done", "failed", "damaged") for run in every)
     if unfinished:
-        yield f"{unfinished} of {len(runs)} runs are not finished; `headway run` on this directory finishes them"
+        yield f"{unfinished} of {len(every)} runs are not finished; `headway run` on this directory finishes them"
 
 
-def _about_matches(matches: Sequence[Match], runs: Sequence[Run], experiment: Experiment) -> Iterator[str]:
-    names = {run.name for run in runs}
-    absent = {m.baseline.full_name: m.baseline.label for m in matches if m.baseline.full_name not in names}
+def _about_matches(matches: Sequence[Match], runs: RunsOfArm, experiment: Experiment) -> Iterator[str]:
+    absent = {m.baseline.full_name: m.baseline.label for m in matches if m.baseline.full_name not in runs}
     if absent:
         named, one = listed(f"{label} ({name})" for name, label in absent.items()), len(absent) == 1
         yield (

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.compare.statistics import Comparison
+from headway.compare.evidence import Comparison
 from headway.declare.experiment import Experiment
 from headway.declare.run import RunSpec, slice_of
 from headway.files import plain

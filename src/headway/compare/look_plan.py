@@ -5,7 +5,7 @@ verdict and asks for no more seeds, so that an arm is run on only while a contra
 two looks change estimates, and no verdict.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,8 +18,9 @@ from headway.compare.look_levels import levels, looks_until
 FEWEST = 3
 """Seeds below which nothing is settled: two seeds know no spread."""
 
-Outcome = Literal["apart", "small", "same", "open", "few"]
-"""Told apart; told apart, by less than the margin; the same within it; none of these; too few seeds to say."""
+Outcome = Literal["apart", "small", "same", "open", "few", "none"]
+"""Told apart; told apart, by less than the margin; the same within it; none of these; too few seeds to say; no seed at
+all, or no spread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,21 +44,31 @@ class LookPlan:
 
     def level_at(self, look: int) -> float:
         """The level of a look, by its place."""
-        return levels(self.looks, self.level)[look]
+        return self.level if len(self.looks) == 1 else levels(self.looks, self.level)[look]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """What is said of a contrast: as it was judged, how that reads, and after how many seeds."""
+    """What is said of a contrast: as it was judged, how that reads, and at which look, by its place."""
 
     judged: Judged
     outcome: Outcome
-    n_seeds: int
+    look: int | None = None
+
+    @property
+    def n_seeds(self) -> int:
+        """Seeds of which every arm of it had a value."""
+        return self.judged.n_seeds
 
     @property
     def is_settled(self) -> bool:
-        """Whether it needs no more seeds."""
+        """Whether it has its verdict."""
         return self.outcome in ("apart", "small", "same")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more seeds could settle it: not where all runs of an arm fail."""
+        return self.look is None or self.outcome in ("open", "few")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +88,7 @@ class Followed:
     @property
     def open(self) -> tuple[int, ...]:
         """The contrasts that need more seeds."""
-        return tuple(at for at, one in enumerate(self.contrasts) if not one.is_settled)
+        return tuple(at for at, one in enumerate(self.contrasts) if one.is_open)
 
 
 def reading(judged: Judged, margin: float) -> Outcome:
@@ -89,7 +100,7 @@ def reading(judged: Judged, margin: float) -> Outcome:
         ('small', 'apart')
     """
     if judged.interval is None or judged.n_seeds < FEWEST:
-        return "few"
+        return "few" if 0 < judged.n_seeds < FEWEST else "none"
     low, high = judged.interval
     inside = -margin < low and high < margin
     if low > 0 or high < 0:
@@ -111,27 +122,41 @@ def follow(
         weights: of each contrast.
         finished: which runs have ended, with a value or without; by default those with a value.
     """
+    *_, last = (_before(plan, y, weights), *followed(plan, y, weights, finished))
+    return last
+
+
+def followed(
+    plan: LookPlan,
+    y: Float[np.ndarray, "arm seed"],
+    weights: Float[np.ndarray, "contrast arm"],
+    finished: Bool[np.ndarray, "arm seed"] | None = None,
+) -> Iterator[Followed]:
+    """Every look of a plan that the seeds allow, as `follow` makes them, one after the other."""
     ended = np.isfinite(y) if finished is None else finished
     said: list[Settled | None] = [None] * len(weights)
-    family, look = judge(y, weights, level=plan.level_at(0)), None
     for place, n in enumerate(plan.looks):
-        waiting = [at for at, one in enumerate(said) if one is None or not one.is_settled]
+        waiting = [at for at, one in enumerate(said) if one is None or one.is_open]
         needed = np.abs(weights[waiting]).sum(0) > 0
         if not waiting or n > y.shape[1] or not ended[needed, :n].all():
-            break
-        family, look = judge(y[:, :n], weights, level=plan.level_at(place)), place
+            return
+        family = judge(y[:, :n], weights, level=plan.level_at(place))
         for at in waiting:
             judged = family.contrasts[at]
-            said[at] = Settled(judged=judged, outcome=reading(judged, plan.margin), n_seeds=judged.n_seeds)
-    return Followed(
-        contrasts=tuple(one or _unsaid(judged) for one, judged in zip(said, family.contrasts, strict=True)),
-        look=look,
-        family=family,
-    )
+            said[at] = Settled(judged=judged, outcome=reading(judged, plan.margin), look=place)
+        yield Followed(contrasts=tuple(one for one in said if one), look=place, family=family)
+
+
+def _before(plan: LookPlan, y: Float[np.ndarray, "arm seed"], weights: Float[np.ndarray, "contrast arm"]) -> Followed:
+    """What there is before the first look: estimates, and nothing settled."""
+    family = judge(y, weights, level=plan.level_at(0))
+    return Followed(contrasts=tuple(_unsaid(judged) for judged in family.contrasts), look=None, family=family)
 
 
 def _unsaid(judged: Judged) -> Settled:
-    return Settled(judged=judged, outcome="few" if judged.n_seeds < FEWEST else "open", n_seeds=judged.n_seeds)
+    """Before a look: open, whatever an interval would say."""
+    said = reading(judged, 0.0)
+    return Settled(judged=judged, outcome=said if said in ("few", "none") else "open")
 
 
 def needed_arms(weights: Float[np.ndarray, "contrast arm"], contrasts: Sequence[int]) -> tuple[int, ...]:

@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from headway.compare.cells import Cells, RunsOfArm, Weights
+from headway.compare.comparisons import values_of
+from headway.compare.evidence import Comparison, JudgedDifference
+from headway.compare.families import Asked, judged
+from headway.compare.looks import Looking
 from headway.compare.matches import Match, title
-from headway.compare.statistics import LEVEL, Comparison, compare, corrected, paired
 from headway.compare.verdicts import verdict
 from headway.declare.experiment import Arm, Experiment
-from headway.declare.metrics import Metric
+from headway.declare.metrics import METRICS
 
 _RATES = ("learning_rate", "adamw_learning_rate")
-_KEPT = ("baseline", "group", "n_pairs", "difference", "relative", "interval", "p", "p_holm")
-"""What stands in `results.json` of a comparison at the best rates."""
 
 Values = Mapping[str, Mapping[int, float | None]]
 """The metric of every seed, by the full name of an arm."""
@@ -44,20 +46,15 @@ class RateMean:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedAtBest:
-    """An arm at its best learning rate against a baseline at its own; otherwise as in a `Comparison`.
+class ComparedAtBest(JudgedDifference):
+    """An arm at its best learning rate against a baseline at its own.
 
-    `changed` says whether the verdict is another than at the rates of the document.
+    `changed` says whether the verdict is another than at the rates of the document; where one of the two is none, with
+    one seed or two, nothing has changed.
     """
 
     baseline: str
     group: str | None
-    n_pairs: int
-    difference: float | None
-    relative: float | None
-    interval: tuple[float, float] | None
-    p: float | None
-    p_holm: float | None
     verdict: str
     changed: bool
 
@@ -92,44 +89,43 @@ def rate_controls(experiment: Experiment) -> tuple[str, ...]:
 
 
 def at_best_rates(
-    experiment: Experiment, matches: Sequence[Match], values: Values, metric: Metric, plain: Iterable[Comparison]
-) -> list[RatesOfArm]:
+    experiment: Experiment, matches: Sequence[Match], runs: RunsOfArm, compared: Iterable[Comparison], looks: Looking
+) -> tuple[RatesOfArm, ...]:
     """An entry per arm of which several rates were run: its rates, the best, and the verdict at the best ones.
 
     Args:
         experiment: the whole document.
         matches: what is compared with what.
-        values: of the metric.
-        metric: what arms are judged by; less is better.
-        plain: the comparisons of that metric at the rates of the document.
+        runs: of every arm.
+        compared: the comparisons at the rates of the document.
+        looks: when one looks.
     """
+    metric = METRICS[experiment.primary]
+    values = {arm.full_name: values_of(arm, metric.name, runs) for arm in experiment.arms}
     rates = {arm.name: _rates(arm, experiment, values) for arm in experiment.arms if arm.control is None}
     rates = {name: found for name, found in rates.items() if len(found) > 1}
     best = {name: min(found, key=lambda rate: rate.mean) for name, found in rates.items()}
     again = [m for m in matches if m.control is None and m.arm.name in best and m.baseline.name in best]
-    tested = corrected(
-        compare(
-            paired(*(values[best[arm.name].arm.full_name] for arm in (m.arm, m.baseline))),
-            metric=metric.name,
-            arm=m.arm.full_name,
-            baseline=m.baseline.full_name,
-            group=m.group,
-        )
-        for m in again
-    )
-    before = {(c.arm, c.baseline, c.group): c for c in plain}
-    compared: dict[str, list[ComparedAtBest]] = {}
-    for m, c in zip(again, tested, strict=True):
-        names = [f"{title(arm, experiment)} at x{best[arm.name].factor:g}" for arm in (m.arm, m.baseline)]
-        former = before.get((c.arm, c.baseline, c.group))
-        compared.setdefault(m.arm.name, []).append(
-            ComparedAtBest(
-                **{key: getattr(c, key) for key in _KEPT},
-                verdict=verdict(c, metric=metric, arm=names[0], baseline=names[1]),
-                changed=former is not None and _outcome(former) != _outcome(c),
+    before = {(c.arm, c.baseline, c.group): c for c in compared if c.metric == metric.name and c.control is None}
+    found: dict[str, list[ComparedAtBest]] = {}
+    if again:
+        full = {name: rate.arm.full_name for name, rate in best.items()}
+        weights: list[Weights] = [{full[m.arm.name]: 1.0, full[m.baseline.name]: -1.0} for m in again]
+        cells = Cells.of((name for one in weights for name in one), metric.name, runs)
+        asked = Asked(of="comparisons", metric=metric.name, control=None, differences=weights, cells=cells)
+        family, differences = judged(asked, experiment.verdicts, looks)
+        for m, one in zip(again, differences, strict=True):
+            arm, baseline = (f"{title(a, experiment)} at x{best[a.name].factor:g}" for a in (m.arm, m.baseline))
+            former = before.get((m.arm.full_name, m.baseline.full_name, m.group))
+            at_best = ComparedAtBest(
+                **vars(one),
+                baseline=m.baseline.full_name,
+                group=m.group,
+                verdict=verdict(one, family, metric=metric, sides=(arm, baseline)),
+                changed=former is not None and _differs(former, one),
             )
-        )
-    return [_entry(name, rates[name], best[name], compared.get(name, []), experiment) for name in rates]
+            found.setdefault(m.arm.name, []).append(at_best)
+    return tuple(_entry(name, rates[name], best[name], found.get(name, []), experiment) for name in rates)
 
 
 def _entry(
@@ -172,9 +168,12 @@ def _but_rate(arm: Arm) -> dict[str, Any]:
     return content
 
 
-def _outcome(c: Comparison) -> int | None:
-    """Which of the two is better; 0 where they cannot be told apart, None without a test."""
-    if c.difference is None:
+def _differs(former: JudgedDifference, now: JudgedDifference) -> bool:
+    return None not in (_reading(former), _reading(now)) and _reading(former) != _reading(now)
+
+
+def _reading(c: JudgedDifference) -> int | None:
+    """Which of the two is better; 0 where they are not told apart, None where there is no verdict."""
+    if c.estimate is None or c.interval is None:
         return None
-    certain = c.p is None or (c.p if c.p_holm is None else c.p_holm) < LEVEL
-    return int(np.sign(c.difference)) if certain else 0
+    return int(np.sign(c.estimate)) if c.is_told else 0

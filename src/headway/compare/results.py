@@ -14,27 +14,30 @@ from typing import Any
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from headway.compare.cautions import cautions
-from headway.compare.comparisons import comparisons, values_of
-from headway.compare.contrasts import JudgedContrast, all_judged
+from headway.compare.cells import runs_of_arms
+from headway.compare.comparisons import comparisons
+from headway.compare.contrasts import JudgedContrast, contrasts_judged
+from headway.compare.evidence import Comparison, JudgedDifference, JudgedFamily
+from headway.compare.first_schema import upgraded
 from headway.compare.laboratory import References, laboratory_of
-from headway.compare.matches import Match, matches_of
+from headway.compare.looks import looks_of
+from headway.compare.matches import matches_of
 from headway.compare.rates import RatesOfArm, at_best_rates
-from headway.compare.statistics import Comparison
 from headway.compare.tokens.diversity_loss import LayerAssociation
 from headway.compare.tokens.fits import Fit
 from headway.compare.tokens.plain_curve import SizeComparison
 from headway.compare.tokens.statement_verdicts import JudgedStatement
 from headway.compare.trust import doubts
 from headway.declare.experiment import Experiment
-from headway.declare.metrics import METRICS
 from headway.declare.run import RunSpec
 from headway.errors import ResultsError
 from headway.files import derived, plain, write_json
 from headway.identity import digest
 from headway.runs.folder import Run
+from headway.runs.reservations import reservations
 from headway.runs.store import Store
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,7 @@ class Results:
         tasks: the same of every task, by its digest.
         contrasts: what the document asks of several arms at once, in the primary metric; again under each control.
         comparisons: arms against their baselines, those of the primary metric first.
+        families: of contrasts and comparisons, what those that were judged together share; contrasts come first.
         fits: curves of loss against heads.
         plain_curve: models against plain ones of their size.
         learning_rates: arms of which several learning rates were run.
@@ -92,6 +96,7 @@ class Results:
     tasks: Mapping[str, References]
     comparisons: tuple[Comparison, ...]
     contrasts: tuple[JudgedContrast, ...] = ()
+    families: tuple[JudgedFamily, ...] = ()
     fits: tuple[Fit, ...] = ()
     plain_curve: tuple[SizeComparison, ...] = ()
     learning_rates: tuple[RatesOfArm, ...] = ()
@@ -104,6 +109,11 @@ class Results:
         """The comparisons of the primary metric."""
         return tuple(comparison for comparison in self.comparisons if comparison.metric == self.primary)
 
+    def family(self, one: JudgedDifference) -> JudgedFamily | None:
+        """The family that a comparison or a contrast was judged in; None in a file of before."""
+        asked = one.of, one.metric, one.control
+        return next((f for f in self.families if (f.of, f.metric, f.control) == asked), None)
+
     def to_json(self) -> dict[str, Any]:
         """The content of `results.json`: plain JSON types, numbers that are not finite as None."""
         content = plain(asdict(self))
@@ -111,16 +121,16 @@ class Results:
 
     @classmethod
     def from_json(cls, content: Any) -> "Results":
-        """The results that a file holds; files of before may lack `primary`.
+        """The results that a file holds; of the first schema, too, whose paired tests are then those of this one.
 
         Raises:
             ResultsError: for another schema, or where something is missing or of the wrong type.
         """
         schema = content.get("schema") if isinstance(content, Mapping) else None
-        if schema != SCHEMA:
-            raise ResultsError(f"it has schema {schema!r}, and this version of Headway reads {SCHEMA}")
+        if schema not in (1, SCHEMA):
+            raise ResultsError(f"it has schema {schema!r}, and this version of Headway reads 1 and {SCHEMA}")
         try:
-            return _adapter().validate_python({"primary": _first_metric(content.get("comparisons")), **content})
+            return _adapter().validate_python(upgraded(content) if schema == 1 else content)
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False)
             where = ".".join(map(str, found[0]["loc"]))
@@ -165,13 +175,16 @@ def write(store: Store) -> Results:
 
 def build(store: Store) -> Results:
     """What a results directory says now."""
-    experiment, runs = store.experiment, store.runs()
-    matches = [match for match in matches_of(experiment) if match.arm.full_name in {run.name for run in runs}]
+    experiment, runs, looks = store.experiment, store.runs(), looks_of(store)
+    of_arms = runs_of_arms(runs)
+    matches = [match for match in matches_of(experiment) if match.arm.full_name in of_arms]
     tasks = _tasks(store.path, [run for run in runs if run.status == "done"])
-    compared = tuple(comparisons(matches, runs, experiment))
+    compared = comparisons(matches, of_arms, experiment, looks)
+    contrasts, asked = contrasts_judged(experiment, of_arms, looks)
+    families = (*asked, *compared.families)
     laboratory = laboratory_of(experiment.arms[0].template)
-    further = laboratory.further(experiment, runs, compared)
-    rates = _learning_rates(experiment, matches, runs, compared)
+    further = laboratory.further(experiment, runs, compared.comparisons)
+    rates = at_best_rates(experiment, matches, of_arms, compared.comparisons, looks)
     found = Results(
         schema=SCHEMA,
         experiment=experiment.name,
@@ -180,17 +193,19 @@ def build(store: Store) -> Results:
         runs=tuple(_row(run) for run in runs),
         baselines=_baselines(experiment, tasks),
         tasks=tasks,
-        comparisons=compared,
-        contrasts=_contrasts(experiment, runs),
+        comparisons=compared.comparisons,
+        contrasts=contrasts,
+        families=families,
         fits=further.fits,
         plain_curve=further.plain_curve,
         learning_rates=rates,
         associations=further.associations,
         claims=further.claims,
         warnings=(
-            *cautions(experiment, matches, runs),
+            *reservations(store.path, runs),
+            *cautions(experiment, matches, of_arms),
             *laboratory.doubts(experiment, runs),
-            *doubts(experiment, runs, rates),
+            *doubts(experiment, of_arms, rates, families),
         ),
     )
     # As a reader of the file has it: numbers that are not finite are None.
@@ -200,12 +215,6 @@ def build(store: Store) -> Results:
 @lru_cache(maxsize=1)
 def _adapter() -> TypeAdapter[Results]:
     return TypeAdapter(Results)
-
-
-def _first_metric(comparisons: Any) -> str:
-    """What arms were judged by in a file that does not say so: those comparisons come first."""
-    first = comparisons[0] if isinstance(comparisons, list) and comparisons else None
-    return str(first.get("metric", "")) if isinstance(first, Mapping) else ""
 
 
 def _row(run: Run) -> RunResult:
@@ -219,25 +228,6 @@ def _row(run: Run) -> RunResult:
         task=None if run.status == "damaged" else _task_digest(run.spec),
         metrics=dict(run.metrics) if run.status == "done" else None,
     )
-
-
-def _contrasts(experiment: Experiment, runs: Sequence[Run]) -> tuple[JudgedContrast, ...]:
-    """Without a control, and under each control that has runs."""
-    metric, names = METRICS[experiment.primary], {run.name for run in runs}
-    # An arm that a control does not change is itself under that control.
-    same = {arm.full_name: experiment.arm(arm.name) if arm.idle else arm for arm in experiment.arms}
-    values = {name: values_of(arm, metric.name, runs) for name, arm in same.items()}
-    controls = dict.fromkeys(arm.control for arm in experiment.arms if arm.full_name in names)
-    return tuple(one for control in controls for one in all_judged(experiment.contrasts, values, metric, control))
-
-
-def _learning_rates(
-    experiment: Experiment, matches: Sequence[Match], runs: Sequence[Run], compared: Sequence[Comparison]
-) -> tuple[RatesOfArm, ...]:
-    metric = METRICS[experiment.primary]
-    values = {arm.full_name: values_of(arm, metric.name, runs) for arm in experiment.arms}
-    as_declared = [c for c in compared if c.metric == metric.name and c.control is None]
-    return tuple(at_best_rates(experiment, matches, values, metric, as_declared))
 
 
 def _tasks(directory: Path, runs: Sequence[Run]) -> dict[str, References]:

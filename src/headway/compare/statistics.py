@@ -1,8 +1,8 @@
-"""Compare: what paired seeds say about an arm and a baseline.
+"""Compare: what paired seeds say about an arm and a baseline by themselves: the rule `paired`.
 
 Runs of one seed share their initial weights as far as shapes allow and their training data, so the unit is
 the difference within a seed. Its mean is judged by the paired t test; what the test could not have seen is
-stated beside it.
+stated beside it. Families are corrected by Holm's method. The rule `blocks` sees more, and is the usual one.
 """
 
 import math
@@ -13,6 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
+
+from headway.compare.evidence import Comparison
+from headway.compare.look_plan import Outcome
 
 LEVEL = 0.05
 """Two-sided level of every test; intervals cover 1 minus it."""
@@ -36,37 +39,6 @@ class Pairs:
     """Seeds that both have, left out because a value is missing or not finite."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """An arm against a baseline in one metric, as it stands in `results.json`.
-
-    Law: swapping arm and baseline negates `difference` and `interval`; `p` and `detectable` stay. A planted
-    effect of the detectable size is found in 80 % of experiments, a planted null in 5 %.
-    """
-
-    metric: str
-    arm: str
-    baseline: str
-    control: str | None
-    group: str | None
-    n_pairs: int
-    difference: float | None
-    """Mean of arm minus baseline over the pairs, in the metric's unit."""
-    relative: float | None
-    """`difference` over the size of the baseline's mean; None when that is 0."""
-    interval: tuple[float, float] | None
-    """95 % interval of `difference`; like `p`, None when the pairs show no spread (one pair, or all alike)."""
-    p: float | None
-    """Two-sided p of the paired t test."""
-    p_holm: float | None
-    """`p` corrected for the number of comparisons in the same metric, without a control or under the same."""
-    detectable: float | None
-    """The true difference that this many pairs find with 80 % power, if their spread is the true one."""
-    seeds_for_1pct: int | None
-    """Pairs needed to find a difference of 1 % of the baseline's mean with 80 % power."""
-    verdict: str
-
-
 def paired(arm: Mapping[int, float | None], baseline: Mapping[int, float | None]) -> Pairs:
     """Pair the values of an arm and a baseline by seed; seeds that only one of them has are dropped.
 
@@ -76,7 +48,7 @@ def paired(arm: Mapping[int, float | None], baseline: Mapping[int, float | None]
         ((1,), (2,))
     """
     common = sorted(arm.keys() & baseline.keys())
-    kept = tuple(seed for seed in common if _is_finite(arm[seed]) and _is_finite(baseline[seed]))
+    kept = tuple(seed for seed in common if is_finite(arm[seed]) and is_finite(baseline[seed]))
     return Pairs(
         seeds=kept,
         arm=np.array([arm[seed] for seed in kept], dtype=float),
@@ -88,7 +60,7 @@ def paired(arm: Mapping[int, float | None], baseline: Mapping[int, float | None]
 def compare(
     pairs: Pairs, *, metric: str, arm: str, baseline: str, control: str | None = None, group: str | None = None
 ) -> Comparison:
-    """The paired t test of an arm against a baseline; `p_holm` and `verdict` are still to be filled in.
+    """The paired t test of an arm against a baseline; `p_family` and `verdict` are still to be filled in.
 
     Examples:
         >>> pairs = paired({0: 0.9, 1: 1.1, 2: 0.8}, {0: 1.0, 1: 1.3, 2: 1.1})
@@ -101,26 +73,40 @@ def compare(
     mean = float(differences.mean()) if n else None
     level = abs(float(pairs.baseline.mean())) if n else 0.0
     test = _t_test(differences) if _has_spread(pairs) else _NO_TEST
+    seeds = pairs_to_detect(0.01 * level / test.deviation) if test.deviation and level > 0 else None
     return Comparison(
         metric=metric,
         arm=arm,
         baseline=baseline,
         control=control,
         group=group,
+        rule="paired",
         n_pairs=n,
+        means=(float(pairs.arm.mean()), float(pairs.baseline.mean())) if n else None,
         difference=mean,
         relative=mean / level if mean is not None and level > 0 else None,
+        estimate=mean,
         interval=test.interval,
+        se=None if test.deviation is None else test.deviation / math.sqrt(n),
+        freedom=None if test.deviation is None else n - 1.0,
+        bound=test.bound,
         p=test.p,
-        p_holm=None,
+        p_family=None,
+        outcome=_outcome(n, test.p),
         detectable=test.detectable,
-        seeds_for_1pct=pairs_to_detect(0.01 * level / test.deviation) if test.deviation and level > 0 else None,
+        seeds_for_margin=None if seeds is None else (seeds,),
         verdict="",
     )
 
 
+def _outcome(n_pairs: int, p: float | None) -> Outcome:
+    if p is None:
+        return "few" if n_pairs == 1 else "none"
+    return "apart" if p < LEVEL else "open"
+
+
 def corrected(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """The comparisons with `p_holm`.
+    """The comparisons with `p_family`, by Holm's method, and what is told apart by that.
 
     Those in one metric without a control are a family, and so are those under each control: a control that is run
     later is another question, and leaves the first answer as it was.
@@ -132,7 +118,10 @@ def corrected(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
     p_holm: dict[int, float | None] = {}
     for indices in families.values():
         p_holm |= zip(indices, holm([comparisons[i].p for i in indices]), strict=True)
-    return tuple(replace(comparison, p_holm=p_holm[i]) for i, comparison in enumerate(comparisons))
+    return tuple(
+        replace(comparison, p_family=p_holm[i], outcome=_outcome(comparison.n_pairs, p_holm[i]))
+        for i, comparison in enumerate(comparisons)
+    )
 
 
 def holm(p: Sequence[float | None]) -> list[float | None]:
@@ -180,7 +169,7 @@ def detectable_effect(n_pairs: int) -> float:
     It solves P(T > t) = 0.8 for the noncentral t distribution with `n_pairs` - 1 degrees of freedom, with t the
     two-sided 5 % bound. A finding of the wrong sign does not count; it would add less than 1e-6 to the power.
     """
-    from scipy.special import nctdtrinc, stdtrit  # takes a third of a second to load
+    from scipy.special import nctdtrinc, stdtrit
 
     freedom = n_pairs - 1
     bound = stdtrit(freedom, 1 - LEVEL / 2)
@@ -191,11 +180,12 @@ def detectable_effect(n_pairs: int) -> float:
 class _Test:
     interval: tuple[float, float] | None
     p: float | None
+    bound: float | None
     detectable: float | None
     deviation: float | None
 
 
-_NO_TEST = _Test(None, None, None, None)
+_NO_TEST = _Test(None, None, None, None, None)
 
 
 def _t_test(differences: Float[np.ndarray, " pair"]) -> _Test:
@@ -204,9 +194,11 @@ def _t_test(differences: Float[np.ndarray, " pair"]) -> _Test:
     n = len(differences)
     mean, deviation = float(differences.mean()), float(differences.std(ddof=1))
     error = deviation / math.sqrt(n)
-    half = float(stdtrit(n - 1, 1 - LEVEL / 2)) * error
+    bound = float(stdtrit(n - 1, 1 - LEVEL / 2))
+    half = bound * error
     return _Test(
         interval=(mean - half, mean + half),
+        bound=bound,
         p=float(2 * stdtr(n - 1, -abs(mean) / error)),
         detectable=detectable_effect(n) * deviation,
         deviation=deviation,
@@ -225,5 +217,6 @@ def _has_spread(pairs: Pairs) -> bool:
     return bool(np.ptp(pairs.arm - pairs.baseline) > rounding)
 
 
-def _is_finite(value: float | None) -> bool:
+def is_finite(value: float | None) -> bool:
+    """Whether a value is a number that can be reckoned with."""
     return value is not None and abs(value) < _LARGEST  # False for NaN too

@@ -1,16 +1,23 @@
-"""Compare: what makes verdicts worthless, said beside them: training that is not over, and rates that matter more."""
+"""Compare: what makes verdicts worthless, said beside them.
+
+Training that is not over, rates that matter more than arms, runs that diverged, seeds that are unlike the others, and
+arms that spread far more than the rest.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from headway.compare.cells import Cells, RunsOfArm
 from headway.compare.comparisons import done, values_of
+from headway.compare.evidence import JudgedFamily
 from headway.compare.matches import title
 from headway.compare.rates import RatesOfArm
+from headway.compare.strays import Stray, strays
 from headway.declare.experiment import Arm, Experiment
 from headway.declare.metrics import METRICS, metric_name
-from headway.runs.folder import Run
-from headway.words import Amount, counted
+from headway.declare.tokens.run import PER_BYTE
+from headway.words import Amount, counted, listed, number
 
 LAST = 0.1
 """The last tenth of training."""
@@ -19,8 +26,13 @@ LEAST = 0.005
 """A metric that falls or moves by less than this share of itself is not worth a word."""
 
 
-def doubts(experiment: Experiment, runs: Sequence[Run], rates: Sequence[RatesOfArm]) -> Iterator[str]:
-    """A sentence where the loss still falls, and one where the learning rate moves an arm, by more than arms differ."""
+def doubts(
+    experiment: Experiment, runs: RunsOfArm, rates: Sequence[RatesOfArm], families: Sequence[JudgedFamily]
+) -> Iterator[str]:
+    """A sentence for each reason to believe no verdict, or not all of them."""
+    yield from _diverged(experiment, runs)
+    yield from _stray(experiment, runs)
+    yield from _wild(experiment, families)
     means = _means(experiment, runs)
     if len(means) > 1 and METRICS[experiment.primary].better == "lower":
         apart = max(means.values()) / min(means.values()) - 1 if min(means.values()) > 0 else np.inf
@@ -28,7 +40,46 @@ def doubts(experiment: Experiment, runs: Sequence[Run], rates: Sequence[RatesOfA
         yield from _rates_matter(experiment, rates, float(apart))
 
 
-def _means(experiment: Experiment, runs: Sequence[Run]) -> dict[str, float]:
+def _diverged(experiment: Experiment, runs: RunsOfArm) -> Iterator[str]:
+    """The share of each arm's runs that diverged: the mean of the others is not that of the arm."""
+    shares = []
+    for arm in experiment.arms:
+        of_arm = runs.get(arm.full_name, {}).values()
+        n = sum(run.status == "failed" and "diverged" in run.message for run in of_arm)
+        if n:
+            shares.append(f"{n} of {counted(len(of_arm), 'run')} of {title(arm, experiment)}")
+    if shares:
+        yield f"diverged: {listed(shares)}; what is compared are the runs that did not, which is another question"
+
+
+def _stray(experiment: Experiment, runs: RunsOfArm) -> Iterator[str]:
+    """Runs that ended unlike the others of their arm: stuck, or on another way."""
+    titles = {arm.full_name: title(arm, experiment) for arm in experiment.arms}
+    for control in dict.fromkeys(arm.control for arm in experiment.arms):
+        names = [a.full_name for a in experiment.arms if a.control == control and a.full_name in runs]
+        cells = Cells.of(names, experiment.primary, runs)
+        found: list[Stray] = strays(cells) if cells.have_logarithms else []
+        if found:
+            said = listed(
+                f"{titles[one.arm]}, seed {one.seed} ({number(one.value, 3)} where the others have "
+                f"{number(one.others, 3)})"
+                for one in found
+            )
+            runs_are = "run is" if len(found) == 1 else "runs are"
+            yield f"{len(found)} {runs_are} unlike the others: {said}; a mean over them describes no run"
+
+
+def _wild(experiment: Experiment, families: Sequence[JudgedFamily]) -> Iterator[str]:
+    named = dict.fromkeys(arm for family in families if family.metric == experiment.primary for arm in family.wild)
+    if named:
+        which, one = listed(title(experiment.arm(arm), experiment) for arm in named), len(named) == 1
+        yield (
+            f"from seed to seed {which} {'varies' if one else 'vary'} more than ten times as much as the other arms, "
+            "and what is compared with them is judged by its own spread alone"
+        )
+
+
+def _means(experiment: Experiment, runs: RunsOfArm) -> dict[str, float]:
     """The primary metric of each arm without a control, the mean over its seeds."""
     means = {}
     for arm in _plain(experiment):
@@ -41,15 +92,18 @@ def _means(experiment: Experiment, runs: Sequence[Run]) -> dict[str, float]:
 def _plain(experiment: Experiment) -> list[Arm]:
     """The arms without a control that are judged on the task of the first: those differ in merit alone."""
     plain = [arm for arm in experiment.arms if arm.control is None]
-    return [arm for arm in plain if arm.template.task == plain[0].template.task]
+    # In bits per byte another tokenizer is another way to do the same task.
+    free = ("tokenizer",) if experiment.primary == PER_BYTE else ()
+    tasks = [{k: v for k, v in arm.template.task.content().items() if k not in free} for arm in plain]
+    return [arm for arm, task in zip(plain, tasks, strict=True) if task == tasks[0]]
 
 
-def _still_falls(
-    experiment: Experiment, runs: Sequence[Run], means: Mapping[str, float], apart: float
-) -> Iterator[str]:
+def _still_falls(experiment: Experiment, runs: RunsOfArm, means: Mapping[str, float], apart: float) -> Iterator[str]:
+    # In the course of training bits per byte are not recorded, and nats per token of one arm fall by the same share.
+    recorded = "eval_loss_nats" if experiment.primary == PER_BYTE else experiment.primary
     falls: dict[str, float] = {}
     for arm in _plain(experiment):
-        found = [fall for run in done(arm, runs) if (fall := _fall(run.records(), experiment.primary)) is not None]
+        found = [fall for run in done(arm, runs) if (fall := _fall(run.records(), recorded)) is not None]
         if found and arm.full_name in means:
             falls[title(arm, experiment)] = float(np.mean(found))
     falling = {name: fall for name, fall in falls.items() if fall > max(apart, LEAST)}

@@ -74,6 +74,36 @@ def contrasts_of(declared: Mapping[str, Any], arms: Iterable[str]) -> tuple[Cont
     return found
 
 
+def scheme_contrasts(groups: Sequence[Sequence[tuple[str, str | None]]]) -> dict[str, Any]:
+    """What two groups or more ask by themselves: each scheme of layouts less the constant one, each group alike.
+
+    Args:
+        groups: the arms of each, with their schemes; a group with several arms of a scheme asks nothing of it.
+
+    Examples:
+        >>> low, high = ([(f"{s}-{g}", s) for s in ("ascending", "constant")] for g in ("low", "high"))
+        >>> scheme_contrasts([low, high])["ascending-constant"]["better"]
+        ['ascending-low', 'ascending-high']
+    """
+    found = {}
+    for scheme in ("descending", "ascending"):
+        pairs = [(_only(scheme, group), _only(_CONSTANT, group)) for group in groups]
+        both = [(one, other) for one, other in pairs if one is not None and other is not None]
+        better, than = ([pair[side] for pair in both] for side in (0, 1))
+        # Two groups that share an arm do not weigh the same.
+        if len(both) > 1 and len(set(better)) == len(set(than)) == len(both):
+            found[f"{scheme}-{_CONSTANT}"] = {"better": better, "than": than}
+    return found
+
+
+_CONSTANT = "constant"
+
+
+def _only(scheme: str, group: Sequence[tuple[str, str | None]]) -> str | None:
+    arms = [arm for arm, found in group if found == scheme]
+    return arms[0] if len(arms) == 1 else None
+
+
 def _contrast(name: str, value: Any, arms: Sequence[str]) -> Contrast:
     where = f"contrasts.{name}"
     if isinstance(value, str):

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -55,6 +55,14 @@ class Document(Spec):
         "means of arms; `*` stands for anything), or `{a: 1, b: -1}` (weights that add up to 0)",
     )
     baseline: str | None = Field(None, description="the arm that the others are compared with")
+    verdicts: Literal["blocks", "paired"] = Field(
+        "blocks",
+        description="how arms are compared: all differences of a question judged together, or `paired`, each by a t "
+        "test of its own, as by Headway before",
+    )
+    margin: Annotated[float, Field(gt=0, le=100)] = Field(
+        1.0, description="what matters, in per cent: a difference that is certainly smaller counts as the same"
+    )
     statements: bool = Field(False, description="whether the published statements on heads are judged by its probes")
     seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = Field(
         3, description="how many seeds (0 to N - 1), or which"

@@ -42,6 +42,7 @@ UNITS = {
     "start": "probability",
     "end": "probability",
     "weight": "nats",
+    "margin": "per cent",
 }
 """Units of keys that have one; the others are counts, names or pure numbers."""
 

@@ -1,9 +1,11 @@
 """Finished: a model, whoever wrote it, ready to be given a text: to be traced, and where it is ours to write."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -58,6 +60,25 @@ class Opened:
 
     def __repr__(self) -> str:
         return f"Opened({self.name}, {', '.join(f'{key}: {fact}' for key, fact in self.facts.items())})"
+
+    def check_finite(self, so: str) -> None:
+        """Nothing, when all weights are numbers.
+
+        Args:
+            so: what follows where some are not.
+
+        Raises:
+            UserError: naming those that are not, by layer.
+        """
+        broken: dict[str, list[str]] = {}
+        for name, weight in chain(self.module.named_parameters(), self.module.named_buffers()):
+            if weight.is_floating_point() and not weight.isfinite().all():
+                layer = re.match(r".*?\.\d+(?=\.)", name)
+                where, rest = (layer[0], name[layer.end() + 1 :]) if layer else ("outside of the layers", name)
+                broken.setdefault(where, []).append(rest)
+        if broken:
+            said = "; ".join(f"{where}: {', '.join(names)}" for where, names in broken.items())
+            raise UserError(f"{self.name}: weights are NaN or infinite, {so} ({said}); take another checkpoint")
 
     @property
     def causal(self) -> bool:

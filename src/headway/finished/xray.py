@@ -4,10 +4,8 @@ The text is read once, in batches, and everything is measured as it passes; noth
 times keys is kept. Induction and duplicate-token heads are found on random tokens that are repeated.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +43,7 @@ def xray(
     length: int | None = None,
     device: str = "auto",
     seed: int = 0,
+    trust_code: bool = False,
 ) -> XRay:
     """Measure every head of a finished model on a text.
 
@@ -56,6 +55,7 @@ def xray(
         length: tokens of each; None: what the model was made for, at most 512.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         seed: of the repeated random tokens.
+        trust_code: whether code that comes with a folder of Hugging Face is run where it cannot be opened without.
 
     Raises:
         UserError: for a model or text that cannot be opened or measured, saying why, before anything runs.
@@ -67,7 +67,7 @@ def xray(
 
     corpus = find_corpus(str(text), limit=None, asked="text")
     place = find_device(device)
-    opened = open_model(path, tokenizer)
+    opened = open_model(path, tokenizer, trust_code=trust_code)
     _check_measurable(opened)
     wanted = _length(opened, length)
     n = _positive(sequences, "sequences") or max(1, TOKENS // wanted)
@@ -107,17 +107,7 @@ def _check_measurable(opened: Opened) -> None:
         hf.traceable(opened.module)
     elif not opened.ours.model.layout.total:
         raise UserError(f"{opened.name} has no attention heads: there is nothing to measure")
-    broken: dict[str, list[str]] = {}
-    for name, weight in chain(opened.module.named_parameters(), opened.module.named_buffers()):
-        if weight.is_floating_point() and not weight.isfinite().all():
-            layer = re.match(r".*?\.\d+(?=\.)", name)
-            where, rest = (layer[0], name[layer.end() + 1 :]) if layer else ("outside of the layers", name)
-            broken.setdefault(where, []).append(rest)
-    if broken:
-        said = "; ".join(f"{where}: {', '.join(names)}" for where, names in broken.items())
-        raise UserError(
-            f"{opened.name}: weights are NaN or infinite, so its heads say nothing ({said}); take another checkpoint"
-        )
+    opened.check_finite("so its heads say nothing")
 
 
 def _length(opened: Opened, asked: int | None) -> int:

@@ -15,7 +15,8 @@ from typing import Any
 
 from headway.declare.run import RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError
-from headway.files import plain, write_json, write_text
+from headway.files import Content, json_text, plain, write_text
+from headway.runs import seal
 from headway.runs.course import Course
 from headway.runs.execution import changes, surroundings
 from headway.runs.folder import Run, Status, update
@@ -25,6 +26,7 @@ from headway.runs.recorder import Recorder
 from headway.runs.stop import Stop, Wishes
 from headway.runs.storage import exit_code, is_of_storage
 from headway.runs.storage import outcome as outcome_of_storage
+from headway.train import checkpoint
 from headway.train.checkpoint import Checkpoint
 from headway.train.loop import Study
 from headway.train.process_memory import peak_bytes
@@ -73,6 +75,7 @@ class _Work:
     def __init__(self, run: Run, lease: Lease, wishes: Wishes):
         self._run, self._lease, self._wishes = run, lease, wishes
         self._began = time.perf_counter()
+        self._contents: dict[str, Content] = {}
 
     def outcome(self, open_study: OpenStudy) -> int:
         """Do the work; whatever ends it is recorded."""
@@ -110,7 +113,7 @@ class _Work:
         return code
 
     def _work(self, open_study: OpenStudy) -> None:
-        with Recorder(self._run.path, self._lease) as recorder:
+        with Recorder(self._run.path, self._lease, self._run.id) as recorder:
             resumed = recorder.resumed
             study = open_study(self._run.spec, self._run.execution if resumed else {})
             self._start(study, resumed)
@@ -128,10 +131,11 @@ class _Work:
                 store_every_s=CHECKPOINT_EVERY_S,
                 count=lambda training_s: self._count(study, base, training_s),
             ).to_the_end()
+            self._contents |= recorder.contents
         conclusion = study.conclude()
         self._lease.check()
         if conclusion.curves:
-            write_json(self._run.path / "curves.json", conclusion.curves)
+            self._write("curves.json", json_text(conclusion.curves))
         counters = self._count(study, base, training_s)
         training_s = counters.pop("training_s")
         last = self._run.records()[-1]
@@ -141,7 +145,23 @@ class _Work:
             **{f"{name}_per_s": n / training_s for name, n in self._amounts(conclusion.metrics).items()},
             **counters,
         }
-        self._run = update(self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics))
+        sealed = self._sealed()
+        self._run = update(
+            self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics), seal=sealed
+        )
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a file of the folder, and remember what it holds for the seal."""
+        self._lease.check()
+        write_text(self._run.path / name, text)
+        self._contents[name] = Content.of(text.encode())
+
+    def _sealed(self) -> str:
+        """Seal the folder, before its run.json says that it is done; the digest of the seal."""
+        path = self._run.path
+        stored = {f"checkpoint/{name}": content for name, content in checkpoint.contents(path / "checkpoint").items()}
+        self._lease.check()
+        return seal.write(path, {**self._contents, **stored})
 
     def _start(self, study: Study, resumed: Checkpoint | None) -> None:
         """Put the trainer where it goes on, and record how it is executed from here."""
@@ -154,8 +174,7 @@ class _Work:
             if changed := [*self._run.execution.get("changes", ()), *changed]:
                 execution["changes"] = changed
         for name, text in study.files.items():
-            self._lease.check()
-            write_text(self._run.path / name, text)
+            self._write(name, text)
         self._run = update(
             self._run,
             self._lease,
@@ -164,6 +183,7 @@ class _Work:
             metrics={},
             execution=execution,
             counted_steps=study.steps,
+            seal=None,
         )
 
     def _check_corpus(self, execution: Mapping[str, Any]) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from headway.compare.evidence import Comparison
 from headway.compare.laboratory import ComparisonSlice, Further, References
-from headway.compare.statistics import Comparison
 from headway.compare.tokens import further as findings
 from headway.compare.tokens.untrained import unmeasured, untrained
 from headway.declare.experiment import Experiment

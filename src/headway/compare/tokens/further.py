@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from headway.compare.evidence import Comparison
 from headway.compare.matches import title
-from headway.compare.statistics import Comparison
 from headway.compare.tokens.diversity_loss import LayerAssociation, ProbedRun, associations
 from headway.compare.tokens.fits import Fit, Point, fits
 from headway.compare.tokens.head_progress import head_progress

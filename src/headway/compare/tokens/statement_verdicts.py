@@ -16,8 +16,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from headway.compare.evidence import Comparison
 from headway.compare.matches import title
-from headway.compare.statistics import LEVEL, Comparison
+from headway.compare.statistics import LEVEL
 from headway.compare.tokens.diversity_loss import LayerAssociation, ProbedRun
 from headway.compare.tokens.statement_evidence import Evidence
 from headway.compare.tokens.statements import CLAIMS, Claim, Reading
@@ -259,9 +260,9 @@ def _regularisers(
     arms = {arm.full_name: arm for arm in experiment.arms}
     titles = {name: title(arm, experiment) for name, arm in arms.items()}
     judged = [
-        _helped(c, c.relative)
+        _helped(c, share)
         for c in comparisons
-        if c.metric == "eval_loss_nats" and c.control == control and c.relative is not None
+        if c.metric == "eval_loss_nats" and c.control == control and (share := c.share) is not None
         if regularised(arms[c.arm]) and not regularised(arms[c.baseline])
     ]
     if judged:
@@ -281,13 +282,10 @@ def _regularisers(
         )
 
 
-def _helped(c: Comparison, relative: float) -> JudgedArm:
-    interval = None
-    if c.interval is not None and c.difference:
-        low, high = sorted(end * relative / c.difference for end in c.interval)
-        interval = (low, high)
+def _helped(c: Comparison, share: float) -> JudgedArm:
+    interval = c.share_interval
     verdict = _verdict(interval, -HELPS, below=False)
-    return JudgedArm(arm=c.arm, seeds=c.n_pairs, value=relative, interval=interval, also=None, verdict=verdict)
+    return JudgedArm(arm=c.arm, seeds=c.n_pairs, value=share, interval=interval, also=None, verdict=verdict)
 
 
 def regularised(arm: Arm) -> bool:

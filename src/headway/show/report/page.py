@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.compare.answer import MANY, without_pairs
+from headway.compare.contrasts import JudgedContrast
+from headway.compare.evidence import Comparison
 from headway.compare.results import Results
+from headway.compare.verdicts import scope
 from headway.declare.experiment import load
 from headway.declare.shipped import shipped
 from headway.show.report import current, tables
@@ -37,8 +40,16 @@ class Verdict:
 
     sentence: str
     colour: str
-    group: str | None
+    group: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """Sentences that were judged together, and what holds for all of them."""
+
+    scope: str
     control: str | None
+    verdicts: tuple[Verdict, ...]
 
 
 def write_report(store: "Store", results: Results, *, files: bool = True) -> Path:
@@ -74,7 +85,7 @@ def page(material: ReportData, drawn: Sequence[Figure]) -> str:
         "report.html.j2",
         drawn,
         experiment=material.experiment,
-        verdicts=said[None],
+        answered=said[None],
         controlled={name: found for name, found in said.items() if name is not None},
         progress=progress(material),
         luck=laboratory.luck(material),
@@ -92,29 +103,39 @@ def page(material: ReportData, drawn: Sequence[Figure]) -> str:
     )
 
 
-def verdicts(material: ReportData) -> list[Verdict]:
+def answered(material: ReportData) -> list[Answered]:
     """What is asked of several arms, what the comparisons of the primary metric say, and how many say nothing yet."""
-    asked = [
-        Verdict(sentence=c.sentence, colour=ASKED, group=None, control=c.control) for c in material.results.contrasts
-    ]
-    colours = {arm.name: arm.colour for arm in material.arms}
+    if not material.arms:
+        return []
+    results, colours = material.results, {arm.name: arm.colour for arm in material.arms}
+    asked = [(one, Verdict(sentence=one.sentence, colour=ASKED)) for one in results.contrasts]
     found = [
-        Verdict(sentence=c.verdict, colour=colours.get(c.arm, UNKNOWN), group=c.group, control=c.control)
-        for c in material.results.judged
+        (c, Verdict(sentence=c.verdict, colour=colours.get(c.arm, UNKNOWN), group=c.group))
+        for c in results.judged
         if c.verdict and c.n_pairs
     ]
-    missing = without_pairs(material.results)
-    return [*asked, *found, *([Verdict(sentence=missing, colour=UNKNOWN, group=None, control=None)] if missing else [])]
+    together = [*_together(asked, results), *_together(found, results)]
+    if missing := without_pairs(results):
+        together.append(Answered(scope="", control=None, verdicts=(Verdict(sentence=missing, colour=UNKNOWN),)))
+    return together
 
 
-def by_control(material: ReportData) -> dict[str | None, list[Verdict]]:
-    """The verdicts that stand in the answer, under None, and where they are many, those that each control adds."""
-    every = verdicts(material)
-    folded: dict[str | None, list[Verdict]] = {None: []}
-    for verdict in every:
-        control = verdict.control if len(every) > MANY else None
-        label = None if control is None else material.experiment.control_label(control)
-        folded.setdefault(label, []).append(verdict)
+def _together(found: Sequence[tuple[Comparison | JudgedContrast, Verdict]], results: Results) -> Iterator[Answered]:
+    for control in dict.fromkeys(one.control for one, _ in found):
+        members = [(one, verdict) for one, verdict in found if one.control == control]
+        family = results.family(members[0][0])
+        said = "" if family is None else scope(family, [one for one, _ in members])
+        yield Answered(scope=said, control=control, verdicts=tuple(verdict for _, verdict in members))
+
+
+def by_control(material: ReportData) -> dict[str | None, list[Answered]]:
+    """What stands in the answer, under None, and where sentences are many, what each control adds."""
+    every = answered(material)
+    many = sum(len(one.verdicts) for one in every) > MANY
+    folded: dict[str | None, list[Answered]] = {None: []}
+    for one in every:
+        label = None if one.control is None or not many else material.experiment.control_label(one.control)
+        folded.setdefault(label, []).append(one)
     return folded
 
 

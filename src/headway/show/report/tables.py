@@ -9,24 +9,34 @@ from typing import Any
 
 import numpy as np
 
-from headway.compare.statistics import Comparison
+from headway.compare.contrasts import JudgedContrast
+from headway.compare.evidence import Comparison, JudgedDifference, JudgedFamily
+from headway.compare.verdicts import scope
 from headway.declare.metrics import metric_name
 from headway.show.report.arm_styles import looks
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.table import Row, Table
-from headway.words import number
+from headway.words import Amount, number
 
 COMPARED = {
-    "arm": "arm",
-    "baseline": "against",
-    "n_pairs": "seed pairs",
-    "difference": "difference",
-    "relative": "relative",
+    "n_pairs": "seeds",
+    "estimate": "difference",
     "interval": "95 % interval",
     "p": "p",
-    "p_holm": "p, Holm",
+    "p_family": "p, of the family",
+    "outcome": "reads",
     "detectable": "detectable",
-    "seeds_for_1pct": "seeds for 1 %",
+    "seeds_for_margin": "seeds for the margin",
+}
+"""Columns of a table of comparisons: what they hold, and their headings."""
+
+OUTCOMES = {
+    "apart": "told apart",
+    "small": "apart, by less than {margin}",
+    "same": "the same within {margin}",
+    "open": "open",
+    "few": "too few seeds",
+    "none": "–",
 }
 
 
@@ -39,30 +49,66 @@ def over_seeds(arm: ArmResults, name: str) -> str:
     return "\n".join(spread(column) for column in found.reshape(len(found), -1).T)
 
 
-def comparisons(material: ReportData) -> Table | None:
-    """Every comparison in full, of all metrics; None when there is none."""
-    found = material.results.comparisons
+def comparisons(material: ReportData) -> list[tuple[str, Table]]:
+    """A table of each family in full, of all metrics, and above it what holds for all of it."""
+    results = material.results
     labels = {name: look.label for name, look in looks(material.experiment).items()}
-    rows = [Row(cells=(metric_name(c.metric), *(_compared(c, key, labels) for key in COMPARED))) for c in found]
+    found: dict[int, list[tuple[str, JudgedDifference]]] = {}
+    every: list[JudgedDifference] = [*results.contrasts, *results.comparisons]
+    for one in every:
+        at = next((at for at, family in enumerate(results.families) if family is results.family(one)), -1)
+        found.setdefault(at, []).append((_name(one, labels), one))
+    return [_family_table(material, results.families[at] if at >= 0 else None, rows) for at, rows in found.items()]
+
+
+def _name(one: JudgedDifference, labels: Mapping[str, str]) -> str:
+    if isinstance(one, JudgedContrast):
+        return one.label
+    assert isinstance(one, Comparison)
+    return " − ".join(labels.get(arm, arm) for arm in (one.arm, one.baseline))
+
+
+def _family_table(
+    material: ReportData, family: JudgedFamily | None, found: Sequence[tuple[str, JudgedDifference]]
+) -> tuple[str, Table]:
+    one = found[0][1]
+    title = metric_name(one.metric)
+    if one.control is not None:
+        title += f", {material.experiment.control_label(one.control)}"
+    margin = f"{1.0 if family is None else family.plan.margin:g} %"
     hints = {
-        "p, Holm": "corrected for the number of comparisons",
-        "detectable": "the smallest difference that this many seed pairs would detect four times in five",
-        "seeds for 1 %": "about how many seeds would detect a difference of 1 %",
+        "p, of the family": "corrected for the number of comparisons that were judged together",
+        "detectable": "the true difference that this very verdict finds four times in five",
+        "seeds for the margin": f"about how many seeds would tell a difference of {margin}, and a range of 80 %",
     }
-    return Table(columns=("metric", *COMPARED.values()), rows=tuple(rows), hints=hints) if rows else None
+    return "" if family is None else scope(family, [member for _, member in found]), Table(
+        columns=(title, *COMPARED.values()),
+        rows=tuple(Row(cells=(name, *(_compared(member, key, margin) for key in COMPARED))) for name, member in found),
+        hints=hints,
+    )
 
 
-def _compared(comparison: Comparison, key: str, labels: Mapping[str, str]) -> str:
-    value = getattr(comparison, key)
+def _compared(one: JudgedDifference, key: str, margin: str) -> str:
+    value = getattr(one, key)
     if value is None:
         return "–"
-    if key in ("arm", "baseline"):
-        return labels.get(value, value)
-    if key == "interval":
-        return " to ".join(number(end, 3) for end in value)
-    if key == "relative":
-        return f"{100 * value:+.2f} %"
+    if key == "outcome":
+        return OUTCOMES[value].format(margin=margin)
+    if key == "seeds_for_margin":
+        return f"{value[0]:,}" + (f" ({value[1]:,} to {value[2]:,})" if len(value) == 3 else "")
+    if key in ("estimate", "interval", "detectable"):
+        return _in_per_cent(one, value)
     return number(value, 3)
+
+
+def _in_per_cent(one: JudgedDifference, value: Any) -> str:
+    """A difference or the ends of its interval; in the metric's unit where they are no shares."""
+    ends = value if isinstance(value, tuple) else (value,)
+    shares = [share for end in ends if (share := one.as_share(end)) is not None]
+    if len(shares) < len(ends):
+        return " to ".join(number(end, 3) for end in ends)
+    interval = one.share_interval
+    return Amount.of_share(shares[0], interval)(*sorted(shares))
 
 
 def runs(material: ReportData) -> Table:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headway.show.report.references import looks_within, values
 from headway.show.report.report_data import ArmResults, ReportData
-from headway.show.report.training import per_seed
+from headway.show.report.seed_series import per_seed
 from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed, thinned
 from headway.show.shared.theme import SOLID
+from headway.show.tokens.finished_run import declared
+from headway.show.tokens.ngram_rules import looks_within, values
 from headway.words import counted, join, listed
 
 METRIC = "eval_loss_nats"
@@ -55,7 +56,7 @@ def _unit(seconds: float) -> tuple[str, float]:
 
 def _tokens(arm: ArmResults) -> Any:
     known = {record["step"]: record["tokens"] for record in arm.shown.records if record.get("tokens") is not None}
-    per_step = arm.shown.text.training.batch_size * arm.shown.text.task.n_ctx
+    per_step = declared(arm.shown).training.batch_size * declared(arm.shown).task.n_ctx
     return lambda step: known.get(int(step), step * per_step)
 
 
@@ -147,7 +148,8 @@ def _figure(
 
 def _sequences(material: ReportData) -> str:
     counts = {
-        (arm.shown.text.evaluation.sequences_during, arm.shown.text.evaluation.sequences) for arm in material.arms
+        (declared(arm.shown).evaluation.sequences_during, declared(arm.shown).evaluation.sequences)
+        for arm in material.arms
     }
     if len(counts) > 1:
         return "the same held-out sequences"

@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
+from headway.compare.evidence import Comparison
 from headway.compare.rates import rate_controls
-from headway.compare.statistics import Comparison
 from headway.compare.tokens.fits import PARAMETERS, AgainstScheme, Fit
 from headway.declare.metrics import METRICS
 from headway.declare.tokens.run import PER_BYTE
@@ -132,7 +132,8 @@ class TokensReportSlice(ReportSlice):
         rates = results.learning_rates
         changed = [c for entry in rates for c in entry.comparisons if c.changed]
         found += [Statement(sentence=f"At the best learning rates: {c.verdict}", colour=QUIET) for c in changed]
-        if rates and not changed:
+        judged = any(c.interval for entry in rates for c in entry.comparisons)
+        if judged and not changed:
             found.append(
                 Statement(sentence="No verdict changes when each arm takes its best learning rate", colour=QUIET)
             )
@@ -165,8 +166,8 @@ def _cells(
 ) -> tuple[str, ...]:
     cells = [arm.label, *(over_seeds(arm, name) for name in names)]
     if material.results.primary in names:
-        relative = compared.relative if compared else None
-        cells.insert(2, "–" if relative is None else f"{100 * relative:+.2f} %".replace("-", "−"))
+        share = compared.share if compared else None
+        cells.insert(2, "–" if share is None else f"{100 * share:+.2f} %".replace("-", "−"))
         if against:
             cells.insert(3, against[compared.baseline] if compared else "–")
     if material.timings:
@@ -180,7 +181,7 @@ def _cells(
 def _compared(material: ReportData, arm: ArmResults) -> Comparison | None:
     """The comparison with the baseline that an arm is first compared with: its group's, where it has one."""
     for c in material.results.comparisons:
-        if c.metric == material.results.primary and c.arm == arm.name and c.relative is not None:
+        if c.metric == material.results.primary and c.arm == arm.name and c.share is not None:
             return c
     return None
 

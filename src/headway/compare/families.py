@@ -1,0 +1,132 @@
+"""Compare: differences that are asked together, judged together by the rule that the document names."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from headway.compare.blocks import LEVEL, FamilyVerdict
+from headway.compare.cells import Cells, Weights
+from headway.compare.evidence import JudgedDifference, JudgedFamily, Kind, Rule
+from headway.compare.look_plan import LookPlan, Settled, follow
+from headway.compare.looks import Looking
+from headway.compare.statistics import compare, corrected, paired
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A family of differences, in the order in which they were asked."""
+
+    of: Kind
+    metric: str
+    control: str | None
+    differences: Sequence[Weights]
+    cells: Cells
+
+
+def judged(asked: Asked, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
+    """A family by a rule; by `paired` where values are 0 or below, so that they have no logarithm."""
+    if looks.seeds:
+        asked = replace(asked, cells=asked.cells.at(looks.seeds))
+    plan = looks.plan_of(len(asked.cells.seeds))
+    if rule == "paired" or not asked.cells.have_logarithms:
+        return _by_pairs(asked, plan)
+    return _in_blocks(asked, plan, looks)
+
+
+def evidence_of(one: JudgedDifference) -> dict[str, object]:
+    """What a more special value says as evidence."""
+    return {field.name: getattr(one, field.name) for field in fields(JudgedDifference)}
+
+
+def _in_blocks(asked: Asked, plan: LookPlan, looks: Looking) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
+    cells, rows = asked.cells, asked.cells.rows(asked.differences)
+    # An arm that has no folder at all is not run; nothing waits for it.
+    ended = cells.ended | ~(cells.asked.any(1, keepdims=True) if looks.awaits_what_has_no_folder else cells.asked)
+    followed = follow(plan, cells.as_logarithms().values, rows, ended)
+    found = followed.family
+    family = JudgedFamily(
+        of=asked.of,
+        metric=asked.metric,
+        control=asked.control,
+        rule="blocks",
+        size=len(rows),
+        plan=plan,
+        look=None if followed.look is None else followed.look + 1,
+        level=found.level,
+        residual_sd=_known(math.sqrt(found.residual_variance)),
+        freedom=_known(found.freedom),
+        d0=_known(found.prior_freedom),
+        pairing=_known(found.pairing),
+        wild=tuple(cells.arms[at] for at in found.wild),
+    )
+    said = zip(asked.differences, followed.contrasts, strict=True)
+    return family, tuple(_evidence(asked, plan, found, at, *one) for at, one in enumerate(said))
+
+
+def _evidence(
+    asked: Asked, plan: LookPlan, family: FamilyVerdict, at: int, weights: Weights, settled: Settled
+) -> JudgedDifference:
+    judged = settled.judged
+    n_seeds = None if settled.look is None else plan.looks[settled.look]
+    # Nothing is concluded before a look, nor from two seeds, so that no interval is shown there.
+    concluded = settled.look is not None and settled.outcome not in ("few", "none")
+    interval = judged.interval if concluded else None
+
+    first, second = (np.array(list(side.values())) for side in asked.cells.sides(weights, n_seeds))
+    difference = float((first - second).mean()) if len(first) else None
+    level = abs(float(second.mean())) if len(first) else 0.0
+
+    def shown(value: float | None) -> float | None:
+        return _known(value) if concluded else None
+
+    return JudgedDifference(
+        metric=asked.metric,
+        control=asked.control,
+        rule="blocks",
+        n_pairs=len(first),
+        means=(float(first.mean()), float(second.mean())) if len(first) else None,
+        difference=difference,
+        relative=_scale(weights) * difference / level if difference is not None and level else None,
+        estimate=_known(judged.estimate),
+        interval=interval,
+        se=_known(judged.se),
+        freedom=_known(judged.freedom),
+        bound=shown(judged.bound),
+        p=shown(judged.p),
+        p_family=shown(judged.p_family),
+        outcome=settled.outcome,
+        detectable=shown(judged.detectable),
+        seeds_for_margin=family.seeds_for(plan.margin, at) if concluded else None,
+    )
+
+
+def _by_pairs(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
+    """By paired t tests, each difference by itself, with Holm's correction for their number."""
+    found = []
+    for weights in asked.differences:
+        pairs = paired(*asked.cells.sides(weights))
+        one = compare(pairs, metric=asked.metric, arm="first", baseline="second", control=asked.control)
+        relative = None if one.relative is None else _scale(weights) * one.relative
+        found.append(replace(one, relative=relative))
+    family = JudgedFamily(
+        of=asked.of,
+        metric=asked.metric,
+        control=asked.control,
+        rule="paired",
+        size=len(found),
+        plan=plan,
+        look=1,
+        level=LEVEL,
+    )
+    return family, tuple(JudgedDifference(**evidence_of(one)) for one in corrected(found))  # type: ignore[arg-type]
+
+
+def _scale(weights: Weights) -> float:
+    """What a difference is multiplied by to be relative to a mean of arms, whatever its weights add up to."""
+    return math.fsum(-weight for weight in weights.values() if weight < 0)
+
+
+def _known(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

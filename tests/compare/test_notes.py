@@ -1,0 +1,42 @@
+"""What stands beside a verdict: runs without a result, values left out, pairs that were not executed alike."""
+
+import math
+
+from headway.compare.notes import execution_warning, left_out, shortfall
+
+
+def test_shortfall_counts_by_kind():
+    assert shortfall("1 head", ["done", "done"]) == []
+    assert shortfall("1 head", []) == []
+    assert shortfall("1 head", ["failed", "running", "waiting", "interrupted"]) == [
+        "1 of 4 runs of 1 head failed",
+        "3 of 4 runs of 1 head are not finished",
+    ]
+
+
+def test_left_out_names_the_seeds():
+    assert left_out([]) == []
+    assert left_out([1, 4]) == ["seeds 1, 4 are left out, where a value is not finite"]
+
+
+ALIKE = {"device": "cpu", "trainer": "fused", "instruction_set": "avx512", "threads": 1, "versions": {"numpy": "2.4"}}
+
+
+def test_equal_executions_are_no_news():
+    assert execution_warning("a", "b", []) is None
+    assert execution_warning("a", "b", [(ALIKE, {**ALIKE, "host": "other", "started": math.pi})]) is None
+
+
+def test_differing_executions_are_named_once():
+    other = {
+        **ALIKE,
+        "trainer": "torch",
+        "instruction_set": None,
+        "threads": 2,
+        "versions": {"numpy": "2.4", "torch": "2.13"},
+    }
+    assert execution_warning("2 heads", "1 head", [(ALIKE, other), (ALIKE, other), (ALIKE, ALIKE)]) == (
+        "2 heads and 1 head were not executed alike in 2 of 3 pairs "
+        "(threads 1 against 2; trainer fused against torch): "
+        "a difference between them may come from that, above all in speed and memory"
+    )

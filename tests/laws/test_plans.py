@@ -1,0 +1,41 @@
+"""Law: a plan of looks says anything wrong in at most 5 of 100 experiments, though arms leave when they are settled."""
+
+import sys
+
+import numpy as np
+import pytest
+from house import ROOT
+from test_family import FAMILIES
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from calibration import runs, same_until, searched, verdicts_until, wrong_until
+
+from headway.compare.halving import new_seeds
+from headway.compare.look_plan import LookPlan
+
+SWEEPS = 2_000
+
+
+@pytest.mark.slow
+def test_nothing_is_told_apart_that_is_alike():
+    assert wrong_until("order", "normal", 1.0, SWEEPS, 0) / SWEEPS <= 0.06
+
+
+@pytest.mark.slow
+def test_nothing_is_the_same_that_differs_by_the_margin():
+    assert same_until("order", "normal", 2.0, SWEEPS, 0) / SWEEPS <= 0.05
+
+
+def test_an_arm_that_is_settled_takes_no_more_runs():
+    weights, rng = FAMILIES["4 arms"], np.random.default_rng(0)
+    drawn = runs(rng, 4, 12, spread="normal") + np.array([0, 60.0, 60.0, 0.0])[:, None]
+    outcomes, n_runs = verdicts_until(LookPlan.until(12, 0.01), drawn, weights)
+    assert outcomes == ["apart", "apart", "open"]
+    assert n_runs == 12 + 12 + 3 + 3
+
+
+@pytest.mark.slow
+def test_halving_finds_more_often_what_is_best_than_the_same_runs_shared_out():
+    halved, shared = (searched(seeds, 300, 0)[0] / 300 for seeds in (new_seeds(32, 160), (5,)))
+    assert halved > shared + 0.05

@@ -1,0 +1,208 @@
+"""Law: what `results.json` says of differences follows from values alone: worked examples, and what changes nothing."""
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.compare import results
+from headway.declare.experiment import resolve
+
+TEXT = {
+    "name": "text",
+    "task": {"kind": "text", "corpus": "stories", "n_ctx": 16},
+    "model": {"family": "gpt-neo", "d_model": 32, "n_layers": 1, "n_heads": 2},
+    "training": {"optimizer": "adamw", "learning_rate": 1e-3, "batch_size": 2, "steps": 10},
+}
+
+
+@dataclass
+class Ended:
+    """A run, as far as results ask for it."""
+
+    name: str
+    seed: int
+    spec: object
+    metrics: dict
+    status: str = "done"
+    message: str = ""
+    control: None = None
+    group: None = None
+    execution: dict = field(default_factory=dict)
+
+    @property
+    def arm(self):
+        return self.name
+
+    @property
+    def id(self):
+        return self.spec.id
+
+    def records(self):
+        return []
+
+    def head_steps(self):
+        return ()
+
+
+@dataclass
+class Directory:
+    experiment: object
+    content: tuple
+    path: Path = Path("nowhere")
+
+    def runs(self):
+        return self.content
+
+
+def built(rows, *, baseline=0, seeds=None, **changes):
+    """The results of arms with these values (arm by seed, in per cent: 100 ln of the loss; None is no run)."""
+    names = [f"a{at}" for at in range(len(rows))]
+    arms = {name: {"training": {"steps": 10 + at}} for at, name in enumerate(names)}
+    baselines = {} if baseline is None else {"baseline": names[baseline]}
+    experiment = resolve({**TEXT, "arms": arms, **baselines, **changes})
+    runs = [
+        Ended(name, seed, experiment.arm(name).spec(seed), {"eval_loss_nats": math.exp(y / 100)})
+        for name, row in zip(names, rows, strict=True)
+        for seed, y in zip(seeds or range(len(row)), row, strict=True)
+        if y is not None
+    ]
+    return results.build(Directory(experiment, tuple(runs)))
+
+
+A = [[1.0, 1.3, 1.1], [0.9, 1.1, 0.8]]
+STAR = [[100.2, 99.6, 100.4], [101.5, 100.9, 101.3], [100.1, 100.3, 99.9], [99.0, 99.9, 98.7]]
+ORDER = [
+    *([106.9, 107.4, 106.5], [106.7, 106.9, 106.4], [107.3, 106.2, 106.6]),
+    *([106.9, 107.2, 106.2], [106.0, 106.9, 106.3], [106.2, 107.0, 106.4]),
+    *([107.5, 106.5, 106.7], [107.4, 106.6, 107.0], [107.0, 106.6, 106.8]),
+]
+"""Ascending, constant and descending; low, medium and high."""
+
+
+def near(*values):
+    return pytest.approx(values, abs=1.1e-6)
+
+
+def test_two_arms():
+    (one,) = built(A).comparisons
+    assert (one.estimate, one.se, one.p, one.bound) == near(-0.2, 0.057735, 0.074180, 4.302653)
+    assert one.interval == near(-0.448414, 0.048414)
+    assert one.detectable == pytest.approx(0.326404, abs=1e-6)
+    assert (one.freedom, one.n_pairs, one.outcome) == (2, 3, "same")
+
+
+def test_a_complete_star():
+    found = built(STAR)
+    (family,) = found.families
+    assert (family.residual_sd**2, family.d0) == near(0.226389, 3.806125)
+    assert [(c.estimate, c.se, c.p) for c in found.comparisons] == [
+        near(1.166667, 0.340747, 0.014821),
+        near(0.033333, 0.390962, 0.934918),
+        near(-0.866667, 0.484122, 0.125268),
+    ]
+    expected = [(0.099962, 2.233371), (-1.190569, 1.257236), (-2.382207, 0.648873)]
+    assert [c.interval for c in found.comparisons] == [pytest.approx(ends, abs=3e-3) for ends in expected]
+    assert [c.p_family for c in found.comparisons] == pytest.approx([0.035280, 0.999504, 0.268046], abs=1e-3)
+    assert [c.detectable for c in found.comparisons] == pytest.approx([1.405287, 1.612381, 1.996587], abs=3e-3)
+    assert [c.outcome for c in found.comparisons] == ["apart", "open", "open"]
+
+
+def test_a_missing_run():
+    rows = [*STAR[:3], [99.0, 99.9, None]]
+    found = built(rows)
+    assert [c.n_pairs for c in found.comparisons] == [3, 3, 2]
+    assert tuple(c.estimate for c in found.comparisons) == near(1.166667, 0.033333, -0.45)
+    assert tuple(c.se for c in found.comparisons) == near(0.341006, 0.393700, 0.570952)
+    assert [c.bound for c in found.comparisons[:2]] == pytest.approx([3.317, 3.317], abs=3e-3)
+    assert found.comparisons[2].outcome == "few"
+    assert found.comparisons[2].interval is None
+
+
+def test_a_wild_arm_is_judged_by_itself_and_named():
+    rows = [
+        [100.0, 100.4, 99.7],
+        [103.0, 98.2, 101.9],
+        [100.1, 100.3, 99.9],
+        [99.95, 100.45, 99.6],
+        [101.2, 101.7, 101.0],
+    ]
+    found = built(rows)
+    assert [c.outcome for c in found.comparisons] == ["open", "same", "same", "apart"]
+    assert found.comparisons[0].interval == near(-13.323229, 15.323229)
+    assert found.comparisons[3].interval == pytest.approx((1.021006, 1.512328), abs=3e-3)
+    assert found.families[0].wild == ("a1",)
+    (said,) = (one for one in found.warnings if "ten times" in one)
+    assert said.startswith("from seed to seed a1 varies more than ten times as much as the other arms")
+
+
+def test_the_order_of_heads_is_one_question():
+    contrasts = {
+        "descending": {"better": ["a2", "a5", "a8"], "than": ["a1", "a4", "a7"]},
+        "ascending": {"better": ["a0", "a3", "a6"], "than": ["a1", "a4", "a7"]},
+    }
+    found = built(ORDER, baseline=None, contrasts=contrasts, margin=0.5)
+    descending, ascending = found.contrasts
+    assert (descending.estimate, descending.se, descending.freedom) == near(-0.011111, 0.183249, 10)
+    assert descending.interval == pytest.approx((-0.481757, 0.459535), abs=3e-3)
+    assert ascending.interval == pytest.approx((-0.309196, 0.664751), abs=3e-3)
+    assert (descending.outcome, ascending.outcome) == ("same", "open")
+    assert descending.seeds_for_margin == (5, 4, 9)
+    assert [c.outcome for c in built(ORDER, baseline=None, contrasts=contrasts).contrasts] == ["same", "same"]
+
+
+def told(found):
+    return {(c.arm, c.baseline): c for c in found.comparisons}
+
+
+def test_swapping_arm_and_baseline_negates_the_estimate_and_its_interval():
+    there, back = told(built(STAR[:2])), told(built(STAR[:2], baseline=1))
+    one, other = there["a1", "a0"], back["a0", "a1"]
+    assert other.estimate == pytest.approx(-one.estimate)
+    assert other.interval == pytest.approx(tuple(-end for end in reversed(one.interval)))
+    assert (other.p, other.p_family, other.detectable) == pytest.approx((one.p, one.p_family, one.detectable))
+    assert other.outcome == one.outcome
+    assert "loses" in one.verdict
+    assert "beats" in other.verdict
+
+
+def same(one, other, tolerance=1e-9):
+    for a, b in zip(one.comparisons, other.comparisons, strict=True):
+        assert b.estimate == pytest.approx(a.estimate, abs=tolerance)
+        assert b.interval == pytest.approx(a.interval, abs=tolerance)
+        assert (b.p, b.p_family) == pytest.approx((a.p, a.p_family), abs=max(tolerance, 1e-9))
+        assert b.outcome == a.outcome
+
+
+def test_what_a_seed_does_to_all_arms_changes_nothing():
+    same(built(STAR), built((np.array(STAR) + np.array([7.0, -3.0, 11.0])).tolist()), 1e-8)
+
+
+def test_another_unit_changes_nothing():
+    same(built(STAR), built((np.array(STAR) + 100 * math.log(2)).tolist()), 1e-8)
+
+
+def test_the_numbers_of_seeds_do_not_matter():
+    same(built(STAR), built(STAR, seeds=[12, 3, 7]))
+
+
+def test_the_order_of_arms_matters_no_more_than_the_points_that_are_drawn():
+    swapped = built([STAR[0], STAR[3], STAR[2], STAR[1]])
+    one, other = told(built(STAR)), told(swapped)
+    for name, now in (("a1", "a3"), ("a2", "a2"), ("a3", "a1")):
+        assert other[now, "a0"].interval == pytest.approx(one[name, "a0"].interval, abs=3e-3)
+
+
+def test_a_family_of_copies_has_the_bound_of_one():
+    groups = {name: {"arms": ["a0", "a1"], "baseline": "a0"} for name in ("one", "two", "three")}
+    copies = built(A, baseline=None, groups=groups)
+    assert len(copies.comparisons) == 3
+    assert {round(c.bound, 6) for c in copies.comparisons} == {4.302653}
+
+
+def test_an_arm_more_widens_the_intervals_of_the_others_by_what_is_asked_more():
+    two, three = told(built(STAR[:3])), told(built(STAR))
+    assert three["a1", "a0"].p_family > three["a1", "a0"].p
+    assert two["a1", "a0"].estimate == three["a1", "a0"].estimate

@@ -1,0 +1,128 @@
+"""The best of many arms: halved by seeds, told with its chance, and judged on seeds that did not choose it."""
+
+import pytest
+from planted_effects import experiment, settle, wished
+
+from headway.compare.results import build
+from headway.errors import UserError
+from headway.runs.planned_looks import Picked, RoundMade, folder_of, stored, stored_plan
+from headway.runs.store import Store
+from headway.settle.telling import kept
+
+EFFECTS = {"a0": 0.0, "a1": 1.0, "a2": -2.0, "a3": 0.5, "a4": 2.0}
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    path = tmp_path_factory.mktemp("best") / "d"
+    return path, *settle(path, experiment(EFFECTS), wished(best=True, budget="18"))
+
+
+def test_halving_finds_the_best_and_says_what_it_did(searched):
+    path, told, ending = searched
+    assert told[0] == (
+        "searching the best of 5 arms by evaluation MSE in 17 runs: 1 seed for 5, 2 seeds for 3 and 3 seeds for 2; "
+        "then two to four finalists get fresh seeds, at most 12 each"
+    )
+    assert told[1].startswith("round 1 of 3: 3 of 5 arms are left after 1 seed: a2")
+    assert told[3] == "round 3 of 3: 1 of 2 arms are left after 6 seeds: a2"
+    assert ending[0].startswith("picked a2 of 5 arms; the chance to be the best is over 99 % for a2, ")
+    assert stored(path, "picked", Picked).arm == "a2"
+
+
+def test_verdicts_rest_on_fresh_seeds_alone(searched):
+    path, told, ending = searched
+    plan = stored_plan(path)
+    finalists = stored(path, "picked", Picked).finalists
+    assert plan.first_seed == 6
+    assert list(plan.asked) == [f"a2 - {other}" for other in finalists[1:]]
+    fresh = {(run.name, run.seed) for run in Store.open(path).runs() if run.seed >= 6}
+    assert {name for name, _ in fresh} == set(finalists)
+    assert any(line.startswith("look 1 of 5, 3 seeds:") for line in told)
+    assert ending[2].startswith(f"a2 - {finalists[1]}: −")
+    assert ": told apart after 3 seeds" in ending[2]
+    n = sum(name == "a2" for name, _ in fresh)
+    assert ending[-1].startswith(f"on {n} fresh seeds a2 has 0.9")
+    assert ending[-1].endswith(" y squared")
+
+
+def test_what_was_picked_is_said_again_from_the_directory_alone(searched):
+    path, _, ending = searched
+    said = list(kept(path))
+    assert said[0] == ending[0]
+    assert said[1].startswith("a2 - a0, on fresh seeds: −")
+    assert said[1].endswith(" %: told apart")
+    assert list(kept(path.parent)) == []
+    assert {one.outcome for one in build(Store.open(path)).judged} <= {"none", "apart"}
+
+
+def test_again_nothing_is_run_and_the_same_is_said(searched):
+    path, _, ending = searched
+    before = {file: file.stat().st_mtime_ns for file in path.rglob("*.json")}
+    assert settle(path, experiment(EFFECTS), wished(best=True, budget="999"))[1] == ending
+    assert {file: file.stat().st_mtime_ns for file in path.rglob("*.json")} == before
+
+
+def test_a_search_that_was_interrupted_goes_on_with_the_rounds_that_were_made(tmp_path, searched):
+    path, _, ending = searched
+    goal = wished(best=True, budget="18")
+    ends = iter([1, 1, 0])
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupted(self, wanted):
+        if next(ends) == 0:
+            raise Interrupted
+        return train(self, wanted)
+
+    from headway.settle.spending import Hands
+
+    train = Hands.train
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Hands, "train", interrupted)
+        with pytest.raises(Interrupted):
+            settle(tmp_path / "d", experiment(EFFECTS), goal)
+    rounds = sorted(file.name for file in folder_of(tmp_path / "d").glob("round-*"))
+    assert rounds == ["round-1.json", "round-2.json"]
+    assert settle(tmp_path / "d", experiment(EFFECTS), goal)[1] == ending
+    for place in (1, 2, 3):
+        kept = [stored(one, f"round-{place}", RoundMade).kept for one in (path, tmp_path / "d")]
+        assert kept[0] == kept[1]
+
+
+def test_a_search_is_of_the_same_arms_and_not_judged_until_something(searched):
+    path, _, _ = searched
+    with pytest.raises(UserError, match=r"holds a search among 5 arms, and 2 were chosen; choose all of its arms"):
+        settle(path, experiment(EFFECTS).select(arms=["a0", "a1"]), wished(best=True, budget="18"))
+    with pytest.raises(UserError, match=r"^this directory has the plan of a search; go on with that"):
+        settle(path, experiment(EFFECTS), wished(until="1%"))
+
+
+def test_one_arm_or_too_few_runs_are_refused(tmp_path):
+    of = experiment(EFFECTS)
+    with pytest.raises(UserError, match=r"^the best of a1: it is the only arm that was chosen; choose two or more$"):
+        settle(tmp_path / "d", of.select(arms=["a1"]), wished(best=True, budget="18"))
+    with pytest.raises(UserError) as error:
+        settle(tmp_path / "d", of, wished(best=True, budget="9"))
+    assert str(error.value) == (
+        "budget 9 runs: searching among 5 arms takes 3 rounds and 10 runs at least; give more, or choose fewer arms"
+    )
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_directory_that_was_looked_at_is_not_searched(tmp_path):
+    of = experiment({"plain": 0, "worse": 3})
+    settle(tmp_path / "d", of, wished(until="1%"))
+    with pytest.raises(UserError, match=r"has a plan of looks, and what was looked at cannot be searched"):
+        settle(tmp_path / "d", of, wished(best=True, budget="18"))
+
+
+def test_a_time_is_as_many_runs_as_fit_beside_a_first_look_at_finalists(tmp_path):
+    of, guessed = experiment(EFFECTS), dict.fromkeys(EFFECTS, 60.0)
+    told, _ = settle(tmp_path / "d", of, wished(best=True, budget="15min"), guessed=guessed)
+    assert told[0].startswith("searching the best of 5 arms by evaluation MSE in 17 runs: ")
+    with pytest.raises(UserError, match=r"^budget 8 min 00 s \(about 4 runs, and finalists\): searching among 5 arms"):
+        settle(tmp_path / "e", of, wished(best=True, budget="8min"), guessed=guessed)
+    with pytest.raises(UserError, match=r"^budget 15 min 00 s: how long a run takes is not known yet; give"):
+        settle(tmp_path / "f", of, wished(best=True, budget="15min"))
