@@ -412,6 +412,68 @@ def ablate(
     _show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, command, as_json)
 
 
+@app.command()
+def prune(
+    checkpoint: Checkpoint,
+    by: Annotated[
+        Literal["taylor", "ablation", "alike", "magnitude", "random"],
+        typer.Option(
+            help="taylor: gradients of gates; ablation: exact effects; alike: one of the most alike two; magnitude: "
+            "the norm of what a head writes; random: the floor of all others."
+        ),
+    ],
+    keep: Annotated[str, typer.Option(metavar="N|SHARE", help="Heads that stay: 24, 50% or 0.5.")],
+    text: Text,
+    out: Annotated[Path, typer.Option(callback=_path, metavar="FOLDER", help="A folder that is made.")],
+    held_out: Annotated[
+        str | None,
+        typer.Option(callback=_path, metavar="FILE", help="Another text: the loss on it, before and after."),
+    ] = None,
+    steps: Annotated[
+        int, typer.Option(min=1, max=10_000, metavar="N", help="Importance is measured anew after each.")
+    ] = 1,
+    tokenizer: TokenizerOf = None,
+    sequences: Annotated[
+        int | None,
+        typer.Option(min=1, max=MOST, metavar="N", help="At most so many of each text; by default 8,192 tokens."),
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 256."),
+    ] = None,
+    device: Device = "auto",
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of what is drawn.")] = 0,
+) -> None:
+    """Write a model without some of its heads: an ordinary one of another layout.
+
+    Heads that share keys and values go together; a layer may lose all. What it costs in loss and saves in time and
+    memory is measured.
+    """
+    from headway.finished.prune import prune as take_heads
+
+    found = take_heads(
+        checkpoint,
+        by=by,
+        keep=keep,
+        text=text,
+        out=out,
+        held_out=held_out,
+        steps=steps,
+        tokenizer=tokenizer,
+        sequences=sequences,
+        length=length,
+        device=device,
+        seed=seed,
+        tell=partial(typer.echo, err=True),
+    )
+    for sentence in found.sentences:
+        print(f"* {sentence}")
+    assert found.folder is not None
+    folder, model_type = found.folder
+    code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
+    print(f"{model_type}: {folder}{code}")
+
+
 def _check_out(out: Path | None) -> None:
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")

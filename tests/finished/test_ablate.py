@@ -304,7 +304,13 @@ def test_out_is_looked_at_before_anything_is_measured(ragged, text, tmp_path):
 def test_targets_that_do_not_fit():
     model, _ = planted(0)
     inputs, targets, other = texts(0)
-    refused(r"targets of \[24, 22\] were given for tokens of \[24, 23\]", model, text=inputs, targets=targets[:, 1:])
+    refused(
+        r"targets of \[24, 22\] were given for tokens of \[24, 23\]",
+        model,
+        text=inputs,
+        targets=targets[:, 1:],
+        reference=other,
+    )
     refused("so the text and the other text must be tokens, too; give", model, text=inputs, targets=targets)
     refused("token 16 was given", model, text=inputs, targets=targets + (targets == 15), reference=other)
     whole = headway.ablate(model, text=torch.cat([inputs, targets[:, -1:]], 1), reference=other, sequences=24)

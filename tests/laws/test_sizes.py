@@ -21,6 +21,7 @@ LONG_FILES = {
 }
 _ONE_CHART = "one chart, declared from top to bottom"
 LONG_FUNCTIONS = {
+    "cli.py:prune": "a line for each option",
     "cli.py:run": "a line for each option",
     "cli.py:ablate": "a line for each option",
     "finished/ablate.py:ablate": "the order in which heads are taken away",

@@ -140,6 +140,23 @@ def integrated(
     return found
 
 
+def gate_gradients(
+    model: Transformer, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "batch pos"]
+) -> tuple[Float[np.ndarray, "_head batch"], ...]:
+    """Of each layer dL/dxi, as in `Attribution`, alone.
+
+    Raises:
+        UserError: as `check_text` and `check_gradients`.
+    """
+    check_text(model, inputs, targets)
+    check_gradients(model)
+    layers, gates = layers_with_heads(model), _gates(model, len(inputs), 1.0)
+    with torch.enable_grad():
+        total = _total(model, model.hidden(inputs, gates=gates)[0], targets)
+    gradients = torch.autograd.grad(total, [gates[i] for i in layers])
+    return _per_layer(model, {i: gradient.T for i, gradient in zip(layers, gradients, strict=True)}, len(inputs))
+
+
 def check_gradients(model: Transformer) -> None:
     """Nothing, when a loss of the model has gradients.
 
