@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from headway.declare.head_causes import NATS
+
 SEQUENTIAL = ("#e6edf5", "#a5c8e1", "#4f97c7", "#1f639f", "#0b2f57")
 """From the least to the most."""
 DIVERGING = ("#174a86", "#6ea6d0", "#f2f2f0", "#ef9a7e", "#a01528")
@@ -22,7 +24,8 @@ _DECADES = 50.0
 def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
     """The colour scale of a metric, and where on it a number must be white: an expression with {} for the value.
 
-    Diverging about 0 for a metric of -1 to 1, else sequential; on a log scale there is no room for numbers: None.
+    Diverging about 0 for a metric of -1 to 1 and for effects in nats, else sequential; on a log scale there is no room
+    for numbers: None.
 
     Args:
         unit: of the metric, as declared.
@@ -33,8 +36,8 @@ def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
     seen = np.concatenate([np.ravel(value).astype(float) for value in values])
     seen = seen[np.isfinite(seen)]
     low, high = float(seen.min()), float(seen.max())
-    if unit == "-1 to 1":
-        most = max(abs(low), abs(high), _LEAST)
+    if unit in ("-1 to 1", NATS):
+        most = max(abs(low), abs(high), _LEAST if unit == "-1 to 1" else 1e-12)
         scale = alt.Scale(range=list(DIVERGING), domain=[-most, most], domainMid=0, interpolate="rgb", clamp=True)
         return scale, f"abs({{}}) > {_DARK * most:.6g}"
     few, many = np.quantile(seen, (0.05, 0.95))
