@@ -1,6 +1,7 @@
 """Finished: the model behind a path, opened: a run's folder, its checkpoint, or a folder of Hugging Face."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ def open_own(path: str | Path, tokenizer: str | None = None) -> Opened:
 
 def _own(folder: ModelFolder, tokenizer: str | None) -> Opened:
     from headway import hf
+    from headway.model import redraw
 
     if folder.kind == "run":
         model, n_ctx = _of_run(folder.path)
@@ -65,6 +67,7 @@ def _own(folder: ModelFolder, tokenizer: str | None) -> Opened:
         module=model,
         ours=model,
         traced=model.trace,
+        read=partial(redraw.read, model),
         kind="causal" if declared.attends == "past" else "future",
         tokenizer=_fitting(hf.tokenizer(folder.path), tokenizer, model.vocab_size, folder),
         vocab_size=model.vocab_size,
@@ -83,6 +86,7 @@ def _other(folder: ModelFolder, tokenizer: str | None) -> Opened:
         module=found.model,
         ours=None,
         traced=lambda tokens: hf.trace(found.model, tokens),
+        read=lambda tokens: hf.read(found.model, tokens),
         kind=found.kind,
         tokenizer=found.tokenizer if tokenizer is None else _fitting(None, tokenizer, found.vocab_size, folder),
         vocab_size=found.vocab_size,

@@ -70,10 +70,20 @@ class XRay:
         return row_labels(names, {attention.name: attention.kind for attention in self.attentions})
 
     @cached_property
-    def findings(self) -> tuple[Finding, ...]:
-        """What stands out, in sentences."""
+    def looked_for(self) -> tuple[Finding, ...]:
+        """What stands out, and of what was looked for that it does not, in sentences."""
         kv_of = {attention.name: attention.kv_of for attention in self.attentions}
         return tuple(findings(self.scores, self.labels, kv_of, self.composition))
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What stands out, in sentences; none in 95 of 100 models that learnt nothing."""
+        return tuple(finding for finding in self.looked_for if finding.found)
+
+    @property
+    def not_found(self) -> tuple[Finding, ...]:
+        """What does not."""
+        return tuple(finding for finding in self.looked_for if not finding.found)
 
     @property
     def read(self) -> str:
