@@ -324,6 +324,12 @@ def xray(
         int | None,
         typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 512."),
     ] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=MOST, metavar="N", help="How often untrained heads are drawn to compare with; by default 16."
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")] = (
         "auto"
     ),
@@ -333,14 +339,16 @@ def xray(
     Names heads that are special, alike or idle; draws the atlas of all heads and maps of their pairs.
     """
     from headway.finished.xray import xray as measure
-    from headway.show.xray.page import folder_of, layer_table, write_xray
+    from headway.show.xray.page import NOTHING, folder_of, layer_table, write_xray
     from headway.words import command_line
 
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
-    found = measure(checkpoint, text=text, tokenizer=tokenizer, sequences=sequences, length=length, device=device)
+    found = measure(
+        checkpoint, text=text, tokenizer=tokenizer, sequences=sequences, length=length, draws=draws, device=device
+    )
     command = command_line(
-        "xray", checkpoint, text=text, out=out, tokenizer=tokenizer, sequences=sequences, length=length
+        "xray", checkpoint, text=text, out=out, tokenizer=tokenizer, sequences=sequences, length=length, draws=draws
     )
     if as_json:
         import json
@@ -349,8 +357,10 @@ def xray(
             write_xray(found, out, checkpoint, command)
         print(json.dumps(found.to_json(), allow_nan=False))
         return
-    for finding in found.findings:
-        print(f"* {finding.sentence}")
+    for said in [finding.sentence for finding in found.findings] or [NOTHING.lower()]:
+        print(f"* {said}")
+    for finding in found.not_found:
+        print(f"- {finding.sentence}")
     print()
     _print(layer_table(found))
     for note in found.notes:

@@ -3,7 +3,8 @@
 Without torch:
 
 * `scores`: what a metric says of every head of a model, and how heads compose; `names`: what heads are called;
-* `findings`: what stands out, in sentences; `chance`: how likely that is of heads that learnt nothing; `grouped`: within and between groups of heads that share keys;
+* `findings`: what stands out, in sentences; `chance`: how likely that is of heads that learnt nothing;
+  `grouped`: within and between groups of heads that share keys;
 * `xray`: all that was found of a finished model.
 
 With torch:

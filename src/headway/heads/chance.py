@@ -5,7 +5,7 @@ heads on the same stream: that corrects for the number of heads, however they de
 and rare chances are asked for, so the highest of a layer are taken to have a Gumbel distribution, as maxima of many
 light-tailed values have, on a scale without bounds: the logit of a share, the inverse hyperbolic tangent of a cosine.
 Its two parameters are not known but estimated, which the chance allows for. Of an untrained layer, which is one more
-draw, the chance is uniform; as a safeguard it is never below 1 / (draws + 1) unless the highest of all draws is exceeded.
+draw, the chance is uniform; as a safeguard it is never below 1 / (draws + 1) where a draw's highest is not exceeded.
 """
 
 import math

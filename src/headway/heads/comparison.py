@@ -1,7 +1,7 @@
 """Heads: what is measured of a model's heads beside the same of untrained heads on the same stream.
 
-What reads one batch gives its trace, and the traces of heads that are drawn anew; each draw is measured as the model is,
-on the same rows, so that an untrained model is one more draw.
+What reads one batch gives its trace, and the traces of heads that are drawn anew. Each draw is measured as the model
+is, on the same rows, so that an untrained model is one more draw.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -55,7 +55,8 @@ def examine_beside_untrained(
         first = first or reading
         of_text.add(reading)
     scores = of_text.scores()
-    for metric, which in _FORMULAS.items() if first else ():
+    for metric, which in _FORMULAS.items():
+        assert first is not None, "there are no scores of no text"
         formulas = _formulas(first, scores[metric].n_rows)
         found = {name: np.array(getattr(formula, which)) for name, formula in formulas.items()}
         scores[metric] = replace(scores[metric], formula=found)

@@ -71,7 +71,7 @@ def drawn_repeats(vocab_size: int, longest: int, batch: int, seed: int) -> Repea
     possible = np.linspace(longest, shortest, min(batch, longest - shortest + 1)).round().astype(np.int64)
     periods = np.resize(possible, batch)
     begins = 2 * (longest - periods)
-    tokens = [_at_the_end(vocab_size, *one, random) for one in zip(periods, begins, strict=True)]
+    tokens = [_at_the_end(vocab_size, int(period), int(at), random) for period, at in zip(periods, begins, strict=True)]
     return Repeats(tokens=np.stack(tokens), periods=periods, begins=begins)
 
 

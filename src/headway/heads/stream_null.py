@@ -1,18 +1,18 @@
 """Heads: the CKA of the queries (or keys, or values) of untrained heads, by a formula, from the stream that they read.
 
 Heads of a layer read the same rows x_t. Let the queries of head i be q_t = R_t W_i^T x_t with independent entries of
-W_i, of d_model x p, and R_t the rotary turn at position t. The mean over W of a head's kernel q_t . q_s is, but for the
-scale, K_ts = (x_t . x_s) c(t - s) with c(t - s) = tr(R_t^T R_s). CKA is sum k_i k_j over the product of the norms of two
-kernels, and two heads are independent, so
+W_i, of d_model x p, and R_t the rotary turn at position t. The mean over W of a head's kernel k_ts = q_t . q_s is, but
+for the scale, K_ts = (x_t . x_s) c(t - s) with c(t - s) = tr(R_t^T R_s). CKA is sum k_i k_j over the product of the
+norms of two kernels, and two heads are independent, so
 
     mean of sum_ts k_i k_j = sum_ts K_ts^2,
     mean of sum_ts k_i^2   = sum_ts K_ts^2 + sum_ts (x_t . x_s)^2 c(2 (t - s)) + p (sum_t |x_t|^2)^2;
 
-the last two are the variance of a quadratic form w^T A w, |A|_F^2 + tr A^2, with A the Kronecker product of x_t x_s^T and
-R_t^T R_s. Their ratio is what two untrained heads show. Where nothing turns, c is p, and with C the covariance of the
-rows and R = (tr C)^2 / |C|_F^2 all three are multiples of |C|_F^2: p^2, p and p R. So the null is p / (p + R + 1): two
-heads look alike as soon as the stream has few directions beside d_head, whatever they have learnt. Keys and values are
-maps of the same rows, and have the same null (values never turn).
+the last two are the variance of a quadratic form w^T A w, |A|_F^2 + tr A^2, with A the Kronecker product of x_t x_s^T
+and R_t^T R_s. Their ratio is what two untrained heads show. Where nothing turns, c is p, and with C the covariance of
+the rows and R = (tr C)^2 / |C|_F^2 all three are multiples of |C|_F^2: p^2, p and p R. So the null is p / (p + R + 1):
+two heads look alike as soon as the stream has few directions beside d_head, whatever they have learnt. Keys and values
+are maps of the same rows, and have the same null (values never turn).
 
 Centred, K has the means of its rows and columns taken out; that the variance's parts are then (tr K)^2 / p and as
 before is an approximation, within .01 where queries turn and exact where they do not.

@@ -120,6 +120,7 @@ class XRay:
             "output_share": {name: _five(share) for name, share in shares.items()},
             "composition": self._composition(),
             "findings": [vars(finding) for finding in self.findings],
+            "not_found": [vars(finding) for finding in self.not_found],
             "notes": [*self.notes, *self._left_out()],
         }
 
@@ -149,6 +150,8 @@ def _score(score: HeadScores) -> dict[str, Any]:
         "n_rows": score.n_rows,
         "values": {name: None if name in wide else _five(value) for name, value in score.values.items()},
         "null": {name: None if name in wide else _five(value) for name, value in score.null.items()},
+        "untrained": {name: None if name in wide else _five(value) for name, value in score.untrained.items()},
+        "untrained_spread": {name: None if name in wide else _five(value) for name, value in score.spread.items()},
     }
     if declared.of == "pair":
         found["per_head"] = {name: _five(value) for name, value in score.per_head().items()}

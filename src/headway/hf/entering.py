@@ -1,8 +1,8 @@
 """Models: what enters the stream of what the output projection of an attention gives.
 
-Most models add it as it is. Some norm it first (Gemma 2 and 3, OLMo 2), some multiply it (Granite, Mllama). Nobody's
-code is asked: what is added to the stream is seen (`recording`), and it is what W_O gave times a number at each position
-times a weight for each entry, or it is nothing that the heads' parts can be told of.
+Most models add it as it is. Some norm it first (Gemma 2 and 3, OLMo 2), some multiply it (Granite). Nobody's code is
+asked: what is added to the stream is seen (`recording`), and either it is what W_O gave times a number at each position
+times a weight for each entry, or the heads' parts in it cannot be told.
 """
 
 from dataclasses import dataclass, replace
@@ -15,8 +15,11 @@ from headway.model.trace import AttentionTrace
 
 _NOISE = 0.02
 """Relative error that low precision may leave."""
+_EXACT = 1e-5
+"""Relative error of a multiple in float32; in lower precision it is found as a norm of almost constant gain."""
 _FEW = 1e-3
 """A gain that varies less than this over positions is constant: it is in the weight then."""
+_TURNS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,20 +57,22 @@ def entering(projected: Tensor, added: Tensor) -> Entering | None:
     known = o.isfinite().all(1) & y.isfinite().all(1) & o.any(1)
     o, y = o[known], y[known]
     if torch.equal(o, y):
-        return Entering(weight=torch.ones_like(o[0] if len(o) else projected[0, 0].float()), slope=0.0, offset=1.0,
-                        centred=False)  # fmt: skip
+        return Entering(weight=o.new_ones(o.shape[1]), slope=0.0, offset=1.0, centred=False)
     if len(o) < 2:
         return None
+    weight = (y * o).sum(0) / o.square().sum(0).clamp(min=1e-30)
+    if (y - o * weight).norm() <= _EXACT * y.norm():
+        return Entering(weight=weight, slope=0.0, offset=1.0, centred=False)
     return _fitted(o, y, centred=False) or _fitted(o, y, centred=True)
 
 
 def _fitted(o: Float[Tensor, "rows d_model"], y: Float[Tensor, "rows d_model"], *, centred: bool) -> Entering | None:
-    """Gain and weight by turns, by least squares; a product of both is all that there is, so few turns are enough."""
+    """Gain and weight by turns, by least squares; a product of both is all that there is, so a few turns are enough."""
     x = _less_mean(o, centred).double()
     y = y.double()
     gain = x.square().mean(1).clamp(min=1e-30).rsqrt()
     weight, bias = torch.zeros_like(x[0]), torch.zeros_like(x[0])
-    for _ in range(6):
+    for _ in range(_TURNS):
         u = x * gain[:, None]
         weight = ((y - bias) * u).sum(0) / u.square().sum(0).clamp(min=1e-30)
         bias = (y - u * weight).mean(0) if centred else bias

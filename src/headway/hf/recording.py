@@ -1,8 +1,8 @@
 """Models: the attentions of a model of transformers recorded while it runs.
 
 The model computes what it always computes; what goes into its attention function and what comes out is kept. The
-output projection is the linear map whose input lies in the memory of what that function returned, and what enters the
-stream is what comes of its output in the next sum of two tensors of its shape, so no architecture needs code of its own.
+output projection is the linear map whose input lies in the memory of what that function returned. What enters the
+stream is what comes of its output in the next sum of two tensors of its shape. No architecture needs code of its own.
 """
 
 import inspect
@@ -185,7 +185,7 @@ class _Recorder:
         )
         self._computed, self._projection = None, module
 
-    def projected(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    def projected(self, module: nn.Module, _: tuple[Any, ...], output: Tensor) -> None:
         """After a linear map: was it the output projection?"""
         if self._projection is module and not self._repeats:
             self._projection, self._projected = None, output

@@ -14,8 +14,10 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionTrace:
-    """What the heads of one attention did. Law: contributions sum to the attention's output minus its bias (where a
-    norm follows W_O, to what it gives minus b_O times its gain and minus its own bias).
+    """What the heads of one attention did.
+
+    Law: contributions sum to the attention's output minus its bias; where a norm follows W_O, to what enters the stream
+    minus b_O times the gain and minus the norm's own bias.
     """
 
     name: str
