@@ -26,7 +26,8 @@ _TURNS = 20
 class Entering:
     """What is added is `gain(o) weight (o - mean) + bias` for the projection's output o."""
 
-    weight: Float[Tensor, " d_model"]
+    weight: Float[Tensor, " d_model"] | None
+    """None: it is added as it is."""
     slope: float
     """1 / gain^2 is slope times the mean square of o, less its mean where that is taken out, plus offset."""
     offset: float
@@ -34,6 +35,8 @@ class Entering:
 
     def of(self, attention: AttentionTrace) -> AttentionTrace:
         """The attention, as it adds to the stream; the weight and the mean go into W_O and b_O."""
+        if self.weight is None:
+            return attention
         W_O, b_O = (None if x is None else self._weighted(x) for x in (attention.W_O, attention.b_O))
         assert W_O is not None
         if not self.slope:
@@ -48,6 +51,7 @@ class Entering:
         return (self.slope * _less_mean(o, self.centred).square().mean(-1) + self.offset).rsqrt()
 
     def _weighted(self, x: Tensor) -> Tensor:
+        assert self.weight is not None
         return (_less_mean(x.float(), self.centred) * self.weight).to(x.dtype)
 
 
@@ -57,7 +61,7 @@ def entering(projected: Tensor, added: Tensor) -> Entering | None:
     known = o.isfinite().all(1) & y.isfinite().all(1) & o.any(1)
     o, y = o[known], y[known]
     if torch.equal(o, y):
-        return Entering(weight=o.new_ones(o.shape[1]), slope=0.0, offset=1.0, centred=False)
+        return Entering(weight=None, slope=0.0, offset=1.0, centred=False)
     if len(o) < 2:
         return None
     weight = (y * o).sum(0) / o.square().sum(0).clamp(min=1e-30)
