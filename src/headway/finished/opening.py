@@ -1,6 +1,7 @@
 """Finished: the model behind a path, opened: a run's folder, its checkpoint, or a folder of Hugging Face."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,8 @@ def open_module(model: "Transformer", tokenizer: str | None = None, name: str = 
 
 
 def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | None", n_ctx: int) -> Opened:
+    from headway.model import redraw
+
     declared = model.model
     return Opened(
         name=name,
@@ -97,6 +100,7 @@ def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | None", n_ct
         module=model,
         ours=model,
         traced=model.trace,
+        read=partial(redraw.read, model),
         kind="causal" if declared.attends == "past" else "future",
         tokenizer=tokenizer,
         vocab_size=model.vocab_size,
@@ -127,6 +131,7 @@ def _other(folder: ModelFolder, tokenizer: str | None, trust_code: bool) -> Open
         module=found.model,
         ours=None,
         traced=traced,
+        read=lambda tokens: hf.read(found.model, tokens),
         kind=found.kind,
         tokenizer=found.tokenizer
         if tokenizer is None
