@@ -23,8 +23,8 @@ class XRay(ModelOnText):
     nothing: ClassVar[str] = "nothing stands out of untrained heads on the same stream"
     held: ClassVar[str] = (
         "Heads are held against untrained ones on the same stream: the same layers with fresh weights of the same "
-        "scale. A page of a model that learnt nothing has a finding in at most 5 of 100 cases, over all that was looked "
-        "for."
+        "scale. A page of a model that learnt nothing has a finding in at most 5 of 100 cases, over everything that "
+        "was looked for."
     )
 
     composition: Composition | None = None
