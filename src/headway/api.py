@@ -195,7 +195,7 @@ def _trained(
         raise RunFailed(
             f"{store.path} was removed while its runs were trained; put it back, or run again to begin anew"
         )
-    store = Store.open(store.path)  # others may have added arms to it meanwhile
+    store = store.anew()  # others may have added arms to it meanwhile
     names = {arm.full_name for arm in first.selected}
     asked_for = runs if begun is None else [run for run in store.runs() if run.name in names and run.control is None]
     return store, tuple(store.run(run.name, run.seed) for run in asked_for), trained

@@ -121,5 +121,18 @@ def _sentence(
         named = [title(experiment.arm(name), experiment) for name in without]
         which = listed(named) if len(named) < 4 else f"{len(named)} of its {counted(len(contrast.weights), 'arm')}"
         notes.append(f"{which} {'has' if len(named) == 1 else 'have'} no finished run")
-    said = verdict(found, family, metric=METRICS[found.metric], sides=contrast.sides, label=contrast.label, notes=notes)
+    metric, sides = METRICS[found.metric], _sides(contrast, experiment)
+    said = verdict(found, family, metric=metric, sides=sides, label=contrast.label, notes=notes)
     return said if control is None else f"under {experiment.control_label(control)}, {said}"
+
+
+def _sides(contrast: Contrast, experiment: Experiment) -> tuple[str, str] | None:
+    """What a sentence calls the two sides: a single arm as other sentences do."""
+    if contrast.sides is None:
+        return None
+    arms = (list(contrast.first), list(contrast.second))
+    first, second = (
+        title(experiment.arm(of[0]), experiment) if len(of) == 1 else side
+        for side, of in zip(contrast.sides, arms, strict=True)
+    )
+    return first, second

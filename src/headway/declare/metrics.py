@@ -159,4 +159,4 @@ def metric_name(metric: str) -> str:
     return " ".join(_WORDS.get(word, word) for word in name.replace("_", " ").split(" "))
 
 
-_WORDS = {"cka": "CKA", "qk": "QK", "ov": "OV", "mse": "MSE", "gd": "GD", "eval": "evaluation"}
+_WORDS = {"cka": "CKA", "qk": "QK", "ov": "OV", "mse": "MSE", "gd": "GD", "eval": "evaluation", "michel": "Michel's"}

@@ -31,7 +31,13 @@ def open_model(path: str | Path, tokenizer: str | None = None, *, trust_code: bo
     Raises:
         UserError: for a path that holds no language model, a run that is not done, a folder that cannot be opened, or
             a tokenizer of another vocabulary.
-    """
+
+    Examples:
+        >>> import headway
+        >>> headway.open_model("nowhere")
+        Traceback (most recent call last):
+        headway.errors.UserError: nowhere: there is no such folder; give a run's folder (DIR/runs/ARM/seed-N), its checkpoint, or a folder of Hugging Face with a config.json
+    """  # noqa: E501 - the doctest's error stands on one line
     folder = model_folder(path)
     return _other(folder, tokenizer, trust_code) if folder.kind == "other" else _own(folder, tokenizer)
 
@@ -61,9 +67,28 @@ def _own(folder: ModelFolder, tokenizer: str | None) -> Opened:
     else:
         model = hf.load(folder.path)
         n_ctx = model.model.n_positions
+    its = _fitting(hf.tokenizer(folder.path), tokenizer, model.vocab_size, str(folder.path))
+    return _opened(model, folder.name, its, n_ctx)
+
+
+def open_module(model: "Transformer", tokenizer: str | None = None, name: str = "the model") -> Opened:
+    """A model of ours in memory, as it is.
+
+    Args:
+        model: whose mode and device stay as they are.
+        tokenizer: a folder, `bytes` or `gpt2`; None: it reads tokens alone.
+        name: what sentences call it.
+
+    Raises:
+        UserError: for a tokenizer of another vocabulary.
+    """
+    return _opened(model, name, _fitting(None, tokenizer, model.vocab_size, name), model.model.n_positions)
+
+
+def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | None", n_ctx: int) -> Opened:
     declared = model.model
     return Opened(
-        name=folder.name,
+        name=name,
         facts={
             "architecture": declared.model_dump()["family"],
             "heads": str(declared.layout),
@@ -73,7 +98,7 @@ def _own(folder: ModelFolder, tokenizer: str | None) -> Opened:
         ours=model,
         traced=model.trace,
         kind="causal" if declared.attends == "past" else "future",
-        tokenizer=_fitting(hf.tokenizer(folder.path), tokenizer, model.vocab_size, folder),
+        tokenizer=tokenizer,
         vocab_size=model.vocab_size,
         n_ctx=n_ctx,
         longest=declared.n_positions,
@@ -103,14 +128,16 @@ def _other(folder: ModelFolder, tokenizer: str | None, trust_code: bool) -> Open
         ours=None,
         traced=traced,
         kind=found.kind,
-        tokenizer=found.tokenizer if tokenizer is None else _fitting(None, tokenizer, found.vocab_size, folder),
+        tokenizer=found.tokenizer
+        if tokenizer is None
+        else _fitting(None, tokenizer, found.vocab_size, str(folder.path)),
         vocab_size=found.vocab_size,
         n_ctx=found.n_ctx,
         longest=found.n_ctx,
     )
 
 
-def _fitting(its: "Tokenizer | None", asked: str | None, vocab_size: int, folder: ModelFolder) -> "Tokenizer | None":
+def _fitting(its: "Tokenizer | None", asked: str | None, vocab_size: int, whose: str) -> "Tokenizer | None":
     """The folder's tokenizer or the one that was asked for, when it has the vocabulary of the model.
 
     That may be padded to a multiple of 64.
@@ -124,7 +151,7 @@ def _fitting(its: "Tokenizer | None", asked: str | None, vocab_size: int, folder
     spare = vocab_size - found.vocab_size
     if spare and not (0 < spare < max(64, _PADDING * vocab_size) and vocab_size % 64 == 0):
         raise UserError(
-            f"{folder.path if asked is None else f'tokenizer {asked}'}: the tokenizer has {found.vocab_size} tokens, "
+            f"{whose if asked is None else f'tokenizer {asked}'}: the tokenizer has {found.vocab_size} tokens, "
             f"but the model has {vocab_size}; give the tokenizer that the model was trained with"
         )
     return found

@@ -13,9 +13,11 @@ import numpy as np
 
 from headway.data.tokens.corpus import find_corpus
 from headway.errors import UserError
+from headway.finished.measurable import check_measurable, length_of, positive
 from headway.finished.opened import Opened
 from headway.finished.opening import open_model
-from headway.heads.xray import AttentionHeads, XRay
+from headway.heads.model_on_text import AttentionHeads
+from headway.heads.xray import XRay
 
 if TYPE_CHECKING:
     import torch
@@ -68,9 +70,9 @@ def xray(
     corpus = find_corpus(str(text), limit=None, asked="text")
     place = find_device(device)
     opened = open_model(path, tokenizer, trust_code=trust_code)
-    _check_measurable(opened)
-    wanted = _length(opened, length)
-    n = _positive(sequences, "sequences") or max(1, TOKENS // wanted)
+    check_measurable(opened)
+    wanted = length_of(opened, length, LENGTH)
+    n = positive(sequences, "sequences") or max(1, TOKENS // wanted)
     tokens = opened.sequences(corpus.documents(), n=n, length=wanted)
     opened.module.to(place)
     seen, notes = _Seen(opened=opened, tokens=tokens), _Notes()
@@ -99,31 +101,6 @@ def xray(
     )
 
 
-def _check_measurable(opened: Opened) -> None:
-    """It has heads that can be traced, and its weights are numbers; where they are not, their layers are named."""
-    if opened.ours is None:
-        from headway import hf
-
-        hf.traceable(opened.module)
-    elif not opened.ours.model.layout.total:
-        raise UserError(f"{opened.name} has no attention heads: there is nothing to measure")
-    opened.check_finite("so its heads say nothing")
-
-
-def _length(opened: Opened, asked: int | None) -> int:
-    if asked is None:
-        return min(opened.n_ctx or LENGTH, LENGTH)
-    if opened.longest is not None and asked > opened.longest:
-        raise UserError(f"length {asked}: {opened.name} reads {opened.longest} tokens at most; give fewer")
-    return _positive(asked, "length") or LENGTH
-
-
-def _positive(number: int | None, what: str) -> int | None:
-    if number is not None and number < 1:
-        raise UserError(f"{what} {number}: at least 1 is needed")
-    return number
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
     """A text under measurement; `attentions` are those that its traces have."""
@@ -142,7 +119,7 @@ class _Seen:
         for start in range(0, len(self.tokens), at_once):
             traced = self.opened.trace(self.tokens[start : start + at_once])
             if not self.attentions:
-                self.attentions.extend(map(_described, traced.attentions))
+                self.attentions.extend(map(described, traced.attentions))
                 self._check_enough()
             yield traced
 
@@ -157,7 +134,8 @@ class _Seen:
             )
 
 
-def _described(attention: "AttentionTrace") -> AttentionHeads:
+def described(attention: "AttentionTrace") -> AttentionHeads:
+    """An attention, from what was traced of it."""
     return AttentionHeads(
         name=attention.name, kind=attention.kind, kv_of=tuple(attention.kv_of), d_head=attention.q.shape[3]
     )

@@ -65,6 +65,16 @@ class Store:
                 f"{path}: its experiment.yaml cannot be read back; restore it, or choose another directory\n{error}"
             ) from None
 
+    def anew(self) -> "Store":
+        """The directory with the document that it has now; what was examined of its runs stays known.
+
+        Raises:
+            ResultsError: as `open`.
+        """
+        store = Store.open(self.path)
+        store._sound, store._known = self._sound, self._known
+        return store
+
     @classmethod
     def create(cls, path: str | Path, experiment: Experiment) -> "Store":
         """The directory of an experiment's results, made if it does not exist; its document is then this one.

@@ -10,14 +10,26 @@ from headway.icl.circuits import head_table
 from headway.show.icl import circuit_maps as maps
 from headway.show.icl import dynamics, lengths, theory, training
 from headway.show.icl.finished_run import circuits_of, declared, has_one_layer
-from headway.show.report import outcome
 from headway.show.report.laboratory import ReportSlice
+from headway.show.report.outcome import OutcomeMeasure, final_outcome
 from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.report.tables import Row, Table, over_seeds
 from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure
 from headway.show.shared.theme import ESTIMATORS, HEAD_COLOURS
 from headway.words import join, number, span
+
+ERROR = OutcomeMeasure(
+    name="final-error",
+    metric="eval_mse",
+    column="mse",
+    axis="mean squared error",
+    title="Final error",
+    sentence="Mean squared error on the fixed evaluation prompts, at the prompt length of training.",
+    references=ESTIMATORS,
+    ticks="Ticks: estimators that are not trained, on the same prompts (GD: one step of gradient descent).",
+    one_seed="One seed: a point per arm; the bar is its 95 % interval over prompts.",
+)
 
 FINAL = {
     "eval_mse": "error",
@@ -43,7 +55,7 @@ HEADS = {
 PER_OUTPUT = "Of several values in a cell, the first is of the first output."
 
 WHOLE: tuple[Callable[[ReportData], Figure | None], ...] = (
-    partial(by_task, outcome.final_error),
+    partial(by_task, partial(final_outcome, measure=ERROR)),
     partial(by_task, lengths.lengths),
     lengths.lengths_by_arm,
     partial(by_task, training.loss),

@@ -65,6 +65,22 @@ def write_figures(
     return tuple(folder / file for file in needed)
 
 
+def remove_outdated(folder: Path, drawn: Iterable[Figure], state: str) -> None:
+    """Remove the files of a folder that `write_figures` would draw anew, or remove; the others are left.
+
+    Raises:
+        ResultsError: when what is left cannot be noted.
+    """
+    before = read_digests(folder)
+    needed = {file: made for figure in drawn for file, made in _digests(figure, FORMATS, state).items()}
+    outdated = {file for file, made in before.items() if file and needed.get(file) != made}
+    if not outdated:
+        return
+    _write_digests(folder, {file: made for file, made in before.items() if file and file not in outdated})
+    for file in outdated:
+        (folder / file).unlink(missing_ok=True)
+
+
 def are_current(folder: Path, state: str) -> bool:
     """Whether a folder holds all its figures, as they were drawn from this state."""
     found = read_digests(folder)

@@ -85,7 +85,11 @@ def _panel(rows: list[dict[str, Any]], column: str, by_heads: bool) -> Any:
     chart = alt.Chart(inline(rows)).encode(x=x, color=colour)
     tooltip = ["arm:N", "x:Q", "step_s:Q", "tokens_per_s:Q", "memory_mib:Q"]
     layers = [chart.mark_rule(strokeWidth=1.6).encode(y="low:Q", y2="high:Q")] if column == "step_s" else []
-    layers.append(chart.mark_point(size=80, filled=True, opacity=1).encode(y=y, tooltip=tooltip))
+    layers.append(
+        chart.mark_point(size=80, filled=True, opacity=0.75, stroke="white", strokeWidth=0.5).encode(
+            y=y, tooltip=tooltip
+        )
+    )
     if not by_heads:
         (left, right), (width, height) = domain, SIZE
         named = [

@@ -106,6 +106,7 @@ def _figure(
         0.97 * min([row["low"] for row in every] + references),
         1.03 * max([row["high"] for row in every] + references),
     ]
+    zooms = max(sum(row["arm"] == one["arm"] for row in later) for one in later) > 1  # a curve, and not a point
     margin = 0.06 * (max(row["high"] for row in later) - min(row["low"] for row in later))
     near = [min(row["low"] for row in later) - margin, max(row["high"] for row in later) + margin]
     width = (WIDTH - 60) // len(columns) - 62 if len(columns) > 1 else (WIDTH - 60) // 2 - 20
@@ -116,11 +117,11 @@ def _figure(
     }
     zoomed = {
         title: _panel(material, arms, rows, looks, near, axis=axis, width=width, title="", late=True)
-        for title, arms in columns.items()
+        for title, arms in (columns.items() if zooms else ())
     }
     grid = (
         alt.vconcat(alt.hconcat(*first.values()), alt.hconcat(*zoomed.values()))
-        if len(columns) > 1
+        if len(columns) > 1 and zooms
         else alt.hconcat(*first.values(), *zoomed.values())
     )
     where = "below" if len(columns) > 1 else "right"
@@ -136,7 +137,9 @@ def _figure(
             if material.n_seeds > 1
             else "One seed, so no band.",
             f"A column per group{'; ' + listed(alone) + ' is drawn in each' if alone else ''}." if alone else "",
-            f"{where.capitalize()}, the same from {100 * LATE:.0f} % of the training on, drawn larger.",
+            f"{where.capitalize()}, the same from {100 * LATE:.0f} % of the training on, drawn larger."
+            if zooms
+            else "",
             note,
             f"Curves are thinned to at most {POINTS} points."
             if any(len(per_seed(arm, METRIC)[0]) > POINTS for arm in material.arms)

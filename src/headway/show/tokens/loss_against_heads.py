@@ -39,9 +39,8 @@ def loss_against_heads(material: ReportData) -> Figure | None:
         return None
     fits = [fit for fit in entries(material) if fit.params]
     points, lines, bands = [_point(material, arm, fits) for arm in arms], list(_lines(fits, arms)), list(_bands(fits))
-    low = min(row["low"] for row in [*points, *bands])
-    high = max(row["high"] for row in [*points, *bands])
-    domain = ends([low, high], beside=0.1)
+    seeds = [float(value) for arm in arms for value in arm.final(METRIC)]
+    domain = ends([*seeds, *(row[end] for row in [*points, *bands] for end in ("low", "high"))], beside=0.1)
     scale = alt.Scale(domain=domain, nice=False, zero=False)
     y, low_y = (
         alt.Y(f"{end}:Q", title="evaluation loss (nats per token)", scale=scale) for end in ("loss_nats", "low")
