@@ -29,6 +29,7 @@ class Ended:
     status: str = "done"
     message: str = ""
     control: None = None
+    seal: str = "sealed"
     group: None = None
     execution: dict = field(default_factory=dict)
 
