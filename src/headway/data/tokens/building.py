@@ -185,8 +185,9 @@ def _write_tokens(
             encoded = [np.asarray(ids, np.int64) for ids in _encoder(tokenizer, some)(some)]
             write(np.concatenate([part for ids in encoded for part in ((ids, end) if whole else (ids,))]))
             lengths.append(np.array([len(ids) + whole for ids in encoded], np.int64))
-            for document, ids in zip(some, encoded, strict=True) if text else ():
-                text.look(document, ids)
+            if text is not None:
+                for document, ids in zip(some, encoded, strict=True):
+                    text.look(document, ids)
         if not whole:
             write(end)
             lengths = [np.concatenate(lengths).sum(keepdims=True) + 1]
