@@ -17,7 +17,7 @@ from headway.compare import icl, results
 from headway.errors import HeadwayError, ResultsError
 from headway.files import Content
 from headway.identity import is_as_signed
-from headway.runs import checked, seal
+from headway.runs import checked, resolved, seal
 from headway.runs.folder import Run
 from headway.runs.store import Store
 from headway.runs.verify import verify
@@ -190,6 +190,16 @@ def test_a_label_that_was_edited_is_said(path):
     document.write_text(document.read_text().replace("baseline: slow", "baseline: fast"))
     (warning,) = results.write(Store.open(path)).warnings
     assert "is not as Headway wrote it" in warning
+
+
+def test_every_bit_of_the_line_above_a_document_is_its_own_witness(path):
+    document = path / "experiment.yaml"
+    whole = document.read_bytes()
+    assert resolved.doubt(path) == ""
+    for at in range(whole.index(b"\n") + 40):
+        for bit in range(8):
+            document.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+            assert "is not as Headway wrote it" in resolved.doubt(path)
 
 
 def test_files_are_read_again_only_where_they_changed(path, monkeypatch):

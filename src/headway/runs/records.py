@@ -12,6 +12,9 @@ from headway.errors import ResultsError, Unreadable
 from headway.train.loop import Arrays
 from headway.words import command_line, numbered
 
+READ = ("metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json")
+"""What Headway reads in a run's folder, beside its run.json, checkpoints and arrays of heads; all of it is sealed."""
+
 
 def anew(path: Path) -> str:
     """What to do about a damaged run, given its folder or one of its files."""
@@ -23,12 +26,9 @@ def anew(path: Path) -> str:
     return f"`{asked}` puts the run aside, and `headway run` trains it anew"
 
 
-_PARTS = ("run.json", "seal.json", "metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json", "heads")
-
-
 def holds_run(folder: Path) -> bool:
     """Whether a folder has anything of a run that was begun or made, be it its run.json or not."""
-    return any((folder / name).exists() for name in (*_PARTS, "checkpoint"))
+    return any((folder / name).exists() for name in ("run.json", *READ, "heads", "checkpoint", "seal.json"))
 
 
 def run_folders(directory: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 Somebody may edit it, and then the directory says so: what its arms are called and compared with stands nowhere else.
 """
 
+import re
 from pathlib import Path
 
 from headway.declare.experiment import Experiment
@@ -25,19 +26,24 @@ def write(directory: Path, experiment: Experiment) -> None:
 
 
 def adopt(directory: Path) -> None:
-    """Put the line above a document of before, or above one that was edited and is meant.
+    """Put the line above a document of before.
 
     Raises:
         OSError: when it cannot be written.
     """
     head, _, rest = (directory / FILE).read_bytes().partition(b"\n")
-    text = (rest if head.startswith(_HEAD.encode()) else head + b"\n" + rest).decode()
+    text = (rest if _is_head(head) else head + b"\n" + rest).decode()
     write_text(directory / FILE, f"{_HEAD}{Content.of(text.encode()).sha256}\n{text}")
 
 
 def is_headed(directory: Path) -> bool:
-    """Whether the document has the line, be its hash the right one or not; those of before have none."""
-    return (directory / FILE).read_bytes().startswith(_HEAD.encode())
+    """Whether the document has the line, be it damaged or not; those of before have none."""
+    return _is_head((directory / FILE).read_bytes().partition(b"\n")[0])
+
+
+def _is_head(line: bytes) -> bool:
+    """Whether the first line is ours: where it is damaged, a word or a piece of its hash is left."""
+    return b"SHA-256" in line or b" follows: " in line or re.search(rb"[0-9a-f]{24}", line) is not None
 
 
 def doubt(directory: Path) -> str:
@@ -46,7 +52,7 @@ def doubt(directory: Path) -> str:
         head, _, rest = (directory / FILE).read_bytes().partition(b"\n")
     except OSError:
         return ""  # whoever opens it tells that
-    if not head.startswith(_HEAD.encode()) or head == f"{_HEAD}{Content.of(rest).sha256}".encode():
+    if not _is_head(head) or head == f"{_HEAD}{Content.of(rest).sha256}".encode():
         return ""
     return (
         f"{directory / FILE} is not as Headway wrote it: it is damaged, or it was edited; `headway run FILE --out "

@@ -13,14 +13,11 @@ from typing import Literal, Protocol
 from headway.errors import ResultsError
 from headway.files import Content, write_json
 from headway.identity import DIGEST, is_as_signed, signed
-from headway.runs.records import anew, heads_file, heads_steps, read_json
+from headway.runs.records import READ, anew, heads_file, heads_steps, read_json
 from headway.words import counted
 
 FILE = "seal.json"
 SCHEMA = 1
-READ = ("metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json")
-"""What Headway reads in a run's folder, beside its run.json, checkpoints and arrays of heads."""
-
 Depth = Literal["sizes", "changed", "whole"]
 """How files are looked at: their sizes alone; whole where they changed since somebody did so; whole."""
 
