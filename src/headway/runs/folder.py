@@ -21,11 +21,11 @@ from typing import Any, Literal, get_args
 
 from headway.declare.laboratories import parse_run
 from headway.declare.run import RunSpec
-from headway.errors import DeclarationError, ResultsError, Unreadable
+from headway.errors import DeclarationError, ResultsError
 from headway.files import write_text
 from headway.runs import seal as seals
 from headway.runs.lease import Lease, is_held
-from headway.runs.records import REACHED, anew, heads_steps, read_heads, read_json, read_records
+from headway.runs.records import anew, heads_steps, reached, read_heads, read_json, read_records
 from headway.runs.run_json import content_of, signed_text
 from headway.train import checkpoint
 from headway.train.laboratory import laboratory_of
@@ -200,10 +200,8 @@ class Run:
         Raises:
             ResultsError: when there is none.
         """
-        try:
+        with reached(self.path / "checkpoint"):
             found, damages = checkpoint.load(self.path / "checkpoint", self._why_not)
-        except OSError as error:
-            raise Unreadable(f"{self.path}: its checkpoint cannot be read ({error.strerror}); {REACHED}") from None
         if self.status == "done" and (found is None or found.step != self.steps):
             what = ", ".join(damages) or "the checkpoint of its last step is missing"
             raise ResultsError(f"{self.path}: {what}; {anew(self.path)}")

@@ -2,6 +2,8 @@
 
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +38,16 @@ def run_folders(directory: Path) -> list[Path]:
     return sorted(folder for folder in directory.glob("runs/*/seed-*") if holds_run(folder))
 
 
-REACHED = "see that its file system works and that you may read it, and try again"
-"""What to do about a file that cannot be read, damaged or not."""
+@contextmanager
+def reached(path: Path) -> Iterator[None]:
+    """In the block, an error of the file system is told as `Unreadable`: no damage, but nothing to be had."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        todo = "see that its file system works and that you may read it, and try again"
+        raise Unreadable(f"{path}: cannot be read ({error.strerror}); {todo}") from None
 
 
 def heads_file(path: Path, step: int) -> Path:
@@ -77,11 +87,10 @@ def read_records(path: Path) -> list[dict[str, Any]]:
         Unreadable: when the file system does not give it.
     """
     try:
-        lines = path.read_bytes().split(b"\n")
+        with reached(path):
+            lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return []
-    except OSError as error:
-        raise Unreadable(f"{path}: cannot be read ({error.strerror}); {REACHED}") from None
     records = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
@@ -113,11 +122,10 @@ def read_bytes(path: Path, missing: str) -> bytes:
         Unreadable: when the file system does not give it.
     """
     try:
-        return path.read_bytes()
+        with reached(path):
+            return path.read_bytes()
     except FileNotFoundError:
         raise ResultsError(f"{missing}: {path.name} is missing") from None
-    except OSError as error:
-        raise Unreadable(f"{path}: cannot be read ({error.strerror}); {REACHED}") from None
 
 
 def mapping_in(text: bytes, path: Path) -> dict[str, Any]:
