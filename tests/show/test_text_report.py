@@ -121,6 +121,7 @@ def test_hours_and_costs_are_from_solo_timings_alone(progression: ReportData, la
         progression.timings["constant-high"]["step_s"], rel=1e-4
     )
     assert "with the machine to itself" in drawn.caption
+    assert "On cpu, 1 thread." in drawn.caption
 
 
 def test_the_curve_of_sizes_joins_plain_models_only(lanes: ReportData) -> None:
