@@ -32,7 +32,7 @@ def point(total: int, kind: str, batch: int, context: int, steps: int) -> dict[s
     """Seconds of each of some steps, and the memory, in this process."""
     import torch
 
-    from headway.data.tokens.text import Batch
+    from headway.data.tokens.examples import Batch
     from headway.declare.laboratories import parse_run
     from headway.declare.tokens.run import TokensRun
     from headway.model import attention

@@ -30,7 +30,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from headway.data.tokens.text import Batch
+from headway.data.tokens.examples import Batch
 from headway.declare.laboratories import parse_run
 from headway.declare.tokens.run import TokensRun
 from headway.model.transformer import Transformer

@@ -12,17 +12,21 @@ RETURNED = {
     "headway.runs.store": ["Store"],
     "headway.runs.folder": ["Run"],
     "headway.model.transformer": ["Transformer"],
+    "headway.finished.opened": ["Opened"],
     "headway.model.trace": ["Trace", "AttentionTrace"],
     "headway.heads.scores": ["HeadScores"],
+    "headway.heads.model_on_text": ["ModelOnText"],
+    "headway.heads.causes.effects": ["ExactEffects", "HeadEffects"],
 }
-"""What the functions of `headway` return, by the module where it stands; `headway.xray` says itself what it returns."""
+"""What the functions of `headway` return, by the module where it stands; `headway.ablate`, `prune` and `xray` say
+themselves what they return."""
 
 
 def public() -> dict[str, list[str] | None]:
     """The modules that are rendered, and which of their names; all that a module itself lists for None."""
     found: dict[str, list[str] | None] = {"headway": None, **RETURNED, "headway.errors": None}
-    xray = inspect.signature(headway.xray).return_annotation
-    return found | {xray.__module__: [xray.__name__]}
+    said = [inspect.signature(verb).return_annotation for verb in (headway.ablate, headway.prune, headway.xray)]
+    return found | {each.__module__: [each.__name__] for each in said}
 
 
 def render(folder: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import quadratic
 
 import headway.runs.work
+from headway.errors import UserError
 from headway.runs.folder import Run
 from headway.runs.work import work
 
@@ -22,17 +23,23 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 class Operations:
-    """Counts a process's operations on files below a directory; from the one of a number on, does something else."""
+    """Counts a process's operations on files below a directory; from the one of a number on, does something else.
 
-    def __init__(self, below: Path, number: int, instead: Callable[[], None]):
+    With `once`, at that one alone; with `reading`, files that are opened for reading are counted too.
+    """
+
+    def __init__(
+        self, below: Path, number: int, instead: Callable[[], None], *, once: bool = False, reading: bool = False
+    ):
         self._below, self._left, self._instead = str(below), number, instead
+        self._once, self._reading = once, reading
         self.write, self.fsync = os.write, os.fsync
         os.write, os.fsync = self._write, self._fsync
         sys.addaudithook(self._hear)
 
     def _count(self) -> None:
         self._left -= 1
-        if self._left <= 0:
+        if self._left == 0 or (self._left < 0 and not self._once):
             self._instead()
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -43,7 +50,7 @@ class Operations:
             return
         if event == "open":
             _, mode, flags = arguments
-            if not (set(mode or "") & set("wax+") or flags & _WRITING):
+            if not (self._reading or set(mode or "") & set("wax+") or flags & _WRITING):
                 return
         self._count()
 
@@ -68,15 +75,26 @@ def disk_full() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def working(run: Run, number: int, instead: Callable[[], None], *, checkpoint_every_s: float = 0.0) -> int:
+def failing(number: int) -> Callable[[], None]:
+    """What a file system answers that fails with an error of that number."""
+
+    def fail() -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def working(run: Run, number: int, instead: Callable[[], None], *, checkpoint_every_s: float = 0.0, **how: bool) -> int:
     """The exit code of a process that works on a run until its operation of a number."""
     pid = os.fork()
     if pid == 0:
         code = 99
         try:
             headway.runs.work.CHECKPOINT_EVERY_S = checkpoint_every_s
-            Operations(run.path, number, instead)
+            Operations(run.path, number, instead, **how)
             code = work(run.path, quadratic.study)
+        except UserError:
+            code = 2  # as the worker's command line ends then
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -7,8 +7,10 @@
     model = headway.open("results/mine").run("h2", seed=0).model()
 
 `headway.icl` holds the in-context laboratory's models, estimators and theory; `headway.hf.load(folder)` reads a
-language model of Hugging Face; `headway.xray(path, text=...)` measures the heads of a finished model. Names are
-imported when they are first used, so that `import headway` costs nothing.
+language model of Hugging Face; `headway.open_model(path).trace("Once upon a time")` says what the heads of a finished
+model do with a text, `headway.xray(path, text=...)` measures them, `headway.ablate(path, text=...)` takes them away one
+by one, and `headway.prune(path, ...)` some of them for good. Names are imported when they are first used, so that
+`import headway` costs nothing.
 """
 
 from importlib import import_module
@@ -20,15 +22,21 @@ if TYPE_CHECKING:
     from headway.api import open as open
     from headway.api import run as run
     from headway.declare.experiment import load as load
+    from headway.finished.ablate import ablate as ablate
+    from headway.finished.opening import open_model as open_model
+    from headway.finished.prune import prune as prune
     from headway.finished.xray import xray as xray
 
-__all__ = ["__version__", "hf", "icl", "load", "open", "run", "xray"]
+__all__ = ["__version__", "ablate", "hf", "icl", "load", "open", "open_model", "prune", "run", "xray"]
 
 _HOMES = {
     "load": "headway.declare.experiment",
     "run": "headway.api",
     "open": "headway.api",
+    "open_model": "headway.finished.opening",
     "xray": "headway.finished.xray",
+    "ablate": "headway.finished.ablate",
+    "prune": "headway.finished.prune",
 }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from headway.declare.experiment import Experiment, load
 from headway.declare.run import RunSpec, slice_of
-from headway.errors import UserError, near
+from headway.errors import RunFailed, UserError, near
 from headway.runs.folder import Run
 from headway.runs.store import Store
 from headway.train.laboratory import TrainerChoice
@@ -191,7 +191,11 @@ def _trained(
     else:
         for said in begun.go_on():
             tell(said)
-    store = Store.open(store.path)  # others may have added arms to it meanwhile
+    if not store.path.is_dir():
+        raise RunFailed(
+            f"{store.path} was removed while its runs were trained; put it back, or run again to begin anew"
+        )
+    store = store.anew()  # others may have added arms to it meanwhile
     names = {arm.full_name for arm in first.selected}
     asked_for = runs if begun is None else [run for run in store.runs() if run.name in names and run.control is None]
     return store, tuple(store.run(run.name, run.seed) for run in asked_for), trained

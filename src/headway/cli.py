@@ -16,9 +16,14 @@ import typer
 from headway.errors import HeadwayError, RunFailed, UserError, shortened
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headway.compare.results import Results
     from headway.declare.experiment import Experiment
+    from headway.heads.model_on_text import ModelOnText
     from headway.runs.store import Store
+    from headway.show.shared.model_page import ModelPage
+    from headway.show.shared.table import Table
 
 MOST = 2**31 - 1
 """Of numbers of tokens and sequences, as arrays count them."""
@@ -55,6 +60,20 @@ Checkpoint = Annotated[
     Path, typer.Argument(callback=_path, metavar="CHECKPOINT", help="A run's folder, or a folder of Hugging Face.")
 ]
 Directory = Annotated[Path, typer.Argument(callback=_path, metavar="DIR", help="A results directory.")]
+Text = Annotated[
+    str,
+    typer.Option(
+        callback=_path, metavar="FILE", help="A text file, documents parted by <|endoftext|>; or another corpus."
+    ),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print everything as JSON; files are then written only with --out.")
+]
+TokenizerOf = Annotated[
+    str | None,
+    typer.Option(callback=_path, metavar="FOLDER", help="Or bytes, or gpt2; where the checkpoint has none."),
+]
+Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")]
 
 Figures = Annotated[bool, typer.Option(help="Write figures as files too; the report holds them anyway.")]
 
@@ -106,7 +125,7 @@ def plan(
     from headway.runs.worker import set_up_process
     from headway.show.terminal.shapes import named_shapes, shape_table
 
-    set_up_process(threads=1)  # as a worker has a core to itself
+    said = set_up_process(threads=1)  # as a worker has a core to itself
     options = (scale, settings, arms, control, seeds)
     if picture := named_shapes(names, options_given=any(option is not None for option in options)):
         _print(shape_table(picture), picture)
@@ -122,6 +141,8 @@ def plan(
         for said in experiment.idle:
             typer.echo(said, err=True)
         planned = Plan(experiment=experiment, costs=costs(experiment, trial=timing if trial is None else trial))
+        if said and "torch" in sys.modules:
+            _warn(said)
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
         _print(*planned.tables(), picture)
         for sentence in (*planned.sentences(), *notes):
@@ -194,10 +215,8 @@ def run(
     _print_answer(store, results)
     unfinished = [run for run in (store.run(run.name, run.seed) for run in runs) if run.status != "done"]
     if unfinished:
-        if damaged := [str(run.path) for run in unfinished if run.status == "damaged"]:
-            again = f"tries them again, without the damaged; to repeat those, delete {', '.join(damaged)} first"
-        else:
-            again = "tries them again"
+        damaged = any(run.status == "damaged" for run in unfinished)
+        again = "tries them again" + (", without the damaged, unless they are put aside first" if damaged else "")
         raise RunFailed(
             f"{len(unfinished)} of {len(runs)} runs gave no result; the reasons stand above and in log.txt of each "
             f"run folder. `headway run` again {again}"
@@ -238,22 +257,53 @@ def report(directory: Directory, figures: Figures = True) -> None:
 def drop(
     directory: Directory,
     names: Annotated[list[str], typer.Argument(metavar="ARM[+CONTROL]...", help="The arms whose runs are dropped.")],
-    seeds: Seeds = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="A,B|A-B", help="Only these seeds, by their numbers: 2, 0,2 or 0-2.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Delete them; nothing is left.")] = False,
 ) -> None:
     """Put runs of an arm aside, to DIR/dropped."""
-    from headway.declare.selection import seeds_of
-    from headway.words import counted, listed
+    from headway.declare.selection import seeds_in
+    from headway.runs.dropped import seed_of
+    from headway.words import counted, listed, numbered
 
-    asked = _seeds(seeds)
-    folders = _open(directory).drop(*names, seeds=None if asked is None else seeds_of(asked), delete=force)
-    n, of = counted(len(folders), "run"), listed(list(dict.fromkeys(names)))
+    folders = _open(directory).drop(*names, seeds=None if seeds is None else seeds_in(seeds), delete=force)
+    n = counted(len(folders), "run")
+    of = f"{listed(list(dict.fromkeys(names)))} ({numbered('seed', {seed_of(folder) for folder in folders})})"
     where = "" if force else f" to {directory / 'dropped'}"
     it = "it" if len(folders) == 1 else "them"
     print(
         f"{'deleted' if force else 'moved'} {n} of {of}{where}; `headway run` makes {it} anew, and `headway compare` "
         f"or `headway report` leaves {it} out until then"
     )
+
+
+@app.command()
+def verify(
+    directory: Directory,
+    adopt: Annotated[bool, typer.Option("--adopt", help="Seal finished runs of before, as they are.")] = False,
+) -> None:
+    """Read every file of a results directory whole, and name what is damaged."""
+    from headway.runs.verify import verify as look_at
+    from headway.words import counted
+
+    found = []
+    for looked in look_at(directory, adopt=adopt):
+        found.append(looked)
+        for damage in looked.damages:
+            print(f"damaged: {damage}")
+    runs, whole = counted(len(found) - 1, "run"), sum(looked.n_bytes for looked in found)
+    for n, said in (
+        (sum(looked.sealed for looked in found), "sealed as it is"),
+        (sum(looked.unsealed for looked in found), "not sealed, since it was made before; --adopt does so"),
+        (sum(looked.held for looked in found), "left alone, since a process works on it"),
+    ):
+        if n:
+            print(f"{counted(n, 'run')} of {len(found) - 1}: {said}")
+    read = f"{runs}: {counted(sum(looked.n_files for looked in found), 'file')} ({whole / 1e6:,.1f} MB) read"
+    if n := sum(len(looked.damages) for looked in found):
+        raise HeadwayError(f"{read}, {counted(n, 'damage')}")
+    print(f"{read}, everything is as it was written")
 
 
 @app.command()
@@ -275,10 +325,7 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed, the same text.")] = 0,
     stop: Annotated[bool, typer.Option(help="Whether the text ends at its end-of-text token.")] = True,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(callback=_path, metavar="FOLDER", help="Or bytes, or gpt2; where the checkpoint has none."),
-    ] = None,
+    tokenizer: TokenizerOf = None,
 ) -> None:
     """Let a trained language model write."""
     from headway.finished.opening import open_own
@@ -313,23 +360,13 @@ def export(
 @app.command()
 def xray(
     checkpoint: Checkpoint,
-    text: Annotated[
-        str,
-        typer.Option(
-            callback=_path, metavar="FILE", help="A text file, documents parted by <|endoftext|>; or another corpus."
-        ),
-    ],
+    text: Text,
     out: Annotated[
         Path | None,
         typer.Option(callback=_path, metavar="DIR", help="A folder that is made; by default results/xray-NAME."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print everything as JSON; files are then written only with --out.")
-    ] = False,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(callback=_path, metavar="FOLDER", help="Or bytes, or gpt2; where the checkpoint has none."),
-    ] = None,
+    as_json: AsJson = False,
+    tokenizer: TokenizerOf = None,
     sequences: Annotated[
         int | None,
         typer.Option(
@@ -340,40 +377,186 @@ def xray(
         int | None,
         typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 512."),
     ] = None,
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")] = (
-        "auto"
-    ),
+    device: Device = "auto",
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
+    ] = False,
 ) -> None:
     """What every head of a finished model does on a text.
 
     Names heads that are special, alike or idle; draws the atlas of all heads and maps of their pairs.
     """
     from headway.finished.xray import xray as measure
-    from headway.show.xray.page import folder_of, layer_table, write_xray
+    from headway.show.xray.drawing import layers
+    from headway.show.xray.page import xray_page
     from headway.words import command_line
 
+    _check_out(out)
+    options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
+    found = measure(checkpoint, text=text, device=device, trust_code=trust_code, **options)
+    command = command_line("xray", checkpoint, text=text, out=out, **options) + " --trust-code" * trust_code
+    _show_model(found, layers(found), lambda: xray_page(found), checkpoint, out, command, as_json)
+
+
+@app.command()
+def ablate(
+    checkpoint: Checkpoint,
+    text: Text,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            callback=_path, metavar="FILE", help="Another text, that stands in for heads; by default more of the text."
+        ),
+    ] = None,
+    mean: Annotated[
+        Literal["positions", "per-position"], typer.Option(help="What the mean of a head is over, of that other text.")
+    ] = "positions",
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Also what the most alike and the most important pairs do together.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(callback=_path, metavar="DIR", help="A folder that is made; by default results/ablate-NAME."),
+    ] = None,
+    as_json: AsJson = False,
+    tokenizer: TokenizerOf = None,
+    sequences: Annotated[
+        int | None,
+        typer.Option(min=2, max=MOST, metavar="N", help="At most so many of each text; by default 8,192 tokens."),
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 256."),
+    ] = None,
+    device: Device = "auto",
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of which sequences stand in for which.")] = 0,
+) -> None:
+    """What the loss does without each head: at zero, at its mean, resampled.
+
+    Every head is taken away in all three ways, with intervals; cheap estimates stand beside, and how far they agree.
+    Before any number the model is checked: a head masked must be the head removed.
+    """
+    from headway.finished.ablate import ablate as measure
+    from headway.show.ablate.ablation_page import ablation_page
+    from headway.show.ablate.effect_tables import ways
+    from headway.words import command_line
+
+    _check_out(out)
+    found = measure(
+        checkpoint,
+        text=text,
+        reference=reference,
+        mean=mean,
+        pairs=pairs,
+        tokenizer=tokenizer,
+        sequences=sequences,
+        length=length,
+        device=device,
+        seed=seed,
+        tell=partial(typer.echo, err=True),
+    )
+    given = {"reference": reference, "mean": None if mean == "positions" else mean, "seed": seed or None, "out": out}
+    read = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
+    command = command_line("ablate", checkpoint, *["--pairs"] * pairs, text=text, **given, **read)
+    _show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, command, as_json)
+
+
+@app.command()
+def prune(
+    checkpoint: Checkpoint,
+    by: Annotated[
+        Literal["taylor", "ablation", "alike", "magnitude", "random"],
+        typer.Option(
+            help="taylor: gradients of gates; ablation: exact effects; alike: one of the most alike two; magnitude: "
+            "the norm of what a head writes; random: the floor of all others."
+        ),
+    ],
+    keep: Annotated[str, typer.Option(metavar="N|SHARE", help="Heads that stay: 24, 50% or 0.5.")],
+    text: Text,
+    out: Annotated[Path, typer.Option(callback=_path, metavar="FOLDER", help="A folder that is made.")],
+    held_out: Annotated[
+        str | None,
+        typer.Option(callback=_path, metavar="FILE", help="Another text: the loss on it, before and after."),
+    ] = None,
+    steps: Annotated[
+        int, typer.Option(min=1, max=10_000, metavar="N", help="Importance is measured anew after each.")
+    ] = 1,
+    tokenizer: TokenizerOf = None,
+    sequences: Annotated[
+        int | None,
+        typer.Option(min=1, max=MOST, metavar="N", help="At most so many of each text; by default 8,192 tokens."),
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 256."),
+    ] = None,
+    device: Device = "auto",
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of what is drawn.")] = 0,
+) -> None:
+    """Write a model without some of its heads: an ordinary one of another layout.
+
+    Heads that share keys and values go together; a layer may lose all. What it costs in loss and saves in time and
+    memory is measured.
+    """
+    from headway.finished.prune import prune as take_heads
+
+    found = take_heads(
+        checkpoint,
+        by=by,
+        keep=keep,
+        text=text,
+        out=out,
+        held_out=held_out,
+        steps=steps,
+        tokenizer=tokenizer,
+        sequences=sequences,
+        length=length,
+        device=device,
+        seed=seed,
+        tell=partial(typer.echo, err=True),
+    )
+    for sentence in found.sentences:
+        print(f"* {sentence}")
+    assert found.folder is not None
+    folder, model_type = found.folder
+    code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
+    print(f"{model_type}: {folder}{code}")
+
+
+def _check_out(out: Path | None) -> None:
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
-    found = measure(checkpoint, text=text, tokenizer=tokenizer, sequences=sequences, length=length, device=device)
-    command = command_line(
-        "xray", checkpoint, text=text, out=out, tokenizer=tokenizer, sequences=sequences, length=length
-    )
+
+
+def _show_model(
+    found: "ModelOnText",
+    overview: "Table",
+    drawn: "Callable[[], ModelPage]",
+    checkpoint: Path,
+    out: Path | None,
+    command: str,
+    as_json: bool,
+) -> None:
+    """What was found of a finished model: sentences and a table, then its page; or all of it as JSON."""
+    from headway.show.shared.model_page import folder_of, terminal_table
+
     if as_json:
         import json
 
         if out is not None:
-            write_xray(found, out, checkpoint, command)
+            drawn().write(out, checkpoint, command)
         print(json.dumps(found.to_json(), allow_nan=False))
         return
     for finding in found.findings:
         print(f"* {finding.sentence}")
     print()
-    _print(layer_table(found))
+    _print(terminal_table(overview))
     for note in found.notes:
         print(f"note: {note}")
     print(f"measured on {found.read}")
     typer.echo("drawing ...", err=True)
-    print(f"page: {write_xray(found, out or folder_of(found, checkpoint), checkpoint, command)}")
+    page = drawn()
+    print(f"page: {page.write(out or folder_of(page.verb, found, checkpoint), checkpoint, command)}")
 
 
 def _experiment(
@@ -403,7 +586,7 @@ def _seeds(text: str | None) -> int | list[int] | None:
     try:
         return [int(part) for part in text.split(",") if part] if "," in text else int(text)
     except ValueError:
-        raise UserError(f"--seeds {text}: give how many, such as 5, or which, such as 3,5") from None
+        raise UserError(f"--seeds {shortened(text)}: give how many, such as 5, or which, such as 3,5") from None
 
 
 def _open(directory: Path) -> "Store":
@@ -451,9 +634,10 @@ def main() -> None:
     except HeadwayError as error:
         _fail(str(error), 1)
     except OSError as error:
-        if error.errno not in _OF_THE_PATH:
+        todo = _TODO.get(error.errno or 0)
+        if todo is None:
             raise
-        _fail(f"{shortened(str(error.filename))}: {error.strerror}; give another path, or make it usable", 2)
+        _fail(f"{shortened(str(error.filename or 'a file'))}: {error.strerror}; {todo}", 2)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
@@ -464,8 +648,15 @@ def main() -> None:
         _fail(str(UserError(error.format_message())), getattr(error, "exit_code", 2))  # which may hold any argument
 
 
-_OF_THE_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
-"""Errors of the system that say that a path was not the right one."""
+_TODO = {
+    **dict.fromkeys(
+        (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS),
+        "give another path, or make it usable",
+    ),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space and run again"),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "see that its file system works and run again"),
+}
+"""What to do about errors of the system that say that a path was not the right one, or that a file system fails."""
 
 
 def _fail(message: str, code: int) -> NoReturn:

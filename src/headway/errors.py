@@ -5,6 +5,7 @@ the command line without a traceback and ends it with exit code 2.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 
 MOST_LINES = 20
@@ -12,6 +13,8 @@ LONGEST_LINE = 2_000
 MOST_NAMES = 80
 LONGEST_VALUE = 200
 """Characters of a value in a message; of a longer one the middle is left out."""
+_LONG = re.compile(rf"(?<!\w)'[^']{{{LONGEST_VALUE + 1},}}'(?!\w)|\S{{{LONGEST_VALUE + 1},}}")
+"""A text in quotes that is longer, or a word."""
 
 
 def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
@@ -35,13 +38,18 @@ class UserError(HeadwayError, ValueError):
     """What was asked for cannot be done as it was asked.
 
     However long the values are that it names, its message stays one that can be read.
+
+    Examples:
+        >>> len(str(UserError(f"there is no scale {'- ' * 50_000!r}; choose from: laptop")))
+        200
     """
 
     def __str__(self) -> str:
         lines = super().__str__().split("\n")
         if len(lines) > MOST_LINES:
             lines = [*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES:,} more"]
-        return "\n".join(shortened(line, LONGEST_LINE) for line in lines)
+        cut = (_LONG.sub(lambda found: shortened(found[0]), line) for line in lines)
+        return "\n".join(shortened(line, LONGEST_LINE) for line in cut)
 
 
 class DeclarationError(UserError):
@@ -50,6 +58,10 @@ class DeclarationError(UserError):
 
 class ResultsError(UserError):
     """A results directory cannot be used as it was asked."""
+
+
+class Unreadable(ResultsError):
+    """A file cannot be read now, which says nothing of what it holds: it is no damage."""
 
 
 class RunFailed(HeadwayError, RuntimeError):

@@ -5,18 +5,27 @@ killed at any moment leaves the old content or the new, never a mixture. Numbers
 """
 
 import errno
+import hashlib
 import json
 import math
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from headway.errors import ResultsError
+from headway.errors import ResultsError, UserError, shortened
+
+DEEPEST_JSON = 64
+"""Mappings and lists inside one another, in a file that others may have written."""
+
+_AT_ONCE = 1 << 20
+"""Bytes of a file that are in memory while it is hashed."""
 
 
 @contextmanager
@@ -46,7 +55,9 @@ def derived(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise ResultsError(f"{path} cannot be written: {error.strerror}; free space or check permissions") from error
+        failing = error.errno in (errno.EROFS, errno.EIO, errno.ESTALE)
+        todo = "see that its file system works and can be written" if failing else "free space or check permissions"
+        raise ResultsError(f"{path} cannot be written: {error.strerror}; {todo}, and try again") from error
 
 
 def sweep(directory: Path) -> None:
@@ -63,7 +74,39 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Replace the content of a file by a JSON value; see `plain`."""
-    write_text(path, json.dumps(plain(value), indent=1, allow_nan=False) + "\n")
+    write_text(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """What `write_json` writes."""
+    return json.dumps(plain(value), indent=1, allow_nan=False) + "\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What a file holds, known by its length and its hash."""
+
+    n_bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, data: bytes) -> "Content":
+        """The content that some bytes are."""
+        return cls(n_bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+    @classmethod
+    def of_file(cls, path: Path, until: int | None = None) -> "Content":
+        """The content of a file, or of its first `until` bytes; read in a stream.
+
+        Raises:
+            OSError: when it cannot be read.
+        """
+        found, n_bytes = hashlib.sha256(), 0
+        with open(path, "rb", buffering=0) as file:
+            while data := file.read(_AT_ONCE if until is None else min(_AT_ONCE, until - n_bytes)):
+                found.update(data)
+                n_bytes += len(data)
+        return cls(n_bytes=n_bytes, sha256=found.hexdigest())
 
 
 def create_text(path: Path, text: str) -> bool:
@@ -95,6 +138,44 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_json(path: Path, largest: int) -> Any:
+    """What a JSON file says that others may have written.
+
+    Args:
+        path: of the file.
+        largest: bytes that it may have.
+
+    Raises:
+        FileNotFoundError: when there is none.
+        UserError: when it is no file, larger, nested deeply, or no JSON.
+    """
+    try:
+        # Without waiting: a named pipe that nobody writes to would hold the command for ever.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UserError(f"{path}: this is no file; give one")
+            text = file.read(largest + 1)
+        if len(text) > largest:
+            raise UserError(f"{path}: it is larger than {largest / 1e6:g} MB, as no such file is; fetch it again")
+        content = json.loads(text.decode("utf-8"))
+        if _is_deeper(content, DEEPEST_JSON):
+            raise RecursionError
+    except (FileNotFoundError, UserError):
+        raise
+    except RecursionError:
+        raise UserError(
+            f"{path}: more than {DEEPEST_JSON} mappings and lists stand inside one another; fetch it again"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: it cannot be read ({shortened(str(error))})") from None
+    return content
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return bool(inner) and (levels == 0 or any(_is_deeper(each, levels - 1) for each in inner))
 
 
 def plain(value: Any) -> Any:

@@ -1,11 +1,16 @@
 """Ground floor: one canonical form of a JSON value, and its hash.
 
-Two values that mean the same have the same text, so a run can be known by its content.
+Two values that mean the same have the same text, so a run can be known by its content, and what is stored can say
+whether it still is what was written.
 """
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
+
+DIGEST = "digest"
+"""The key under which a signed mapping has the digest of the rest of it."""
 
 
 def canonical(value: Any) -> str:
@@ -29,3 +34,27 @@ def digest(value: Any) -> str:
         True
     """
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+def signed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping of JSON values with the digest of its content, so that its reader notices damage.
+
+    Examples:
+        >>> signed({"a": 1})
+        {'a': 1, 'digest': '015abd7f5cc57a2d'}
+    """
+    rest = {key: value for key, value in content.items() if key != DIGEST}
+    return {**rest, DIGEST: digest(rest)}
+
+
+def is_as_signed(content: Mapping[str, Any]) -> bool:
+    """Whether a mapping has the digest of its content; not for one that was never signed.
+
+    Examples:
+        >>> is_as_signed(signed({"a": 1})), is_as_signed({**signed({"a": 1}), "a": 2}), is_as_signed({"a": 1})
+        (True, False, False)
+    """
+    try:
+        return bool(content.get(DIGEST) == signed(content)[DIGEST])
+    except ValueError:  # a number that was none when it was signed
+        return False

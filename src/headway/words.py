@@ -67,6 +67,17 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
+def numbered(noun: str, numbers: Iterable[int]) -> str:
+    """Things that go by a number.
+
+    Examples:
+        >>> numbered("seed", [2]), numbered("seed", [2, 0, 1]), numbered("seed", [])
+        ('seed 2', 'seeds 0, 1 and 2', 'no seed')
+    """
+    found = sorted(set(numbers))
+    return f"{noun}{'s' * (len(found) > 1)} {listed(map(str, found))}" if found else f"no {noun}"
+
+
 _COUNTS = (
     *("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "sixteen", "twenty"),
     *("both", "all", "many", "several", "few"),
@@ -180,7 +191,9 @@ def together(names: Sequence[str], n_arms: int) -> str:
     Examples:
         >>> together(["a", "b", "c"], 3), together(["a", "b"], 3), together(["a", "b", "c"], 4)
         ('all 3 arms', 'a and b', 'a and 2 others')
+        >>> together(["a", "b"], 2)
+        'both arms'
     """
     if len(names) == n_arms > 1:
-        return f"all {n_arms} arms"
+        return f"all {n_arms} arms" if n_arms > 2 else "both arms"
     return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} others"

@@ -86,6 +86,25 @@ def test_across_corpora_there_is_no_merit(tmp_path):
     assert "lose" not in judged.verdict
 
 
+def test_tokens_that_do_not_give_the_text_back_are_not_compared_by_bytes_and_why_is_said(tmp_path):
+    for kept, gives in ((0.125, "give back 12 % of it"), (0.0, "are ids of which no text is known")):
+        path = fabricate_text(tmp_path / str(kept), tokenizers())
+        for file in path.glob("runs/*/*/run.json"):
+            content = json.loads(file.read_text())
+            if content["arm"] == "merges":
+                content["metrics"] |= {"text_kept": kept}
+            else:
+                content["metrics"] |= {"text_kept": 1.0, "eval_bits_per_byte": 1.0 + 0.1 * content["seed"]}
+            file.write_text(json.dumps(content))
+        built = results.build(Store.open(path))
+        assert [one for one in built.warnings if "bits" in one] == [
+            f"merges cannot be compared by bits per byte of the text: its tokens {gives}; give a tokenizer that gives "
+            "back 99 % or more"
+        ]
+        assert built.judged == ()
+        assert list(figures(material_of(Store.open(path))))
+
+
 def test_runs_stored_before_say_so_in_one_sentence(tmp_path):
     built = results.build(Store.open(fabricate_text(tmp_path / "old", tokenizers())))
     assert [one for one in built.warnings if "bits" in one] == [

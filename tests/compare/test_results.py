@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import stored
 
 from headway.compare import icl, results
 from headway.compare.answer import answer
@@ -51,6 +52,7 @@ class FakeRun:
     message: str = ""
     execution: dict = field(default_factory=lambda: {"trainer": "fused", "threads": 1})
     metrics: dict = field(default_factory=dict)
+    seal: str = "sealed"
 
     @property
     def name(self):
@@ -380,8 +382,7 @@ def test_of_a_real_store(tmp_path, calls):
     for name, seed, metrics in [("h1", 0, {"eval_mse": 1.5}), ("h2", 0, {"eval_mse": 1.0}), ("h2+opposed", 1, {})]:
         run = store.add(store.experiment.arm(name), seed)
         outcome = {"status": "done", "execution": {"threads": seed}, "metrics": metrics} if metrics else {}
-        file = run.path / "run.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | outcome))
+        stored.unseal(run.path, **outcome)
         (run.path / "metrics.jsonl").write_text('{"step": 10}\n')
         checkpoint.save(run.path / "checkpoint", checkpoint.Checkpoint(step=10, state={}))
     content = results.write(store).to_json()
@@ -393,7 +394,11 @@ def test_of_a_real_store(tmp_path, calls):
     assert content["comparisons"][0]["verdict"].startswith(
         "1 head and 2 heads cannot be compared: one seed (1.50 and 1.00 y squared)"
     )
-    assert len(content["warnings"]) == 1
+    assert [warning.partition(" ")[2] for warning in content["warnings"]] == [
+        "runs of 3 were made before runs were sealed, so not every damage is noticed; `headway verify "
+        f"{store.path} --adopt` seals what is there",
+        "of 3 runs are not finished; `headway run` on this directory finishes them",
+    ]
 
 
 def test_with_the_estimators_themselves(tmp_path):

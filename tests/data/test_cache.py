@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from headway.caches import cache_folder
 from headway.data.tokens import token_cache as cache
-from headway.data.tokens.token_cache import cache_folder, cached, content_hash
+from headway.data.tokens.token_cache import cached, content_hash
 from headway.errors import UserError
 
 

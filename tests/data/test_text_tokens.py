@@ -13,9 +13,9 @@ from shared import data
 from headway.data.tokens import building, corpus
 from headway.data.tokens.building import held_out_documents
 from headway.data.tokens.corpus import STORIES_KEY
+from headway.data.tokens.corpus_tokens import open_corpus
 from headway.data.tokens.packing import evaluation_batches, training_batch
 from headway.data.tokens.stories import story
-from headway.data.tokens.text import open_corpus
 from headway.declare.tokens.text import TextTask
 from headway.errors import UserError
 
@@ -130,7 +130,7 @@ def test_a_damaged_cache_is_made_again(numbered, cache, damage):
 
 def test_many_processes_at_once_get_the_same(numbered, tmp_path, cache):
     code = (
-        "from headway.data.tokens.text import open_corpus; from headway.declare.tokens.text import TextTask;"
+        "from headway.data.tokens.corpus_tokens import open_corpus; from headway.declare.tokens.text import TextTask;"
         f"t = open_corpus(TextTask(kind='text', corpus={numbered!r}, n_ctx=32, tokenizer='bpe-270')); print(t.digest)"
     )
     started = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(4)]

@@ -10,8 +10,8 @@ import tokenizers
 from shared import data
 
 from headway.data.tokens.corpus import STORIES_KEY, find_corpus
+from headway.data.tokens.corpus_tokens import open_corpus
 from headway.data.tokens.stories import story
-from headway.data.tokens.text import open_corpus
 from headway.data.tokens.tokenizer import Tokenizer, bytes_tokenizer, open_tokenizer, trained_bpe
 from headway.declare.tokens.text import TextTask
 from headway.errors import UserError

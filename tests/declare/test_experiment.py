@@ -4,7 +4,8 @@ import pytest
 
 from headway.declare.experiment import load, read_resolved, resolve
 from headway.declare.icl.run import IclRun
-from headway.declare.mapping import read_file
+from headway.declare.mapping import read_file, write_yaml
+from headway.declare.selection import seeds_in
 from headway.declare.settings import unheard
 from headway.declare.shipped import shipped
 from headway.errors import DeclarationError
@@ -44,6 +45,13 @@ def test_every_shipped_experiment_resolves_and_reads_back(tmp_path):
         assert experiment.question.endswith("?")
         assert again.differences(experiment) == []
         assert [a.template.id for a in again.arms] == [a.template.id for a in experiment.arms]
+
+
+def test_the_document_of_a_results_directory_is_an_experiment_like_any_other(tmp_path):
+    path = tmp_path / "experiment.yaml"
+    stored = {**load("icl-heads").plain(), "headway": {"versions": {"headway": "0.1.0"}}}
+    path.write_text(write_yaml(stored))
+    assert load(path).dump() == load("icl-heads").dump()
 
 
 @pytest.mark.parametrize(
@@ -105,7 +113,7 @@ def test_x_rays_defects_are_chosen_alone_and_all_together(scale):
         chosen = experiment.select(arms=["heads-8"], controls=[name])
         assert [arm.control for arm in chosen.selected] == [None, name]
     assert together == {part: values for part, values in controls["as-published"].items() if part != "label"}
-    chosen = experiment.select(arms=["heads-8"], controls=["as"])
+    chosen = experiment.select(arms=["heads-8"], controls=["as-*"])
     assert [arm.control for arm in chosen.selected] == [None, *controls]
 
 
@@ -187,9 +195,7 @@ def test_no_samples_reach_the_run():
 def test_parts_of_another_kind_of_task_are_errors():
     with pytest.raises(DeclarationError, match=r"probes.diversity: there is no such key"):
         resolve({**BASE, "probes": {"diversity": True}})
-    with pytest.raises(
-        DeclarationError, match=r"probes.circuits: \[1, 1000\] was given; input should be a valid boolean"
-    ):
+    with pytest.raises(DeclarationError, match=r"probes.circuits: \[1, 1000\] was given; give true or false"):
         resolve({**TEXT, "probes": {"circuits": [1, 1000]}})
     with pytest.raises(DeclarationError, match=r"samples: there is no such key"):
         resolve({**BASE, "samples": None})
@@ -214,16 +220,22 @@ def test_factors_of_a_number():
 
 def test_factors_of_what_is_no_number():
     with pytest.raises(
-        DeclarationError, match=r"training\.warmup_steps: 'x2' was given; input should be a valid integer"
+        DeclarationError, match=r"training\.warmup_steps: 'x2' was given; give a whole number, such as 8"
     ):
         resolve({**TEXT, "controls": {"c": {"training": {"warmup_steps": "x2"}}}})
-    with pytest.raises(DeclarationError, match=r"training\.batch_size: 1.2 was given; input should be a valid integer"):
+    with pytest.raises(DeclarationError, match=r"training\.batch_size: 1.2 was given; give a whole number, such as 8"):
         resolve({**TEXT, "controls": {"c": {"training": {"batch_size": "x0.3"}}}})
 
 
-def test_a_name_stands_for_the_controls_that_begin_with_it():
+def test_only_learning_rates_stands_for_the_controls_that_begin_with_it():
+    assert load("gqa").select(controls="learning-rates").crossed == ("learning-rates-half", "learning-rates-double")
+    for name, advice in (("learning", r"did you mean learning-\*"), ("all", r"did you mean all-\*\?")):
+        with pytest.raises(DeclarationError, match=rf"^there is no control '{name}'; {advice}"):
+            load("head-progression").select(controls=name)
     experiment = resolve(TEXT)
-    chosen = experiment.select(controls=["rates"], arms=["plain"])
+    with pytest.raises(DeclarationError, match=r"^there is no control 'rates'; did you mean rates-\*"):
+        experiment.select(controls=["rates"])
+    chosen = experiment.select(controls=["rates-*"], arms="plain")
     assert [arm.full_name for arm in chosen.selected] == ["plain", "plain+rates-half", "plain+rates-more"]
     assert [a.full_name for a in experiment.select(controls=["rates-half"], arms=["plain"]).selected] == [
         "plain", "plain+rates-half",
@@ -290,7 +302,7 @@ def test_order_is_scale_then_set_then_arm_then_control():
 
 
 def test_a_setting_that_an_arm_overrides_is_an_error_that_names_the_path():
-    with pytest.raises(DeclarationError, match=r"arm one sets it itself.*add --set arms\.one\.training\.steps"):
+    with pytest.raises(DeclarationError, match=r"arm one sets it itself.*; set arms\.one\.training\.steps=\.\.\. too"):
         resolve(BASE, settings=["training.steps=6"]).runs  # noqa: B018
 
 
@@ -302,7 +314,7 @@ def test_a_setting_has_to_reach_the_arms_that_are_run_and_no_others():
     assert len(chosen.select(seeds=3).runs) == 3
     assert experiment.select(seeds=3).select(arms=["two"]).runs == chosen.select(seeds=3).runs
     for arms in (["one"], ["one", "two"]):
-        with pytest.raises(DeclarationError, match=r"--set training.steps: arm one sets it itself, or what holds it"):
+        with pytest.raises(DeclarationError, match=r"setting training.steps: arm one sets it itself, or what holds it"):
             experiment.select(arms=arms)
     with pytest.raises(DeclarationError, match=r"arm one sets it itself"):
         experiment.select(seeds=1).check_settings()
@@ -320,13 +332,15 @@ def test_a_setting_of_a_part_of_what_an_unselected_arm_replaces():
 
 def test_a_setting_that_changes_nothing_is_an_error():
     with pytest.raises(
-        DeclarationError, match=r"--set probes=\{\}: an empty mapping changes nothing; set what is in it"
+        DeclarationError, match=r"setting probes=\{\}: an empty mapping changes nothing; set what is in it"
     ):
         load("x-ray", settings=["probes={}"])
 
 
 def test_a_setting_within_a_list_names_the_whole_list_which_can_be_set():
-    with pytest.raises(DeclarationError, match=r"--set arms\.orthogonality\.training\.regularizers=\.\.\.$"):
+    with pytest.raises(
+        DeclarationError, match=r"\n.*orthogonality.* is set by .*arms\.orthogonality\.training\.regularizers=\.\.\."
+    ):
         load("regularized", settings=["training.regularizers.weight=2"])
 
 
@@ -359,6 +373,46 @@ def test_controls_cross_the_arms_only_when_asked_for():
     assert [a.full_name for a in two.selected] == ["two"]
     assert [a.full_name for a in two.select(seeds=5).selected] == ["two"]
     assert [a.full_name for a in two.select(controls=["noisy"]).select(seeds=5).selected] == ["two", "two+noisy"]
+
+
+def test_a_single_text_is_one_setting_and_one_arm():
+    experiment = resolve(BASE, settings="training.steps=6")
+    assert experiment.settings == ("training.steps=6",)
+    assert [arm.name for arm in experiment.select(arms="two").selected] == ["two"]
+    with pytest.raises(DeclarationError, match=r"^there is no arm 'one,two'; did you mean "):
+        experiment.select(arms="one,two")
+    with pytest.raises(DeclarationError, match=r"^setting training\.steps: write it as PATH=VALUE, such as training"):
+        resolve(BASE, settings="training.steps")
+
+
+def test_an_arm_with_another_optimizer_is_told_what_it_has_to_say_itself():
+    arms = {"one": None, "four": {"training": {"optimizer": "adam", "learning_rate": 0.1, "steps": 10}}}
+    where = (
+        r"^s\.yaml: arms\.four\.training\.batch_size \(with another optimizer, nothing of training is taken over\): "
+    )
+    for settings in ((), ["training.steps=5"], ["training.momentum=0.3"]):
+        with pytest.raises(DeclarationError, match=where + r"missing; give it a value$"):
+            resolve(changed(scales={}, baseline="one", arms=arms), settings=settings, source="s.yaml")
+
+
+def test_a_setting_that_an_optimizer_lacks_blames_no_arm():
+    adam = {"optimizer": "adam", "learning_rate": 0.1, "batch_size": 4, "steps": 10}
+    for sgd in (BASE["training"], {**BASE["training"], "momentum": 0.1}):
+        content = changed(scales={}, baseline="one", training=adam, arms={"one": None, "four": {"training": sgd}})
+        with pytest.raises(DeclarationError, match=r"^training\.momentum: there is no such key; .*") as error:
+            resolve(content, settings=["training.momentum=0.3"])
+        said = "\nwhat four has instead of it is set by arms.four.training.momentum=..."
+        assert str(error.value).endswith(said) == ("momentum" in sgd)
+        assert ("four" in str(error.value)) == ("momentum" in sgd)
+
+
+def test_seeds_are_named_by_their_numbers():
+    assert [seeds_in(text) for text in ("2", "0,2,", "1-3, 7,7")] == [(2,), (0, 2), (1, 2, 3, 7)]
+    for text in ("", "x", "-1", "3-1", "1-", "0.5", "0-99999999"):
+        with pytest.raises(
+            DeclarationError, match=r"^seeds .*: give the seeds by their numbers, such as 2, 0,2 or 0-2"
+        ):
+            seeds_in(text)
 
 
 def test_seeds_add_and_never_renumber():
@@ -395,7 +449,7 @@ def test_differences_name_the_keys_that_results_depend_on():
         ({"task": {"kind": "regresion"}}, "task.kind: 'regresion' is not known; did you mean regression"),
         ({"training": {"optimizer": "sgd"}}, "arm one: training.batch_size: missing"),
         ({"seeds": 0}, "seeds: 0 was given"),
-        ({"seeds": 10**20}, "seeds: 100000000000000000000 was given; input should be less than or equal to 10000"),
+        ({"seeds": 10**20}, "seeds: 100000000000000000000 was given; give a number of at most 10000"),
         ({"arms": {"one": {"label": "x"}, "two": {"label": "x"}}}, "two arms have the label 'x'"),
         ({"arms": {"one": {"label": ["x"]}, "two": {}}}, r"arms\.one\.label: \['x'\] was given; a label is text"),
         (
@@ -408,7 +462,7 @@ def test_differences_name_the_keys_that_results_depend_on():
         ({"groups": {"g": {"arms": ["one"], "baseline": "onee"}}}, "groups.g.baseline: there is no arm 'onee'"),
         (
             {"model": {"family": "icl", "n_heads": "two"}},
-            "model.n_heads: 'two' was given; input should be a valid integer",
+            "model.n_heads: 'two' was given; give a whole number, such as 8",
         ),
     ],
 )
@@ -422,8 +476,8 @@ def test_wrong_documents_get_errors_that_teach(changes, message):
     [
         ("training.steps", "write it as PATH=VALUE"),
         ("name=other", "cannot be set"),
-        ("training.steps=0", "training.steps: 0 was given; input should be greater than 0"),
-        ("task.noise_variance=-1", "task.noise_variance: -1 was given; input should be greater than or equal to 0"),
+        ("training.steps=0", "training.steps: 0 was given; give a number greater than 0"),
+        ("task.noise_variance=-1", "task.noise_variance: -1 was given; give a number of at least 0"),
         ("task.covariance={kind: power, rho: 1}", "covariance of x singular"),
         ("task.covariance={kind: matrix, rows: [[1, 1], [1, 1]]}", "singular or indefinite"),
         ("task.covariance={kind: matrix, rows: [[1, 2], [0, 1]]}", "not symmetric"),
@@ -481,9 +535,9 @@ def test_the_length_given_last_replaces_the_others():
 
 
 def test_a_setting_that_a_later_one_replaces_is_refused():
-    with pytest.raises(DeclarationError, match=r"--set training.steps: a later --set replaces it, or the whole"):
+    with pytest.raises(DeclarationError, match=r"setting training.steps: a later one replaces it, or the whole"):
         load("head-progression", settings=["training.steps=30", "training.optimizer=adamw"])
-    with pytest.raises(DeclarationError, match=r"--set training.steps: a later --set replaces it"):
+    with pytest.raises(DeclarationError, match=r"setting training.steps: a later one replaces it"):
         load("head-progression", settings=["training.steps=30", "training.tokens=2000"])
 
 
@@ -496,16 +550,16 @@ def test_controls_that_a_setting_does_not_reach_are_named():
     }
     said = list(unheard(["training.learning_rate=0.02", "training.steps=10", "model.d_model=64"], parts, controls))
     assert said == [
-        "--set training.learning_rate does not reach control adam, which has 0.1; "
-        "add --set controls.adam.training.learning_rate=...",
-        "--set training.steps does not reach control adam, which sets the whole that it is a part of; "
-        "add --set controls.adam.training.steps=...",
-        "--set model.d_model does not reach control wide, which has 128; add --set controls.wide.model.d_model=...",
+        "setting training.learning_rate does not reach control adam, which has 0.1; "
+        "set controls.adam.training.learning_rate=... too",
+        "setting training.steps does not reach control adam, which sets the whole that it is a part of; "
+        "set controls.adam.training.steps=... too",
+        "setting model.d_model does not reach control wide, which has 128; set controls.wide.model.d_model=... too",
     ]
     asked = load("x-ray", settings=["training.steps=10"])
     assert asked.unheard == []
     assert asked.select(controls="as-published-training").unheard == [
-        "--set training.steps does not reach control as-published-training, which has 600; "
-        "add --set controls.as-published-training.training.steps=..."
+        "setting training.steps does not reach control as-published-training, which has 600; "
+        "set controls.as-published-training.training.steps=... too"
     ]
     assert not list(unheard(["model.d_model=64", "controls.wide.model.d_model=64"], parts, {"wide": controls["wide"]}))

@@ -57,10 +57,10 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
             r"probes.metrics.0: 'qurey_cka' is no metric of heads; did you mean query_cka",
         ),
         ({"probes": {"metrics": ["sink_score", "sink_score"]}}, "probes.metrics: sink_score stands twice; keep one"),
-        ({"probes": {"every": 0}}, "probes.every: 0 was given; input should be greater than 0"),
+        ({"probes": {"every": 0}}, "probes.every: 0 was given; give a number greater than 0"),
         (
             {"probes": {"dense_until": -1}},
-            "probes.dense_until: -1 was given; input should be greater than or equal to 0",
+            "probes.dense_until: -1 was given; give a number of at least 0",
         ),
         (
             {"probes": {"patterns": True}, "task": {"n_ctx": 3}},
@@ -85,7 +85,7 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
         ),
         (
             {"training": {"regularizers": [{"metric": "orthogonality", "weight": 0}]}},
-            "training.regularizers.0.weight: 0 was given; input should be greater than 0",
+            "training.regularizers.0.weight: 0 was given; give a number greater than 0",
         ),
         (
             {"training": {"regularizers": [{"metric": "query_cka"}]}, "model": {"n_heads": "1-0"}},
@@ -100,8 +100,8 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
             {"training": {"drophead": {"start": 0, "end": 0}}},
             "training.drophead: start and end are 0, so no head would ever be dropped; raise one, or leave",
         ),
-        ({"training": {"drophead": {"start": 1}}}, "training.drophead.start: 1 was given; input should be less than 1"),
-        ({"training": {"drophead": {"turn": 1}}}, "training.drophead.turn: 1 was given; input should be less than 1"),
+        ({"training": {"drophead": {"start": 1}}}, "training.drophead.start: 1 was given; give a number less than 1"),
+        ({"training": {"drophead": {"turn": 1}}}, "training.drophead.turn: 1 was given; give a number less than 1"),
         (
             {"model": {"attends": "future"}, "samples": {}},
             "model.attends is future, and such a model cannot write: the text that it would look at is not there yet; "
@@ -116,7 +116,7 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
             {"model": {"embedding_scale": "d_modl"}},
             "model.embedding_scale: 'd_modl' is not known; did you mean d_model",
         ),
-        ({"model": {"embedding_init_std": 0}}, "model.embedding_init_std: 0 was given; input should be greater than 0"),
+        ({"model": {"embedding_init_std": 0}}, "model.embedding_init_std: 0 was given; give a number greater than 0"),
     ],
 )
 def test_what_is_wrong_gets_an_error_that_teaches(parts, message):

@@ -51,7 +51,7 @@ def test_a_folder_that_is_no_tokenizer(tmp_path, content):
         ({"corpus": "tinystory"}, "did you mean tinystories"),
         ({"validation": "held-out"}, "validation 'held-out' is not known; choose from: stories, tinystories"),
         ({"validation": "other.txt", "held_out": 0.2}, "held_out 0.2 would change nothing, since validation other.txt"),
-        ({"held_out": 1}, "held_out: 1 was given; input should be less than 1"),
+        ({"held_out": 1}, "held_out: 1 was given; give a number less than 1"),
         ({"n_ctx": 0}, "n_ctx: 0 was given"),
         ({"stories": 0}, "stories: 0 was given"),
         ({"padding": "publish"}, "padding: 'publish' is not known; did you mean published"),

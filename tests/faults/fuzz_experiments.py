@@ -13,6 +13,7 @@ import contextlib
 import io
 import os
 import random
+import re
 import resource
 import signal
 import sys
@@ -38,7 +39,7 @@ from headway.show.terminal.plan import Plan
 _LOADER, _DUMPER = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 MOST_SECONDS = 2.0
 MOST_BYTES = 500_000_000
-LONGEST_MESSAGE = 100_000
+LONGEST_MESSAGE = 20_000
 
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 3, 7, 10**9, 10**18, 2**63, 10**40, 1e300, 1e-300, 1e18, -1e30, 0.5, float("nan"),
@@ -72,6 +73,11 @@ PATHS = (
 
 class TooLong(BaseException):
     """A case that took more than its processor time."""
+
+
+def too_long(*_: Any) -> None:
+    """What the alarms of a case call."""
+    raise TooLong
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,33 +213,46 @@ def command_line(draw: random.Random, file: str) -> list[str]:
     return line
 
 
-def guarded(work: Callable[[], None]) -> str | None:
+def guarded(work: Callable[[], None], *, seconds: float = MOST_SECONDS, more_bytes: int = MOST_BYTES) -> str | None:
     """What a case did that it may not do; None for nothing."""
     before = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     began = time.process_time()
     problem = None
-    resource.setrlimit(resource.RLIMIT_AS, (before + MOST_BYTES, hard))
-    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    signal.signal(signal.SIGPROF, too_long)
+    signal.signal(signal.SIGALRM, too_long)
+    resource.setrlimit(resource.RLIMIT_AS, (before + more_bytes, hard))
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 30 * seconds)  # for what waits, and takes no time of the processor
     try:
         work()
     except UserError as error:
-        message = str(error)
-        if len(message) > LONGEST_MESSAGE:
-            problem = f"an error of {len(message):,} characters"
-        message.encode()
+        problem = wrong_with(str(error))
     except TooLong:
-        problem = "more than 2 s of processor time at\n" + traceback.format_exc()
+        problem = f"more than {seconds:g} s of processor time at\n" + traceback.format_exc()
     except MemoryError:
-        problem = "more than 500 MB at\n" + traceback.format_exc()
+        problem = f"more than {more_bytes / 1e6:,.0f} MB at\n" + traceback.format_exc()
     except Exception:  # noqa: BLE001 - whatever it is, it is a finding
         problem = traceback.format_exc()
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
-    if problem is None and time.process_time() - began > MOST_SECONDS:
+    if problem is None and time.process_time() - began > seconds:
         problem = f"{time.process_time() - began:.1f} s of processor time"
     return problem
+
+
+def wrong_with(message: str) -> str | None:
+    """What an error may not be: long, unprintable, with a value repeated whole, or a memory that was filled."""
+    if len(message) > LONGEST_MESSAGE:
+        return f"an error of {len(message):,} characters"
+    if found := re.search(r"(..?)\1{150}", message):
+        return f"an error that repeats a long value: {message[max(0, found.start() - 200) : found.start() + 100]}"
+    if re.search("alloc.* memory|bad_alloc|MemoryError", message):
+        return f"memory: {message[:500]}"
+    message.encode()
+    return None
 
 
 def look_at(path: Path) -> None:
@@ -274,8 +293,8 @@ def obey(line: list[str]) -> None:
     except SystemExit as left:
         if left.code not in (None, 0, 1, 2):
             raise AssertionError(f"it ended with {left.code}") from None
-        if left.code and len(said.getvalue()) > LONGEST_MESSAGE:
-            raise AssertionError(f"an error of {len(said.getvalue()):,} characters") from None
+        if left.code and (problem := wrong_with(said.getvalue())):
+            raise AssertionError(problem) from None
 
 
 def fuzz(
@@ -288,7 +307,6 @@ def fuzz(
 ) -> tuple[int, list[Finding]]:
     """Try so many files and command lines, or as many as there is time for; how many, and what was found."""
     draw, until, tried, found = random.Random(seed), time.monotonic() + seconds, 0, []
-    signal.signal(signal.SIGPROF, _too_long)
     here = Path.cwd()
     for module in ("headway.finished.opening", "headway.finished.xray", "headway.hf.export") if commands else ():
         import_module(module)  # which loads torch: not a case's own time and memory
@@ -313,10 +331,6 @@ def fuzz(
             if told and tried % 1000 == 0:
                 told(f"{tried:,} tried, {len(found)} findings")
     return tried, found
-
-
-def _too_long(*_: Any) -> None:
-    raise TooLong
 
 
 def main() -> int:

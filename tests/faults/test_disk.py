@@ -13,8 +13,9 @@ import quadratic
 from headway.errors import ResultsError
 from headway.runs.folder import Run
 from headway.runs.local import run_all
+from headway.runs.storage import DISK_FULL, UNREACHABLE
 from headway.runs.store import Store
-from headway.runs.work import DISK_FULL, DONE
+from headway.runs.work import DONE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the last line was cut short")
 
@@ -89,7 +90,7 @@ def test_where_nothing_can_be_written_it_says_so(tmp_path):
         assert last.status == "failed"
         assert "Read-only file system" in last.message
         worker = subprocess.run([*quadratic.WORKER, str(run.path)], capture_output=True, text=True, check=False)
-        assert worker.returncode == 1
+        assert worker.returncode == UNREACHABLE
         assert "cannot be written: Read-only file system" in worker.stdout
 
 

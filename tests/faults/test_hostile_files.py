@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from fuzz_experiments import guarded, look_at
 
+import headway
 from headway.cli import main
 from headway.declare.experiment import load
 from headway.declare.limits import MOST_ARMS, MOST_LAYERS
 from headway.declare.mapping import read_yaml, write_yaml
 from headway.declare.shipped import shipped
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, UserError
 
 FUZZER = Path(__file__).with_name("fuzz_experiments.py")
 
@@ -141,11 +142,11 @@ def test_what_is_no_file_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("document", "old", "new", "problem"),
     [
-        (LANGUAGE, "n_layers: 4", "n_layers: 300000000", f"should be less than or equal to {MOST_LAYERS}"),
+        (LANGUAGE, "n_layers: 4", "n_layers: 300000000", f"give a number of at most {MOST_LAYERS}"),
         (LANGUAGE, "n_layers: 4", "n_layers: 1e300", "model.n_layers: 1"),
         (LANGUAGE, "n_layers: 4", "n_layers: 1e18", "no whole number is above 1e+15 here: give a smaller one"),
         (LANGUAGE, "d_model: 64", "d_model: 1e18", "model.d_model: 1000000000000000000 was given; no whole number"),
-        (LANGUAGE, "d_model: 64", "d_model: 1000000000000", "should be less than or equal to 1000000000"),
+        (LANGUAGE, "d_model: 64", "d_model: 1000000000000", "give a number of at most 1000000000"),
         (LANGUAGE, "d_model: 64", "d_model: 1000000000", "no machine holds more than 1e+15; lower d_model, n_layers"),
         (LANGUAGE, "n_heads: 8", "n_heads: 1e18", "model.n_heads: 1000000000000000000 was given"),
         (LANGUAGE, "n_heads: 8, n_layers: 4", "n_heads: 65536, d_head: 1, n_layers: 2048", "at most 1,000,000 heads"),
@@ -172,7 +173,7 @@ def test_what_is_no_file_is_refused(tmp_path):
         (LANGUAGE, "optimizer: adamw", "optimizer: " + "y" * 100_000, "(99,870 characters) ..."),
         (LANGUAGE, "optimizer: adamw", "optimizer: [adamw]", "training"),
         (LANGUAGE, "kind: text", "kind: [text]", "task.kind: ['text'] is not known"),
-        (LANGUAGE, "steps: 10", "steps: " + "'" + "y" * 100_000 + "'", "was given; input should be a valid integer"),
+        (LANGUAGE, "steps: 10", "steps: " + "'" + "y" * 100_000 + "'", "was given; give a whole number, such as 8"),
         (LANGUAGE, "steps: 10", "steps: {{7*7}}", "text that begins with a bracket stands in quotes"),
         (LANGUAGE, "arms: {plain", "scales: {big: {arms: 7}}\narms: {plain", "scales.big.arms: 7 was given; it is a"),
         (LANGUAGE, "arms: {plain", "scales: {big: {arms: {7: 1}}}\narms: {plain", "there is no arm 7"),
@@ -181,8 +182,8 @@ def test_what_is_no_file_is_refused(tmp_path):
         (PROMPTS, "d_x: 5", "d_x: 1000000000", "no machine holds more than 1e+15; lower task.d_x"),
         (PROMPTS, "n_heads: 2", "n_heads: 1e15", "no machine holds more than 1e+15"),
         (PROMPTS, "n_pairs: 40", "n_pairs: 1e15", "a batch of about 5e+16 numbers was asked for"),
-        (PROMPTS, "arms:", "evaluation: {curve: {lengths: 1e12}}\narms:", "should be less than or equal to 1000"),
-        (PROMPTS, "arms:", "evaluation: {curve: {longest: 1e12}}\narms:", "should be less than or equal to 1000000"),
+        (PROMPTS, "arms:", "evaluation: {curve: {lengths: 1e12}}\narms:", "give a number of at most 1000"),
+        (PROMPTS, "arms:", "evaluation: {curve: {longest: 1e12}}\narms:", "give a number of at most 1000000"),
         (PROMPTS, "d_x: 5", "d_x: 2, covariance: {kind: matrix, rows: [[1.0e+300, 0], [0, 1]]}", "no number is above"),
     ],
     ids=lambda text: text[:40],
@@ -210,16 +211,44 @@ def test_thousands_of_arms_under_controls_are_counted_first(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "setting",
+    [
+        "evaluation.prompts=1e12",
+        "evaluation.prompts_during=1e12",
+        "evaluation.curve.prompts=1e12",
+        "evaluation.curve.resamples=1e12",
+    ],
+)
+def test_what_a_run_is_judged_on_is_counted_before_it_is_made(setting, tmp_path):
+    experiment = load("icl-heads", settings=[setting]).select(arms=["h1"], seeds=1)
+
+    def work():
+        with pytest.raises(
+            UserError, match=r"^h1 needs about [\d.]+ GB for the prompts that it is judged on, and [\d.]+"
+        ):
+            headway.run(experiment, tmp_path / "out")
+
+    assert guarded(work) is None
+    assert not (tmp_path / "out").exists()
+
+
+def test_prompts_that_are_judged_on_are_counted():
+    budget = load("icl-heads", settings=["evaluation.prompts=1e6"]).arm("h1").spec(0).budget
+    assert budget.judging_bytes == 10**6 * (4 * 41 * 6 + 4 * 5) == budget.peak_bytes
+    assert load("icl-heads").arm("h1").spec(0).budget.judging_bytes == 10**4 * (4 * 501 * 6 + 4 * 5 + 8 * 200)
+
+
+@pytest.mark.parametrize(
     ("settings", "problem"),
     [
         (["a" + ".a" * 100_000 + "=1"], "a path of 100,001 keys leads nowhere"),
         (["training.steps=" + "y" * 100_000], "(99,870 characters)"),
-        (["training.steps={{7*7}}"], "training.steps: '{{7*7}}' was given; input should be a valid integer"),
+        (["training.steps={{7*7}}"], "training.steps: '{{7*7}}' was given; give a whole number, such as 8"),
         (["training.steps=!!int abc"], "'!!int abc' was given"),
-        (["training.steps=" + "9" * 5000], "was given; input should be a valid integer"),
+        (["training.steps=" + "9" * 5000], "was given; give a whole number, such as 8"),
         (["training.steps=1e300"], "was given"),
         (["question=a\udcffb"], "the text holds the character U+DCFF, which cannot be shown"),
-        (["seeds=3"] * 100_000, "--set: 100,000 settings were given, and 500 are allowed"),
+        (["seeds=3"] * 100_000, "100,000 settings were given, and 500 are allowed"),
         (["y" * 100_000], "write it as PATH=VALUE"),
         (["=" * 1000], "write it as PATH=VALUE"),
     ],
@@ -254,6 +283,8 @@ def test_what_comes_with_headway_is_far_from_the_limits(name):
 
 
 LONG = "a" * 5000
+NEARLY = "a" * 250
+"""A name that a file system takes, but not with an ending."""
 
 
 @pytest.mark.parametrize(
@@ -267,6 +298,14 @@ LONG = "a" * 5000
         ["run", "icl-heads", "--device", LONG], ["run", "icl-heads", "--seeds", "9" * 5000],
         ["run", "icl-heads", "--workers", "9" * 30], ["generate", "here", "--seed", "9" * 30],
         ["generate", "here", "--tokens", "9" * 30], ["show", "icl-heads", "--scale", LONG], [LONG], ["--" + LONG],
+        ["drop", LONG, "h1"], ["drop", "here", LONG], ["drop", "here", "h1", "--seeds", LONG], ["list", LONG],
+        ["run", "icl-heads", "--control", LONG], ["plan", "icl-heads", "--scale", "- " * 5000],
+        ["plan", "icl-heads", "--arms", "- " * 5000], ["plan", "icl-heads", "--seeds", "- " * 5000],
+        ["xray", "here", "--text", "t", "--device", LONG],
+        ["xray", "here", "--text", "t", "--tokenizer", LONG], ["generate", NEARLY], ["export", NEARLY, NEARLY],
+        ["xray", NEARLY, "--text", NEARLY], ["status", NEARLY], ["compare", NEARLY], ["report", NEARLY],
+        ["drop", NEARLY, "h1"], ["show", NEARLY], ["run", NEARLY], ["plan", "gpt2", "--out", f"{NEARLY}.png"],
+        ["run", "icl-heads", "--out", f"{NEARLY}/{'b/' * 2030}"], ["generate", "here", "--top-p", LONG],
         ["run", "icl-heads", "--trainer", "y" * 100_000], ["show", "icl-heads", "y" * 100_000],
     ],
     ids=lambda line: " ".join(line)[:40],
@@ -294,24 +333,9 @@ def test_a_directory_may_begin_with_dashes(tmp_path):
 
 
 @pytest.mark.slow
-def test_mutated_files_and_command_lines_give_no_traceback_no_hang_and_need_no_memory(tmp_path):
-    ended = subprocess.run(
-        [
-            sys.executable,
-            FUZZER,
-            "--files",
-            "100000",
-            "--commands",
-            "10000",
-            "--seconds",
-            "20",
-            "--seed",
-            str(os.getpid()),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.parametrize("kind", [("--files", "100000"), ("--files", "0", "--commands", "10000")], ids=str)
+def test_mutated_files_and_command_lines_give_no_traceback_no_hang_and_need_no_memory(kind, tmp_path):
+    command = [sys.executable, FUZZER, *kind, "--seconds", "20", "--seed", "0"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert " 0 findings" in ended.stdout

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import stored
 import torch
 from shared import data
 
@@ -55,8 +56,7 @@ def run(runs, tmp_path):
 
 
 def change(run, **changes):
-    content = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**content, **changes}))
+    stored.rewrite(run, **changes)
 
 
 def test_a_run_its_checkpoint_and_its_export_are_one_model(runs, tmp_path):
@@ -208,7 +208,7 @@ def test_a_model_of_others_is_measured_but_does_not_write(tmp_path):
 
 
 def test_a_text_and_tokens_of_every_kind_are_traced(runs):
-    opened = open_model(runs / "ragged/seed-0")
+    opened = headway.open_model(headway.open(runs.parent).run("ragged", 0).path)
     ids = list(b"a dog and a cat")
     of_text = opened.trace("a dog and a cat")
     assert [attention.q.shape for attention in of_text.attentions] == [(1, 4, 15, 4), (1, 2, 15, 8)]

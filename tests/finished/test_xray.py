@@ -184,14 +184,14 @@ def test_no_figure_of_a_report_is_loaded(ragged, text, tmp_path):
 
 
 def test_another_model_in_the_same_folder_leaves_no_figure_of_the_former(ragged, text, found, tmp_path):
-    from headway.show.xray.page import write_xray
+    from headway.show.xray.page import xray_page
 
-    write_xray(found, tmp_path, ragged, "headway xray")
+    xray_page(found).write(tmp_path, ragged, "headway xray")
     mine = tmp_path / "figures/mine.png"
     mine.write_bytes(b"")
     assert (tmp_path / "figures/composition.svg").is_file()
     other = dataclasses.replace(found, composition=None)
-    write_xray(other, tmp_path, ragged, "headway xray")
+    xray_page(other).write(tmp_path, ragged, "headway xray")
     listed = json.loads((tmp_path / "xray.json").read_text())["figures"]
     there = {path.relative_to(tmp_path).as_posix() for path in (tmp_path / "figures").glob("[!.]*")}
     assert there == {*listed, "figures/mine.png"}
@@ -199,16 +199,16 @@ def test_another_model_in_the_same_folder_leaves_no_figure_of_the_former(ragged,
 
 
 def test_models_of_one_name_are_not_written_over_each_other(found, tmp_path, monkeypatch):
-    from headway.show.xray.page import folder_of
+    from headway.show.shared.model_page import folder_of
 
     monkeypatch.chdir(tmp_path)
     first, second = tmp_path / "a/seed-0", tmp_path / "b/seed-0"
-    place = folder_of(found, first)
+    place = folder_of("xray", found, first)
     assert place == Path(f"results/xray-{found.name}")
     place.mkdir(parents=True)
     (place / "xray.json").write_text(json.dumps({"checkpoint": str(first)}))
-    assert folder_of(found, first) == place
-    assert folder_of(found, second) == Path(f"results/xray-{found.name}-2")
+    assert folder_of("xray", found, first) == place
+    assert folder_of("xray", found, second) == Path(f"results/xray-{found.name}-2")
 
 
 def test_out_is_looked_at_before_anything_is_measured(ragged, text, tmp_path):

@@ -162,7 +162,12 @@ def damaged(path):
         (lambda folder: edit(folder, architectures=[]), "config.json names no architectures; add the model's class"),
         (
             lambda folder: edit(folder, architectures=["Llama9"], auto_map={"AutoModelForCausalLM": "code.Llama9"}),
-            r"its architecture is Llama9, which transformers 5[.\d]+ does not have; code that comes with a folder",
+            r"it needs code that comes with it \(code.Llama9\), and code of a folder is not run; .*: "
+            "trust_code=True in Python, --trust-code on the command line",
+        ),
+        (
+            lambda folder: edit(folder, architectures=["Llama9"]),
+            r"its architecture is Llama9, which transformers 5[.\d]+ does not have; nor does the folder name code",
         ),
         (
             lambda folder: edit(folder, architectures=["LlamaForQuestionAnswering"]),
@@ -184,7 +189,10 @@ def damaged(path):
             lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
             r"its weights are in pytorch_model.bin, a pickle, which can run any code and is not read; convert it",
         ),
-        (lambda folder: damaged(folder / "model.safetensors"), "transformers cannot open it: .*"),
+        (
+            lambda folder: damaged(folder / "model.safetensors"),
+            r"model.safetensors: it is damaged \(.*\); fetch or write it again",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_folder_is_said(spoil, said, saved):

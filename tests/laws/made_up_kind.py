@@ -7,10 +7,9 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, ClassVar, Literal, Union
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from headway import streams
 from headway.declare.tokens import tasks
@@ -27,7 +26,6 @@ class EchoTask(TokensTask):
 
 
 tasks.TASKS["echo"] = EchoTask
-tasks.AnyTask = Annotated[Union[tuple(tasks.TASKS.values())], Field(discriminator="kind")]  # noqa: UP007
 
 from headway.data.tokens.examples import MASKED, Batch, Examples  # noqa: E402
 from headway.train.tokens.judge import Judge  # noqa: E402

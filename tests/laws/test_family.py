@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from headway.compare.blocks import judge
+from headway.compare.cells import Cells
+from headway.compare.families import Asked, judged
 from headway.compare.look_levels import levels
+from headway.compare.looks import Looking
 
 SWEEPS = 2_000
 SEED_SPREAD = 0.3
@@ -111,3 +114,41 @@ def test_looking_as_planned_errs_no_more_often_than_once():
         verdicts = (judge(y[:, :n], weights, level=a) for n, a in zip(looks, planned, strict=True))
         wrong += any(one.interval[0] > 0 or one.interval[1] < 0 for found in verdicts for one in found.contrasts)
     assert wrong / (SWEEPS // 2) <= 0.065
+
+
+def answered(y, weights, margin=1.0):
+    """What results say of runs, given in per cent: each difference's evidence, by the one function that judges."""
+    arms, seeds = tuple(f"a{at}" for at in range(len(y))), tuple(range(y.shape[1]))
+    there = np.ones(y.shape, bool)
+    cells = Cells(arms=arms, seeds=seeds, values=np.exp(y / 100), ended=there, asked=there)
+    differences = [{arm: w for arm, w in zip(arms, row, strict=True) if w} for row in weights]
+    asked = Asked(of="contrasts", metric="eval_loss_nats", control=None, differences=differences, cells=cells)
+    return judged(asked, "blocks", Looking(margin=margin))[1]
+
+
+def test_results_say_what_the_family_says():
+    y = drawn(np.random.default_rng(0), np.ones(10), 4, "normal")
+    for weights in (FAMILIES["13 comparisons"], FAMILIES["order"]):
+        said, found = answered(y, weights), judge(y, weights).contrasts
+        assert [one.interval for one in said] == [pytest.approx(one.interval) for one in found]
+        assert [one.p_family for one in said] == pytest.approx([one.p_family for one in found])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_what_differs_by_the_margin_is_seldom_called_the_same(n):
+    weights, rng = FAMILIES["order"], np.random.default_rng(n)
+    same = 0
+    for _ in range(SWEEPS // 2):
+        y = drawn(rng, np.full(10, 0.4), n, "normal")
+        y[[2, 5, 8]] += 1.0
+        same += answered(y, weights)[0].outcome == "same"
+    assert same / (SWEEPS // 2) <= 0.06
+
+
+@pytest.mark.slow
+def test_arms_that_do_not_differ_are_called_the_same_once_seeds_suffice():
+    weights, rng = FAMILIES["order"], np.random.default_rng(1)
+    outcomes = [answered(drawn(rng, np.full(10, 0.4), 10, "normal"), weights)[0].outcome for _ in range(SWEEPS // 10)]
+    assert np.mean([one == "same" for one in outcomes]) >= 0.9
+    assert np.mean([one in ("apart", "small") for one in outcomes]) <= 0.08

@@ -48,7 +48,9 @@ def test_no_torch_is_loaded(verb):
         "model.weights",
         "data.tokens.text",
         "finished.opening",
+        "finished.ablate",
         "finished.xray",
+        "heads.causes.ablated",
         "heads.xray",
     ],
 )

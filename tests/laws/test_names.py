@@ -19,7 +19,6 @@ ONE_IDEA = {
     "reference": "what is generated in docs, of experiments and of results",
     "run": "a run, in all laboratories and in each",
     "shapes": "published models, declared and printed",
-    "training": "how a model is trained, declared and drawn",
     "transformer": "the model, declared and built",
     "weights": "arrays by name, of transformers and of the one-layer models",
     "tasks": "what models are asked, declared, and by which figures are split",

@@ -21,8 +21,10 @@ LONG_FILES = {
 }
 _ONE_CHART = "one chart, declared from top to bottom"
 LONG_FUNCTIONS = {
+    "cli.py:prune": "a line for each option",
     "cli.py:run": "a line for each option",
-    "cli.py:xray": "a line for each option",
+    "cli.py:ablate": "a line for each option",
+    "finished/ablate.py:ablate": "the order in which heads are taken away",
     "finished/xray.py:xray": "the order in which a model is measured",
     "show/report/outcome.py:_panel": _ONE_CHART,
     "show/shared/atlas.py:_panel": _ONE_CHART,

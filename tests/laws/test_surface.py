@@ -63,7 +63,8 @@ def public_names() -> list[str]:
         lines.append(each.__name__)
         fields = {field.name for field in dataclasses.fields(each)} if dataclasses.is_dataclass(each) else set()
         lines += [f"{each.__name__}.{field}" for field in fields if not field.startswith("_")]
-        for member, value in vars(each).items():
+        bases = [base for base in reversed(each.__mro__) if base is each or dataclasses.is_dataclass(base)]
+        for member, value in {name: value for base in bases for name, value in vars(base).items()}.items():
             if not member.startswith("_") and member not in fields:
                 function = value.__func__ if isinstance(value, classmethod) else value
                 lines.append(f"{each.__name__}.{member}{parameters(function)}")

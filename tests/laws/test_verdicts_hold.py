@@ -29,6 +29,7 @@ class Ended:
     status: str = "done"
     message: str = ""
     control: None = None
+    seal: str = "sealed"
     group: None = None
     execution: dict = field(default_factory=dict)
 
@@ -150,7 +151,9 @@ def test_the_order_of_heads_is_one_question():
     assert ascending.interval == pytest.approx((-0.309196, 0.664751), abs=3e-3)
     assert (descending.outcome, ascending.outcome) == ("same", "open")
     assert descending.seeds_for_margin == (5, 4, 9)
-    assert [c.outcome for c in built(ORDER, baseline=None, contrasts=contrasts).contrasts] == ["same", "same"]
+    wider = built(ORDER, baseline=None, contrasts=contrasts).contrasts
+    assert [c.outcome for c in wider] == ["same", "same"]
+    assert wider[0].seeds_for_margin == (3, 3, 3)  # two would do by the spread, and tell nothing
 
 
 def told(found):

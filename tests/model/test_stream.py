@@ -2,6 +2,8 @@
 
 import math
 
+import jaxtyping
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +20,25 @@ TOKENS = torch.randint(0, 11, (3, 20), generator=torch.Generator().manual_seed(0
 def module_of(**changed):
     model = GptNeo(**{"family": "gpt-neo", "d_model": 24, "n_layers": 2, "n_heads": 4, "n_positions": 32, **changed})
     return Transformer(model, 11, initial_weights(model, 11, seed=0)).eval()
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("Once upon", "str"),
+        ([[1, 2]], "list"),
+        (np.array([[1, 2]]), "ndarray"),
+        (torch.tensor([1, 2]), r"a tensor of shape \(2,\)"),
+        (torch.ones(1, 2), r"a tensor of shape \(1, 2\)"),
+    ],
+)
+def test_what_are_no_tokens_is_answered_with_what_takes_them(given, named, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as it is outside of tests
+    said = rf"^tokens: {named} was given, and a model reads a tensor of whole numbers, .* headway\.open_model\(PATH\)"
+    model = module_of()
+    for read in (model.trace, model):
+        with pytest.raises(UserError, match=said):
+            read(given)
 
 
 def test_tokens_enter_the_first_entries_and_positions_all_or_those():

@@ -183,5 +183,17 @@ def test_a_run_that_is_worked_on_is_not_dropped_nor_any_other(store):
 def test_what_cannot_be_dropped_is_answered_with_what_can(store):
     with pytest.raises(ResultsError, match=r"has no runs of arm 'slwo'; did you mean slow"):
         store.drop("slwo")
-    with pytest.raises(ResultsError, match=r"arm slow has no runs with seed 5, 6; there is 0 and 1"):
+    with pytest.raises(ResultsError, match=r"arm slow has no run of seeds 5 and 6; it has seeds 0 and 1$"):
         store.drop("slow", seeds=[5, 6])
+    for wrong in ("1", [], [0.5], [True], -1):
+        with pytest.raises(ResultsError, match=r"^seeds .*: give the seeds themselves, such as 2 or \[0, 2\]"):
+            store.drop("slow", seeds=wrong)
+    with pytest.raises(ResultsError, match=r"has no run of arm 'slow' with seed 7; it has seeds 0 and 1$"):
+        store.run("slow", 7)
+    assert len(store.runs()) == 8
+
+
+def test_a_single_number_is_the_seed_that_is_dropped(store):
+    (moved,) = store.drop("slow", seeds=1)
+    assert moved == store.path / "dropped/slow/seed-1"
+    assert [run.seed for run in store.runs() if run.name == "slow"] == [0]

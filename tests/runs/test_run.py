@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import quadratic
+import stored
 
 from headway.errors import ResultsError
 from headway.runs.folder import Run
@@ -42,7 +43,7 @@ def test_what_is_not_there_yet_is_empty_or_said(tmp_path):
     assert (run.records(), run.head_steps(), run.curves(), run.metrics) == ([], [], {}, {})
     with pytest.raises(ResultsError, match="has no checkpoint yet: it is waiting; `headway run` goes on with it"):
         run.weights()
-    with pytest.raises(ResultsError, match="nothing was kept of the heads at step 3; there is no step"):
+    with pytest.raises(ResultsError, match="nothing was kept of the heads at step 3; the run keeps no step"):
         run.head_arrays(3)
 
 
@@ -66,7 +67,7 @@ def test_a_damaged_line_in_the_middle_is_an_error_that_names_it(done):
     ("damage", "said"),
     [
         (lambda text: text[:50], "cannot be read"),
-        (lambda text: "{}", "damaged .*schema"),
+        (lambda text: "{}", "damaged .*no schema"),
         (lambda text: text.replace('"schema": 1', '"schema": 9'), "schema 9, and this Headway reads 1"),
     ],
 )
@@ -86,13 +87,15 @@ def test_an_edited_configuration_is_noticed(done):
     content = json.loads((done.path / "run.json").read_text())
     content["config"]["training"]["learning_rate"] = 0.5
     (done.path / "run.json").write_text(json.dumps(content))
-    with pytest.raises(ResultsError, match="it was edited"):
+    with pytest.raises(ResultsError, match=r"not as it was written: it is damaged, or it was edited; `headway drop"):
+        Run.open(done.path)
+    stored.unseal(done.path)
+    with pytest.raises(ResultsError, match=r"configuration is .* it was edited; `headway drop"):
         _ = Run.open(done.path).spec
 
 
 def test_a_run_whose_process_is_gone_is_interrupted_though_it_says_running(done):
-    content = json.loads((done.path / "run.json").read_text())
-    (done.path / "run.json").write_text(json.dumps({**content, "status": "running"}))
+    stored.rewrite(done.path, status="running")
     gone = Run.open(done.path)
     assert (gone.status, gone.message) == ("interrupted", "its process ended without a word; run again to go on")
     with quadratic.taken(done):

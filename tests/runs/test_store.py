@@ -7,7 +7,7 @@ import shutil
 import pytest
 import quadratic
 
-from headway.declare.experiment import read_resolved
+from headway.declare.experiment import read_resolved, resolve
 from headway.errors import ResultsError
 from headway.runs.folder import Run
 from headway.runs.store import Store
@@ -25,6 +25,28 @@ def test_a_new_directory_holds_the_resolved_document_and_where_it_was_made(store
     assert read_resolved(store.path / "experiment.yaml").differences(quadratic.experiment()) == []
     assert Store.open(store.path).experiment.name == "quadratics"
     assert store.runs() == ()
+
+
+def test_what_was_examined_stays_known_when_the_document_is_read_anew(store, monkeypatch):
+    runs = [store.add(store.experiment.arm("fast"), seed) for seed in (0, 1)]
+    quadratic.train_here(runs[0])
+    examined = []
+    examine = Run.examine
+    monkeypatch.setattr(Run, "examine", lambda path, *rest: (examined.append(path), examine(path, *rest))[1])
+    store = Store.open(store.path)
+    assert [run.status for run in store.runs()] == ["done", "waiting"]
+    examined.clear()
+    content = quadratic.experiment().plain()
+    added = Store.create(store.path, resolve({**content, "arms": {**content["arms"], "third": {}}}))
+    added.add(added.experiment.arm("third"), 0)
+    examined.clear()
+    again = store.anew()
+    assert [(run.arm, run.status) for run in again.runs()] == [
+        ("fast", "done"), ("fast", "waiting"), ("third", "waiting"),
+    ]  # fmt: skip
+    assert runs[0].path not in examined
+    (runs[0].path / "run.json").write_text("{}")
+    assert next(run.status for run in again.runs() if run.path == runs[0].path) == "damaged"
 
 
 def test_a_run_folder_holds_the_whole_configuration_and_waits(store):
@@ -191,7 +213,7 @@ def test_a_done_run_is_examined_once_until_its_run_json_is_written_again(store, 
     quadratic.train_here(store.add(store.experiment.arm("slow"), 0))
     store.add(store.experiment.arm("slow"), 1)
     examined, examine = [], Run.examine
-    monkeypatch.setattr(Run, "examine", lambda path: (examined.append(path.name), examine(path))[1])
+    monkeypatch.setattr(Run, "examine", lambda path, *how: (examined.append(path.name), examine(path, *how))[1])
     for _ in range(3):
         assert [run.status for run in store.runs()] == ["done", "waiting"]
     assert store.run("slow", 0).status == "done"

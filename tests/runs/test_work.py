@@ -15,8 +15,8 @@ from headway.runs.work import DONE, ELSEWHERE, FAILED, STOPPED, work
 from headway.train import checkpoint
 
 
-def stopping_at(step: int, number: signal.Signals = signal.SIGTERM, times: int = 1):
-    """A study that sends its own process a signal when it gets to a step."""
+def stopping_at(step: int, *numbers: signal.Signals):
+    """A study that sends its own process signals (SIGTERM if none is named) when it gets to a step."""
 
     def opened(spec, stored):
         study = quadratic.study(spec, stored)
@@ -26,7 +26,7 @@ def stopping_at(step: int, number: signal.Signals = signal.SIGTERM, times: int =
         def advance_and_signal(n):
             losses = advance(n)
             if trainer.step - n < step <= trainer.step:
-                for _ in range(times):
+                for number in numbers or (signal.SIGTERM,):
                     os.kill(os.getpid(), number)
             return losses
 
@@ -56,8 +56,30 @@ def test_a_stop_by_the_process_that_started_it_is_told_apart(run):
     assert Run.open(run.path).message == "stopped at step 20 with `headway run`; run again to go on"
 
 
-def test_the_second_signal_interrupts_at_once(run):
-    assert work(run.path, stopping_at(17, times=2)) == STOPPED
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        (signal.SIGTERM, signal.SIGTERM),
+        (signal.SIGTERM, FROM_PARENT),
+        (FROM_PARENT, signal.SIGTERM),
+        (signal.SIGINT, FROM_PARENT, signal.SIGTERM),
+        (signal.SIGHUP, signal.SIGTERM, FROM_PARENT),
+    ],
+)
+def test_signals_that_come_together_are_one_wish(run, numbers):
+    assert work(run.path, stopping_at(17, *numbers)) == STOPPED
+    assert Run.open(run.path).message.startswith("stopped at step 20 ")
+    assert checkpoint.load(run.path / "checkpoint")[0].step == 20
+
+
+def test_the_parent_that_asks_again_after_others_have_asked_is_impatient(run):
+    assert work(run.path, stopping_at(17, signal.SIGTERM, FROM_PARENT, FROM_PARENT)) == STOPPED
+    assert Run.open(run.path).message == "stopped by SIGTERM; run again to go on"
+
+
+def test_a_second_signal_after_a_while_interrupts_at_once(run, monkeypatch):
+    monkeypatch.setattr("headway.runs.stop.TOGETHER_S", 0.0)
+    assert work(run.path, stopping_at(17, signal.SIGTERM, signal.SIGTERM)) == STOPPED
     stopped = Run.open(run.path)
     assert stopped.message == "stopped by SIGTERM; run again to go on"
     assert checkpoint.load(run.path / "checkpoint")[0] is None
@@ -75,6 +97,59 @@ def test_an_interrupted_run_ends_with_the_same_bits_and_its_times_add_up(run, tm
     assert done.message == ""
     assert done.metrics["wall_s"] > counted["wall_s"] > 0
     assert done.records()[-1]["wall_s"] > counted["wall_s"]
+
+
+def test_far_from_any_milestone_it_stores_where_it_is_and_ends_with_the_same_bits(tmp_path, monkeypatch):
+    monkeypatch.setattr("headway.train.loop._CHUNK_S", 0.0)  # a step at a time
+    undisturbed, run = (
+        quadratic.fresh_run(tmp_path / name, steps=200, logging={"every": 100}, evaluation={"every": 100})
+        for name in ("undisturbed", "run")
+    )
+    assert quadratic.train_here(undisturbed) == DONE
+    for step in (57, 60, 90, 130, 199):
+        assert work(run.path, stopping_at(step)) == STOPPED
+        assert Run.open(run.path).message == f"stopped at step {step} by SIGTERM; run again to go on"
+        assert checkpoint.load(run.path / "checkpoint")[0].recorded == run.records()[-1]["step"] < step
+    assert quadratic.train_here(run) == DONE
+    assert quadratic.lasting(run) == quadratic.lasting(undisturbed)
+
+
+def test_a_signal_while_it_measures_is_not_kept_waiting(run, tmp_path):
+    undisturbed = quadratic.fresh_run(tmp_path / "undisturbed")
+    assert quadratic.train_here(undisturbed) == DONE
+
+    def opened(spec, stored):
+        study = quadratic.study(spec, stored)
+        return replace(study, measures=(quadratic.at_step(21, measuring), *study.measures))
+
+    def measuring():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("it went on measuring")
+
+    assert work(run.path, opened) == STOPPED
+    assert Run.open(run.path).message == "stopped at step 21 by SIGTERM; run again to go on"
+    assert run.records()[-1]["step"] == 20
+    assert checkpoint.load(run.path / "checkpoint")[0].step == 21
+    assert quadratic.train_here(run) == DONE
+    assert quadratic.lasting(run) == quadratic.lasting(undisturbed)
+
+
+def test_a_signal_in_the_first_step_which_may_compile_a_model_interrupts_at_once(run):
+    assert work(run.path, stopping_at(20)) == STOPPED
+
+    def opened(spec, stored):
+        study = quadratic.study(spec, stored)
+
+        def advance(_n):
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise AssertionError("it went on compiling")
+
+        study.trainer.advance = advance
+        return study
+
+    assert work(run.path, opened) == STOPPED
+    assert Run.open(run.path).message == "stopped by SIGTERM; run again to go on"
+    assert checkpoint.load(run.path / "checkpoint")[0].step == 20
 
 
 def test_a_stop_during_the_conclusion_goes_on_with_the_conclusion(run, tmp_path):

@@ -24,15 +24,16 @@ from fabricate_heads import fabricate_heads, xray
 from fabricate_text import fabricate_text, head_progression
 
 from headway.compare.results import write
+from headway.heads.model_on_text import AttentionHeads
 from headway.heads.scores import HeadScores
-from headway.heads.xray import AttentionHeads, XRay
+from headway.heads.xray import XRay
 from headway.runs.store import Store
 from headway.show.report.page import figures, page
 from headway.show.report.report_data import gather
 from headway.show.shared.figure_files import render
 from headway.show.shared.parameters import Parts, write_picture
 from headway.show.xray.drawing import figures as xray_figures
-from headway.show.xray.page import page as xray_page
+from headway.show.xray.page import xray_page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 BROWSER = os.environ.get("HEADWAY_BROWSER") or next((found for name in NAMES if (found := shutil.which(name))), None)
@@ -273,7 +274,7 @@ def test_names_of_models_and_files_are_text(tmp_path, server):
     drawn = xray_figures(found)
     for figure in drawn:
         checked(figure.spec)
-    seen = see(xray_page(found, drawn, "headway xray " + evil(server)[0]), tmp_path, server)
+    seen = see(xray_page(found).html("headway xray " + evil(server)[0]), tmp_path, server)
     assert seen.charts == len(drawn) > 0
     assert seen.console == ""
     unbelieved(seen)

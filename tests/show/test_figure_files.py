@@ -42,6 +42,19 @@ def test_only_what_changed_is_drawn_again(tmp_path: Path, rendered: list[int]) -
     assert changed == ["b.png", "b.svg", "b.pdf"]
 
 
+def test_where_no_files_are_wanted_those_of_another_report_go(tmp_path: Path, rendered: list[int]) -> None:
+    files.write_figures(tmp_path, [figure("a", 1), figure("b", 3), figure("c", 5)], state="one")
+    (tmp_path / "mine.png").touch()
+    files.remove_outdated(tmp_path, [figure("a", 1), figure("b", 4)], "two")
+    assert {path.name for path in tmp_path.glob("*.*[gf]")} == {"a.png", "a.svg", "a.pdf", "mine.png"}
+    assert not files.are_current(tmp_path, "one")
+    files.remove_outdated(tmp_path / "nothing", [figure("a", 1)], "two")
+    assert not (tmp_path / "nothing").exists()
+    files.write_figures(tmp_path, [figure("a", 1), figure("b", 4)], state="two")
+    assert len(rendered) == 4
+    assert files.are_current(tmp_path, "two")
+
+
 def test_a_file_that_is_missing_is_drawn_and_one_of_a_figure_that_is_no_more_goes(
     tmp_path: Path, rendered: list[int]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,18 @@ from headway.declare.experiment import load
 from headway.errors import ResultsError, UserError
 from headway.runs.store import Store
 from headway.show.icl import circuit_maps as maps
-from headway.show.icl import dynamics, lengths, theory
-from headway.show.report import outcome, training
+from headway.show.icl import dynamics, lengths, theory, training
+from headway.show.icl.finished_run import circuits_of
+from headway.show.icl.report import ERROR
+from headway.show.report.outcome import final_outcome
 from headway.show.report.page import figures
 from headway.show.report.report_data import ReportData
 from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure, inline, thinned
 from headway.show.shared.figure_files import FORMATS, render, write_figures
 from headway.show.shared.theme import ARM_COLOURS, HEAD_COLOURS
+
+final_error = partial(final_outcome, measure=ERROR)
 
 
 def found(value: Any, key: str) -> list[Any]:
@@ -70,7 +75,7 @@ def test_with_one_seed_there_is_no_band_and_captions_say_so(directory: Path) -> 
 
 def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:
     material = material_of(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2", "h4"], seeds=3))))
-    figure = outcome.final_error(material)
+    figure = final_error(material)
     assert figure is not None
     assert "95 % interval over seeds" in figure.caption
 
@@ -94,7 +99,7 @@ def test_arms_are_coloured_the_same_in_every_figure_whatever_has_finished(direct
     without = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
     expected = dict(zip(("1 head", "2 heads", "4 heads", "8 heads"), ARM_COLOURS, strict=False))
     for material in (heads, without):
-        for draw in (training.loss, lengths.lengths, lengths.lengths_by_arm, outcome.final_error, theory.proportional):
+        for draw in (training.loss, lengths.lengths, lengths.lengths_by_arm, final_error, theory.proportional):
             figure = draw(material)
             assert figure is not None
             for colour in (c for c in found(figure.spec, "color") if isinstance(c, dict) and "scale" in c):
@@ -124,7 +129,7 @@ def test_a_circuit_map_shows_the_entries_of_the_circuit(heads: ReportData) -> No
         for row in rows
         if "value" in row
     }
-    circuits = arm.shown.circuits()
+    circuits = circuits_of(arm.shown)
     assert data["head 1", "x2", "x2"] == pytest.approx(circuits["qk"][0, 1, 1, 1], rel=1e-4)
     assert data["head 1", "x5", "y"] == pytest.approx(circuits["qk"][0, 1, 4, 5], rel=1e-4)
 
@@ -178,7 +183,7 @@ def test_arms_of_different_tasks_share_no_axis(directory: Path) -> None:
     material = material_of(Store.open(fabricate(directory, experiment)))
     assert not material.one_task
     assert [name for name, _ in material.tasks] == ["no control", "rho 0.8"]
-    for draw in (training.loss, outcome.final_error, lengths.lengths):
+    for draw in (training.loss, final_error, lengths.lengths):
         figure = by_task(draw, material)
         assert figure is not None
         panels = figure.spec["vconcat"]

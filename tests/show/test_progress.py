@@ -1,7 +1,6 @@
 """How far runs are, where someone looks: a live table at a terminal or in a notebook, else a line at a time."""
 
 import io
-import json
 import sys
 import types
 from collections.abc import Generator
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import quadratic
+import stored
 from rich.console import Console
 
 from headway.runs.progress import Progress, Snapshot
@@ -105,8 +105,7 @@ def test_status_ends_with_the_counts_and_the_time_left(tmp_path: Path) -> None:
     store, runs = Store.with_runs(tmp_path / "results", of, of.runs)
     assert text(store).splitlines()[-1] == "4 runs: 4 waiting"
     quadratic.train_here(runs[0])
-    content = json.loads((runs[1].path / "run.json").read_text())
-    (runs[1].path / "run.json").write_text(json.dumps({**content, "status": "running"}))
+    stored.rewrite(runs[1].path, status="running")
     with quadratic.taken(runs[1]) as lease:
         lease.progress(20, 10.0)
         lease._beat()

@@ -7,19 +7,21 @@ from pathlib import Path
 
 import pytest
 from fabricate import material_of
-from fabricate_text import data_lane, fabricate_text, head_progression, shipped
+from fabricate_text import STEPS, data_lane, fabricate_text, head_progression, shipped
 
 from headway.runs.store import Store
 from headway.show.report import arm_styles as looks
-from headway.show.report import outcome
+from headway.show.report.outcome import final_outcome
 from headway.show.report.page import figures, page
 from headway.show.report.report_data import ReportData
+from headway.show.report.tasks import by_task
 from headway.show.shared import labels
 from headway.show.shared.figure_files import render
 from headway.show.shared.theme import SCHEME_COLOURS
 from headway.show.tokens import LABORATORY as text
 from headway.show.tokens import cost, lane, learning, sizes, writing
 from headway.show.tokens import loss_against_heads as heads
+from headway.show.tokens.report import LOSS
 
 
 @pytest.fixture(scope="module")
@@ -230,14 +232,14 @@ def test_runs_without_samples_lanes_and_timings_are_drawn_without_them(tmp_path:
     material = material_of(Store.open(path))
     assert names(material) == ["final-loss", "learning", "parts"]
     assert writing.writings(material) == []
-    assert outcome.LOSS.name in names(material)
+    assert LOSS.name in names(material)
 
 
 def test_the_axis_of_one_number_alone_has_a_length(tmp_path: Path) -> None:
     path = fabricate_text(tmp_path / "one", head_progression().select(arms=["constant-low"], seeds=1))
     results = json.loads((path / "results.json").read_text())
     (path / "results.json").write_text(json.dumps(results | {"baselines": {}}))
-    figure = outcome.final_error(material_of(Store.open(path)), outcome.LOSS)
+    figure = final_outcome(material_of(Store.open(path)), LOSS)
     assert figure is not None
     low, high = re.search(r'"domain": \[([\d.]+), ([\d.]+)\], "nice": false', json.dumps(figure.spec)).groups()
     assert 1.001 < float(high) / float(low) < 1.01
@@ -250,3 +252,32 @@ def test_every_shipped_experiment_has_a_report(name: str, tmp_path: Path) -> Non
     assert len({look.label for look in looks.looks(material.experiment).values()}) == len(material.experiment.arms)
     html = page(material, tuple(figures(material)))
     assert material.experiment.question in html
+
+
+def test_what_no_task_has_to_draw_is_not_drawn_across_tasks(progression: ReportData) -> None:
+    def other_task(arm):
+        return replace(arm, runs=tuple(replace(run, task=arm.name) for run in arm.runs))
+
+    apart = replace(progression.under(None), arms=tuple(other_task(arm) for arm in progression.under(None).arms))
+    assert by_task(heads.loss_against_heads, progression.under(None)) is not None
+    assert by_task(heads.loss_against_heads, apart) is None
+
+
+def test_every_seed_lies_inside_the_axis_of_loss_against_heads(tmp_path: Path) -> None:
+    material = material_of(Store.open(fabricate_text(tmp_path / "two", head_progression(seeds=2))))
+    figure = heads.loss_against_heads(material)
+    assert figure is not None
+    low, high = figure.spec["layer"][-1]["encoding"]["y"]["scale"]["domain"]
+    seeds = [value for arm in material.arms for value in arm.final("eval_loss_nats")]
+    assert low < min(seeds) <= max(seeds) < high
+
+
+def test_curves_of_two_evaluations_are_not_drawn_larger(progression: ReportData) -> None:
+    def short(run):
+        return replace(run, records=tuple(r for r in run.records if r["step"] in (0, STEPS)))
+
+    arms = tuple(replace(arm, runs=tuple(map(short, arm.runs))) for arm in progression.under(None).arms)
+    figure = learning.learning(replace(progression, arms=arms))
+    assert figure is not None
+    assert "hconcat" in figure.spec
+    assert "drawn larger" not in figure.caption

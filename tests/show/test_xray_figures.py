@@ -19,6 +19,7 @@ from headway.show.shared.figure_files import render, write_figures
 from headway.show.tokens import LABORATORY as text
 from headway.show.tokens import association, head_layers, head_maps, head_training, kv_heads, probed, regularised
 from headway.show.tokens import statements as claims
+from headway.show.tokens.finished_run import heads_of
 
 SPARSE = (*range(30), *range(1000, STEPS + 1, 1000))
 
@@ -108,7 +109,7 @@ def test_lines_are_means_over_seeds_within_their_bands(material: ReportData, pla
     found = [row for row in rows(figure) if row["what"] == "4 heads" and row["step"] == STEPS]
     assert [row["layer"] for row in found] == list(range(6))
     arm = next(arm for arm in material.arms if arm.label == "4 heads")
-    at_end = np.mean([run.probed.mean["query_cka"][-1] for run in arm.runs if run.probed], axis=0)
+    at_end = np.mean([heads_of(run).mean["query_cka"][-1] for run in arm.runs], axis=0)
     np.testing.assert_allclose([row["value"] for row in found], at_end, rtol=1e-4)
     assert all(row["low"] <= row["value"] <= row["high"] for row in found)
     assert {row["null"] for row in found} == {0.03}

@@ -3,11 +3,13 @@
 import json
 import os
 import stat
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from headway.train.checkpoint import Checkpoint, load, save
+from headway.train.loop import Unrecorded
 
 STATE = {"weights/W": np.arange(6, dtype=np.float32).reshape(2, 3), "optimizer/step": np.array(7, dtype=np.int64)}
 
@@ -32,6 +34,18 @@ def test_arrays_that_are_not_contiguous_survive(tmp_path):
     turned = np.arange(6, dtype=np.float32).reshape(2, 3).T
     save(tmp_path, Checkpoint(step=1, state={"weights/W": turned}))
     np.testing.assert_array_equal(load(tmp_path)[0].weights()["W"], turned)
+
+
+def test_what_lies_between_the_last_record_and_the_step_is_kept_to_the_bit(tmp_path):
+    losses = np.random.default_rng(0).normal(size=(4, 2)) * 1e-7
+    save(tmp_path, replace(checkpoint(5), unrecorded=Unrecorded(since=1, losses=losses)))
+    found, _ = load(tmp_path)
+    assert (found.step, found.recorded) == (5, 1)
+    assert found.unrecorded.losses.tobytes() == losses.tobytes()
+    data = (tmp_path / "000000005.safetensors").read_bytes()
+    save(tmp_path, checkpoint(5))  # recorded since: a kill between its two files leaves a pair that fits
+    assert (tmp_path / "000000005.safetensors").read_bytes() == data
+    assert load(tmp_path)[0].recorded == 5
 
 
 def test_without_a_checkpoint_there_is_none(tmp_path):

@@ -5,8 +5,8 @@ import pytest
 import torch
 from small_text import run_of, study_of
 
+from headway.data.tokens.corpus_tokens import open_corpus
 from headway.data.tokens.packing import training_batch
-from headway.data.tokens.text import open_corpus
 from headway.declare.tokens.training import DropHead
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights

@@ -61,6 +61,23 @@ def test_it_goes_on_from_where_the_trainer_is():
     np.testing.assert_array_equal(second.trainer.weights()["W"], undisturbed.trainer.weights()["W"])
 
 
+def test_it_goes_on_from_any_beat(monkeypatch):
+    monkeypatch.setattr("headway.train.loop._CHUNK_S", 0.0)
+    whole = milestones(train(study(), steps=30, log_every=10))
+    beats = []
+    first = study()
+    for event in train(first, steps=30, log_every=10):
+        if isinstance(event, Beat):
+            beats.append((event, {name: array.copy() for name, array in first.trainer.state().items()}))
+    assert {beat.measuring for beat, _ in beats} == {True, False}
+    for beat, state in beats:
+        second = study()
+        second.trainer.restore(beat.step, state)
+        rest = milestones(train(second, steps=30, log_every=10, begun=beat.unrecorded))
+        assert list(rest) == [step for step in whole if step > beat.since]
+        assert all(rest[step].metrics == whole[step].metrics for step in rest)
+
+
 def test_a_finished_trainer_yields_nothing_more():
     done = study()
     list(train(done, steps=5, log_every=5))

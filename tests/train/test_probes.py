@@ -5,7 +5,7 @@ import pytest
 import torch
 from small_text import MUON, run_of, study_of
 
-from headway.data.tokens.text import open_corpus
+from headway.data.tokens.corpus_tokens import open_corpus
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.heads.circuits import circuit_scores
 from headway.heads.repeated import repeated_tokens

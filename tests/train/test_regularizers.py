@@ -10,8 +10,8 @@ import pytest
 import torch
 from small_text import run_of, study_of
 
+from headway.data.tokens.corpus_tokens import open_corpus
 from headway.data.tokens.packing import training_batch
-from headway.data.tokens.text import open_corpus
 from headway.declare.tokens.training import RegularizedMetric, Regularizer
 from headway.heads.stream import measure
 from headway.heads.terms import TERMS

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from small_text import run_of, study_of
 
-from headway.data.tokens.text import open_corpus, open_examples
+from headway.data.tokens.corpus_tokens import open_corpus
+from headway.data.tokens.text import open_examples
 from headway.declare.metrics import METRICS
-from headway.errors import UserError
+from headway.errors import DeclarationError, UserError
 from headway.train.loop import Milestone, train
 from headway.train.tokens.samples import repetition
 from headway.train.trainer import compiling_obstacle
@@ -28,6 +29,7 @@ def test_the_conclusion_has_what_the_report_needs_and_every_metric_is_declared()
     names = {
         "eval_loss_nats",
         "eval_bits_per_byte",
+        "text_kept",
         "total_heads",
         "n_layers",
         "n_parameters",
@@ -61,6 +63,27 @@ def test_bits_per_byte_are_the_nats_of_the_judged_tokens_over_the_bytes_that_the
     text = "".join(examples.tokenizer.decode([token]) for token in targets if token != examples.tokenizer.end_of_text)
     bits = metrics["eval_loss_nats"] / math.log(2) * len(targets)
     assert metrics["eval_bits_per_byte"] == pytest.approx(bits / len(text.encode()), rel=1e-9)
+
+
+def test_tokens_that_do_not_give_the_text_back_have_no_bits_per_byte(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(4_000) % 98)
+    metrics = (
+        study_of(task={"corpus": f"{tmp_path}/a.npy", "stories": None, "tokenizer": "ids-100", "held_out": 0.1})
+        .conclude()
+        .metrics
+    )
+    assert metrics["text_kept"] == 0
+    assert "eval_bits_per_byte" not in metrics
+    assert metrics["eval_loss_nats"] > 0
+
+
+def test_the_prompt_that_nobody_asked_for_is_none_where_there_is_no_text(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(4_000) % 98)
+    task = {"corpus": f"{tmp_path}/a.npy", "stories": None, "tokenizer": "ids-100", "held_out": 0.1}
+    (sample,) = study_of(task=task, samples={"tokens": 4}).measures[1].take().samples
+    assert (sample["prompt"], sample["n_tokens"]) == ("", 4)
+    with pytest.raises(DeclarationError, match=r"samples.prompt 'Once': with tokenizer ids-100 it is ids, such as"):
+        run_of(task=task, samples={"prompt": "Once"})
 
 
 def test_the_evaluation_is_the_mean_over_all_targets_whatever_the_batch_or_the_seed():

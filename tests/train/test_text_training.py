@@ -6,8 +6,8 @@ import torch
 from safetensors.numpy import load, save
 from small_text import MUON, run_of, study_of
 
+from headway.data.tokens.corpus_tokens import open_corpus
 from headway.data.tokens.packing import steps_per_epoch, training_batch
-from headway.data.tokens.text import open_corpus
 from headway.errors import Diverged, UserError
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights

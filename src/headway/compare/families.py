@@ -9,7 +9,7 @@ import numpy as np
 from headway.compare.blocks import LEVEL, FamilyVerdict
 from headway.compare.cells import Cells, Weights
 from headway.compare.evidence import JudgedDifference, JudgedFamily, Kind, Rule
-from headway.compare.look_plan import LookPlan, Settled, follow
+from headway.compare.look_plan import FEWEST, LookPlan, Settled, follow
 from headway.compare.looks import Looking
 from headway.compare.statistics import compare, corrected, paired
 
@@ -98,7 +98,7 @@ def _evidence(
         p_family=shown(judged.p_family),
         outcome=settled.outcome,
         detectable=shown(judged.detectable),
-        seeds_for_margin=family.seeds_for(plan.margin, at) if concluded else None,
+        seeds_for_margin=_seeds(family.seeds_for(plan.margin, at)) if concluded else None,
     )
 
 
@@ -121,6 +121,11 @@ def _by_pairs(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedD
         level=LEVEL,
     )
     return family, tuple(JudgedDifference(**evidence_of(one)) for one in corrected(found))  # type: ignore[arg-type]
+
+
+def _seeds(needed: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Two seeds tell nothing, however small the spread."""
+    return None if needed is None else tuple(max(FEWEST, n) for n in needed)
 
 
 def _scale(weights: Weights) -> float:

@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 
 from headway.declare.experiment import Arm, Experiment
-from headway.declare.tokens.run import PER_BYTE, texts_of
 
 _LAYOUT = re.compile(r"[0-9:x+]+(-[0-9:x+]+)+")
 """The text of a head layout, such as 24-12-6-3."""
@@ -22,19 +21,11 @@ class Match:
     @property
     def other_texts(self) -> bool:
         """Whether the two predict tokens of different tokenizers or corpora."""
-        return texts_of(self.arm.template) != texts_of(self.baseline.template)
+        return not self.arm.template.has_units_of(self.baseline.template)
 
     def no_merit(self, metric: str) -> str:
         """Why a difference between the two is no merit of either, in a sentence; empty where it is one."""
-        mine, theirs = (arm.spec(0).content() for arm in (self.arm, self.baseline))
-        # Another tokenizer is another way to do the same task, where the unit is not the token.
-        free = ("tokenizer",) if metric == PER_BYTE else ()
-        tasks = [{key: value for key, value in one["task"].items() if key not in free} for one in (mine, theirs)]
-        if tasks[0] != tasks[1]:
-            return "they are judged on different tasks"
-        if mine["model"].get("attends") != theirs["model"].get("attends"):
-            return "one of them sees the token that it is to predict"
-        return ""
+        return self.arm.template.no_merit(self.baseline.template, metric)
 
 
 def matches_of(experiment: Experiment) -> tuple[Match, ...]:

@@ -34,6 +34,7 @@ from headway.errors import ResultsError
 from headway.files import derived, plain, write_json
 from headway.identity import digest
 from headway.runs.folder import Run
+from headway.runs.reservations import reservations
 from headway.runs.store import Store
 
 SCHEMA = 2
@@ -201,6 +202,7 @@ def build(store: Store) -> Results:
         associations=further.associations,
         claims=further.claims,
         warnings=(
+            *reservations(store.path, runs),
             *cautions(experiment, matches, of_arms),
             *laboratory.doubts(experiment, runs),
             *doubts(experiment, of_arms, rates, families),

@@ -6,5 +6,5 @@
 * `contrasts`: the questions that a document asks of its arms;
 * `spec`: the base of every declared value, and errors that teach; `reference` writes the documentation of them all;
 * `budget`: what a run costs;
-* `metrics` and `head_metrics`: what is measured, in words.
+* `metrics`, `head_metrics` and `head_causes`: what is measured, in words.
 """

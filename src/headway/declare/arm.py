@@ -1,6 +1,8 @@
 """Declare: an arm of an experiment: a name, and the runs that it stands for."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from headway.declare.run import RunSpec
 
@@ -25,3 +27,11 @@ class Arm:
     def spec(self, seed: int) -> RunSpec:
         """The run of this arm with a seed."""
         return self.template.model_copy(update={"seed": seed})
+
+    def configuration(self, seed: int) -> dict[str, Any]:
+        """The same as plain values, defaults written out."""
+        return {**self._configuration, "seed": seed}
+
+    @cached_property
+    def _configuration(self) -> dict[str, Any]:
+        return self.template.model_dump(mode="json")

@@ -28,6 +28,13 @@ class Budget(Spec):
     """Tokens of an example."""
     training_bytes: NonNegativeInt
     """Weights, gradients, optimizer state and what a batch keeps for the backward pass; an estimate."""
+    judging_bytes: NonNegativeInt = 0
+    """What it is judged on, where that is in memory at once; an estimate."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that it needs at any time: while it trains, or while it is judged."""
+        return max(self.training_bytes, self.judging_bytes)
 
     @property
     def n_parameters(self) -> int:

@@ -15,9 +15,9 @@ from headway.declare.contrasts import Contrast, contrasts_of, scheme_contrasts
 from headway.declare.document import PARTS, Document, Group, Logging
 from headway.declare.laboratories import parse_run
 from headway.declare.limits import check_arms, count_values, exists_as_file
-from headway.declare.mapping import leaves, merge, read_file, write_yaml
+from headway.declare.mapping import CHOOSERS, leaves, merge, read_file, write_yaml
 from headway.declare.selection import controls_of, names_of, seeds_of
-from headway.declare.settings import check_effect, unheard, with_settings
+from headway.declare.settings import check_effect, meant_for, unheard, with_settings
 from headway.declare.shipped import shipped
 from headway.declare.spec import Locate, parse
 from headway.errors import DeclarationError, near, shortened
@@ -176,17 +176,17 @@ class Experiment:
     def select(
         self,
         *,
-        arms: Sequence[str] | None = None,
-        controls: Sequence[str] | None = None,
+        arms: str | Sequence[str] | None = None,
+        controls: str | Sequence[str] | None = None,
         seeds: int | Sequence[int] | None = None,
     ) -> "Experiment":
         """The same experiment with other arms, controls and seeds to be run.
 
         Args:
-            arms: names of arms.
-            controls: controls that cross the arms, beside the arms without a control; one with a `*` stands for all
-                that fit, and `learning-rates`, where there is none of the name, for `learning-rates-*`. Arms in
-                which a control changes nothing are not run under it.
+            arms: names of arms, or a single one.
+            controls: controls that cross the arms, beside the arms without a control, or a single one; one with a `*`
+                stands for all that fit, and `learning-rates`, where there is none of the name, for
+                `learning-rates-*`. Arms in which a control changes nothing are not run under it.
             seeds: how many (0 to N - 1), or which.
 
         What is None stays as it is; at first that is all arms, no control and the document's seeds.
@@ -225,14 +225,14 @@ class Experiment:
         return sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
 
 
-def load(name_or_path: str | Path, *, scale: str | None = None, settings: Iterable[str] = ()) -> Experiment:
+def load(name_or_path: str | Path, *, scale: str | None = None, settings: str | Iterable[str] = ()) -> Experiment:
     """Read and resolve an experiment.
 
     Args:
         name_or_path: the name of one that comes with Headway, or a YAML file.
         scale: which of its scales; `laptop` by default, if it has one.
-        settings: `PATH=VALUE` texts, merged after the scale and before the arms. Whether an arm overrides one is looked
-            at when arms are selected, or run.
+        settings: `PATH=VALUE` texts (or a single one), merged after the scale and before the arms. Whether an arm
+            overrides one is looked at when arms are selected, or run.
 
     Raises:
         DeclarationError: for anything that is wrong with it, a line for each finding.
@@ -252,7 +252,7 @@ def load(name_or_path: str | Path, *, scale: str | None = None, settings: Iterab
             f"there is no experiment {shortened(repr(str(name_or_path)))}; {near(str(name_or_path), shipped())}; "
             "a file of your own is given by its path, such as ./mine.yaml"
         )
-    return resolve(read_file(path), scale=scale, settings=settings, source=path.name)
+    return resolve(_content(path), scale=scale, settings=settings, source=path.name)
 
 
 def read_resolved(path: Path) -> Experiment:
@@ -261,13 +261,16 @@ def read_resolved(path: Path) -> Experiment:
     Raises:
         DeclarationError: when it is not one.
     """
-    content = read_file(path)
-    content.pop("headway", None)
-    return _assemble(parse(Document, content, _in_file(path.name)), path.name)
+    return _assemble(parse(Document, _content(path), _in_file(path.name)), path.name)
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """A document as its file has it, without what Headway notes in that of a results directory."""
+    return {key: value for key, value in read_file(path).items() if key != "headway"}
 
 
 def resolve(
-    content: Mapping[str, Any], *, scale: str | None = None, settings: Iterable[str] = (), source: str = ""
+    content: Mapping[str, Any], *, scale: str | None = None, settings: str | Iterable[str] = (), source: str = ""
 ) -> Experiment:
     """Resolve the content of an experiment's file; see `load`.
 
@@ -281,14 +284,14 @@ def resolve(
     plain = {key: value for key, value in content.items() if key != "scales"}
     if chosen:
         plain = merge(plain, {**document.scales[chosen], "scale": chosen})
-    given = tuple(settings)
+    given = (settings,) if isinstance(settings, str) else tuple(settings)
     plain = with_settings(plain, given)
     resolved = parse(Document, plain, _in_file(source))
     try:
         return replace(_assemble(resolved, source), settings=given)
-    except DeclarationError:  # which a setting may have led to that was meant for what an arm has of its own
-        check_effect(given, {part: getattr(resolved, part) for part in PARTS}, resolved.arms)
-        raise
+    except DeclarationError as error:  # which a setting may have led to that was meant for what an arm has of its own
+        also = meant_for(given, resolved.arms, str(error))
+        raise DeclarationError("\n".join([str(error), *also])) from None
 
 
 def _in_file(source: str) -> Locate:
@@ -323,9 +326,24 @@ def _locator(source: str, arm: str, *places: tuple[str, Mapping[str, Any]]) -> L
     """Name a path by the place in the document that set it: the control, the arm, or what all arms share."""
 
     def locate(path: str) -> str:
-        for where, content in places:
+        for place, (where, content) in enumerate(places):
             if path and any(leaf == path or leaf.startswith(f"{path}.") for leaf in leaves(content)):
                 return _in_file(source)(f"{where}{path}")
+            if chooser := _replaced(path, content, [below for _, below in places[place + 1 :]]):
+                part, _, key = chooser.rpartition(".")
+                return _in_file(source)(f"{where}{path} (with another {key}, nothing of {part} is taken over)")
         return _in_file(source)(f"arm {arm}: {path}" if path else f"arm {arm}")
 
     return locate
+
+
+def _replaced(path: str, content: Mapping[str, Any], below: Sequence[Mapping[str, Any]]) -> str:
+    """The key by which a place replaces the whole that holds a path, where that stands below it; else empty."""
+    part = path.partition(".")[0]
+    own, others = content.get(part), [each[part] for each in below if isinstance(each.get(part), Mapping)]
+    if path == part or not isinstance(own, Mapping):
+        return ""
+    return next(
+        (f"{part}.{key}" for key in CHOOSERS if key in own and any(own[key] != o.get(key, own[key]) for o in others)),
+        "",
+    )

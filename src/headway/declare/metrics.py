@@ -74,7 +74,8 @@ _ALL = (
     ),
     Metric(
         name="eval_bits_per_byte",
-        sentence="the same loss in bits per byte of the text that was predicted, which tokenizers can be compared by",
+        sentence="the same loss in bits per byte of the text that was predicted, which tokenizers can be compared by; "
+        "none where tokens give back less than 99 % of the text",
         unit="bits per byte",
         better="lower",
         primary=True,
@@ -117,6 +118,7 @@ _ALL = (
         unit="fraction",
         null=0.0,
     ),
+    Metric(name="text_kept", sentence="share of the held-out text that its tokens give back", unit="fraction"),
     Metric(name="n_heads", sentence="heads in each layer", unit="heads"),
     Metric(name="total_heads", sentence="query heads of all layers", unit="heads"),
     Metric(name="n_layers", sentence="layers", unit="layers"),
@@ -157,4 +159,4 @@ def metric_name(metric: str) -> str:
     return " ".join(_WORDS.get(word, word) for word in name.replace("_", " ").split(" "))
 
 
-_WORDS = {"cka": "CKA", "qk": "QK", "ov": "OV", "mse": "MSE", "gd": "GD", "eval": "evaluation"}
+_WORDS = {"cka": "CKA", "qk": "QK", "ov": "OV", "mse": "MSE", "gd": "GD", "eval": "evaluation", "michel": "Michel's"}

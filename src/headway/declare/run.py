@@ -46,6 +46,8 @@ class RunSpec(Spec):
 
     saves_memory: ClassVar[str] = "lower training.batch_size"
     """What to do where memory is short."""
+    saves_judging: ClassVar[str] = ""
+    """What to do where memory is too short for what it is judged on."""
 
     seed: NonNegativeInt = Field(description="seeds the initial weights and the training data")
     task: Task
@@ -113,6 +115,16 @@ class RunSpec(Spec):
     @abstractmethod
     def fitting_batch(self, bytes_available: int) -> int | None:
         """The largest batch that would fit into so much memory by the estimate; None where not one example would."""
+
+    def has_units_of(self, other: "RunSpec") -> bool:
+        """Whether what both measure of an example is told in one unit, as nats per token of other tokens are not."""
+        del other
+        return True
+
+    def no_merit(self, other: "RunSpec", metric: str) -> str:
+        """Why a difference in a metric to another run is no merit of either, in a sentence; empty where it is one."""
+        del metric
+        return "" if self.content()["task"] == other.content()["task"] else "they are judged on different tasks"
 
     @classmethod
     def compared_by(cls, runs: Sequence["RunSpec"]) -> str:

@@ -1,4 +1,4 @@
-"""Declare: settings of the command line, `PATH=VALUE`, merged after the scale and before the arms.
+"""Declare: settings, `PATH=VALUE`, merged after the scale and before the arms.
 
 A setting that would change nothing, because an arm that is to be run overrides it or a name is misspelt, is an error:
 silence would be taken for a result.
@@ -11,6 +11,7 @@ from headway.declare.document import PARTS
 from headway.declare.limits import DEEPEST, MOST_SETTINGS, MOST_SETTINGS_OF_ARMS, odd_character
 from headway.declare.mapping import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near, shortened
+from headway.words import listed
 
 _ABSENT = object()
 """What stands where nothing does; null is a value."""
@@ -25,9 +26,7 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
     given = tuple(settings)
     allowed = min(MOST_SETTINGS, MOST_SETTINGS_OF_ARMS // len(document["arms"]))
     if len(given) > allowed:
-        raise DeclarationError(
-            f"--set: {len(given):,} settings were given, and {allowed} are allowed; write them into a file"
-        )
+        raise DeclarationError(f"{len(given):,} settings were given, and {allowed} are allowed; write them into a file")
     parsed = [_parsed(setting, document) for setting in given]
     changed = dict(document)
     for path, value in parsed:
@@ -36,7 +35,7 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
         # What is left out is null.
         if path.partition(".")[0] in PARTS and value is not None and _at(path, changed) is _ABSENT:
             raise DeclarationError(
-                f"--set {path}: a later --set replaces it, or the whole that it is a part of, such as training "
+                f"setting {path}: a later one replaces it, or the whole that it is a part of, such as training "
                 "with another optimizer; give it after that one, or leave it out"
             )
     return changed
@@ -68,11 +67,35 @@ def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mappin
         ]
         if deaf:
             places = {arm: _settable(path, arms[arm]) for arm in deaf}
-            instead = " ".join(f"--set arms.{arm}.{place}=..." for arm, place in places.items())
+            instead = listed(f"arms.{arm}.{place}=..." for arm, place in places.items())
             who = f"arm {deaf[0]} sets it itself" if len(deaf) == 1 else f"arms {', '.join(deaf)} set it themselves"
             raise DeclarationError(
-                f"--set {path}: {who}, or what holds it, so this would change nothing there; add {instead}"
+                f"setting {path}: {who}, or what holds it, so this would change nothing there; set {instead} too"
             )
+
+
+def meant_for(settings: Iterable[str], arms: Mapping[str, Any], message: str) -> list[str]:
+    """A sentence for each setting that an error speaks of and that arms have of their own.
+
+    Args:
+        settings: as given, `PATH=VALUE`.
+        arms: by name, with what they override.
+        message: the error's.
+    """
+    sentences = []
+    for path in (setting.partition("=")[0] for setting in settings):
+        keys = path.split(".")
+        parts = [".".join(keys[: n + 1]) for n in range(1, len(keys))]
+        own = {arm: part for arm in arms for part in parts if _of_its_own(part, path, arms[arm])}
+        if own and any(f"{part}: " in message for part in parts):
+            places = listed(f"arms.{arm}.{place}=..." for arm, place in own.items())
+            sentences.append(f"what {listed(own)} has instead of it is set by {places}")
+    return sentences
+
+
+def _of_its_own(part: str, path: str, override: Any) -> bool:
+    held = _at(part, override)
+    return isinstance(held, list) or (part == path and held is not _ABSENT)
 
 
 def unheard(
@@ -88,7 +111,7 @@ def unheard(
     Examples:
         >>> parts = {"training": {"optimizer": "muon", "steps": 10}}
         >>> list(unheard(["training.steps=10"], parts, {"adam": {"training": {"optimizer": "adamw", "steps": 600}}}))
-        ['--set training.steps does not reach control adam, which has 600; add --set controls.adam.training.steps=...']
+        ['setting training.steps does not reach control adam, which has 600; set controls.adam.training.steps=... too']
     """
     given = [setting.partition("=")[0] for setting in settings]
     for name, control in controls.items():
@@ -100,7 +123,7 @@ def unheard(
             if not _holds(merged, path, asked) and not _is_set(f"controls.{name}.{path}", given):
                 own = _at(path, merged)
                 has = "sets the whole that it is a part of" if own is _ABSENT else f"has {own}"
-                yield f"--set {path} does not reach control {name}, which {has}; add --set controls.{name}.{path}=..."
+                yield f"setting {path} does not reach control {name}, which {has}; set controls.{name}.{path}=... too"
 
 
 def _at(path: str, content: Any) -> Any:
@@ -115,24 +138,24 @@ def _parsed(setting: str, document: Mapping[str, Any]) -> tuple[str, Any]:
     path, equals, text = setting.partition("=")
     keys = path.split(".")
     if not equals or not all(keys):
-        raise DeclarationError(f"--set {shortened(setting)}: write it as PATH=VALUE, such as training.steps=2000")
+        raise DeclarationError(f"setting {shortened(setting)}: write it as PATH=VALUE, such as training.steps=2000")
     if keys[0] in ("name", "scale", "scales"):
-        raise DeclarationError(f"--set {path}: cannot be set; copy the file with `headway show` and change it there")
+        raise DeclarationError(f"setting {path}: cannot be set; copy the file with `headway show` and change it there")
     named = document.get(keys[0])
     if keys[0] in ("arms", "controls", "groups") and isinstance(named, Mapping) and keys[1:] and keys[1] not in named:
-        raise DeclarationError(f"--set {path}: there is no {keys[0][:-1]} {keys[1]!r}; {near(keys[1], named)}")
+        raise DeclarationError(f"setting {path}: there is no {keys[0][:-1]} {keys[1]!r}; {near(keys[1], named)}")
     if len(keys) > DEEPEST:
         raise DeclarationError(
-            f"--set {shortened(path)}: a path of {len(keys):,} keys leads nowhere; give a shorter one"
+            f"setting {shortened(path)}: a path of {len(keys):,} keys leads nowhere; give a shorter one"
         )
     value = read_plain(text)
     if found := odd_character(value) if isinstance(value, str) else None:
         raise DeclarationError(
-            f"--set {path}: the text holds the character {found}, which cannot be shown; leave it out"
+            f"setting {path}: the text holds the character {found}, which cannot be shown; leave it out"
         )
     if value == {}:
         raise DeclarationError(
-            f"--set {setting}: an empty mapping changes nothing; set what is in it, {path}.KEY=VALUE"
+            f"setting {setting}: an empty mapping changes nothing; set what is in it, {path}.KEY=VALUE"
         )
     return path, value
 

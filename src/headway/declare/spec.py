@@ -51,7 +51,7 @@ def parse(kind: type[S], value: Any, locate: Locate = str) -> S:
         >>> parse(Sgd, {"optimizer": "sgd", "steps": 0, "batch_size": 8, "learning_rat": 0.1})
         Traceback (most recent call last):
         headway.errors.DeclarationError: learning_rate: missing; give it a value
-        steps: 0 was given; input should be greater than 0
+        steps: 0 was given; give a number greater than 0
         learning_rat: there is no such key; did you mean learning_rate?
     """
     if not isinstance(value, Mapping):
@@ -103,14 +103,26 @@ def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
             return [*path, chooser], "missing; it says which kind this is"
         case "literal_error":
             return path, f"{_written(given)} is not known; {near(str(given), _words(context['expected']))}"
-    message = finding["msg"][0].lower() + finding["msg"][1:]
-    for ours, theirs in (
-        ("list", "tuple"),
-        ("mapping", "dictionary or object to extract fields from"),
-        ("mapping", "dictionary"),
-    ):
-        message = message.replace(theirs, ours)
-    return path, f"{_written(given)} was given; {message}"
+    advice = _ADVICE.get(finding["type"])
+    # What is left to pydantic's words, such as the length of a list, names what it asks for.
+    message = advice.format(**context) if advice else finding["msg"][0].lower() + finding["msg"][1:]
+    return path, f"{_written(given)} was given; {message.replace('tuple', 'list')}"
+
+
+_ADVICE = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "give a whole number, such as 8"),
+    **dict.fromkeys(("float_type", "float_parsing"), "give a number, such as 0.5"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "give true or false"),
+    **dict.fromkeys(("tuple_type", "list_type"), "give a list, such as [1, 2]"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "give a mapping, keys with values"),
+    "string_type": "give text, in quotes where it looks like something else",
+    "finite_number": "give a finite number",
+    "greater_than": "give a number greater than {gt}",
+    "greater_than_equal": "give a number of at least {ge}",
+    "less_than": "give a number less than {lt}",
+    "less_than_equal": "give a number of at most {le}",
+}
+"""What to do, by pydantic's name of what is wrong."""
 
 
 def _written(value: Any) -> str:

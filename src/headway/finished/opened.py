@@ -1,9 +1,11 @@
 """Finished: a model, whoever wrote it, ready to be given a text: to be traced, and where it is ours to write."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -59,6 +61,25 @@ class Opened:
     def __repr__(self) -> str:
         return f"Opened({self.name}, {', '.join(f'{key}: {fact}' for key, fact in self.facts.items())})"
 
+    def check_finite(self, so: str) -> None:
+        """Nothing, when all weights are numbers.
+
+        Args:
+            so: what follows where some are not.
+
+        Raises:
+            UserError: naming those that are not, by layer.
+        """
+        broken: dict[str, list[str]] = {}
+        for name, weight in chain(self.module.named_parameters(), self.module.named_buffers()):
+            if weight.is_floating_point() and not weight.isfinite().all():
+                layer = re.match(r".*?\.\d+(?=\.)", name)
+                where, rest = (layer[0], name[layer.end() + 1 :]) if layer else ("outside of the layers", name)
+                broken.setdefault(where, []).append(rest)
+        if broken:
+            said = "; ".join(f"{where}: {', '.join(names)}" for where, names in broken.items())
+            raise UserError(f"{self.name}: weights are NaN or infinite, {so} ({said}); take another checkpoint")
+
     @property
     def causal(self) -> bool:
         """Whether every position sees what was before it and nothing else."""
@@ -98,14 +119,20 @@ class Opened:
         """
         import torch
 
-        tokens = self._checked(self.encoder.whole(text) if isinstance(text, str) else text)
+        tokens = self.checked(self.encoder.whole(text) if isinstance(text, str) else text)
         return self.traced(torch.from_numpy(tokens).to(next(self.module.parameters()).device))
 
-    def sequences(self, documents: Iterable[str], *, n: int, length: int) -> np.ndarray:
+    def sequences(self, documents: Iterable[str], *, n: int, length: int, predicted: bool = False) -> np.ndarray:
         """Documents as (sequence, pos) tokens, one text after the other, cut into pieces of the same length.
 
         Each begins and ends with the tokens that the tokenizer puts around a text; between the documents of a causal
         model stands the end-of-text token, as in training. A text that is too short for one piece gives a shorter one.
+
+        Args:
+            documents: the text.
+            n: pieces, at most.
+            length: tokens of a piece.
+            predicted: whether the last token of a piece is not read, only predicted.
 
         Raises:
             UserError: for no tokenizer, fewer than two tokens, or tokens outside the model's vocabulary.
@@ -122,7 +149,8 @@ class Opened:
                 break
         found = min(n, len(stream) // room)
         pieces = [stream[room * at : room * (at + 1)] for at in range(max(1, found))]
-        tokens = self._checked([[*encoder.before, *piece, *encoder.after] for piece in pieces])
+        whole = [[*encoder.before, *piece, *encoder.after] for piece in pieces]
+        tokens = self.checked(whole, predicted=predicted)
         if tokens.shape[1] < 2:
             raise UserError(
                 f"the text gives a sequence of {tokens.shape[1]} token, and no metric of attention can be measured on "
@@ -161,8 +189,16 @@ class Opened:
             )
         return prompt + str(tokenizer.decode([*begun, *written]))[len(tokenizer.decode(begun)) :]
 
-    def _checked(self, given: "TokenIds") -> np.ndarray:
-        """Tokens as (sequence, pos) whole numbers of the model's vocabulary."""
+    def checked(self, given: "TokenIds", *, predicted: bool = False) -> np.ndarray:
+        """Tokens as (sequence, pos) whole numbers of the model's vocabulary.
+
+        Args:
+            given: the tokens.
+            predicted: whether the last of a sequence is not read, only predicted.
+
+        Raises:
+            UserError: for what are no tokens of this model, or more than it can read.
+        """
         try:
             found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
         except ValueError:
@@ -179,7 +215,7 @@ class Opened:
                 f"token {outside[0]} was given, but the model {self.name} has tokens 0 to {self.vocab_size - 1}; "
                 f"{_GIVE}"
             )
-        if self.longest is not None and tokens.shape[1] > self.longest:
+        if self.longest is not None and tokens.shape[1] > self.longest + predicted:
             raise UserError(
                 f"a text of {tokens.shape[1]:,} tokens was given, but {self.name} reads {self.longest:,} at most; give "
                 "a shorter one"

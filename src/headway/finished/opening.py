@@ -4,12 +4,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.errors import UserError
+from headway.errors import UserError, shortened
 from headway.finished.model_folder import ModelFolder, model_folder
 from headway.finished.opened import Opened, not_ours
 
 if TYPE_CHECKING:
+    import torch
+
     from headway.data.tokens.tokenizer import Tokenizer
+    from headway.model.trace import Trace
     from headway.model.transformer import Transformer
     from headway.runs.folder import Run
 
@@ -17,33 +20,43 @@ _PADDING = 0.05
 """Some pad a vocabulary to a multiple of 64; where more than this share is spare, it belongs to another tokenizer."""
 
 
-def open_model(path: str | Path, tokenizer: str | None = None) -> Opened:
+def open_model(path: str | Path, tokenizer: str | None = None, *, trust_code: bool = False) -> Opened:
     """The finished model behind a path, and its tokenizer where there is one.
 
     Args:
         path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face.
         tokenizer: another tokenizer than the folder's: a folder, `bytes` or `gpt2`.
+        trust_code: whether code that comes with a folder is run where it cannot be opened without.
 
     Raises:
         UserError: for a path that holds no language model, a run that is not done, a folder that cannot be opened, or
             a tokenizer of another vocabulary.
-    """
+
+    Examples:
+        >>> import headway
+        >>> headway.open_model("nowhere")
+        Traceback (most recent call last):
+        headway.errors.UserError: nowhere: there is no such folder; give a run's folder (DIR/runs/ARM/seed-N), its checkpoint, or a folder of Hugging Face with a config.json
+    """  # noqa: E501 - the doctest's error stands on one line
     folder = model_folder(path)
-    return _other(folder, tokenizer) if folder.kind == "other" else _own(folder, tokenizer)
+    return _other(folder, tokenizer, trust_code) if folder.kind == "other" else _own(folder, tokenizer)
 
 
 def open_own(path: str | Path, tokenizer: str | None = None) -> Opened:
     """The same of one of Headway's models, for what only they can: to write, and to be exported.
 
     Raises:
-        UserError: as `open_model`, and before it is opened for a model that Headway's own cannot be.
+        UserError: as `open_model`, and before it is opened for a model that Headway's own cannot be; and for weights
+            that are NaN or infinite.
     """
     folder = model_folder(path)
     if folder.kind == "other":
         from headway.hf.reading import architecture_of
 
         raise UserError(not_ours(folder.name, architecture_of(folder.path)))
-    return _own(folder, tokenizer)
+    opened = _own(folder, tokenizer)
+    opened.check_finite("so it has nothing to say")
+    return opened
 
 
 def _own(folder: ModelFolder, tokenizer: str | None) -> Opened:
@@ -54,9 +67,28 @@ def _own(folder: ModelFolder, tokenizer: str | None) -> Opened:
     else:
         model = hf.load(folder.path)
         n_ctx = model.model.n_positions
+    its = _fitting(hf.tokenizer(folder.path), tokenizer, model.vocab_size, str(folder.path))
+    return _opened(model, folder.name, its, n_ctx)
+
+
+def open_module(model: "Transformer", tokenizer: str | None = None, name: str = "the model") -> Opened:
+    """A model of ours in memory, as it is.
+
+    Args:
+        model: whose mode and device stay as they are.
+        tokenizer: a folder, `bytes` or `gpt2`; None: it reads tokens alone.
+        name: what sentences call it.
+
+    Raises:
+        UserError: for a tokenizer of another vocabulary.
+    """
+    return _opened(model, name, _fitting(None, tokenizer, model.vocab_size, name), model.model.n_positions)
+
+
+def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | None", n_ctx: int) -> Opened:
     declared = model.model
     return Opened(
-        name=folder.name,
+        name=name,
         facts={
             "architecture": declared.model_dump()["family"],
             "heads": str(declared.layout),
@@ -66,32 +98,46 @@ def _own(folder: ModelFolder, tokenizer: str | None) -> Opened:
         ours=model,
         traced=model.trace,
         kind="causal" if declared.attends == "past" else "future",
-        tokenizer=_fitting(hf.tokenizer(folder.path), tokenizer, model.vocab_size, folder),
+        tokenizer=tokenizer,
         vocab_size=model.vocab_size,
         n_ctx=n_ctx,
         longest=declared.n_positions,
     )
 
 
-def _other(folder: ModelFolder, tokenizer: str | None) -> Opened:
+def _other(folder: ModelFolder, tokenizer: str | None, trust_code: bool) -> Opened:
     from headway import hf
 
-    found = hf.open_pretrained(folder.path)
+    found = hf.open_pretrained(folder.path, trust_code=trust_code)
+
+    def traced(tokens: "torch.Tensor") -> "Trace":
+        try:
+            return hf.trace(found.model, tokens)
+        except UserError:
+            raise
+        except Exception as error:  # whatever another library's model does with what its folder declares
+            said = shortened(" ".join(str(error).split()), 600)
+            raise UserError(
+                f"{folder.path}: its model cannot read a text ({type(error).__name__}: {said}); fetch the folder again"
+            ) from error
+
     return Opened(
         name=folder.name,
         facts={"architecture": type(found.model).__name__, "kind": found.kind},
         module=found.model,
         ours=None,
-        traced=lambda tokens: hf.trace(found.model, tokens),
+        traced=traced,
         kind=found.kind,
-        tokenizer=found.tokenizer if tokenizer is None else _fitting(None, tokenizer, found.vocab_size, folder),
+        tokenizer=found.tokenizer
+        if tokenizer is None
+        else _fitting(None, tokenizer, found.vocab_size, str(folder.path)),
         vocab_size=found.vocab_size,
         n_ctx=found.n_ctx,
         longest=found.n_ctx,
     )
 
 
-def _fitting(its: "Tokenizer | None", asked: str | None, vocab_size: int, folder: ModelFolder) -> "Tokenizer | None":
+def _fitting(its: "Tokenizer | None", asked: str | None, vocab_size: int, whose: str) -> "Tokenizer | None":
     """The folder's tokenizer or the one that was asked for, when it has the vocabulary of the model.
 
     That may be padded to a multiple of 64.
@@ -105,7 +151,7 @@ def _fitting(its: "Tokenizer | None", asked: str | None, vocab_size: int, folder
     spare = vocab_size - found.vocab_size
     if spare and not (0 < spare < max(64, _PADDING * vocab_size) and vocab_size % 64 == 0):
         raise UserError(
-            f"{folder.path if asked is None else f'tokenizer {asked}'}: the tokenizer has {found.vocab_size} tokens, "
+            f"{whose if asked is None else f'tokenizer {asked}'}: the tokenizer has {found.vocab_size} tokens, "
             f"but the model has {vocab_size}; give the tokenizer that the model was trained with"
         )
     return found
@@ -133,6 +179,7 @@ def _of_run(folder: Path) -> "tuple[Transformer, int]":
         raise UserError(f"{folder}: it is a run of the in-context laboratory, which has no language; give a text run")
     if run.status != "done":
         raise UserError(f"{folder}: {_how_far(run)}; `headway run` on its results directory finishes it")
+    run.check("changed")
     return run.model().eval(), spec.n_ctx
 
 

@@ -4,10 +4,8 @@ The text is read once, in batches, and everything is measured as it passes; noth
 times keys is kept. Induction and duplicate-token heads are found on random tokens that are repeated.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +13,11 @@ import numpy as np
 
 from headway.data.tokens.corpus import find_corpus
 from headway.errors import UserError
+from headway.finished.measurable import check_measurable, length_of, positive
 from headway.finished.opened import Opened
 from headway.finished.opening import open_model
-from headway.heads.xray import AttentionHeads, XRay
+from headway.heads.model_on_text import AttentionHeads
+from headway.heads.xray import XRay
 
 if TYPE_CHECKING:
     import torch
@@ -45,6 +45,7 @@ def xray(
     length: int | None = None,
     device: str = "auto",
     seed: int = 0,
+    trust_code: bool = False,
 ) -> XRay:
     """Measure every head of a finished model on a text.
 
@@ -56,6 +57,7 @@ def xray(
         length: tokens of each; None: what the model was made for, at most 512.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         seed: of the repeated random tokens.
+        trust_code: whether code that comes with a folder of Hugging Face is run where it cannot be opened without.
 
     Raises:
         UserError: for a model or text that cannot be opened or measured, saying why, before anything runs.
@@ -67,10 +69,10 @@ def xray(
 
     corpus = find_corpus(str(text), limit=None, asked="text")
     place = find_device(device)
-    opened = open_model(path, tokenizer)
-    _check_measurable(opened)
-    wanted = _length(opened, length)
-    n = _positive(sequences, "sequences") or max(1, TOKENS // wanted)
+    opened = open_model(path, tokenizer, trust_code=trust_code)
+    check_measurable(opened)
+    wanted = length_of(opened, length, LENGTH)
+    n = positive(sequences, "sequences") or max(1, TOKENS // wanted)
     tokens = opened.sequences(corpus.documents(), n=n, length=wanted)
     opened.module.to(place)
     seen, notes = _Seen(opened=opened, tokens=tokens), _Notes()
@@ -99,41 +101,6 @@ def xray(
     )
 
 
-def _check_measurable(opened: Opened) -> None:
-    """It has heads that can be traced, and its weights are numbers; where they are not, their layers are named."""
-    if opened.ours is None:
-        from headway import hf
-
-        hf.traceable(opened.module)
-    elif not opened.ours.model.layout.total:
-        raise UserError(f"{opened.name} has no attention heads: there is nothing to measure")
-    broken: dict[str, list[str]] = {}
-    for name, weight in chain(opened.module.named_parameters(), opened.module.named_buffers()):
-        if weight.is_floating_point() and not weight.isfinite().all():
-            layer = re.match(r".*?\.\d+(?=\.)", name)
-            where, rest = (layer[0], name[layer.end() + 1 :]) if layer else ("outside of the layers", name)
-            broken.setdefault(where, []).append(rest)
-    if broken:
-        said = "; ".join(f"{where}: {', '.join(names)}" for where, names in broken.items())
-        raise UserError(
-            f"{opened.name}: weights are NaN or infinite, so its heads say nothing ({said}); take another checkpoint"
-        )
-
-
-def _length(opened: Opened, asked: int | None) -> int:
-    if asked is None:
-        return min(opened.n_ctx or LENGTH, LENGTH)
-    if opened.longest is not None and asked > opened.longest:
-        raise UserError(f"length {asked}: {opened.name} reads {opened.longest} tokens at most; give fewer")
-    return _positive(asked, "length") or LENGTH
-
-
-def _positive(number: int | None, what: str) -> int | None:
-    if number is not None and number < 1:
-        raise UserError(f"{what} {number}: at least 1 is needed")
-    return number
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
     """A text under measurement; `attentions` are those that its traces have."""
@@ -152,7 +119,7 @@ class _Seen:
         for start in range(0, len(self.tokens), at_once):
             traced = self.opened.trace(self.tokens[start : start + at_once])
             if not self.attentions:
-                self.attentions.extend(map(_described, traced.attentions))
+                self.attentions.extend(map(described, traced.attentions))
                 self._check_enough()
             yield traced
 
@@ -167,7 +134,8 @@ class _Seen:
             )
 
 
-def _described(attention: "AttentionTrace") -> AttentionHeads:
+def described(attention: "AttentionTrace") -> AttentionHeads:
+    """An attention, from what was traced of it."""
     return AttentionHeads(
         name=attention.name, kind=attention.kind, kv_of=tuple(attention.kv_of), d_head=attention.q.shape[3]
     )

@@ -4,7 +4,8 @@ Without torch:
 
 * `scores`: what a metric says of every head of a model, and how heads compose; `names`: what heads are called;
 * `findings`: what stands out, in sentences; `grouped`: within and between groups of heads that share keys;
-* `xray`: all that was found of a finished model.
+* `model_on_text`: a finished model and the text it read; `xray`: all that was found of what its heads do;
+* `scores_json`: scores as plain values.
 
 With torch:
 

@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
+from headway.declare.head_causes import HEAD_CAUSES
 from headway.declare.head_metrics import HEAD_METRICS, HeadMetric
+
+DECLARED = {**HEAD_METRICS, **HEAD_CAUSES}
+"""Every metric that there are scores of."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -19,7 +23,7 @@ class HeadScores:
     """A metric of every attention of a model.
 
     Attributes:
-        metric: its name in `declare.head_metrics.HEAD_METRICS`.
+        metric: its name in `declare.head_metrics.HEAD_METRICS` or `declare.head_causes.HEAD_CAUSES`.
         values: by name of the attention, in the order of the model: (head,), (head, head) for a metric of pairs, whose
             diagonal is a head with itself, or () for one of layers. NaN where the metric says nothing.
         null: what it would be if nothing were going on, by name of the attention, broadcasting to the values; an
@@ -35,7 +39,7 @@ class HeadScores:
     @property
     def declared(self) -> HeadMetric:
         """Its sentence, unit and null."""
-        return HEAD_METRICS[self.metric]
+        return DECLARED[self.metric]
 
     def per_head(self) -> dict[str, np.ndarray]:
         """(head,) for every attention that has heads: of a metric of pairs the mean over the other heads.
@@ -112,7 +116,7 @@ def to_arrays(scores: Iterable[HeadScores]) -> Arrays:
 def from_arrays(arrays: Mapping[str, np.ndarray], attentions: Iterable[str]) -> dict[str, HeadScores]:
     """The scores of a file by metric; `attentions` in the order of the model."""
     ordered = tuple(attentions)
-    metrics = [metric for metric in HEAD_METRICS if f"{metric}/n_rows" in arrays]
+    metrics = [metric for metric in DECLARED if f"{metric}/n_rows" in arrays]
     return {
         metric: HeadScores(
             metric=metric,

@@ -1,5 +1,6 @@
 """Models: those of Hugging Face as Headway's, and Headway's as theirs.
 
+* `bounds`: what a folder's files may be and how large; `folder_code`: code that comes with one;
 * `reading`: a folder read as Headway's model (no transformers needed); `arrays`: those in its files;
   `architectures`, `array_names`, `description`: what it means;
 * `export`: a folder written; `configuration_headway`, `modeling_headway`: the code that goes along when no stock
@@ -47,8 +48,12 @@ def tokenizer(folder: str | Path) -> "Tokenizer | None":
     return tokenizer_of(Path(folder))
 
 
-def open_pretrained(folder: str | Path) -> "Pretrained":
+def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> "Pretrained":
     """Any folder of Hugging Face as transformers' model, without a network; see `pretrained.open_pretrained`.
+
+    Args:
+        folder: with a config.json and weights in safetensors.
+        trust_code: whether code that comes with the folder is run where it cannot be opened without.
 
     Raises:
         UserError: saying what is wrong with the folder, or that transformers is not installed.
@@ -56,7 +61,7 @@ def open_pretrained(folder: str | Path) -> "Pretrained":
     _need_transformers("opening a folder of Hugging Face as it is")
     from headway.hf import pretrained
 
-    return pretrained.open_pretrained(folder)
+    return pretrained.open_pretrained(folder, trust_code=trust_code)
 
 
 def trace(model: "PreTrainedModel", inputs: Mapping[str, Any] | Any) -> "Trace":

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headway.declare.limits import MOST_LAYERS, WIDEST
 from headway.declare.spec import parse
 from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, TransformerModel
-from headway.errors import UserError
+from headway.errors import UserError, shortened
 from headway.hf.array_names import NAMES, Table
 from headway.hf.description import declared, describe
 
@@ -65,17 +66,34 @@ _ACTIVATIONS = {
 }
 
 
+def vocab_size_of(config: Config) -> int:
+    """Rows of the token embedding.
+
+    Raises:
+        KeyError: when it is missing.
+        UserError: when it is no number of tokens.
+    """
+    given = config["vocab_size"]
+    if not isinstance(given, int) or not 0 < given <= WIDEST:
+        raise UserError(f"vocab_size {shortened(repr(given))} is no number of tokens; give a whole one above 0")
+    return given
+
+
 def _activation(config: Config, key: str, kinds: tuple[str, ...], default: str) -> str:
     given = config.get(key, default)
     names = [name for name, kind in _ACTIVATIONS.items() if kind in kinds]
     if given not in names:
-        raise UserError(f"{key} {given!r} is not known here; there is {', '.join(names)}")
+        raise UserError(f"{key} {shortened(repr(given))} is not known here; there is {', '.join(names)}")
     return _ACTIVATIONS[given]
 
 
 def _plain(config: Config, **values: Any) -> None:
     """Refuse every setting that changes the function in a way that Headway has no word for."""
-    other = [f"{key} is {config[key]!r}" for key, value in values.items() if config.get(key) not in (value, None)]
+    other = [
+        f"{key} is {shortened(repr(config[key]))}"
+        for key, value in values.items()
+        if config.get(key) not in (value, None)
+    ]
     if other:
         raise UserError(f"{' and '.join(other)}, which Headway's model does not have")
 
@@ -86,10 +104,20 @@ def _dropout(config: Config, *keys: str, default: float) -> float:
     return found.pop() if len(found) == 1 else 0.0
 
 
+def _repeated(types: list[tuple[list[str], int]]) -> list[str]:
+    """Lists of kinds, each as often as the number beside it says; of too many for any model, a few too many."""
+    most, kinds = MOST_LAYERS + 1, list[str]()
+    for names, times in types:
+        kinds += (names[:most] * min(times, most))[:most]
+        if len(kinds) > most:
+            break
+    return kinds[:most]
+
+
 def _read_gpt_neo(config: Config) -> GptNeo:
-    kinds = [kind for kinds, times in config["attention_types"] for _ in range(times) for kind in kinds]
+    kinds = _repeated(config["attention_types"])
     if unknown := set(kinds) - {"global", "local"}:
-        raise UserError(f"attention_types names {', '.join(sorted(unknown))}; there is global and local")
+        raise UserError(f"attention_types names {shortened(', '.join(sorted(unknown)))}; there is global and local")
     if len(kinds) != config["num_layers"]:
         raise UserError(f"attention_types names {len(kinds)} layers, but num_layers is {config['num_layers']}")
     values = {
@@ -164,9 +192,13 @@ def _write_gpt2(model: TransformerModel) -> dict[str, Any]:
 
 def _read_llama(config: Config) -> Llama:
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(rope, dict):
+        raise UserError(f"rope_parameters {shortened(repr(rope))} is no mapping, keys with values")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
-        raise UserError(f"rope_type is {kind!r}, which Headway's model does not have; it has the default")
+        raise UserError(
+            f"rope_type is {shortened(repr(kind))}, which Headway's model does not have; it has the default"
+        )
     _plain({**config, **rope}, partial_rotary_factor=1.0)
     d_model, n_heads = config["hidden_size"], config["num_attention_heads"]
     if config.get("model_type", "llama") == "llama" and d_model % n_heads:

@@ -1,6 +1,6 @@
 """Models: the arrays in a folder's safetensors files, one file or several with an index: known first, read later."""
 
-import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from headway.errors import UserError
+from headway.errors import MOST_LINES, UserError, shortened
+from headway.files import read_json
+from headway.hf.bounds import LARGEST_TEXT, check_header
 
 INDEX = "model.safetensors.index.json"
 
@@ -28,6 +30,7 @@ class Arrays:
         self._homes: dict[str, tuple[Any, str]] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         for path in weight_files(folder):
+            check_header(path)
             try:
                 file = safe_open(path, framework="pt")
                 for name in file.keys():  # noqa: SIM118 - it is no mapping
@@ -35,7 +38,13 @@ class Arrays:
                     self._homes[full] = file, name
                     self.shapes[full] = tuple(file.get_slice(name).get_shape())
             except (SafetensorError, OSError) as error:
-                raise UserError(f"{path}: it is damaged ({error}); fetch or write it again") from None
+                said = shortened(str(error))
+                raise UserError(f"{path}: it is damaged ({said}); fetch or write it again") from None
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers all of them have together."""
+        return sum(map(math.prod, self.shapes.values()))
 
     def read(self, name: str) -> np.ndarray:
         """An array as float32."""
@@ -47,9 +56,13 @@ def differences(needed: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple
     """A line for every array that is missing, unexpected or of another shape."""
     return [
         *(f"missing: {name} {list(shape)}" for name, shape in needed.items() if name not in found),
-        *(f"unexpected: {name} {list(shape)}" for name, shape in found.items() if name not in needed),
         *(
-            f"wrong shape: {name} is {list(found[name])}, the configuration needs {list(shape)}"
+            f"unexpected: {shortened(name)} {shortened(str(list(shape)))}"
+            for name, shape in found.items()
+            if name not in needed
+        ),
+        *(
+            f"wrong shape: {name} is {shortened(str(list(found[name])))}, the configuration needs {list(shape)}"
             for name, shape in needed.items()
             if name in found and found[name] != shape
         ),
@@ -60,17 +73,15 @@ def weight_files(folder: Path) -> list[Path]:
     """The folder's safetensors.
 
     Raises:
-        UserError: when one is missing, or weights are a pickle.
+        UserError: when one is missing or stands outside of the folder, or weights are a pickle.
     """
     if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]
     if (folder / INDEX).is_file():
-        try:
-            names = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
-        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-            raise UserError(f"{folder / INDEX}: it cannot be understood ({error!r}); fetch it again") from None
+        names = _indexed(folder / INDEX)
         if missing := [name for name in names if not (folder / name).is_file()]:
-            raise UserError(f"{folder}: {INDEX} names {', '.join(missing)}, missing here; fetch the whole folder")
+            named = f"{', '.join(missing[:MOST_LINES])}{', ...' * (len(missing) > MOST_LINES)}"
+            raise UserError(f"{folder}: {INDEX} names {named}, missing here; fetch the whole folder")
         return [folder / name for name in names]
     if pickles := sorted(path.name for path in folder.glob("*.bin")):
         raise UserError(
@@ -78,3 +89,18 @@ def weight_files(folder: Path) -> list[Path]:
             "convert it: load it with transformers and call save_pretrained"
         )
     raise UserError(f"{folder} has no model.safetensors; a folder of Hugging Face has one, or parts with an index")
+
+
+def _indexed(index: Path) -> list[str]:
+    """The files that an index names, all of the index's own folder."""
+    content = read_json(index, LARGEST_TEXT)
+    places = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
+        raise UserError(f"{index}: it cannot be understood (weight_map names no file for each array); fetch it again")
+    names = sorted(set(places.values()))
+    for name in names:
+        if Path(name).name != name or len(name) > 255 or not name.endswith(".safetensors"):
+            raise UserError(
+                f"{index}: it names {shortened(repr(name))}, which is no safetensors file of its folder; fetch it again"
+            )
+    return names

@@ -1,27 +1,43 @@
 """Models: any local folder of Hugging Face opened by transformers, as it is, without a network.
 
 transformers draws weights at random that a folder lacks, and says so in a log at most; here that is an error, and so
-are weights that are no numbers. No code of a folder is run.
+are weights that are no numbers. No code of a folder is run unless somebody says so, and the model that is declared is
+counted on one without memory first.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import tokenizers
 import torch
 import transformers
 from torch import nn
 from transformers.models.auto import modeling_auto
 
-from headway.errors import UserError
-from headway.hf.arrays import weight_files
-from headway.hf.reading import config_of
+from headway.data.tokens.tokenizer_files import check_growth, check_tokenizer, library_errors
+from headway.errors import UserError, shortened
+from headway.hf.arrays import Arrays
+from headway.hf.bounds import check_built, check_declared, check_memory
+from headway.hf.folder_code import check_named, model_code, refused, tokenizer_code
+from headway.hf.reading import config_of, named_architectures
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "*.model")
+_NO_TEXT = "is no model of text that Headway knows: causal, masked or encoder-decoder"
+_TEXT: tuple[Mapping[str, Any], ...] = (
+    modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+)
+"""Architectures by kind: causal, masked, encoder-decoder."""
+_BASE: Any = transformers.PreTrainedModel
+_DEEPEST = 1_024
+"""Layers of a model that another library builds, in seconds: the deepest that was ever published has 1,000."""
 _NAMED = 8
 """Arrays that an error names."""
 
@@ -45,60 +61,109 @@ class Pretrained:
     kind: Kind
 
 
-def open_pretrained(folder: str | Path) -> Pretrained:
+def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrained:
     """Open a folder by the architecture that its config.json names, reading nothing from outside of it.
 
+    Args:
+        folder: with a config.json and weights in safetensors.
+        trust_code: whether code that comes with the folder is run where transformers itself does not have its
+            architecture or its tokenizer; what is run is told in a warning.
+
     Raises:
-        UserError: for no such folder, a config.json that is missing, broken or of something that reads no text, a
-            tokenizer that cannot be read, and weights that are missing, damaged, of other shapes or no numbers.
+        UserError: for no such folder, a config.json that is missing, broken or of something that reads no text, code
+            that is not trusted, a tokenizer that cannot be read, and weights that are missing, damaged, far smaller
+            than what is declared, of other shapes or no numbers.
     """
     folder = Path(folder)
-    of_class = _class_of(folder, config_of(folder))
-    weight_files(folder)
-    with _quiet():
-        model = _loaded(folder, of_class)
-        kind, tokenizer = _kind(folder, model), _tokenizer(folder)
-    _refuse(folder, "are not finite (NaN or infinite); take another checkpoint", _not_finite(model))
-    return Pretrained(
-        model=model.eval(),
-        tokenizer=tokenizer,
-        vocab_size=model.get_input_embeddings().num_embeddings,
-        n_ctx=_longest(model, tokenizer),
-        kind=kind,
-    )
+    config = config_of(folder)
+    check_named(folder / "config.json", config)
+    of_class, code = _class_of(folder, config, trust_code)
+    needs = tokenizer_code(folder)
+    if needs is not None and not trust_code and not _has_library_tokenizer(folder):
+        raise refused(folder, needs)
+    if run := [each for each in (code and code[1], needs) if each is not None and trust_code]:
+        warnings.warn(f"running code of {folder}: {', '.join(run)}", RuntimeWarning, stacklevel=2)
+    arrays = Arrays(folder, "")
+    with _quiet(), _explained(folder, "transformers cannot open it"):
+        if code is None:
+            _check_size(folder, config, of_class, arrays)
+        check_memory(folder, arrays.numbers)
+        model = _loaded(folder, of_class, trust=code is not None)
+        kind, tokenizer = _kind(folder, model, code), _tokenizer(folder, trust_code)
+        _refuse(folder, "are not finite (NaN or infinite); take another checkpoint", _not_finite(model))
+        return Pretrained(
+            model=model.eval(),
+            tokenizer=tokenizer,
+            vocab_size=model.get_input_embeddings().num_embeddings,
+            n_ctx=_longest(model, tokenizer),
+            kind=kind,
+        )
 
 
-def _class_of(folder: Path, config: dict[str, Any]) -> Any:
-    """The class of transformers that config.json names; of an exported model Headway's own, not the folder's code."""
+def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[Any, tuple[str, str] | None]:
+    """The class of transformers that opens a folder, and the folder's own code where there is no other way.
+
+    Of an exported model it is Headway's own class, not the folder's code.
+    """
     if config.get("model_type") == "headway":
         from headway.hf.modeling_headway import HeadwayForCausalLM
 
-        return HeadwayForCausalLM
-    named = config.get("architectures") or []
+        return HeadwayForCausalLM, None
+    named = named_architectures(config)
     if not named:
         raise UserError(f"{folder}/config.json names no architectures; add the model's class, as save_pretrained does")
-    kind = getattr(transformers, str(named[0]), None)
-    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+    kind: Any = getattr(transformers, named[0], None)
+    if isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel) and kind is not _BASE:
+        _check_text(folder, kind)
+        return kind, None
+    code = model_code(folder, config)
+    if code is None:
         raise UserError(
-            f"{folder}/config.json: its architecture is {named[0]}, which transformers {transformers.__version__} does "
-            "not have; code that comes with a folder is not run"
+            f"{folder}/config.json: its architecture is {shortened(named[0])}, which transformers "
+            f"{transformers.__version__} does not have; nor does the folder name code for it"
         )
-    return kind
+    if not trust_code:
+        raise refused(folder, code[1])
+    return getattr(transformers, code[0]), code
 
 
-def _loaded(folder: Path, of_class: Any) -> transformers.PreTrainedModel:
+def _check_text(folder: Path, of_class: Any) -> None:
+    """Nothing, when an architecture reads text; others are not even built."""
+    model_type = getattr(of_class.config_class, "model_type", None)
+    if not any(model_type in names for names in _TEXT):
+        raise UserError(f"{folder}: {of_class.__name__} {_NO_TEXT}")
+
+
+def _check_size(folder: Path, config: dict[str, Any], of_class: Any, arrays: Arrays) -> None:
+    """Build the model without memory, and hold what it would need against the weights that are there.
+
+    Raises:
+        UserError: when it is far larger than they are.
+    """
     try:
-        model, report = of_class.from_pretrained(
-            folder,
-            local_files_only=True,
-            use_safetensors=True,
-            dtype=torch.float32,
-            # Both are refused below, by name.
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-        )
-    except Exception as error:  # it raises its own kinds and those of three libraries
-        raise UserError(f"{folder}: transformers cannot open it: {_said(error)}; fetch or write it again") from error
+        check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes), most_layers=_DEEPEST)
+        with torch.device("meta"):
+            model = of_class(of_class.config_class.from_pretrained(folder, local_files_only=True))
+        tables = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
+        check_built((each.numel() for each in model.parameters()), tables, numbers=arrays.numbers)
+    except UserError as error:
+        raise UserError(f"{folder}/config.json: {error}") from None
+    except (RuntimeError, NotImplementedError) as error:
+        if "meta" not in str(error):  # a few architectures look at numbers while they are built: there are none yet
+            raise
+
+
+def _loaded(folder: Path, of_class: Any, *, trust: bool) -> transformers.PreTrainedModel:
+    model, report = of_class.from_pretrained(
+        folder,
+        local_files_only=True,
+        use_safetensors=True,
+        dtype=torch.float32,
+        # Both are refused below, by name.
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
+        **({"trust_remote_code": True} if trust else {}),
+    )
     lacking = "are missing, and transformers would draw them at random; fetch the whole folder"
     _refuse(folder, lacking, report["missing_keys"])
     other = "have other shapes than config.json gives them; one of the two is of another model"
@@ -106,40 +171,72 @@ def _loaded(folder: Path, of_class: Any) -> transformers.PreTrainedModel:
     return model
 
 
+@contextlib.contextmanager
+def _explained(folder: Path, what: str) -> Iterator[None]:
+    """Whatever goes wrong within is told to the user."""
+    try:
+        with library_errors():
+            yield
+    except UserError:
+        raise
+    except Exception as error:  # it raises its own kinds and those of three libraries
+        raise UserError(f"{folder}: {what}: {_said(error)}; fetch or write it again") from error
+
+
 def _said(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return shortened(" ".join(str(error).split()), 600) or type(error).__name__
 
 
 def _refuse(folder: Path, what: str, names: Iterable[str]) -> None:
     if lines := sorted(names):
         more = [f"and {len(lines) - _NAMED} more"] if len(lines) > _NAMED else []
-        raise UserError(f"{folder}: weights {what}:\n  " + "\n  ".join(lines[:_NAMED] + more))
+        raise UserError(f"{folder}: weights {what}:\n  " + "\n  ".join([*map(shortened, lines[:_NAMED]), *more]))
 
 
 def _not_finite(model: nn.Module) -> list[str]:
     return [name for name, parameter in model.named_parameters() if not parameter.isfinite().all()]
 
 
-def _tokenizer(folder: Path) -> Any:
+def _has_library_tokenizer(folder: Path) -> bool:
+    """Whether a folder's tokenizer can be read without the code that it names."""
+    return (folder / "tokenizer.json").is_file()
+
+
+def _tokenizer(folder: Path, trust_code: bool) -> Any:
     # Without any of its files transformers makes a tokenizer of its own.
     if not any(list(folder.glob(name)) for name in _TOKENIZER_FILES):
         return None
+    check_tokenizer(folder)
+    trust = trust_code and tokenizer_code(folder) is not None
     try:
-        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        with library_errors():
+            if not trust and tokenizer_code(folder) is not None:
+                found = transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+            else:
+                found = transformers.AutoTokenizer.from_pretrained(
+                    folder, local_files_only=True, trust_remote_code=trust
+                )
+            if isinstance(inner := getattr(found, "backend_tokenizer", None), tokenizers.Tokenizer):
+                check_growth(inner, str(folder))
+            return found
+    except UserError:
+        raise
     except Exception as error:  # the library tokenizers raises plain Exception
         raise UserError(f"{folder}: its tokenizer cannot be read ({_said(error)}); fetch its files again") from error
 
 
-def _kind(folder: Path, model: transformers.PreTrainedModel) -> Kind:
+def _kind(folder: Path, model: transformers.PreTrainedModel, code: tuple[str, str] | None) -> Kind:
     model_type, name = model.config.model_type, type(model).__name__
     if model.config.is_encoder_decoder:
         return "encoder-decoder"
-    causal, masked = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if code is not None:  # it says itself by which of transformers' classes it is opened
+        return "masked" if code[0] == "AutoModelForMaskedLM" else "causal"
+    causal, masked, _ = _TEXT
     if model_type == "headway" or name == causal.get(model_type) or (model_type in causal and model_type not in masked):
         return "causal"
     if model_type in masked:
         return "masked"
-    raise UserError(f"{folder}: {name} is no model of text that Headway knows: causal, masked or encoder-decoder")
+    raise UserError(f"{folder}: {name} {_NO_TEXT}")
 
 
 def _longest(model: transformers.PreTrainedModel, tokenizer: Any) -> int | None:

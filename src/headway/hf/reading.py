@@ -4,7 +4,6 @@ The configuration says what the model is; then every array is looked for under i
 must have, before any is read.
 """
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,12 @@ import numpy as np
 from headway.data.tokens.tokenizer import Tokenizer
 from headway.declare.tokens.parameters import parameters_of
 from headway.declare.tokens.transformer import TransformerModel
-from headway.errors import UserError
-from headway.hf.architectures import ARCHITECTURES
+from headway.errors import UserError, shortened
+from headway.files import read_json
+from headway.hf.architectures import ARCHITECTURES, Architecture, vocab_size_of
 from headway.hf.array_names import BUFFERS, Table, from_folder, place_of, shapes_of
 from headway.hf.arrays import Arrays, differences
+from headway.hf.bounds import LARGEST_TEXT, check_built, check_declared, check_files, check_memory
 from headway.model.weights import Weights
 
 if TYPE_CHECKING:
@@ -37,19 +38,42 @@ def load(folder: str | Path) -> "Transformer":
     model_type = config.get("model_type")
     if model_type not in ARCHITECTURES:
         raise UserError(
-            f"{folder}: its architecture is {model_type!r}, which Headway does not read; "
+            f"{folder}: its architecture is {shortened(repr(model_type))}, which Headway does not read; "
             f"it reads {', '.join(ARCHITECTURES)}"
         )
     architecture = ARCHITECTURES[model_type]
+    arrays = Arrays(folder, architecture.table["embedding"].module.partition(".")[0] if architecture.table else "")
+    model, vocab_size = _declared(folder, config, architecture, arrays)
+    check_memory(folder, arrays.numbers)
+    return Transformer(model, vocab_size, _weights(folder, model, vocab_size, architecture.table, arrays)).eval()
+
+
+def _declared(
+    folder: Path, config: dict[str, Any], architecture: Architecture, arrays: Arrays
+) -> tuple[TransformerModel, int]:
+    """What config.json declares, and its vocabulary, when both can be of these arrays.
+
+    Raises:
+        UserError: for what cannot be understood, cannot be Headway's model, or is far larger than the arrays.
+    """
     try:
-        model, vocab_size = architecture.read(config), int(config["vocab_size"])
+        check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes))
+        model, vocab_size = architecture.read(config), vocab_size_of(config)
+        check_built((), fixed_bytes(model), numbers=arrays.numbers)
     except KeyError as error:
         raise UserError(f"{folder}/config.json: {error.args[0]} is missing; give it a value") from None
     except UserError as error:
         raise UserError(f"{folder}/config.json: {error}") from None
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{folder}/config.json: it cannot be understood ({error})") from None
-    return Transformer(model, vocab_size, _weights(folder, model, vocab_size, architecture.table)).eval()
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        said = shortened(str(error))
+        raise UserError(f"{folder}/config.json: it cannot be understood ({said})") from None
+    return model, vocab_size
+
+
+def fixed_bytes(model: TransformerModel) -> int:
+    """What a model's fixed positions need while they are made: angles, their sines and cosines, in float64 and 32."""
+    widths = {"rotary": {heads.d_head for heads in model.layout.layers}, "sinusoidal": {model.d_model}}
+    return 48 * model.n_positions * sum(widths.get(model.positions, ()))
 
 
 def is_own(folder: Path) -> bool:
@@ -65,10 +89,22 @@ def architecture_of(folder: Path) -> str:
     """What a folder's config.json calls its model: the class, or else the type.
 
     Raises:
-        UserError: when it has no config.json, or that is no JSON.
+        UserError: when it has no config.json, or that is no JSON, or names no classes in it.
     """
     config = config_of(folder)
-    return str(next(iter(config.get("architectures") or ()), config.get("model_type")))
+    return shortened(next(iter(named_architectures(config)), str(config.get("model_type"))))
+
+
+def named_architectures(config: dict[str, Any]) -> list[str]:
+    """The classes that a config.json names; none where it names none.
+
+    Raises:
+        UserError: when they are no list of names.
+    """
+    named = config.get("architectures") or []
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise UserError(f"architectures {shortened(repr(named))} is no list of names; name the model's class in it")
+    return named
 
 
 def tokenizer_of(folder: Path) -> Tokenizer | None:
@@ -90,23 +126,21 @@ def config_of(folder: Path) -> dict[str, Any]:
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder; give one with a config.json and model.safetensors")
-    return _json(folder / "config.json", "a folder of Hugging Face has one")
-
-
-def _json(path: Path, why: str) -> dict[str, Any]:
+    check_files(folder)
+    path = folder / "config.json"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path, LARGEST_TEXT)
     except FileNotFoundError:
-        raise UserError(f"{path.parent} has no {path.name}; {why}") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: it cannot be read ({error})") from None
+        raise UserError(f"{folder} has no config.json; a folder of Hugging Face has one") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: it is no mapping, keys with values")
+    if not isinstance(content.get("model_type"), str | None):
+        given = shortened(repr(content["model_type"]))
+        raise UserError(f"{path}: model_type {given} is no name; give that of an architecture")
     return content
 
 
-def _weights(folder: Path, model: TransformerModel, vocab_size: int, table: Table | None) -> Weights:
-    arrays = Arrays(folder, table["embedding"].module.partition(".")[0] if table else "")
+def _weights(folder: Path, model: TransformerModel, vocab_size: int, table: Table | None, arrays: Arrays) -> Weights:
     parameters = parameters_of(model, vocab_size)
     found = {name: shape for name, shape in arrays.shapes.items() if not BUFFERS.fullmatch(name)}
     repeated = found.pop("lm_head.weight", None) if model.tied else None

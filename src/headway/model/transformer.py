@@ -126,6 +126,7 @@ class Transformer(nn.Module):
         edits: Edits | None = None,
     ) -> tuple[Float[Tensor, "batch pos d_model"], Trace | None]:
         """The stream after the last layer, before the final norm; otherwise as `forward`."""
+        _check_tokens(tokens)
         past, n_new = (cache.length if cache is not None else 0), tokens.shape[1]
         self._check(past + n_new, gates, edits)
         if cache is not None:
@@ -189,11 +190,11 @@ class Transformer(nn.Module):
         """What every head does with a text: a recorded pass without the read-out, dropout as the module's mode has it.
 
         Args:
-            tokens: the text.
+            tokens: the text; `headway.open_model(path).trace` takes a sentence or lists of tokens, too.
             rows: True for positions that count; padding, which comes after a text, does not. None: all.
 
         Raises:
-            UserError: for a text that is longer than `n_positions`.
+            UserError: for what is no tensor of tokens, or a text that is longer than `n_positions`.
         """
         _, trace = self.hidden(tokens, record=True)
         assert trace is not None
@@ -307,3 +308,14 @@ class _Layer(nn.Module):
     def _add(self, stream: Tensor, written: Tensor, normed: nn.Module) -> Tensor:
         total = stream + nn.functional.dropout(written, self.dropout, self.training)
         return total if self.before else normed(total)
+
+
+def _check_tokens(tokens: object) -> None:
+    if isinstance(tokens, Tensor) and tokens.dim() == 2 and not tokens.is_floating_point():
+        return
+    given = f"a tensor of shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
+    raise UserError(
+        f"tokens: {given} was given, and a model reads a tensor of whole numbers, (batch, pos), such as "
+        "torch.tensor([[1, 2, 3]]); headway.open_model(PATH), of a run's path or a folder, takes a sentence, lists and "
+        "arrays too: headway.open_model(PATH).trace(...)"
+    )

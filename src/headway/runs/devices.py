@@ -1,4 +1,4 @@
-"""Lab: where runs are worked on at the same time: shares of the processor's cores, or GPUs, one run each.
+"""Runs: where runs are worked on at the same time: shares of the processor's cores, or GPUs, one run each.
 
 What a worker is started with decides it: a GPU is the only one that its worker sees.
 """

@@ -1,4 +1,4 @@
-"""Lab: runs that are put aside: `DIR/dropped/ARM/seed-N`, where nothing looks for them.
+"""Runs: runs that are put aside: `DIR/dropped/ARM/seed-N`, where nothing looks for them.
 
 A folder is moved as it is, so moving it back is all that it takes to have the run again.
 """
@@ -11,32 +11,45 @@ from pathlib import Path
 from headway.errors import ResultsError, near
 from headway.runs.growth import turn
 from headway.runs.lease import Lease, LeaseHeld
-from headway.words import listed
+from headway.words import numbered
 
 
 def drop(
-    directory: Path, names: Sequence[str], *, seeds: Sequence[int] | None = None, delete: bool = False
+    directory: Path, names: Sequence[str], *, seeds: int | Sequence[int] | None = None, delete: bool = False
 ) -> tuple[Path, ...]:
     """Put runs of a results directory aside; where they are now.
 
     Args:
         directory: the results directory.
         names: arms, each as `ARM` or `ARM+CONTROL`.
-        seeds: those of these seeds only; all if None.
+        seeds: those of this seed, or of these, only; all if None.
         delete: whether they are deleted instead, and nothing is left of them.
 
     Raises:
-        ResultsError: when an arm has no such runs, a process works on one of them (then none is moved), or the
-            directory cannot be written.
+        ResultsError: when what is given is no seed, an arm has no such runs, a process works on one of them (then none
+            is moved), or the directory cannot be written.
     """
+    asked = None if seeds is None else _seeds(seeds)
     try:
         with turn(directory), ExitStack() as owned:
-            folders = [folder for name in dict.fromkeys(names) for folder in _folders(directory, name, seeds)]
+            folders = [folder for name in dict.fromkeys(names) for folder in _folders(directory, name, asked)]
             for folder in folders:
                 owned.enter_context(_lease(folder))
             return tuple(_move(directory, folder, delete) for folder in folders)
     except OSError as error:
         raise ResultsError(f"{directory} cannot be written: {error.strerror}; nothing more was dropped") from None
+
+
+def seed_of(folder: Path) -> int:
+    """The seed of a run by the name of its folder, where it was dropped to, too."""
+    return int(folder.name.split("-")[1])
+
+
+def _seeds(asked: int | Sequence[int]) -> list[int]:
+    seeds = [asked] if isinstance(asked, int) else [] if isinstance(asked, str) else list(asked)
+    if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
+        raise ResultsError(f"seeds {asked!r}: give the seeds themselves, such as 2 or [0, 2]; nothing was dropped")
+    return seeds
 
 
 def _folders(directory: Path, name: str, seeds: Sequence[int] | None) -> list[Path]:
@@ -46,10 +59,8 @@ def _folders(directory: Path, name: str, seeds: Sequence[int] | None) -> list[Pa
     found = sorted((directory / "runs" / name).glob("seed-*"))
     wanted = found if seeds is None else [f for f in found if f.name in {f"seed-{seed}" for seed in seeds}]
     if not wanted:
-        there = listed([folder.name.removeprefix("seed-") for folder in found])
-        raise ResultsError(
-            f"{directory}: arm {name} has no runs with seed {', '.join(map(str, seeds or ()))}; there is {there}"
-        )
+        there = numbered("seed", map(seed_of, found))
+        raise ResultsError(f"{directory}: arm {name} has no run of {numbered('seed', seeds or ())}; it has {there}")
     return wanted
 
 

@@ -1,4 +1,4 @@
-"""Lab: how a run was executed: what may change bits, but is no part of what was asked.
+"""Runs: how a run was executed: what may change bits, but is no part of what was asked.
 
 It stands in run.json apart from the configuration, so that a run that goes on elsewhere, or two that are compared,
 can be seen to have been computed differently.

@@ -1,4 +1,4 @@
-"""Lab: one run folder, read.
+"""Runs: one run folder, read.
 
     run.json                  what was asked, where it stands, how it was executed and what came out
     metrics.jsonl             a line per recorded step
@@ -6,9 +6,11 @@
     tokenizer.json            how a language model's text becomes tokens
     heads/STEP.safetensors    what was measured per head
     curves.json               what the finished model was judged by, where that is too long for a number
+    seal.json                 what all these files hold, once the run is done
     checkpoint/ lease/ log.txt
 
-A `Run` is what the folder held when it was opened; files are read when they are asked for.
+A `Run` is what the folder held when it was opened; files are read when they are asked for. What is not as it was
+written is never believed: run.json has a digest of itself, and of the seal, which has those of everything else.
 """
 
 from collections.abc import Mapping
@@ -19,15 +21,16 @@ from typing import Any, Literal, get_args
 
 from headway.declare.laboratories import parse_run
 from headway.declare.run import RunSpec
-from headway.errors import DeclarationError, ResultsError
-from headway.files import write_json
+from headway.errors import DeclarationError, ResultsError, Unreadable
+from headway.files import write_text
+from headway.runs import seal as seals
 from headway.runs.lease import Lease, is_held
-from headway.runs.records import ANEW, heads_steps, read_heads, read_json, read_records
+from headway.runs.records import REACHED, anew, heads_steps, read_heads, read_json, read_records
+from headway.runs.run_json import content_of, signed_text
 from headway.train import checkpoint
 from headway.train.laboratory import laboratory_of
 from headway.train.loop import Arrays
 
-SCHEMA = 1
 Status = Literal["waiting", "running", "done", "failed", "interrupted", "damaged"]
 """All but the last stand in run.json; a run is damaged when what the folder holds cannot be relied on."""
 
@@ -38,7 +41,8 @@ class Run:
 
     `control` is None for a plain arm, `metrics` is empty until the run is done, and `execution` says how it was
     computed (trainer, instruction set, threads, versions, host, ...). `counted_steps` are those of a run whose length
-    its corpus decides, None before that was opened.
+    its corpus decides, None before that was opened. `seal` is the digest of its seal, None before it is done, and for
+    a run that was made before there were seals.
     """
 
     path: Path
@@ -54,6 +58,7 @@ class Run:
     execution: Mapping[str, Any]
     metrics: Mapping[str, Any]
     counted_steps: int | None = None
+    seal: str | None = None
 
     @classmethod
     def open(cls, path: Path) -> "Run":
@@ -68,17 +73,23 @@ class Run:
         return run
 
     @classmethod
-    def examine(cls, path: Path) -> "Run":
+    def examine(cls, path: Path, depth: seals.Depth = "whole", known: seals.Known | None = None) -> "Run":
         """Read a run folder in a results directory, whatever its state: one that fails its `check` is damaged."""
         try:
             run = cls.open(path)
-            run.check()
+            run.check(depth, known)
         except ResultsError as error:
             return damaged(path, str(error))
         return run
 
-    def check(self) -> None:
-        """See that the folder is the one of this run, and that all of it can be read if it is done.
+    def check(self, depth: seals.Depth = "whole", known: seals.Known | None = None) -> None:
+        """See that the folder is the one of this run, and that it holds what was written if the run is done.
+
+        A done run without a seal, as runs of before are, is seen to be readable.
+
+        Args:
+            depth: how the files are looked at.
+            known: what is known of them already, and takes what is found.
 
         Raises:
             ResultsError: saying what is damaged, and what to do.
@@ -86,8 +97,15 @@ class Run:
         self.check_name()
         if self.status != "done":
             return  # what is damaged is computed again
+        if self.seal is not None:
+            seals.check(self.path, self.seal, depth, known)
+        elif depth != "sizes":
+            self._check_readable()
+
+    def _check_readable(self) -> None:
         if not self.records():
-            raise ResultsError(f"{self.path / 'metrics.jsonl'}: there are no records; {ANEW}")
+            raise ResultsError(f"{self.path / 'metrics.jsonl'}: there are no records; {anew(self.path)}")
+        self.samples()
         self.curves()
         self.weights()
         for step in self.head_steps():
@@ -133,11 +151,11 @@ class Run:
         try:
             spec = parse_run(self.config, lambda key: f"{self.path / 'run.json'}: {key}")
         except DeclarationError as error:
-            raise ResultsError(f"{error}; {ANEW}") from None
+            raise ResultsError(f"{error}; {anew(self.path)}") from None
         if spec.id != self.id:
             raise ResultsError(
                 f"{self.path}: run.json was made for {self.id} but its configuration is {spec.id}'s: it was "
-                f"edited; {ANEW}, and for another experiment change its file and choose another directory"
+                f"edited; {anew(self.path)}, and for another experiment change its file and choose another directory"
             )
         return spec
 
@@ -182,14 +200,21 @@ class Run:
         Raises:
             ResultsError: when there is none.
         """
-        found, damages = checkpoint.load(self.path / "checkpoint")
+        try:
+            found, damages = checkpoint.load(self.path / "checkpoint", self._why_not)
+        except OSError as error:
+            raise Unreadable(f"{self.path}: its checkpoint cannot be read ({error.strerror}); {REACHED}") from None
         if self.status == "done" and (found is None or found.step != self.steps):
             what = ", ".join(damages) or "the checkpoint of its last step is missing"
-            raise ResultsError(f"{self.path}: {what}; {ANEW}")
+            raise ResultsError(f"{self.path}: {what}; {anew(self.path)}")
         if found is None:
             what = ", ".join([f"it is {self.status}", *damages])
             raise ResultsError(f"{self.path} has no checkpoint yet: {what}; `headway run` goes on with it")
         return found.weights()
+
+    def _why_not(self, commit: checkpoint.Commit) -> str | None:
+        theirs = commit.run and self.id and commit.run != self.id
+        return f"the checkpoint of step {commit.step} is that of another run" if theirs else None
 
     def model(self) -> Any:
         """The trained model, a torch module.
@@ -209,21 +234,19 @@ def read(path: Path) -> Run:
     Raises:
         ResultsError: when there is none, or it cannot be understood.
     """
-    content = read_json(path / "run.json", f"{path} holds no run")
+    content = content_of(path)
     try:
-        if content["schema"] != SCHEMA:
-            raise ResultsError(
-                f"{path}: run.json has schema {content['schema']}, and this Headway reads {SCHEMA}; "
-                f"read it with the Headway that wrote it, or {ANEW}"
-            )
         if content["status"] not in get_args(Status):
             raise TypeError(f"status {content['status']}")
         if wrong := [key for key in ("config", "execution", "metrics") if not isinstance(content[key], dict)]:
             raise TypeError(f"{wrong[0]} is no mapping")
         named = {key: content[key] for key in (*_IDENTITY, "status", "message", "config", "execution", "metrics")}
-        return Run(path=path, log_every=content["logging"]["every"], counted_steps=content.get("steps"), **named)
+        if content["status"] == "done" and "digest" in content and content.get("seal") is None:
+            raise TypeError("done without a seal")
+        named |= {"counted_steps": content.get("steps"), "seal": content.get("seal")}
+        return Run(path=path, log_every=content["logging"]["every"], **named)
     except (KeyError, TypeError) as error:
-        raise ResultsError(f"{path}: run.json is damaged ({error!r}); {ANEW}") from None
+        raise ResultsError(f"{path}: run.json is damaged ({error!r}); {anew(path)}") from None
 
 
 def damaged(path: Path, message: str) -> Run:
@@ -249,11 +272,10 @@ def damaged(path: Path, message: str) -> Run:
     )
 
 
-def document(run: Run) -> dict[str, Any]:
-    """The content of run.json."""
+def document(run: Run) -> str:
+    """The text of run.json, signed."""
     identity = {key: getattr(run, key) for key in _IDENTITY}
-    return {
-        "schema": SCHEMA,
+    content = {
         **identity,
         "status": run.status,
         "message": run.message,
@@ -262,7 +284,9 @@ def document(run: Run) -> dict[str, Any]:
         "execution": run.execution,
         "metrics": run.metrics,
         **({} if run.counted_steps is None else {"steps": run.counted_steps}),
+        **({} if run.seal is None else {"seal": run.seal}),
     }
+    return signed_text(content)
 
 
 def update(run: Run, lease: Lease, **changes: Any) -> Run:
@@ -274,5 +298,5 @@ def update(run: Run, lease: Lease, **changes: Any) -> Run:
     """
     changed = replace(run, **changes)
     lease.check()
-    write_json(run.path / "run.json", document(changed))
+    write_text(run.path / "run.json", document(changed))
     return changed

@@ -1,4 +1,4 @@
-"""Lab: how the document of a results directory may change: in anything, but not under a run that is there.
+"""Runs: how the document of a results directory may change: in anything, but not under a run that is there.
 
 Runs are compared by what they are asked to do, never by the text of a document. So arms, controls, groups, baselines,
 labels and seeds can be added and changed at any time, and a directory always describes every run it holds.
@@ -70,6 +70,29 @@ def check(directory: Path, former: Experiment, experiment: Experiment, runs: Seq
         )
     if changed := [run for run in runs if arms[run.name].spec(run.seed).id != run.id]:
         raise ResultsError(_changed(directory, changed, arms))
+
+
+def why_not_asked(directory: Path, run: Run, arm: Arm | None) -> str:
+    """Why a run is not the one that the document of a directory asks for; empty where it is.
+
+    Args:
+        directory: the directory.
+        run: a run of it.
+        arm: the arm of the document that has its name, if any.
+    """
+    if arm is None:
+        it = f"{run.path}: its arm is not in {directory / 'experiment.yaml'}"
+        return f"{it}; {_back(directory)}, or {_drop(directory, [run.name])}"
+    if run.config == arm.configuration(run.seed) or run.id == (asked := arm.spec(run.seed)).id:
+        return ""  # equal configurations have equal ids, and are known sooner
+    return (
+        f"{run.path}: it was run as {run.id}, and {directory / 'experiment.yaml'} asks for {asked.id}, which differs "
+        f"in {_differences(run.spec, asked)}; {_back(directory)}, or {_drop(directory, [run.name])}"
+    )
+
+
+def _back(directory: Path) -> str:
+    return f"`headway run FILE --out {directory}` with the file that it was run from writes that anew"
 
 
 def _changed(directory: Path, changed: Sequence[Run], arms: dict[str, Arm]) -> str:

@@ -1,4 +1,4 @@
-"""Lab: who works on a run folder.
+"""Runs: who works on a run folder.
 
 A lease is a numbered file. The process that created the highest number owns the folder; the file is created
 exclusively, so of any number of contenders one succeeds, and the highest number is never removed. A free lease (its

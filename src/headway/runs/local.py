@@ -1,4 +1,4 @@
-"""Lab: many runs at a few places: what is next, what is held elsewhere, what has settled.
+"""Runs: many runs at a few places: what is next, what is held elsewhere, what has settled.
 
 Iterating `run_all` is what starts workers, collects them and notes what became of them; each item shows how far all
 runs are. How a worker is started and stopped is the affair of its place. Other processes may work on the same
@@ -7,9 +7,8 @@ directory: a run that one of them holds is waited for, and taken over if they gi
 
 import contextlib
 import signal
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,8 +18,9 @@ from headway.runs.lease import Lease, LeaseHeld, is_held, last_holder
 from headway.runs.memory import estimated_bytes
 from headway.runs.places import Place, Worker
 from headway.runs.progress import Progress, Snapshot, work_per_step
-from headway.runs.stop import FROM_PARENT
-from headway.runs.work import DISK_FULL, ELSEWHERE, STOPPED, disk_full
+from headway.runs.stop import FROM_PARENT, Interruptions
+from headway.runs.storage import DISK_FULL, UNREACHABLE, disk_full, is_of_storage, outcome, unreachable
+from headway.runs.work import ELSEWHERE, STOPPED
 
 _LOOK_EVERY_S = 0.25
 _ASKED_FOR_S = (20.0, 5.0)
@@ -40,14 +40,15 @@ def run_all(runs: Sequence[Run], places: Sequence[Place]) -> Generator[Snapshot,
         places: where, a run at a time each.
     """
     sweep = _Sweep(runs, places)
-    with _ended_like_ctrl_c():
+    with Interruptions().heard() as interruptions:
         try:
             while sweep.look():
                 yield sweep.snapshot()
                 time.sleep(_LOOK_EVERY_S)
             yield sweep.snapshot()
         finally:
-            sweep.stop()
+            interruptions.ending = True
+            sweep.stop(interruptions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,25 +100,27 @@ class _Sweep:
             self._start(self._waiting.pop(0))
         return bool(self._working or self._waiting or self._elsewhere)
 
-    def stop(self) -> None:
+    def stop(self, interruptions: Interruptions) -> None:
         """End all workers: first so that they store where they are, at last by force."""
         for within_s in _ASKED_FOR_S:
-            self._end(lambda worker: worker.ask_to_stop(), within_s)
-        self._end(lambda worker: worker.kill(), _KILLED_FOR_S)
+            self._end(lambda worker: worker.ask_to_stop(), within_s, interruptions)
+        self._end(lambda worker: worker.kill(), _KILLED_FOR_S, interruptions)
         for work in self._working.values():
             if (code := work.worker.ended) is not None:
                 self._collect(work, code, stopping=True)
         self._working.clear()
 
-    def _end(self, how: Callable[[Worker], None], within_s: float) -> None:
+    def _end(self, how: Callable[[Worker], None], within_s: float, interruptions: Interruptions) -> None:
         """Do something to the workers that are left, and wait for their end for so long."""
         left = [work.worker for work in self._working.values() if work.worker.ended is None]
         for worker in left:
             how(worker)
-        until = time.monotonic() + within_s
+        until, heard = time.monotonic() + within_s, interruptions.impatient
         # Another Ctrl-C is impatience: go on to what is harsher.
         with contextlib.suppress(KeyboardInterrupt):
             while any(worker.ended is None for worker in left) and time.monotonic() < until:
+                if interruptions.impatient > heard:
+                    return
                 time.sleep(0.02)
 
     def snapshot(self) -> Snapshot:
@@ -136,7 +139,8 @@ class _Sweep:
             written_ns = _written_ns(run)
             worker = place.start(run.path, log=run.path / "log.txt")
         except OSError as error:
-            self._settled[run.path] = replace(run, status="failed", message=f"its worker could not be started: {error}")
+            said = outcome(run.path, error) if is_of_storage(error, run.path) else str(error)
+            self._settled[run.path] = replace(run, status="failed", message=f"its worker could not be started: {said}")
             return
         self._free.remove(place)
         self._working[run.path] = _Work(run=run, place=place, written_ns=written_ns, worker=worker)
@@ -197,17 +201,22 @@ def _written(path: Path) -> Run:
     try:
         return read(path)
     except ResultsError as error:
-        return damaged(path, str(error))
+        return damaged(path, str(error) if path.is_dir() else unreachable(path))
 
 
 def _written_ns(run: Run) -> int:
-    return (run.path / "run.json").stat().st_mtime_ns
+    try:
+        return (run.path / "run.json").stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _cause_of_death(run: Run, code: int) -> str:
     path = run.path
     if code == DISK_FULL:
         return disk_full(path)
+    if code == UNREACHABLE:
+        return unreachable(path)
     if code in (STOPPED, -FROM_PARENT):  # the latter before the worker listens to signals
         return "stopped before it began; run again to go on"
     if code >= 0:
@@ -217,17 +226,3 @@ def _cause_of_death(run: Run, code: int) -> str:
     if reason and (needed := estimated_bytes(run.spec)):
         reason += f" (it needs about {needed / 1e9:.1f} GB)" if needed > 1e8 else ""
     return f"its process was killed by {name}{reason}; run again to go on"
-
-
-@contextlib.contextmanager
-def _ended_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise KeyboardInterrupt in the block, unless they are ignored; only a main thread may ask."""
-    asked = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
-    former = {number: signal.getsignal(number) for number in asked if signal.getsignal(number) != signal.SIG_IGN}
-    for number in former:
-        signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Lab: running out of memory: which arm, what it needs by the estimate, and what would fit.
+"""Runs: running out of memory: which arm, what it needs by the estimate, and what would fit.
 
 Nothing here imports torch: its errors are known by their names.
 """
@@ -67,6 +67,8 @@ def check_memory(runs: Sequence[tuple[str, RunSpec]], workers: int) -> None:
 def _too_large(name: str, spec: RunSpec, estimate: int, there: int) -> str:
     """Which arm, what it needs, and the batch that would fit."""
     said = f"{name} needs about {_size(estimate)}"
+    if spec.budget.judging_bytes > there:
+        return f"{said} for the prompts that it is judged on, and {_size(there)} are there; {spec.saves_judging}"
     fits = spec.fitting_batch(there)
     if fits is None:
         return f"{said}, and {_size(there)} do not even hold a batch of one; take a smaller model or another machine"
@@ -77,9 +79,9 @@ def _too_large(name: str, spec: RunSpec, estimate: int, there: int) -> str:
 
 
 def estimated_bytes(spec: RunSpec) -> int | None:
-    """What a run needs while it trains, as far as it can be counted beforehand."""
+    """What a run needs while it trains or is judged, as far as it can be counted beforehand."""
     try:
-        return spec.budget.training_bytes
+        return spec.budget.peak_bytes
     except UserError:  # such as a tokenizer's folder that is gone
         return None
 

@@ -1,4 +1,4 @@
-"""Lab: places where runs are worked on, one run at a time each.
+"""Runs: places where runs are worked on, one run at a time each.
 
 A place starts workers; what a worker is, a process here or elsewhere, is its own affair. The queue in
 `headway.runs.local` and the timing of arms know no more of it than stands in the two protocols.

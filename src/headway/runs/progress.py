@@ -1,4 +1,4 @@
-"""Lab: how far many runs are, as values for a live table."""
+"""Runs: how far many runs are, as values for a live table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

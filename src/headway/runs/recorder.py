@@ -1,27 +1,30 @@
-"""Lab: what the owner of a run folder writes while it trains.
+"""Runs: what the owner of a run folder writes while it trains.
 
-The checkpoint commits. A recorder goes on from the newest checkpoint that the records reach, cuts everything later
-away, and writes it again while training repeats those steps: the same, except for times and memory.
+The checkpoint commits. A recorder goes on from the newest checkpoint whose records are still as they were written, cuts
+everything later away, and writes it again while training repeats those steps: the same, except for times and memory.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from safetensors.numpy import save as format_arrays
 
-from headway.errors import ResultsError
-from headway.files import plain, replacing, sweep
+from headway.errors import ResultsError, Unreadable
+from headway.files import Content, plain, replacing, sweep
 from headway.runs.lease import Lease
 from headway.runs.records import heads_file, read_records
 from headway.train import checkpoint
-from headway.train.checkpoint import Checkpoint
+from headway.train.checkpoint import Checkpoint, Commit
 from headway.train.loop import Milestone
 
 _LINE_FILES = ("metrics.jsonl", "samples.jsonl")
+_AT_ONCE = 1 << 20
 
 
 class Recorder:
@@ -31,15 +34,17 @@ class Recorder:
     damaged on the way. As a context manager it closes its file.
     """
 
-    def __init__(self, path: Path, lease: Lease):
-        self._path, self._lease = path, lease
+    def __init__(self, path: Path, lease: Lease, run: str = ""):
+        self._path, self._lease, self._run = path, lease, run
         lease.check()
         for directory in (path, path / "heads"):
             sweep(directory)
-        self.resumed, self.recoveries = _resumable(path)
-        _cut(path, self.resumed.step if self.resumed else -1)
-        self._metrics = _appending(path / "metrics.jsonl")
-        self._samples: int | None = None
+        self.resumed, self.recoveries = _resumable(path, run)
+        self._heads = _cut_heads(path, self.resumed)
+        for name in _LINE_FILES:
+            _cut_lines(path / name, self.resumed)
+        self._metrics = _Lines(path / "metrics.jsonl")
+        self._samples = _Lines(path / "samples.jsonl") if (path / "samples.jsonl").is_file() else None
 
     def __enter__(self) -> "Recorder":
         return self
@@ -47,9 +52,17 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._metrics)
+        self._metrics.close()
         if self._samples is not None:
-            os.close(self._samples)
+            self._samples.close()
+
+    @property
+    def contents(self) -> dict[str, Content]:
+        """What each file of the records must hold now, by its path in the folder."""
+        lines = {"metrics.jsonl": self._metrics.content}
+        if self._samples is not None:
+            lines["samples.jsonl"] = self._samples.content
+        return {**lines, **self._heads}
 
     def record(self, milestone: Milestone, wall_s: float) -> None:
         """Append a milestone's record, and keep its arrays and samples.
@@ -62,14 +75,16 @@ class Recorder:
         if milestone.arrays:
             path = heads_file(self._path, milestone.step)
             path.parent.mkdir(exist_ok=True)
+            data = format_arrays(dict(milestone.arrays))
             with replacing(path) as temporary:
-                temporary.write_bytes(format_arrays(dict(milestone.arrays)))
+                temporary.write_bytes(data)
+            self._heads[path.relative_to(self._path).as_posix()] = Content.of(data)
         for sample in milestone.samples:
             self._write_sample({"step": milestone.step, **sample})
-        _append(self._metrics, {"step": milestone.step, "wall_s": round(wall_s, 3), **milestone.metrics})
+        self._metrics.append({"step": milestone.step, "wall_s": round(wall_s, 3), **milestone.metrics})
 
     def checkpoint(self, state: Checkpoint) -> None:
-        """Commit the state of the step that was recorded last.
+        """Commit the state of a step; those before it, or what it has not `recorded`, were recorded.
 
         Raises:
             LeaseLost: when another process owns the folder.
@@ -77,58 +92,125 @@ class Recorder:
         """
         self._lease.check()
         # The commit must never be ahead of the records: they reach the disk first.
-        os.fsync(self._metrics)
+        self._metrics.sync()
         if self._samples is not None:
-            os.fsync(self._samples)
-        checkpoint.save(self._path / "checkpoint", state)
+            self._samples.sync()
+        checkpoint.save(self._path / "checkpoint", replace(state, run=self._run, records=self.contents))
 
     def _write_sample(self, sample: Mapping[str, Any]) -> None:
         if self._samples is None:
             # Opened before the look at the lease: who takes over from here on has cut it into a new file.
-            self._samples = _appending(self._path / "samples.jsonl")
+            self._samples = _Lines(self._path / "samples.jsonl")
             self._lease.check()
-        _append(self._samples, sample)
+        self._samples.append(sample)
 
 
-def _appending(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+class _Lines:
+    """A file of lines that grows, and the hash of what it must hold."""
+
+    def __init__(self, path: Path):
+        self._hash, self._n_bytes = hashlib.sha256(), 0
+        if path.is_file():
+            with open(path, "rb") as file:
+                while data := file.read(_AT_ONCE):
+                    self._count(data)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+
+    @property
+    def content(self) -> Content:
+        return Content(n_bytes=self._n_bytes, sha256=self._hash.hexdigest())
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        data = json.dumps(plain(record), allow_nan=False).encode() + b"\n"
+        line = memoryview(data)
+        while line:  # a disk that gets full takes a part first, and tells at the next part
+            line = line[os.write(self._descriptor, line) :]
+        self._count(data)
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _count(self, data: bytes) -> None:
+        self._hash.update(data)
+        self._n_bytes += len(data)
 
 
-def _append(descriptor: int, record: Mapping[str, Any]) -> None:
-    line = memoryview(json.dumps(plain(record), allow_nan=False).encode() + b"\n")
-    while line:  # a disk that gets full takes a part first, and tells at the next part
-        line = line[os.write(descriptor, line) :]
-
-
-def _resumable(path: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that the records reach, and what was wrong with anything newer."""
-    found, damages = checkpoint.load(path / "checkpoint")
-    if found:
-        try:
-            reached = any(record.get("step") == found.step for record in read_records(path / "metrics.jsonl"))
-            damages += [] if reached else [f"metrics.jsonl lacks step {found.step} of the checkpoint"]
-        except ResultsError as error:
-            reached, damages = False, [*damages, str(error).partition(";")[0]]
-        found = found if reached else None
+def _resumable(path: Path, run: str) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint of a run beside which the records stand, and what was wrong with anything newer."""
+    found, damages = checkpoint.load(path / "checkpoint", lambda commit: _why_not(path, run, commit))
     if damages:
-        damages.append(f"going on from step {found.step if found else 0}")
+        damages = [*dict.fromkeys(damages), f"going on from step {found.step if found else 0}"]
     return found, damages
 
 
-def _cut(path: Path, step: int) -> None:
-    """Remove what was written after a step."""
-    for name in _LINE_FILES:
-        if (path / name).is_file():
-            lines = (path / name).read_bytes().splitlines(keepends=True)
-            # Always into a new file: a former owner that is suspended in the middle of a write has the old one open.
-            with replacing(path / name) as temporary:
-                temporary.write_bytes(b"".join(line for line in lines if _is_record_until(line, step)))
-    for heads in (path / "heads").glob("[0-9]*.safetensors"):
-        if int(heads.stem) > step:
-            heads.unlink()
+def why_not_newest(path: Path, run: str) -> list[str]:
+    """A sentence for each reason why an unfinished run could not go on from its newest checkpoint.
+
+    Args:
+        path: the folder of the run.
+        run: its id; a checkpoint of another is none of its.
+    """
+    _, _, damages = checkpoint.newest(path / "checkpoint", lambda commit: _why_not(path, run, commit))
+    return list(dict.fromkeys(damages))
+
+
+def _why_not(path: Path, run: str, commit: Commit) -> str | None:
+    """Why a checkpoint cannot be gone on with; None where it can."""
+    if commit.run and run and commit.run != run:
+        return f"the checkpoint of step {commit.step} is that of another run"
+    if commit.records is None:
+        return _why_not_by_lines(path, commit.recorded)
+    for name, content in commit.records.items():
+        if not (path / name).is_file():
+            return f"{name} is missing"
+        if Content.of_file(path / name, content.n_bytes if name in _LINE_FILES else None) != content:
+            return f"{name} does not have the content that was recorded until step {commit.step}"
+    return None
+
+
+def _why_not_by_lines(path: Path, step: int) -> str | None:
+    """The same for a checkpoint of before, which does not say what was recorded."""
+    try:
+        metrics, _ = (read_records(path / name) for name in _LINE_FILES)
+    except Unreadable:
+        raise  # and nothing is cut
+    except ResultsError as error:
+        return str(error).partition(";")[0]
+    reached = any(record.get("step") == step for record in metrics)
+    return None if reached else f"metrics.jsonl lacks step {step} of the checkpoint"
+
+
+def _cut_lines(path: Path, resumed: Checkpoint | None) -> None:
+    """Remove the lines that were written after a checkpoint; all for None."""
+    if not path.is_file():
+        return
+    # Always into a new file: a former owner that is suspended in the middle of a write has the old one open.
+    with replacing(path) as temporary, open(path, "rb") as lines, open(temporary, "wb") as kept:
+        if resumed and resumed.records is None:
+            kept.writelines(line for line in lines if _is_record_until(line, resumed.recorded))
+        elif resumed and resumed.records and path.name in resumed.records:
+            left = resumed.records[path.name].n_bytes
+            while left and (data := lines.read(min(left, _AT_ONCE))):
+                kept.write(data)
+                left -= len(data)
+
+
+def _cut_heads(path: Path, resumed: Checkpoint | None) -> dict[str, Content]:
+    """Remove the arrays of heads that were kept after a checkpoint; what those that are left must hold."""
+    kept = {}
+    for file in (path / "heads").glob("[0-9]*.safetensors"):
+        name = file.relative_to(path).as_posix()
+        if resumed and resumed.records is None and int(file.stem) <= resumed.recorded:
+            kept[name] = Content.of_file(file)
+        elif resumed and resumed.records and name in resumed.records:
+            kept[name] = resumed.records[name]
+        else:
+            file.unlink()
+    return kept
 
 
 def _is_record_until(line: bytes, step: int) -> bool:
-    if step < 0 or not line.endswith(b"\n"):
-        return False
-    return bool(json.loads(line)["step"] <= step)
+    return line.endswith(b"\n") and bool(json.loads(line)["step"] <= step)

@@ -1,4 +1,4 @@
-"""Lab: the files of a run folder, read: lines of records, arrays of the heads, mappings."""
+"""Runs: the files of a run folder, read: lines of records, arrays of the heads, mappings."""
 
 import json
 import warnings
@@ -8,11 +8,36 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from headway.errors import ResultsError
+from headway.errors import ResultsError, Unreadable
 from headway.train.loop import Arrays
+from headway.words import command_line, numbered
 
-ANEW = "delete the run's folder to run it again"
-"""What to do about a damaged file."""
+
+def anew(path: Path) -> str:
+    """What to do about a damaged run, given its folder or one of its files."""
+    folder = next((found for found in (path, *path.parents) if found.name.startswith("seed-")), None)
+    seed = "" if folder is None else folder.name.removeprefix("seed-")
+    if folder is None or not seed.isdecimal() or folder.parent.parent.name != "runs":
+        return "put the run's folder aside, and `headway run` trains it anew"
+    asked = command_line("drop", folder.parents[2], folder.parent.name, seeds=seed)
+    return f"`{asked}` puts the run aside, and `headway run` trains it anew"
+
+
+_PARTS = ("run.json", "seal.json", "metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json", "heads")
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a folder has anything of a run that was begun or made, be it its run.json or not."""
+    return any((folder / name).exists() for name in (*_PARTS, "checkpoint"))
+
+
+def run_folders(directory: Path) -> list[Path]:
+    """The folders of a results directory that have anything of a run."""
+    return sorted(folder for folder in directory.glob("runs/*/seed-*") if holds_run(folder))
+
+
+REACHED = "see that its file system works and that you may read it, and try again"
+"""What to do about a file that cannot be read, damaged or not."""
 
 
 def heads_file(path: Path, step: int) -> Path:
@@ -34,12 +59,12 @@ def read_heads(path: Path, step: int) -> Arrays:
     """
     file = heads_file(path, step)
     if not file.is_file():
-        kept = ", ".join(map(str, heads_steps(path))) or "no step"
-        raise ResultsError(f"{path}: nothing was kept of the heads at step {step}; there is {kept}")
+        kept = numbered("step", heads_steps(path))
+        raise ResultsError(f"{path}: nothing was kept of the heads at step {step}; the run keeps {kept}")
     try:
         return load_file(file)
     except (SafetensorError, OSError) as error:
-        raise ResultsError(f"{file}: it is damaged ({error}); {ANEW}") from None
+        raise ResultsError(f"{file}: it is damaged ({error}); {anew(path)}") from None
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
@@ -49,20 +74,21 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
     Raises:
         ResultsError: when an earlier line is damaged.
+        Unreadable: when the file system does not give it.
     """
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise ResultsError(f"{path}: cannot be read ({error.strerror}); {ANEW}") from None
+        raise Unreadable(f"{path}: cannot be read ({error.strerror}); {REACHED}") from None
     records = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
             record = json.loads(line)
             int(record["step"])
         except (ValueError, KeyError, TypeError):
-            raise ResultsError(f"{path}: line {number} is damaged; {ANEW}") from None
+            raise ResultsError(f"{path}: line {number} is damaged; {anew(path)}") from None
         records.append(record)
     if lines[-1]:
         warnings.warn(f"{path}: the last line was cut short and is left out", stacklevel=1)
@@ -73,14 +99,37 @@ def read_json(path: Path, missing: str) -> dict[str, Any]:
     """The mapping in a file of JSON; `missing` is what its absence means.
 
     Raises:
-        ResultsError: when it is missing, cannot be read or holds no mapping.
+        ResultsError: when it is missing, damaged or holds no mapping.
+        Unreadable: when the file system does not give it.
+    """
+    return mapping_in(read_bytes(path, missing), path)
+
+
+def read_bytes(path: Path, missing: str) -> bytes:
+    """The content of a file; `missing` is what its absence means.
+
+    Raises:
+        ResultsError: when it is missing.
+        Unreadable: when the file system does not give it.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return path.read_bytes()
     except FileNotFoundError:
         raise ResultsError(f"{missing}: {path.name} is missing") from None
-    except (ValueError, OSError) as error:
-        raise ResultsError(f"{path}: cannot be read ({error}); {ANEW}") from None
+    except OSError as error:
+        raise Unreadable(f"{path}: cannot be read ({error.strerror}); {REACHED}") from None
+
+
+def mapping_in(text: bytes, path: Path) -> dict[str, Any]:
+    """The mapping that the JSON of a file at a path is.
+
+    Raises:
+        ResultsError: when it is none.
+    """
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ResultsError(f"{path}: cannot be read ({error}); {anew(path)}") from None
     if not isinstance(content, dict):
-        raise ResultsError(f"{path}: it is no mapping; {ANEW}")
+        raise ResultsError(f"{path}: it is no mapping; {anew(path)}")
     return content

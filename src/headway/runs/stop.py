@@ -1,11 +1,15 @@
-"""Lab: being asked to stop.
+"""Runs: being asked to stop.
 
-A signal is first a wish, which the training loop fulfils at its next milestone, where it can store a checkpoint.
-Where there is nothing to store, and at the second signal, it interrupts at once.
+A signal is a wish first: while there is work that would be lost, the training loop fulfils it at the end of the
+portion of steps that it is in, where it stores a checkpoint. Where nothing would be lost it interrupts at once, and so
+it does when it is sent again after a while, by the same sender: a scheduler sends its signal to every process of a
+tree, some send it twice, and the process that started a worker then asks it too; all that is one wish.
 """
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -15,48 +19,113 @@ FROM_PARENT = signal.SIGUSR1
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, FROM_PARENT)
 
+TOGETHER_S = 2.0
+"""Signals of others within this time are one wish; later ones are impatience."""
+
+_LOOK_EVERY_S = 0.25
+
 
 class Stop(BaseException):
     """The process was asked to stop; the message says where and how. Like KeyboardInterrupt, it is no error."""
 
 
 class Wishes:
-    """Whether this process was asked to stop, by a signal or by the end of the process that it works for."""
+    """Whether this process was asked to stop, by a signal or by the end of the process that it works for.
+
+    Attributes:
+        patient: whether a first wish is only kept, to be looked for in `stop`; if not, it raises `Stop`.
+    """
 
     def __init__(self, parent: int | None):
-        self._parent, self._signal, self._patient = parent, "", False
+        self.patient = False
+        self._parent, self._signal, self._fulfilled = parent, "", False
+        self._first: dict[bool, float] = {}
 
     @property
     def stop(self) -> str:
         """How the process was asked to stop, as in `by SIGTERM`; empty if it was not."""
-        if self._parent is not None and os.getppid() != self._parent:
-            return "by the end of the process that started it"
-        return self._signal
+        return "by the end of the process that started it" if self._is_orphan else self._signal
 
     @contextmanager
     def heard(self) -> Iterator["Wishes"]:
-        """Listen to the signals in the block; they raise `Stop` there, except where `patiently` holds the first."""
+        """Listen to the signals in the block, and for the end of the parent."""
         # One that is ignored stays so: nohup and a shell's background jobs ask for that.
         heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         former = {number: signal.signal(number, self._hear) for number in heard}
+        over = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(over,), name="parent", daemon=True)
+        if self._parent is not None:
+            watch.start()
+        try:
+            yield self
+        finally:
+            self._fulfilled = True
+            over.set()
+            if watch.ident is not None:
+                watch.join()
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+    def fulfilled(self, where: str = "") -> Stop:
+        """What ends the work, to be raised; from here on no signal disturbs how it is recorded."""
+        self._fulfilled = True
+        return Stop(f"{where} {self.stop}".strip())
+
+    @property
+    def _is_orphan(self) -> bool:
+        return self._parent is not None and os.getppid() != self._parent
+
+    def _watch(self, over: threading.Event) -> None:
+        # Judging a model or compiling it takes minutes, in which nobody looks at `stop`.
+        while not over.wait(_LOOK_EVERY_S):
+            if self._is_orphan:
+                os.kill(os.getpid(), FROM_PARENT)
+                return
+
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        if self._fulfilled:
+            return
+        of_parent, now = number == FROM_PARENT, time.monotonic()
+        again = of_parent in self._first and now - self._first[of_parent] > (0.0 if of_parent else TOGETHER_S)
+        self._first.setdefault(of_parent, now)
+        how = "with `headway run`" if of_parent else f"by {signal.Signals(number).name}"
+        self._signal = self._signal or how
+        if again or not self.patient:
+            raise self.fulfilled()
+
+
+class Interruptions:
+    """Ctrl-C, SIGTERM and SIGHUP at the process that started workers: they raise KeyboardInterrupt, like Ctrl-C.
+
+    Attributes:
+        ending: whether the process is about to end its workers; then signals are only counted.
+        impatient: how many signals there were that did not belong to the first.
+    """
+
+    def __init__(self) -> None:
+        self.ending, self.impatient = False, 0
+        self._last: float | None = None
+
+    @contextmanager
+    def heard(self) -> Iterator["Interruptions"]:
+        """Listen in the block, to signals that are not ignored; only a main thread can."""
+        asked = SIGNALS[:3] if threading.current_thread() is threading.main_thread() else ()
+        others = (signal.SIG_DFL, signal.default_int_handler)  # a notebook's own way is left as it is
+        former = {number: now for number in asked if (now := signal.getsignal(number)) in others}
+        for number in former:
+            signal.signal(number, self._hear)
         try:
             yield self
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
 
-    @contextmanager
-    def patiently(self) -> Iterator[None]:
-        """In the block the first signal is a wish only, to be looked for in `stop`."""
-        self._patient = True
-        try:
-            yield
-        finally:
-            self._patient = False
-
-    def _hear(self, number: int, _frame: FrameType | None) -> None:
-        how = "with `headway run`" if number == FROM_PARENT else f"by {signal.Signals(number).name}"
-        if self._patient and not self._signal:
-            self._signal = how
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._last is not None and now - self._last < TOGETHER_S:
+            return
+        self._last = now
+        if self.ending:
+            self.impatient += 1
         else:
-            raise Stop(how)
+            raise KeyboardInterrupt

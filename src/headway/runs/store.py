@@ -1,13 +1,13 @@
-"""Lab: a directory of runs, which is the database.
+"""Runs: a directory of runs, which is the database.
 
     DIR/experiment.yaml           the resolved document that all its runs belong to
     DIR/runs/ARM[+CONTROL]/seed-N/
 
-A directory belongs to one experiment and grows with its file: see `headway.runs.growth`.
+A directory belongs to one experiment and grows with its file: see `headway.runs.growth`. What it holds is looked at
+once per command (`headway.runs.seal`), and a run that is not the one that the document asks for is none of its.
 """
 
 import contextlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from headway.declare.experiment import Arm, Experiment, read_resolved
-from headway.declare.mapping import write_yaml
 from headway.errors import DeclarationError, ResultsError, near
-from headway.files import create_text, plain, write_text
+from headway.files import create_text
+from headway.runs import resolved
+from headway.runs.checked import Checked, Stamp, stamp_of
 from headway.runs.dropped import drop
-from headway.runs.execution import surroundings
-from headway.runs.folder import Run, Status, document, read
-from headway.runs.growth import check, turn
+from headway.runs.folder import Run, Status, damaged, document, read
+from headway.runs.growth import check, turn, why_not_asked
+from headway.runs.records import holds_run, run_folders
+from headway.runs.seal import Depth
+from headway.words import numbered
 
 
 class Store:
@@ -35,10 +38,11 @@ class Store:
 
     def __init__(self, path: Path, experiment: Experiment):
         self.path, self.experiment = path, experiment
-        self._sound: dict[Path, tuple[_Stamp, Run]] = {}
+        self._sound: dict[tuple[Path, Depth], tuple[Stamp | None, Run]] = {}
+        self._arms: tuple[Stamp | None, dict[str, Arm]] = None, _by_name(experiment)
 
     def __repr__(self) -> str:
-        counts = Counter(_status(file.parent) for file in self._files())
+        counts = Counter(_status(folder) for folder in run_folders(self.path))
         runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "no runs"
         return f"Store({str(self.path)!r}, {self.experiment.name}: {runs})"
 
@@ -50,16 +54,26 @@ class Store:
             ResultsError: when it is none.
         """
         path = Path(path)
-        if not (path / "experiment.yaml").is_file():
+        if not (path / resolved.FILE).is_file():
             missing = "it is a file" if path.is_file() else "there is no such directory"
             what = "it has no experiment.yaml" if path.is_dir() else missing
             raise ResultsError(f"{path} is no results directory of Headway: {what}; `headway run` makes one")
         try:
-            return cls(path, read_resolved(path / "experiment.yaml"))
+            return cls(path, read_resolved(path / resolved.FILE))
         except DeclarationError as error:
             raise ResultsError(
                 f"{path}: its experiment.yaml cannot be read back; restore it, or choose another directory\n{error}"
             ) from None
+
+    def anew(self) -> "Store":
+        """The directory with the document that it has now; what was examined of its runs stays known.
+
+        Raises:
+            ResultsError: as `open`.
+        """
+        store = Store.open(self.path)
+        store._sound, store._known = self._sound, self._known
+        return store
 
     @classmethod
     def create(cls, path: str | Path, experiment: Experiment) -> "Store":
@@ -96,10 +110,10 @@ class Store:
     @classmethod
     def _unchanged(cls, path: Path, experiment: Experiment, runs: Sequence[tuple[Arm, int]] = ()) -> "Store | None":
         """The directory, if this is its document already and it has a folder for each of the runs."""
-        if (path / "experiment.yaml").exists():
+        if (path / resolved.FILE).exists():
             store = cls.open(path)
             there = all((store._folder(arm.full_name, seed) / "run.json").is_file() for arm, seed in runs)
-            if there and store.experiment.dump() == experiment.dump():
+            if there and store.experiment.dump() == experiment.dump() and not resolved.doubt(path):
                 return store
         return None
 
@@ -108,10 +122,9 @@ class Store:
         """The directory with a document that may be its next; for whoever has the turn."""
         if store := cls._unchanged(path, experiment):
             return store
-        document = path / "experiment.yaml"
-        if document.exists():
+        if (path / resolved.FILE).exists():
             check(path, cls.open(path).experiment, experiment, _readable(path))
-        write_text(document, write_yaml({**experiment.plain(), "headway": surroundings()}))
+        resolved.write(path, experiment)
         return cls.open(path)
 
     def add(self, arm: Arm, seed: int) -> Run:
@@ -133,14 +146,15 @@ class Store:
             seed=seed,
             status="waiting",
             message="",
-            config=spec.model_dump(mode="json"),
+            config=arm.configuration(seed),
             log_every=self.experiment.logging.every,
             execution={},
             metrics={},
         )
         try:
             path.mkdir(parents=True, exist_ok=True)
-            create_text(path / "run.json", json.dumps(plain(document(run)), indent=1) + "\n")
+            if not holds_run(path):  # one that has lost its run.json is told, and left as it is
+                create_text(path / "run.json", document(run))
         except OSError as error:
             raise _unwritable(path, error) from None
         found = self._examined(path)
@@ -151,13 +165,19 @@ class Store:
             )
         return found
 
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self, depth: Depth = "changed") -> tuple[Run, ...]:
         """All runs that have a folder, in the document's order of arms, then by seed.
 
-        Those whose folder cannot be relied on are `damaged`, with a message; what is done can be read.
+        Those whose folder cannot be relied on are `damaged`, with a message, and so are those that are not what the
+        document asks for; what is done can be read.
+
+        Args:
+            depth: how files of done runs are looked at: `changed` reads those whole that were not yet, `whole` reads
+                all, and `sizes` none.
         """
         order = {arm.full_name: place for place, arm in enumerate(self.experiment.arms)}
-        runs = [self._examined(file.parent) for file in self._files()]
+        runs = [self._asked(self._examined(folder, depth)) for folder in run_folders(self.path)]
+        self._known.save()
         return tuple(sorted(runs, key=lambda run: (order.get(run.name, len(order)), run.name, run.seed)))
 
     def run(self, arm: str, seed: int) -> Run:
@@ -167,19 +187,21 @@ class Store:
             ResultsError: when it has no folder here.
         """
         path = self._folder(arm, seed)
-        if not (path / "run.json").is_file():
+        if not holds_run(path):
             names = {folder.name for folder in self.path.glob("runs/*")}
             if arm not in names:
                 raise ResultsError(f"{self.path} has no runs of arm {arm!r}; {near(arm, names)}")
-            seeds = [run.seed for run in self.runs() if run.name == arm]
-            raise ResultsError(f"{self.path} has no run of arm {arm!r} with seed {seed}; there is {seeds}")
-        return self._examined(path)
+            there = numbered("seed", [run.seed for run in self.runs() if run.name == arm])
+            raise ResultsError(f"{self.path} has no run of arm {arm!r} with seed {seed}; it has {there}")
+        return self._asked(self._examined(path))
 
-    def drop(self, *names: str, seeds: Sequence[int] | None = None, delete: bool = False) -> tuple[Path, ...]:
+    def drop(self, *names: str, seeds: int | Sequence[int] | None = None, delete: bool = False) -> tuple[Path, ...]:
         """Put the runs of arms (`ARM` or `ARM+CONTROL`) aside, to `DIR/dropped`, or delete them; where they are now.
 
+        Of a seed, or of some, only those: `seeds=2` is seed 2.
+
         Raises:
-            ResultsError: when an arm has no such runs, or a process works on one of them.
+            ResultsError: when what is given is no seed, an arm has no such runs, or a process works on one of them.
         """
         return drop(self.path, names, seeds=seeds, delete=delete)
 
@@ -200,39 +222,43 @@ class Store:
             raise ResultsError("a DataFrame was asked for, but pandas is not installed; take records()") from None
         return pandas.DataFrame.from_records(self.records())
 
-    def _examined(self, path: Path) -> Run:
+    def _examined(self, path: Path, depth: Depth = "changed") -> Run:
         """A run, in the group that the document has now: run.json says in which it was made.
 
-        A done run does not change, and to examine it is to read all of its files: that is done once.
+        A done run does not change, and to examine it is to look at all of its files: that is done once.
         """
-        stamp = _stamp(path)
-        known = self._sound.get(path)
-        run = known[1] if known and known[0] == stamp else Run.examine(path)
+        stamp = stamp_of(path / "run.json")
+        known = self._sound.get((path, depth))
+        run = known[1] if known and known[0] == stamp else Run.examine(path, depth, self._known)
         if run.status == "done":
-            self._sound[path] = stamp, run
-        return replace(run, group=self._groups.get(run.name, run.group))
+            self._sound[path, depth] = stamp, run
+        group = self._groups.get(run.name, run.group)
+        return run if group == run.group else replace(run, group=group)  # which would read its configuration again
+
+    def _asked(self, run: Run) -> Run:
+        """A run that is the one that the document asks for; damaged if it is another."""
+        if run.status == "damaged":
+            return run
+        why_not = why_not_asked(self.path, run, self._arms[1].get(run.name))
+        if why_not and (stamp := stamp_of(self.path / resolved.FILE)) != self._arms[0]:  # others may have let it grow
+            self._arms = stamp, _by_name(Store.open(self.path).experiment)
+            why_not = why_not_asked(self.path, run, self._arms[1].get(run.name))
+        return replace(damaged(run.path, why_not), group=run.group) if why_not else run
+
+    @cached_property
+    def _known(self) -> Checked:
+        return Checked(self.path)
 
     @cached_property
     def _groups(self) -> dict[str, str | None]:
         return {arm.full_name: arm.group for arm in self.experiment.arms}
 
-    def _files(self) -> list[Path]:
-        return sorted(self.path.glob("runs/*/seed-*/run.json"))
-
     def _folder(self, arm: str, seed: int) -> Path:
         return self.path / "runs" / arm / f"seed-{seed}"
 
 
-_Stamp = tuple[int, int, int]
-"""When a file was written, how long it is, and which file it is."""
-
-
-def _stamp(path: Path) -> _Stamp:
-    try:
-        found = (path / "run.json").stat()
-    except OSError:
-        return 0, 0, 0
-    return found.st_mtime_ns, found.st_size, found.st_ino
+def _by_name(experiment: Experiment) -> dict[str, Arm]:
+    return {arm.full_name: arm for arm in experiment.arms}
 
 
 def _status(path: Path) -> Status:
@@ -245,7 +271,7 @@ def _status(path: Path) -> Status:
 
 def _check_content(path: Path) -> None:
     content = [entry.name for entry in path.iterdir() if not entry.name.startswith(".")]
-    if content and "experiment.yaml" not in content:
+    if content and resolved.FILE not in content:
         raise ResultsError(
             f"{path} holds other things ({', '.join(sorted(content)[:3])}, ...) and no experiment.yaml; "
             "choose an empty or new directory"

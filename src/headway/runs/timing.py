@@ -1,11 +1,10 @@
-"""Lab: how long a step of each arm takes when nothing else runs: `DIR/timings/ARM.json`.
+"""Runs: how long a step of each arm takes when nothing else runs: `DIR/timings/ARM.json`.
 
 Runs of a sweep share the machine, so their seconds are no measurement. After a sweep, when the machine is quiet, each
 arm does some steps in a process of its own with all cores; figures of time and memory against heads read these files
 alone.
 """
 
-import json
 import statistics
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -13,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError
-from headway.files import write_json
+from headway.files import plain, write_json
+from headway.identity import signed
 from headway.runs.execution import surroundings
 from headway.runs.folder import Run
 from headway.runs.lease import Lease, LeaseHeld, is_held
 from headway.runs.places import LocalPlace
+from headway.runs.timing_files import SCHEMA, read_timing, timing_file
 from headway.runs.work import OpenStudy
 from headway.words import counted, duration
-
-SCHEMA = 1
 
 _WARM_UP = 3
 _STEPS = range(5, 61)
@@ -121,37 +120,30 @@ def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
         print(error)
         return 1
     step_s = statistics.median(seconds)
-    write_json(
-        into,
-        {
-            "schema": SCHEMA,
-            "arm": run.name,
-            "id": _id(run),
-            "step_s": step_s,
-            "step_s_range": [min(seconds), max(seconds)],
-            "n_steps": len(seconds),
-            "tokens_per_s": spec.tokens_per_step / step_s,
-            "memory_bytes": study.memory()["memory_bytes"],
-            "batch_size": spec.training.batch_size,
-            "execution": {**study.execution, **surroundings()},
-        },
-    )
+    timing = {
+        "schema": SCHEMA,
+        "arm": run.name,
+        "id": _id(run),
+        "step_s": step_s,
+        "step_s_range": [min(seconds), max(seconds)],
+        "n_steps": len(seconds),
+        "tokens_per_s": spec.tokens_per_step / step_s,
+        "memory_bytes": study.memory()["memory_bytes"],
+        "batch_size": spec.training.batch_size,
+        "execution": {**study.execution, **surroundings()},
+    }
+    write_json(into, signed(plain(timing)))
     return 0
-
-
-def timing_file(directory: Path, name: str) -> Path:
-    """The file of an arm's timing."""
-    return directory / "timings" / f"{name}.json"
 
 
 def _is_timed(directory: Path, run: Run, place: LocalPlace, *, anywhere: bool) -> bool:
     """Whether an arm, as it is declared now, was timed on this machine with as many threads, or on any."""
     try:
-        found = json.loads(timing_file(directory, run.name).read_text(encoding="utf-8"))
+        found = read_timing(timing_file(directory, run.name)) or {}
         then: Mapping[str, Any] = found["execution"]
         here = _where(then, then["threads"]) == _where(surroundings(), place.whole.slot.threads)
         return found["id"] == _id(run) and (anywhere or here)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return False
 
 

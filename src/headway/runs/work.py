@@ -1,4 +1,4 @@
-"""Lab: one run, worked on by this process from wherever it stands to its end.
+"""Runs: one run, worked on by this process from wherever it stands to its end.
 
 The process owns the folder by a lease. Whatever happens to it, the folder says so: done, failed with a message,
 interrupted; and if it could not say anything, its lease shows that it is gone. Working again goes on from the
@@ -6,7 +6,6 @@ last checkpoint.
 """
 
 import contextlib
-import errno
 import os
 import time
 import traceback
@@ -16,19 +15,24 @@ from typing import Any
 
 from headway.declare.run import RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError
-from headway.files import plain, write_json, write_text
+from headway.files import Content, json_text, plain, write_text
+from headway.runs import seal
+from headway.runs.course import Course
 from headway.runs.execution import changes, surroundings
 from headway.runs.folder import Run, Status, update
 from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.memory import is_out_of_memory, out_of_memory
 from headway.runs.recorder import Recorder
 from headway.runs.stop import Stop, Wishes
+from headway.runs.storage import exit_code, is_of_storage
+from headway.runs.storage import outcome as outcome_of_storage
+from headway.train import checkpoint
 from headway.train.checkpoint import Checkpoint
-from headway.train.loop import Milestone, Study, train
+from headway.train.loop import Study
 from headway.train.process_memory import peak_bytes
 
-DONE, FAILED, DISK_FULL, ELSEWHERE, STOPPED = 0, 1, 74, 75, 130
-"""Exit codes: EX_IOERR and EX_TEMPFAIL of sysexits.h for a full disk and for a run that another process works on."""
+DONE, FAILED, ELSEWHERE, STOPPED = 0, 1, 75, 130
+"""Exit codes, with those of `storage`: EX_TEMPFAIL of sysexits.h for a run that another process works on."""
 
 CHECKPOINT_EVERY_S = 60.0
 
@@ -45,7 +49,7 @@ def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int
         parent: the process to stop with; None to outlive any.
 
     Returns:
-        An exit code: DONE, FAILED, DISK_FULL, ELSEWHERE or STOPPED.
+        An exit code: DONE, FAILED, DISK_FULL, UNREACHABLE, ELSEWHERE or STOPPED.
 
     Raises:
         ResultsError: when the folder holds no run.
@@ -61,13 +65,8 @@ def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int
         print(f"{path}: {held}")
         return ELSEWHERE
     except OSError as error:  # before the work began: from there on it has an outcome
-        print(disk_full(path) if _is_disk_full(error) else f"{path} cannot be written: {error.strerror}")
-        return DISK_FULL if _is_disk_full(error) else FAILED
-
-
-def disk_full(path: Path) -> str:
-    """The outcome of a run that could not be written."""
-    return f"the disk is full; nothing recorded is lost: free some space where {path} is and run again to go on"
+        print(outcome_of_storage(path, error))
+        return exit_code(error)
 
 
 class _Work:
@@ -76,6 +75,7 @@ class _Work:
     def __init__(self, run: Run, lease: Lease, wishes: Wishes):
         self._run, self._lease, self._wishes = run, lease, wishes
         self._began = time.perf_counter()
+        self._contents: dict[str, Content] = {}
 
     def outcome(self, open_study: OpenStudy) -> int:
         """Do the work; whatever ends it is recorded."""
@@ -93,8 +93,8 @@ class _Work:
             return self._ended(FAILED, "failed", str(error))
         except Exception as error:  # noqa: BLE001 - whatever a study raises is the outcome of this run
             _say(traceback.format_exc())
-            if isinstance(error, OSError) and _is_disk_full(error):
-                return self._ended(DISK_FULL, "failed", disk_full(self._run.path))
+            if isinstance(error, OSError) and is_of_storage(error, self._run.path):
+                return self._ended(exit_code(error), "failed", outcome_of_storage(self._run.path, error))
             if is_out_of_memory(error):
                 return self._ended(FAILED, "failed", out_of_memory(self._run))
             return self._ended(FAILED, "failed", f"{type(error).__name__}: {error}; log.txt says where")
@@ -113,7 +113,7 @@ class _Work:
         return code
 
     def _work(self, open_study: OpenStudy) -> None:
-        with Recorder(self._run.path, self._lease) as recorder:
+        with Recorder(self._run.path, self._lease, self._run.id) as recorder:
             resumed = recorder.resumed
             study = open_study(self._run.spec, self._run.execution if resumed else {})
             self._start(study, resumed)
@@ -121,11 +121,21 @@ class _Work:
             for note in notes:
                 _say(note)
             base = resumed.counters if resumed else {}
-            training_s = self._train(study, recorder, base)
+            training_s = Course(
+                study,
+                recorder,
+                self._lease,
+                self._wishes,
+                steps=self._run.steps,
+                log_every=self._run.log_every,
+                store_every_s=CHECKPOINT_EVERY_S,
+                count=lambda training_s: self._count(study, base, training_s),
+            ).to_the_end()
+            self._contents |= recorder.contents
         conclusion = study.conclude()
         self._lease.check()
         if conclusion.curves:
-            write_json(self._run.path / "curves.json", conclusion.curves)
+            self._write("curves.json", json_text(conclusion.curves))
         counters = self._count(study, base, training_s)
         training_s = counters.pop("training_s")
         last = self._run.records()[-1]
@@ -135,7 +145,23 @@ class _Work:
             **{f"{name}_per_s": n / training_s for name, n in self._amounts(conclusion.metrics).items()},
             **counters,
         }
-        self._run = update(self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics))
+        sealed = self._sealed()
+        self._run = update(
+            self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics), seal=sealed
+        )
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a file of the folder, and remember what it holds for the seal."""
+        self._lease.check()
+        write_text(self._run.path / name, text)
+        self._contents[name] = Content.of(text.encode())
+
+    def _sealed(self) -> str:
+        """Seal the folder, before its run.json says that it is done; the digest of the seal."""
+        path = self._run.path
+        stored = {f"checkpoint/{name}": content for name, content in checkpoint.contents(path / "checkpoint").items()}
+        self._lease.check()
+        return seal.write(path, {**self._contents, **stored})
 
     def _start(self, study: Study, resumed: Checkpoint | None) -> None:
         """Put the trainer where it goes on, and record how it is executed from here."""
@@ -148,8 +174,7 @@ class _Work:
             if changed := [*self._run.execution.get("changes", ()), *changed]:
                 execution["changes"] = changed
         for name, text in study.files.items():
-            self._lease.check()
-            write_text(self._run.path / name, text)
+            self._write(name, text)
         self._run = update(
             self._run,
             self._lease,
@@ -158,6 +183,7 @@ class _Work:
             metrics={},
             execution=execution,
             counted_steps=study.steps,
+            seal=None,
         )
 
     def _check_corpus(self, execution: Mapping[str, Any]) -> None:
@@ -173,28 +199,6 @@ class _Work:
         """What is told per second of training."""
         return {"steps": self._run.steps, **({"tokens": metrics["tokens"]} if "tokens" in metrics else {})}
 
-    def _train(self, study: Study, recorder: Recorder, base: Mapping[str, Any]) -> float:
-        """Train to the end, recording and storing on the way; returns the seconds spent in steps."""
-        steps, stored, training_s = self._run.steps, time.perf_counter(), 0.0
-        with self._wishes.patiently():
-            for event in train(study, steps=steps, log_every=self._run.log_every):
-                self._lease.progress(event.step, event.steps_per_s)
-                if not isinstance(event, Milestone):
-                    self._lease.check()
-                    continue
-                training_s = event.training_s
-                counters = self._count(study, base, training_s)
-                recorder.record(event, counters["wall_s"])
-                stop = self._wishes.stop
-                due = stop or event.step == steps or time.perf_counter() - stored >= CHECKPOINT_EVERY_S
-                if due and event.step > 0:  # from step 0 a run starts, and does not go on
-                    state = study.trainer.state()
-                    recorder.checkpoint(Checkpoint(step=event.step, state=state, counters=counters))
-                    stored = time.perf_counter()
-                if stop:
-                    raise Stop(f"at step {event.step} {stop}")
-        return training_s
-
     def _count(self, study: Study, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:
         """Seconds and memory until now, with those of the processes whose work this one goes on with."""
         memory = {"peak_memory_bytes": peak_bytes(), **study.memory()}
@@ -203,10 +207,6 @@ class _Work:
             "training_s": base.get("training_s", 0.0) + training_s,
             **{name: max(base.get(name, 0), size) for name, size in memory.items()},
         }
-
-
-def _is_disk_full(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Lab: `python -m headway.runs.worker RUN_DIR` works on one run in a process of its own.
+"""Runs: `python -m headway.runs.worker RUN_DIR` works on one run in a process of its own.
 
 The number of threads is set before anything that reads it is imported: numpy's and torch's libraries read it once.
 That is why this file imports inside its functions, and why it alone of this room knows torch.
@@ -8,11 +8,13 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.caches import private_folder
 from headway.errors import UserError
 from headway.train.process_memory import keep_freed_memory
 
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
     from headway.train.loop import Study
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+_WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+_SPINS = "10000"
+"""How often a thread of OpenMP looks whether there is more to do before it sleeps, about half a millisecond.
+
+With OpenMP's own 300,000 threads burn the time that the others wait for, wherever something else wants the cores; when
+they sleep at once, half the speed of an idle machine goes into waking them (LOG.md, benchmarks/waiting.py).
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,18 +45,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
     asked = parser.parse_args(arguments)
     threads = asked.threads if asked.time else _stored_threads(asked.run_dir) or asked.threads
-    set_up_process(threads)
-    from headway.runs.stop import Stop
+    said = set_up_process(threads)
+    from headway.runs.stop import Stop, Wishes
     from headway.runs.work import STOPPED, work
 
     def open_study(spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
-        return _open_study(spec, stored, trainer=asked.trainer, threads=threads, device=asked.device)
+        study = _open_study(spec, stored, trainer=asked.trainer, threads=threads, device=asked.device)
+        if said and "torch" in sys.modules:
+            print(said, flush=True)
+        return study
 
     try:
         if asked.time:
             from headway.runs.timing import time_steps
 
-            return time_steps(asked.run_dir, open_study, asked.time)
+            with Wishes(asked.parent).heard():
+                return time_steps(asked.run_dir, open_study, asked.time)
         return work(asked.run_dir, open_study, parent=asked.parent)
     except UserError as error:
         print(error, file=sys.stderr)
@@ -55,14 +69,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return STOPPED  # before there was anything to record
 
 
-def set_up_process(threads: int) -> None:
-    """The threads of this process and how it gets memory; before numpy and torch are imported, which read it once."""
+def set_up_process(threads: int) -> str:
+    """The threads of this process, how it gets memory and where torch keeps what it compiles.
+
+    To be done before numpy and torch are imported, which read it once. A sentence comes back where torch's cache
+    cannot be kept, nothing otherwise.
+    """
     os.environ |= dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    if not any(name in os.environ for name in _WAITING_VARIABLES):
+        os.environ["GOMP_SPINCOUNT"] = _SPINS
     # Not a pool of compilers for each of many workers.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what deterministic CUDA needs
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's large arrays in huge pages, where the system has them
     keep_freed_memory()
+    return _own_compiler_cache()
+
+
+def _own_compiler_cache() -> str:
+    """Let torch load pickles and compiled code from where nobody else can have put them, or where the user says.
+
+    Its own choice is a folder of the common temporary one, which is whoever's makes it first.
+    """
+    folder, why_not = private_folder("torch")
+    tempfile.tempdir = str(folder)  # where it precompiles headers, whatever is said of the cache
+    if "TORCHINDUCTOR_CACHE_DIR" in os.environ:
+        return ""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "compiled")
+    return why_not
 
 
 def _stored_threads(path: Path) -> int | None:

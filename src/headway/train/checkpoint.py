@@ -3,34 +3,60 @@
 A checkpoint is a pair of files named by its step: the arrays (safetensors) and a JSON file that names them with
 their size and hash. The JSON file appears last, when the arrays are on the disk: it is the commit. The checkpoint
 before stays until the next commit, so one that turns out to be damaged costs only the steps since the one before.
+
+A commit says whose it is and what had been recorded until then, so that nobody goes on with the state of another run,
+or beside records that are no longer those that were written.
 """
 
-import hashlib
 import json
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load as parse_arrays
+from safetensors.numpy import load_file
 from safetensors.numpy import save as format_arrays
 
-from headway.files import replacing, write_json
-from headway.train.loop import Arrays
+from headway.errors import ResultsError
+from headway.files import Content, plain, replacing, write_json
+from headway.identity import DIGEST, is_as_signed, signed
+from headway.train.loop import Arrays, Unrecorded
 
 SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checkpoint:
-    """The state of a trainer at a step, and what its owner counts up (seconds, peaks)."""
+class Commit:
+    """What a checkpoint says beside its arrays.
+
+    Attributes:
+        step: optimizer steps done.
+        counters: what its owner counts up (seconds, peaks).
+        unrecorded: what lies between the last record and the step, None where the step itself is recorded.
+        run: the id of the run, empty in commits of before.
+        records: what each file of its records held, by path in the run's folder; None in commits of before.
+    """
 
     step: int
-    state: Arrays
     counters: Mapping[str, Any] = field(default_factory=dict)
+    unrecorded: Unrecorded | None = None
+    run: str = ""
+    records: Mapping[str, Content] | None = None
+
+    @property
+    def recorded(self) -> int:
+        """The last step that was recorded before it was stored."""
+        return self.unrecorded.since if self.unrecorded else self.step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint(Commit):
+    """The state of a trainer at a step, and what its owner says of it."""
+
+    state: Arrays
 
     def weights(self) -> Arrays:
         """The weights in the state, without their prefix."""
@@ -44,7 +70,7 @@ def save(directory: Path, checkpoint: Checkpoint) -> None:
     Raises:
         OSError: when it cannot be written; the former checkpoints are then as they were.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(exist_ok=True)  # not its parents: a run folder that was removed stays so
     _share(directory)
     stem = f"{checkpoint.step:09d}"
     # Formatted in memory: safetensors' own file writer hides which error the system reported.
@@ -52,28 +78,79 @@ def save(directory: Path, checkpoint: Checkpoint) -> None:
     with replacing(directory / f"{stem}.safetensors") as temporary:
         temporary.write_bytes(data)
         _share(temporary)
+    content = Content.of(data)
     commit = {
         "schema": SCHEMA,
         "step": checkpoint.step,
         "data": f"{stem}.safetensors",
-        "bytes": len(data),
-        "sha256": hashlib.sha256(data).hexdigest(),
+        "bytes": content.n_bytes,
+        "sha256": content.sha256,
         "counters": checkpoint.counters,
+        "run": checkpoint.run,
+        "records": None if checkpoint.records is None else {k: asdict(c) for k, c in checkpoint.records.items()},
     }
-    write_json(directory / f"{stem}.json", commit)
+    if between := checkpoint.unrecorded:
+        # Not among the arrays: stored again when the step is recorded, they are the same file.
+        commit["unrecorded"] = {"since": between.since, "losses": between.losses.tolist()}
+    write_json(directory / f"{stem}.json", signed(plain(commit)))
     _share(directory / f"{stem}.json")
     _prune(directory, stem)
 
 
-def load(directory: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest undamaged checkpoint, if any, and a sentence about each newer one that is damaged."""
+WhyNot = Callable[[Commit], str | None]
+"""Says why a checkpoint cannot be gone on with; None where it can."""
+
+
+def load(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Checkpoint | None, list[str]]:
+    """The newest undamaged checkpoint, if any, and a sentence about each newer one that was left out.
+
+    Raises:
+        OSError: when one cannot be read now, which is no damage; what it holds is not given up.
+    """
+    found, data, damages = newest(directory, why_not)
+    return (None if found is None else Checkpoint(**vars(found), state=load_file(data))), damages
+
+
+def newest(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Commit | None, Path, list[str]]:
+    """What the newest undamaged checkpoint says, its file of arrays, and a sentence about each that was left out.
+
+    Arrays are read whole, in a stream.
+
+    Raises:
+        OSError: as `load`.
+    """
     damages: list[str] = []
-    for commit in _commits(directory):
+    for path in _commits(directory):
         try:
-            return _read(commit), damages
-        except (ValueError, KeyError, TypeError, OSError, SafetensorError) as error:
-            damages.append(f"the checkpoint of step {int(commit.stem)} is damaged ({error}) and was left out")
-    return None, damages
+            commit, data, content = _committed(path)
+            if reason := why_not(commit):
+                damages.append(reason)
+                continue
+            _check(data, content)
+            return commit, data, damages
+        except _DAMAGES as error:
+            damages.append(f"the checkpoint of step {int(path.stem)} is damaged ({error}) and was left out")
+    return None, directory, damages
+
+
+def contents(directory: Path) -> dict[str, Content]:
+    """What the files of the checkpoints that are whole by what their commits say must hold, by name.
+
+    Raises:
+        OSError: when a commit cannot be read.
+    """
+    found: dict[str, Content] = {}
+    for path in _commits(directory):
+        try:
+            _, data, content = _committed(path)
+        except _DAMAGES:
+            continue
+        found |= {path.name: Content.of_file(path), data.name: content}
+    return found
+
+
+_DAMAGES = (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError, SafetensorError)
+"""What reading something else than what was written may raise."""
 
 
 def _commits(directory: Path) -> list[Path]:
@@ -82,16 +159,41 @@ def _commits(directory: Path) -> list[Path]:
     return sorted(commits, key=lambda path: int(path.stem), reverse=True)
 
 
-def _read(path: Path) -> Checkpoint:
+def _committed(path: Path) -> tuple[Commit, Path, Content]:
+    """What a commit says, its file of arrays, and what that must hold."""
     commit = json.loads(path.read_text(encoding="utf-8"))
     if commit["schema"] != SCHEMA:
         raise ValueError(f"it has schema {commit['schema']}, and this Headway reads {SCHEMA}")
-    data = (path.parent / commit["data"]).read_bytes()
-    if len(data) != commit["bytes"]:
-        raise ValueError(f"{commit['data']} has {len(data)} bytes instead of {commit['bytes']}")
-    if hashlib.sha256(data).hexdigest() != commit["sha256"]:
-        raise ValueError(f"{commit['data']} does not have the content that was committed")
-    return Checkpoint(step=commit["step"], state=parse_arrays(data), counters=commit["counters"])
+    if ("run" in commit or DIGEST in commit) and not is_as_signed(commit):
+        raise ValueError(f"{path.name} is not as it was written")
+    records = commit.get("records")
+    read = Commit(
+        step=commit["step"],
+        counters=commit["counters"],
+        unrecorded=_unrecorded(commit.get("unrecorded")),
+        run=commit.get("run", ""),
+        records=None if records is None else {name: Content(**content) for name, content in records.items()},
+    )
+    return read, path.parent / commit["data"], Content(n_bytes=commit["bytes"], sha256=commit["sha256"])
+
+
+def _unrecorded(content: Mapping[str, Any] | None) -> Unrecorded | None:
+    if content is None:
+        return None
+    return Unrecorded(since=int(content["since"]), losses=np.array(content["losses"], dtype=np.float64))
+
+
+def _check(data: Path, content: Content) -> None:
+    """See that a file of arrays is what was committed.
+
+    Raises:
+        ResultsError: when it is not.
+        OSError: when it cannot be read.
+    """
+    if (n_bytes := data.stat().st_size) != content.n_bytes:
+        raise ResultsError(f"{data.name} has {n_bytes} bytes instead of {content.n_bytes}")
+    if Content.of_file(data) != content:
+        raise ResultsError(f"{data.name} does not have the content that was committed")
 
 
 def _prune(directory: Path, stem: str) -> None:

@@ -102,16 +102,37 @@ class Study:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unrecorded:
+    """The losses of the steps since the milestone at step `since`: what a run needs to go on from between two."""
+
+    since: int
+    losses: Float64[np.ndarray, "n ..."]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Beat:
-    """The run is alive at a step between two milestones."""
+    """The run is alive at a step that is not recorded yet, and could go on from here later.
+
+    `losses` are those since the milestone at step `since`, portion by portion. If it is `measuring`, what comes next
+    is measuring for a milestone at this very step, which leaves the trainer as it is.
+    """
 
     step: int
     steps_per_s: float
+    training_s: float
+    since: int
+    losses: tuple[np.ndarray, ...]
+    measuring: bool
+
+    @property
+    def unrecorded(self) -> Unrecorded:
+        """What a run needs to go on from here."""
+        return Unrecorded(since=self.since, losses=np.concatenate(self.losses))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Milestone:
-    """A step to be recorded; the only place from which a run can go on later.
+    """A step to be recorded.
 
     `steps_per_s` is the recent rate, measurements included; `training_s` the seconds spent in optimizer steps alone
     since `train` began.
@@ -128,30 +149,45 @@ class Milestone:
 Event = Beat | Milestone
 
 
-def train(study: Study, *, steps: int, log_every: int) -> Iterator[Event]:
+def train(study: Study, *, steps: int, log_every: int, begun: Unrecorded | None = None) -> Iterator[Event]:
     """Train to a number of steps, from wherever the trainer is.
 
     Milestones are step 0, every `log_every` steps, the steps at which a measure is due, and the last. Each records
-    the mean of all step losses since the one before. Between milestones comes a `Beat` about twice a second.
+    the mean of all step losses since the one before. Between milestones comes a `Beat` about twice a second, and one
+    before anything is measured. `begun` is what a trainer that stands between two milestones has behind it.
 
     Raises:
         headway.errors.Diverged: when a loss is not finite.
     """
     trainer, pace = study.trainer, _Pace(study.trainer.step)
+    since, losses = (begun.since, [begun.losses]) if begun else (trainer.step, [])
     if trainer.step == 0:
         yield _milestone(study, pace, [])
-    while trainer.step < steps:
-        target = _next_milestone(study.measures, trainer.step, steps, log_every)
-        losses = [pace.advance(trainer, target)]
+    while since < steps:
+        target = _next_milestone(study.measures, since, steps, log_every)
         while trainer.step < target:
-            yield Beat(step=trainer.step, steps_per_s=pace.rate(trainer.step))
             losses.append(pace.advance(trainer, target))
+            measuring = trainer.step == target
+            if not measuring or _is_measured(study.measures, target):
+                yield Beat(
+                    step=trainer.step,
+                    steps_per_s=pace.rate(trainer.step),
+                    training_s=pace.training_s,
+                    since=since,
+                    losses=tuple(losses),
+                    measuring=measuring,
+                )
         yield _milestone(study, pace, losses)
+        since, losses = target, []
 
 
 def _next_milestone(measures: tuple[Measure, ...], step: int, steps: int, log_every: int) -> int:
     logged = min(steps, (step // log_every + 1) * log_every)
-    return next((s for s in range(step + 1, logged) if any(m.due(s) for m in measures)), logged)
+    return next((s for s in range(step + 1, logged) if _is_measured(measures, s)), logged)
+
+
+def _is_measured(measures: tuple[Measure, ...], step: int) -> bool:
+    return any(measure.due(step) for measure in measures)
 
 
 def _milestone(study: Study, pace: "_Pace", losses: list[np.ndarray]) -> Milestone:

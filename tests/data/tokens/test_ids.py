@@ -5,7 +5,7 @@ import pytest
 
 from headway.data.tokens import ids
 from headway.data.tokens.corpus import find_corpus
-from headway.data.tokens.text import open_corpus
+from headway.data.tokens.corpus_tokens import open_corpus
 from headway.data.tokens.tokenizer import bytes_tokenizer, ids_tokenizer
 from headway.declare.spec import parse
 from headway.declare.tokens.text import TextTask

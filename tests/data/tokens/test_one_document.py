@@ -6,8 +6,8 @@ from shared import data
 
 from headway.data.tokens import documents as reading
 from headway.data.tokens.corpus import find_corpus
+from headway.data.tokens.corpus_tokens import open_corpus
 from headway.data.tokens.one_document import between, cut_of, nearest_break
-from headway.data.tokens.text import open_corpus
 from headway.declare.tokens.text import TextTask
 from headway.errors import UserError
 

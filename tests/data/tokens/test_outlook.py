@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import tokenizers
 
 from headway.data.tokens import building, foresee, hub, prepare, tokenizer
 from headway.declare.laboratories import parse_run
@@ -33,6 +34,10 @@ def texts(tmp_path):
     (folder / "few.txt").write_text("\n<|endoftext|>\n".join(tales[:4]))
     (folder / "lines.jsonl").write_text("".join(json.dumps({"text": tale}) + "\n" for tale in tales[:6]) + "{}\n")
     (folder / "empty.txt").touch()
+    (folder / "words").mkdir()
+    tokenizers.Tokenizer(tokenizers.models.WordLevel({"</s>": 0, "Tale": 1}, unk_token="?")).save(
+        str(folder / "words/tokenizer.json")
+    )
     np.save(folder / "ids.npy", np.arange(4_000) % 99)
     np.save(folder / "floats.npy", np.arange(4_000.0))
     return folder
@@ -51,6 +56,7 @@ REFUSED = [
     ({"corpus": "floats.npy", "tokenizer": "ids-100"}, "holds float64"),
     ({"corpus": "ids.npy", "tokenizer": "ids-90"}, "id 90 at position 90"),
     ({"corpus": "many.txt", "tokenizer": "./nothing"}, "is neither bytes, bpe-N, gpt2, nor a folder"),
+    ({"corpus": "many.txt", "tokenizer": "./words"}, "its WordLevel model has no token for what it does not know"),
     ({"corpus": "many.txt", "tokenizer": "bpe-9000"}, "the training documents have .* merges"),
     ({"corpus": "many.txt", "stories": 1_000}, "it has 400 documents, but task.stories asks for 1,000"),
     ({"corpus": "many.txt", "batch_size": 4_000}, "the training text has .* but training.batch_size is 4000"),

@@ -8,9 +8,10 @@ from drawn_transformers import LENGTH, MODELS, VOCAB, built, every_model, logits
 from headway.declare.tokens.transformer import Gpt2
 from headway.errors import UserError
 from headway.heads.causes.ablation import ablate, interactions
+from headway.heads.causes.kinds import KINDS
 from headway.heads.causes.losses import check_text, sequence_losses
 from headway.heads.causes.passes import work_of
-from headway.heads.causes.substitutes import KINDS, contexts_of, heads_of, substitutes
+from headway.heads.causes.substitutes import contexts_of, heads_of, substitutes
 from headway.heads.causes.without import Removal, losses_without, reference_losses_without
 from headway.model.transformer import mean_nll
 
@@ -65,7 +66,9 @@ def test_zero_is_a_gate_of_0(model):
 def test_what_stands_in():
     module, (inputs, _) = built(MODELS["GQA"]), read()
     z = contexts_of(module, OTHER[:, :LENGTH])
-    over_text, by_position = (substitutes(module, inputs, OTHER, mean_over=over) for over in ("text", "position"))
+    over_text, by_position = (
+        substitutes(module, inputs, OTHER, mean_over=over) for over in ("positions", "per-position")
+    )
     for layer in range(3):
         assert not over_text.of["zero"][layer].any()
         torch.testing.assert_close(over_text.of["mean"][layer][0, :, 0], z[layer].mean((0, 2)))
@@ -167,8 +170,8 @@ def test_wrong_requests_get_errors_that_teach():
         substitutes(module, inputs, OTHER[:, :69])
     with pytest.raises(UserError, match="stands in the other text too and would be resampled by itself"):
         substitutes(module, inputs, inputs[:1])
-    with pytest.raises(UserError, match="mean_over 'positions' is no way to take a mean; did you mean position"):
-        substitutes(module, inputs, OTHER, mean_over="positions")
+    with pytest.raises(UserError, match="mean 'position' is no way to take a mean; did you mean positions"):
+        substitutes(module, inputs, OTHER, mean_over="position")
     with pytest.raises(UserError, match="the pair L0H1 and L0H1 was given, but the model's heads are 4-4-4; give two"):
         interactions(module, inputs, targets, stand_ins, [((0, 1), (0, 1))])
     with pytest.raises(UserError, match="the pair L0H1 and L3H0 was given"):

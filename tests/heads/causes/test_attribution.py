@@ -9,7 +9,8 @@ from headway.errors import UserError
 from headway.heads.causes.ablation import ablate
 from headway.heads.causes.agreement import rank_correlation
 from headway.heads.causes.attribution import attribute, integrated
-from headway.heads.causes.substitutes import KINDS, substitutes
+from headway.heads.causes.kinds import KINDS
+from headway.heads.causes.substitutes import substitutes
 from headway.model.transformer import mean_nll
 
 OTHER = torch.randint(0, VOCAB, (3, LENGTH + 5), generator=torch.Generator().manual_seed(7))

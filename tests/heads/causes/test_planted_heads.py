@@ -14,8 +14,9 @@ from planted import planted, texts
 
 from headway.heads.causes.ablation import ablate
 from headway.heads.causes.attribution import attribute, integrated
+from headway.heads.causes.kinds import KINDS
 from headway.heads.causes.selfcheck import check_interventions
-from headway.heads.causes.substitutes import KINDS, substitutes
+from headway.heads.causes.substitutes import substitutes
 
 MODELS, RATE, MATTERS = 40, 0.05, 0.01
 

@@ -12,6 +12,7 @@ from headway.heads.names import metric_name, row_labels
 from headway.heads.scores import HeadScores
 from headway.show.shared.atlas import SORTED, atlas
 from headway.show.shared.figure_files import render
+from headway.show.shared.head_colours import colours
 from headway.show.xray.pair_maps import IN_PLACE
 
 RAGGED = (24, 12, 6, 1)
@@ -105,3 +106,14 @@ def test_attentions_of_an_encoder_and_decoder_are_shown_by_kind():
     figure = atlas({"sink_score": HeadScores(metric="sink_score", values=values, n_rows=9)}, labels=labels)
     rows = [row["row"] for row in tables(figure)[-1]]
     assert list(dict.fromkeys(rows)) == list(labels.values())
+
+
+def test_values_that_are_nearly_the_same_are_not_made_to_differ():
+    scale, _ = colours("nats", [np.array([2.549, 2.55, 2.551])])
+    low, high = scale.to_dict()["domain"]
+    assert low < 2.5 < 2.6 < high
+
+
+def test_values_that_differ_fill_the_scale():
+    scale, _ = colours("nats", [np.array([2.0, 2.5, 3.0])])
+    assert scale.to_dict()["domain"] == [2.0, 3.0]

@@ -10,6 +10,7 @@ from headway.compare.icl.estimators import estimator_errors
 from headway.compare.laboratory import ComparisonSlice, References
 from headway.declare.icl.run import IclRun
 from headway.files import derived, plain, write_json
+from headway.identity import is_as_signed, signed
 from headway.runs.folder import Run
 
 SCHEMA = 1
@@ -23,20 +24,22 @@ class IclComparisonSlice(ComparisonSlice):
         spec = runs[0].spec
         assert isinstance(spec, IclRun)
         path = directory / "estimators" / f"{key}.json"
-        found = _read_kept(path)
+        found = _read_kept(path, key)
         if found is None:
             errors = plain(estimator_errors(spec.task, spec.evaluation))
             with derived(path):
-                write_json(path, {"schema": SCHEMA, "errors": errors})
+                write_json(path, signed({"schema": SCHEMA, "task": key, "errors": errors}))
             found = TypeAdapter(References).validate_python(errors)
         return found
 
 
-def _read_kept(path: Path) -> References | None:
-    """The content of a file of kept errors; None where it is absent, damaged or of another schema."""
+def _read_kept(path: Path, key: str) -> References | None:
+    """The kept errors of a task; None where they are absent, not as they were written, or of another schema."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(kept, dict) or kept.get("schema") != SCHEMA:
+        if not isinstance(kept, dict) or (kept.get("schema"), kept.get("task")) != (SCHEMA, key):
+            return None
+        if not is_as_signed(kept):
             return None
         found = TypeAdapter(References).validate_python(kept.get("errors"))
     except (OSError, ValueError, ValidationError):

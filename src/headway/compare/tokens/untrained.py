@@ -9,9 +9,11 @@ import numpy as np
 
 from headway.compare.matches import title
 from headway.declare.experiment import Experiment
-from headway.declare.tokens.run import PER_BYTE
+from headway.declare.tokens.run import PER_BYTE, TEXT_KEPT
 from headway.runs.folder import Run
 from headway.words import counted, listed, number
+
+KEPT = "text_kept"
 
 
 def untrained(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
@@ -40,10 +42,20 @@ def untrained(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
 
 
 def unmeasured(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
-    """A sentence where arms differ in tokenizer or corpus and runs were stored before that could be accounted for."""
+    """A sentence where arms differ in tokenizer or corpus and that cannot be accounted for in some runs."""
+    if experiment.primary != PER_BYTE:
+        return
     done = [run for run in runs if run.status == "done"]
-    before = [run for run in done if run.metrics.get(PER_BYTE) is None]
-    if experiment.primary == PER_BYTE and before:
+    lost = {run.name: share for run in done if (share := run.metrics.get(KEPT)) is not None and share < TEXT_KEPT}
+    for arm in experiment.arms:
+        if (share := lost.get(arm.full_name)) is not None:
+            gives = f"give back {100 * share:.0f} % of it" if share else "are ids of which no text is known"
+            yield (
+                f"{title(arm, experiment)} cannot be compared by bits per byte of the text: its tokens {gives}; give "
+                f"a tokenizer that gives back {100 * TEXT_KEPT:.0f} % or more"
+            )
+    before = [run for run in done if run.metrics.get(PER_BYTE) is None and run.name not in lost]
+    if before:
         yield (
             f"arms differ in tokenizer or corpus, so nats per token say nothing, and {len(before)} of "
             f"{counted(len(done), 'run')} were stored before {PER_BYTE} was measured; run them anew in another "

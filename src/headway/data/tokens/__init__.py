@@ -1,14 +1,16 @@
 """Data, transformers on tokens: batches of sequences, as a pure function of task, seed and step.
 
 * `examples`: what every kind of task supplies, and the one way to get at it;
-* `text`: the tokens of a corpus; `packing` cuts them into batches, `ngrams` says what is to be beaten;
+* `text`: that of a corpus; `corpus_tokens` are its tokens, `packing` cuts them into batches, `ngrams` says what is
+  to be beaten;
 * `building` makes them: `corpus` finds documents, `documents` reads them from files, `hub` fetches them, `ids` takes
-  tokens as they are, `one_document` parts a book, `tokenizer` makes tokens, `token_cache` keeps them;
+  tokens as they are, `one_document` parts a book, `tokenizer` makes tokens, `tokenizer_files` bounds what it may be,
+  `text_kept` says how much of a text they give back, `token_cache` keeps them;
 * `outlook`: what all this would say, before it is done;
 * `stories`: a corpus of our own, written by `grammar` from `story_plots` and `story_words`.
 """
 
-from headway.data.tokens.examples import open_examples
+from headway.data.tokens.examples import expectations, open_examples
 from headway.declare.tokens.run import TokensRun
 
 
@@ -29,6 +31,4 @@ def foresee(run: TokensRun) -> tuple[str, ...]:
     Raises:
         UserError: what `prepare` would raise, as far as it is looked at.
     """
-    from headway.data.tokens.outlook import outlook
-
-    return tuple(outlook(run.task, run.training.batch_size)) if run.corpora else ()
+    return expectations(run.task, run.training.batch_size)

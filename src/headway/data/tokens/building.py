@@ -18,6 +18,7 @@ from jaxtyping import Bool, Int64
 from headway import files
 from headway.data.tokens.corpus import Corpus, find_corpus, find_ids
 from headway.data.tokens.one_document import Cut, between, cut_of
+from headway.data.tokens.text_kept import TextKept
 from headway.data.tokens.tokenizer import Tokenizer, open_tokenizer
 from headway.declare.tokens.text import TextTask, holds_ids
 from headway.errors import UserError
@@ -25,7 +26,7 @@ from headway.identity import digest
 from headway.words import counted
 
 SPLIT_SEED = 42
-_FORMAT = 1
+_FORMAT = 2
 _DOCUMENTS_AT_ONCE = 1_000
 _LENGTH_AT_ONCE = 1 << 22
 
@@ -124,9 +125,14 @@ class Sources:
         tokenizer = open_tokenizer(self.task.tokenizer, training)
         tokenizer.save(folder)
         np.save(folder / "counts.npy", _write_tokens(folder, "train", training(), tokenizer, whole=cut is None))
-        counts = _write_tokens(folder, "held_out", judging(), tokenizer, whole=cut is None)
+        text = TextKept(tokenizer=tokenizer)
+        counts = _write_tokens(folder, "held_out", judging(), tokenizer, whole=cut is None, text=text)
         source, judged = (self.validation, None) if self.validation else (self.corpus, held)
-        facts = {"entropy_nats": _entropy(source, judged, int(counts.sum())), "cut": asdict(cut) if cut else None}
+        facts = {
+            "entropy_nats": _entropy(source, judged, int(counts.sum())),
+            "cut": asdict(cut) if cut else None,
+            "text_kept": 0.0 if self.task.tokenizer.startswith("ids-") else text.share,  # ids have no text
+        }
         files.write_json(folder / "facts.json", facts)
 
     def _chosen(self, chosen: Bool[np.ndarray, " document"]) -> Iterator[Any]:
@@ -153,11 +159,17 @@ def _entropy(source: Corpus[Any], judged: Bool[np.ndarray, " document"] | None, 
 
 
 def _write_tokens(
-    folder: Path, name: str, documents: Iterator[Any], tokenizer: Tokenizer, *, whole: bool
+    folder: Path,
+    name: str,
+    documents: Iterator[Any],
+    tokenizer: Tokenizer,
+    *,
+    whole: bool,
+    text: TextKept | None = None,
 ) -> Int64[np.ndarray, " vocab"]:
     """Write documents as tokens, so many at once; how often each token was written comes back.
 
-    `whole`: whether they are documents, each of which is ended, or pieces of one.
+    `whole`: whether they are documents, each of which is ended, or pieces of one. `text` looks at what is written.
     """
     counts = np.zeros(tokenizer.vocab_size, np.int64)
     lengths: list[np.ndarray] = []
@@ -173,6 +185,9 @@ def _write_tokens(
             encoded = [np.asarray(ids, np.int64) for ids in _encoder(tokenizer, some)(some)]
             write(np.concatenate([part for ids in encoded for part in ((ids, end) if whole else (ids,))]))
             lengths.append(np.array([len(ids) + whole for ids in encoded], np.int64))
+            if text is not None:
+                for document, ids in zip(some, encoded, strict=True):
+                    text.look(document, ids)
         if not whole:
             write(end)
             lengths = [np.concatenate(lengths).sum(keepdims=True) + 1]

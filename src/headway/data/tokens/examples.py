@@ -74,6 +74,18 @@ class Examples(ABC):
         """Tokens that a training step predicts, in the mean."""
 
 
+def expectations(task: TokensTask, batch_size: int) -> tuple[str, ...]:
+    """What is to be said of the examples of a task before they are made; nothing of those that are drawn.
+
+    Raises:
+        UserError: what making them would raise, as far as it is looked at.
+    """
+    if not task.corpora:
+        return ()
+    found: Iterator[str] = import_module(f"headway.data.tokens.{task.kind}").expectations(task, batch_size)
+    return tuple(found)
+
+
 def open_examples(task: TokensTask) -> Examples:
     """The examples of a task, made by the module here that is named for its kind.
 

@@ -12,7 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from headway.data.tokens.token_cache import cache_folder, cached
+from headway.caches import cache_folder
+from headway.data.tokens.token_cache import cached
 from headway.errors import UserError
 
 TINYSTORIES = "skeskinen/TinyStories-GPT4"

@@ -29,9 +29,10 @@ class Cut:
     def sentence(self, corpus: str) -> str:
         """What was done, for the user."""
         held = self.length - self.start_of_held_out
+        end = "the id that ends a text" if self.unit == "ids" else "<|endoftext|>"
         return (
             f"task.corpus {corpus} is one document, which is split by position: the last {held:,} of its "
-            f"{self.length:,} {self.unit} are held out; put <|endoftext|> between documents to hold out some of them"
+            f"{self.length:,} {self.unit} are held out; put {end} between documents to hold out some of them"
         )
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from headway.caches import cache_folder
 from headway.data.tokens import hub, packing
 from headway.data.tokens.building import Sources, check_split, held_out_documents
 from headway.data.tokens.corpus import Corpus, find_corpus, find_ids
+from headway.data.tokens.corpus_tokens import kept_tokens
 from headway.data.tokens.one_document import cut_of
-from headway.data.tokens.text import kept_tokens
-from headway.data.tokens.token_cache import cache_folder
-from headway.data.tokens.tokenizer import Tokenizer, trained_bpe
+from headway.data.tokens.tokenizer import open_tokenizer, trained_bpe
 from headway.declare.tokens.text import TextTask, holds_ids
 from headway.errors import UserError
 
@@ -40,7 +40,7 @@ def outlook(task: TextTask, batch_size: int) -> Iterator[str]:
         from_hub.append("task.tokenizer gpt2")
     if task.tokenizer_folder is not None:
         assert task.vocab_size  # read first in a run too, for its memory
-        Tokenizer.load(task.tokenizer_folder)
+        open_tokenizer(task.tokenizer, tuple)
     if from_hub:
         for key, (name, limit) in asked.items():
             if name is not None and holds_ids(name):

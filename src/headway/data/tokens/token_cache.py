@@ -18,17 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headway import files
+from headway.caches import cache_folder
 from headway.errors import UserError
 from headway.identity import digest
 
 MANIFEST = "manifest.json"
-
-
-def cache_folder() -> Path:
-    """Where results are kept: `$HEADWAY_CACHE`, `$XDG_CACHE_HOME/headway` or `~/.cache/headway`."""
-    if own := os.environ.get("HEADWAY_CACHE"):
-        return Path(own).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "headway"
 
 
 def cached(name: str, build: Callable[[Path], None]) -> Path:
@@ -52,21 +46,24 @@ def cached(name: str, build: Callable[[Path], None]) -> Path:
 
 
 def content_hash(path: Path) -> str:
-    """SHA-256 of a file; read again only when its size or time of change is another.
+    """SHA-256 of a file; read again only when its size or a time of change is another.
 
     Raises:
         OSError: when the file cannot be read.
     """
     path = path.absolute()
     status = path.stat()
-    seen = cache_folder() / "hashes" / digest([str(path), status.st_size, status.st_mtime_ns, status.st_ino])
-    if seen.is_file() and len(text := seen.read_text(encoding="utf-8")) == 64:
-        return text
+    stamp = [str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+    seen = cache_folder() / "hashes" / digest(stamp)
+    if seen.is_file():
+        known, _, check = seen.read_text(encoding="utf-8", errors="replace").partition(" ")
+        if check == digest([known, *stamp]):
+            return known
     with open(path, "rb") as file:
         text = hashlib.file_digest(file, "sha256").hexdigest()
     with contextlib.suppress(OSError):  # a cache that can only be read serves as well; it is hashed each time
         seen.parent.mkdir(parents=True, exist_ok=True)
-        files.write_text(seen, text)
+        files.write_text(seen, f"{text} {digest([text, *stamp])}")
     return text
 
 

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import SupportsIndex
 
@@ -16,7 +17,8 @@ import tokenizers
 from jaxtyping import Integer
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
-from headway.errors import UserError
+from headway.data.tokens.tokenizer_files import check_growth, check_tokenizer, library_errors
+from headway.errors import UserError, shortened
 from headway.identity import digest
 
 END_OF_TEXT = "<|endoftext|>"
@@ -56,19 +58,24 @@ class Tokenizer:
         """Read a folder with a tokenizer.json, or a vocab.json and a merges.txt.
 
         Raises:
-            UserError: when it has neither, or they are no tokenizer.
+            UserError: when it has neither, or they are none, far larger than one, or make too much of a text.
         """
         name = str(folder)
         whole, vocabulary, merges = folder / "tokenizer.json", folder / "vocab.json", folder / "merges.txt"
+        check_tokenizer(folder)
         try:
-            if whole.is_file():
-                return cls.of(tokenizers.Tokenizer.from_file(str(whole)), name)
-            if vocabulary.is_file() and merges.is_file():
-                return cls.of(_byte_level(models.BPE.from_file(str(vocabulary), str(merges))), name)
+            with library_errors():
+                if whole.is_file():
+                    inner = tokenizers.Tokenizer.from_file(str(whole))
+                    check_growth(inner, name)
+                    return cls.of(inner, name)
+                if vocabulary.is_file() and merges.is_file():
+                    return cls.of(_byte_level(models.BPE.from_file(str(vocabulary), str(merges))), name)
         except UserError:
             raise
         except Exception as error:  # the library raises plain Exception for whatever is wrong
-            raise UserError(f"tokenizer {name}: its files are no tokenizer ({error}); give others") from error
+            said = shortened(str(error))
+            raise UserError(f"tokenizer {name}: its files are no tokenizer ({said}); give others") from error
         raise UserError(
             f"tokenizer {name}: it is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
             "merges.txt, or a tokenizer.json"
@@ -92,30 +99,51 @@ class Tokenizer:
 
     def decode(self, tokens: Iterable[SupportsIndex]) -> str:
         """The text of tokens; bytes that are no UTF-8 become the replacement character."""
-        text: str = self.inner.decode([int(token) for token in tokens], skip_special_tokens=False)
+        ids = [int(token) for token in tokens]
+        try:
+            with library_errors():
+                text: str = self.inner.decode(ids, skip_special_tokens=False)
+        except Exception as error:  # the library raises plain Exception
+            raise UserError(
+                f"the tokenizer has no text for its tokens ({shortened(str(error))}); give another"
+            ) from error
         return text
 
     def n_bytes(self, tokens: Integer[np.ndarray, " token"]) -> int:
-        """Bytes of the text that tokens stand for; the end of a text is none.
+        """Bytes of the text that tokens stand for; the end of a text is none, and so is what is unknown.
 
         Examples:
             >>> bytes_tokenizer().n_bytes(np.array([104, 105, 256]))
             2
         """
-        written = tokens[tokens != self.end_of_text]
         if not isinstance(self.inner.decoder, decoders.ByteLevel):
-            return len(self.decode(written).encode())
+            return len(self.text_of(tokens).encode())
+        written = tokens[tokens != self.end_of_text]
         # A character of a byte-level token is a byte, so that none is lost where a text is cut within a character.
         ids, counts = np.unique(written, return_counts=True)
         lengths = [len(self.inner.id_to_token(int(token)) or "") for token in ids]
         return int(np.dot(counts, lengths)) if len(ids) else 0
 
+    def text_of(self, tokens: Integer[np.ndarray, " token"]) -> str:
+        """The text that tokens stand for, without what is unknown, or ends it."""
+        return self.decode(tokens[(tokens != self.end_of_text) & (tokens != self.unknown)])
+
+    @cached_property
+    def unknown(self) -> int | None:
+        """The token for what it does not know, if it has one."""
+        model = json.loads(self.inner.to_str())["model"]
+        if model["type"] == "Unigram":
+            return None if model["unk_id"] is None else int(model["unk_id"])
+        return self.inner.token_to_id(model.get("unk_token") or "")
+
     def _ids(self, encode: Callable[[], Iterable[tokenizers.Encoding]]) -> list[list[int]]:
         try:
-            return [found.ids for found in encode()]
+            with library_errors():
+                return [found.ids for found in encode()]
         except Exception as error:  # the library raises plain Exception
+            said = shortened(str(error))
             raise UserError(
-                f"the tokenizer has no token for a part of the text ({error}); give a text that it knows, or a "
+                f"the tokenizer has no token for a part of the text ({said}); give a text that it knows, or a "
                 "tokenizer with a token for what it does not know"
             ) from error
 

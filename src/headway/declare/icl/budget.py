@@ -1,7 +1,7 @@
 """Declare: what a run of the in-context laboratory costs; see `budget.py`."""
 
 from headway.declare.icl.model import IclModel, OneLayer
-from headway.declare.icl.task import RegressionTask
+from headway.declare.icl.task import PromptEvaluation, RegressionTask
 from headway.declare.icl.training import TrainingSpec
 
 
@@ -36,6 +36,20 @@ def forward_flops(task: RegressionTask, model: IclModel) -> int:
 def training_bytes(task: RegressionTask, model: IclModel, training: TrainingSpec) -> int:
     """Weights, gradients and optimizer state, and one batch."""
     return _state_bytes(task, model, training) + training.batch_size * _prompt_bytes(task)
+
+
+def judging_bytes(task: RegressionTask, evaluation: PromptEvaluation) -> int:
+    """All prompts of the largest evaluation, which are in memory at once: pairs, queries and the true coefficients.
+
+    Of a curve also how often each prompt stands in each bootstrap resample.
+    """
+    coefficients = 4 * task.d_x * task.d_y
+    fixed = max(evaluation.prompts, evaluation.prompts_during) * (_prompt_bytes(task) + coefficients)
+    curve = evaluation.curve
+    if curve is None:
+        return fixed
+    prompt = 4 * (curve.longest + 1) * task.d_token + coefficients
+    return max(fixed, curve.prompts * (prompt + 8 * curve.resamples))
 
 
 def fitting_batch(task: RegressionTask, model: IclModel, training: TrainingSpec, bytes_available: int) -> int | None:

@@ -19,6 +19,9 @@ class IclRun(RunSpec):
 
     laboratory: ClassVar[str] = "icl"
     example: ClassVar[str] = "prompt"
+    saves_judging: ClassVar[str] = (
+        "lower evaluation.prompts, evaluation.prompts_during, or prompts or longest of evaluation.curve"
+    )
 
     task: RegressionTask
     model: IclModel
@@ -49,6 +52,7 @@ class IclRun(RunSpec):
             flops_per_example=budget.forward_flops(self.task, self.model),
             tokens_per_example=self.task.n_pairs + 1,
             training_bytes=budget.training_bytes(self.task, self.model, self.training),
+            judging_bytes=budget.judging_bytes(self.task, self.evaluation),
         )
 
     @property

@@ -4,6 +4,9 @@ from pydantic import Field, PositiveInt
 
 from headway.declare.spec import Spec
 
+PROMPT = "Once upon a time there was"
+"""Where nobody asks for another; a tokenizer that makes nothing of it begins a text with none."""
+
 
 class TokensEvaluation(Spec):
     """The fixed held-out sequences a model is judged on; they depend on the task alone."""
@@ -16,7 +19,7 @@ class TokensEvaluation(Spec):
 class Samples(Spec):
     """What a model is made to write before and after training."""
 
-    prompt: str = Field("Once upon a time there was", description="how the text begins")
+    prompt: str = Field(PROMPT, description="how the text begins; token ids of no known text begin with none")
     tokens: PositiveInt = Field(500, description="tokens that are written, within the model's longest context")
     temperature: float = Field(0.9, ge=0, description="divides the logits; 0: always the likeliest token")
     top_k: PositiveInt | None = Field(None, description="only the k likeliest tokens; null: all")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -11,14 +11,23 @@ from headway.declare.head_metrics import REPEATED
 from headway.declare.limits import check_numbers
 from headway.declare.run import RunSpec
 from headway.declare.tokens import budget
-from headway.declare.tokens.evaluation import Samples, TokensEvaluation
+from headway.declare.tokens.evaluation import PROMPT, Samples, TokensEvaluation
 from headway.declare.tokens.probes import HeadProbes
-from headway.declare.tokens.tasks import AnyTask
+from headway.declare.tokens.task import TokensTask
+from headway.declare.tokens.tasks import TASKS, any_of
 from headway.declare.tokens.training import TokensTraining
 from headway.declare.tokens.transformer import LanguageModel
 
+if TYPE_CHECKING:
+    AnyTask = TokensTask
+else:
+    AnyTask = any_of(TASKS)
+
 PER_BYTE = "eval_bits_per_byte"
 """What arms of different tokens are compared by."""
+
+TEXT_KEPT = 0.99
+"""The share of a text that its tokens have to give back, for bits per byte of it."""
 
 
 class TokensRun(RunSpec):
@@ -53,7 +62,8 @@ class TokensRun(RunSpec):
                 "model.attends is future, and such a model cannot write: the text that it would look at is not there "
                 "yet; set samples to null"
             )
-        if self.samples is not None and (why := self.task.why_not_prompt(self.samples.prompt)):
+        asked = self.samples is not None and self.samples.prompt != PROMPT
+        if self.samples is not None and asked and (why := self.task.why_not_prompt(self.samples.prompt)):
             raise ValueError(f"samples.prompt {self.samples.prompt!r}: {why}")
         return self
 
@@ -156,6 +166,22 @@ class TokensRun(RunSpec):
     def corpora(self) -> tuple[str, ...]:
         """What its sequences are made from."""
         return self.task.corpora
+
+    def has_units_of(self, other: RunSpec) -> bool:
+        """Whether both predict tokens of one tokenizer and corpus."""
+        return texts_of(self) == texts_of(other)
+
+    def no_merit(self, other: RunSpec, metric: str) -> str:
+        """That one of them sees what it is to predict, or that they are judged on different tasks."""
+        assert isinstance(other, TokensRun)
+        # Another tokenizer is another way to do the same task, where the unit is not the token.
+        free = ("tokenizer",) if metric == PER_BYTE else ()
+        mine, theirs = ({k: v for k, v in run.content()["task"].items() if k not in free} for run in (self, other))
+        if mine != theirs:
+            return "they are judged on different tasks"
+        if self.model.attends != other.model.attends:
+            return "one of them sees the token that it is to predict"
+        return ""
 
     @classmethod
     def compared_by(cls, runs: Sequence[RunSpec]) -> str:

@@ -1,13 +1,22 @@
 """Heads: what heads cause: what a model does without some of them.
 
+Without torch:
+
+* `kinds`: the ways of taking heads away;
+* `effects`: what taking heads away does to the loss, per sequence, with intervals;
+* `agreement`: how well estimates rank heads;
+* `ablated`: all that was found of a finished model; `effect_findings`: which heads matter, in sentences.
+
+With torch:
+
 * `substitutes`: what stands in for a head's context: zero, its mean, that of another sequence;
 * `losses`: the loss of each sequence, without ever holding the logits of all of them;
-* `effects`: what one way of taking heads away does to the loss, per sequence, with intervals;
 * `without`: the losses without any sets of heads: a pass for each, and the fast way that shares layers;
 * `ablation`: the exact effect of every head in all three ways, and of all of them together; of pairs their interaction;
 * `attribution`: the cheap estimates of the same: Michel's, first-order, and integrated along the gates;
-* `agreement`: how well estimates rank heads, and how much of the joint effect single effects explain;
+* `other_text`, `batched`: the same on texts that are read in batches;
 * `selfcheck`: what must hold on the model at hand before any number is given;
+* `units`: heads that go together; `importance`: in which order, by a method; `stepwise`: down to so many heads;
 * `pruning`: a model without some heads, as an ordinary model of another layout;
 * `passes`: how many forward passes some passes through a part of the layers amount to.
 

@@ -4,38 +4,19 @@ Effects do not add up: a head that stands in for another matters only without it
 effect. So the joint effect of all heads stands beside the single ones, and pairs have an interaction.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.heads.causes.effects import HeadEffects, mean_over_tokens
+from headway.heads.causes.effects import ExactEffects, HeadEffects
+from headway.heads.causes.kinds import KINDS, Head, Kind
 from headway.heads.causes.losses import check_text, counted
-from headway.heads.causes.substitutes import KINDS, Head, Kind, Substitutes, heads_of
+from headway.heads.causes.substitutes import Substitutes, heads_of
 from headway.heads.causes.without import Losses, Removal, losses_without
 from headway.model.transformer import Transformer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ablation:
-    """What every head does to the loss of a text."""
-
-    loss: Float[np.ndarray, " batch"]
-    """Of the whole model, nats per token of each sequence."""
-    single: Mapping[Kind, HeadEffects]
-    joint: Mapping[Kind, Float[np.ndarray, " batch"]]
-    """The change of the loss without any head."""
-    forward_passes: float
-    """How many of them the work amounts to, beside the one of the other text."""
-
-    def share_of_joint(self, kind: Kind) -> float:
-        """Single effects, summed, as a share of the joint one; NaN where that is 0. 1 only where effects add up."""
-        effects = self.single[kind]
-        joint = float(mean_over_tokens(self.joint[kind], effects.tokens))
-        return float(effects.flat().sum()) / joint if joint else float("nan")
 
 
 def ablate(
@@ -45,7 +26,7 @@ def ablate(
     stand_ins: Substitutes,
     *,
     memory_bytes: int | None = None,
-) -> Ablation:
+) -> ExactEffects:
     """Exact effects of every head, and of all together.
 
     Args:
@@ -66,7 +47,7 @@ def ablate(
     losses = losses_without(model, inputs, targets, _removals(sets, stand_ins), memory_bytes=memory_bytes)
     changes, tokens = _changes(losses, len(sets)), counted(targets).cpu().numpy()
     ends = np.cumsum(model.model.layout.n_heads)[:-1]
-    return Ablation(
+    return ExactEffects(
         loss=losses.whole.cpu().numpy(),
         single={
             kind: HeadEffects(per_sequence=tuple(np.split(change[:-1], ends)), tokens=tokens)

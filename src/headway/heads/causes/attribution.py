@@ -9,7 +9,7 @@ gradients), there over inputs and here over the gates of all heads at once, so t
 the exact joint effect, not each to the exact effect of its head.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.heads.causes.effects import HeadEffects
+from headway.heads.causes.kinds import KINDS, Kind
 from headway.heads.causes.losses import check_text, counted
-from headway.heads.causes.substitutes import KINDS, Kind, Substitutes, layers_with_heads
+from headway.heads.causes.substitutes import Substitutes, layers_with_heads
 from headway.model.edits import Edits
 from headway.model.transformer import Transformer
 
@@ -30,16 +31,30 @@ from headway.model.transformer import Transformer
 class Attribution:
     """Estimates of every head, from one forward and one backward pass."""
 
-    michel: tuple[Float[np.ndarray, " _head"], ...]
-    """Of each layer, the mean over sequences of |dL/dxi|, L the loss of a sequence in nats per token."""
+    gate_gradients: tuple[Float[np.ndarray, "_head batch"], ...]
+    """Of each layer dL/dxi, L the loss of a sequence in nats per token and xi the gate of a head on it."""
     first_order: Mapping[Kind, HeadEffects]
     """The gradient times the difference that each way of taking a head away makes."""
+
+    @property
+    def michel(self) -> tuple[Float[np.ndarray, " _head"], ...]:
+        """Of each layer, the mean over sequences of |dL/dxi|."""
+        return tuple(np.abs(gradients).mean(1) for gradients in self.gate_gradients)
 
     @property
     def michel_by_layer(self) -> tuple[Float[np.ndarray, " _head"], ...]:
         """Michel's importance over its l2 norm in the layer; it depends on how many heads the layer has."""
         norms = [np.linalg.norm(importance) for importance in self.michel]
         return tuple(i / n if n else i for i, n in zip(self.michel, norms, strict=True))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Attribution"]) -> "Attribution":
+        """Estimates on several parts of a text as those on all of it."""
+        layers = zip(*(part.gate_gradients for part in parts), strict=True)
+        return cls(
+            gate_gradients=tuple(np.concatenate(layer, axis=1) for layer in layers),
+            first_order={kind: HeadEffects.joined([part.first_order[kind] for part in parts]) for kind in KINDS},
+        )
 
 
 def attribute(
@@ -57,9 +72,10 @@ def attribute(
         stand_ins: what stands in for heads on this text.
 
     Raises:
-        UserError: as `check_text`.
+        UserError: as `check_text` and `check_gradients`.
     """
     check_text(model, inputs, targets)
+    check_gradients(model)
     layers, gates = layers_with_heads(model), _gates(model, len(inputs), 1.0)
     found: dict[int, Tensor] = {}
     edits: Edits = {(i, "z"): partial(found.setdefault, i) for i in layers}
@@ -69,7 +85,6 @@ def attribute(
     of_gates, of_z = (
         dict(zip(layers, part, strict=True)) for part in (gradients[: len(layers)], gradients[len(layers) :])
     )
-    per_example = {i: gradient.T for i, gradient in of_gates.items()}
     first_order = {}
     for kind in KINDS:
         changes = {}
@@ -79,7 +94,7 @@ def attribute(
             changes[i] = ((stand_in - found[i].detach()) * gradient).sum((2, 3)).T
         first_order[kind] = _effects(model, changes, targets)
     return Attribution(
-        michel=tuple(x.mean(1) for x in _per_layer(model, {i: x.abs() for i, x in per_example.items()}, len(inputs))),
+        gate_gradients=_per_layer(model, {i: gradient.T for i, gradient in of_gates.items()}, len(inputs)),
         first_order=first_order,
     )
 
@@ -104,9 +119,10 @@ def integrated(
         steps: forward and backward passes for each of the three ways.
 
     Raises:
-        UserError: as `check_text`, or without a step.
+        UserError: as `check_text` and `check_gradients`, or without a step.
     """
     check_text(model, inputs, targets)
+    check_gradients(model)
     if steps < 1:
         raise UserError(f"an integral of {steps} steps was asked for; give 1 or more")
     layers, found = layers_with_heads(model), {}
@@ -122,6 +138,38 @@ def integrated(
                 total[i] = total.get(i, torch.zeros_like(gradient.T)) - gradient.T / steps
         found[kind] = _effects(model, total, targets)
     return found
+
+
+def gate_gradients(
+    model: Transformer, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "batch pos"]
+) -> tuple[Float[np.ndarray, "_head batch"], ...]:
+    """Of each layer dL/dxi, as in `Attribution`, alone.
+
+    Raises:
+        UserError: as `check_text` and `check_gradients`.
+    """
+    check_text(model, inputs, targets)
+    check_gradients(model)
+    layers, gates = layers_with_heads(model), _gates(model, len(inputs), 1.0)
+    with torch.enable_grad():
+        total = _total(model, model.hidden(inputs, gates=gates)[0], targets)
+    gradients = torch.autograd.grad(total, [gates[i] for i in layers])
+    return _per_layer(model, {i: gradient.T for i, gradient in zip(layers, gradients, strict=True)}, len(inputs))
+
+
+def check_gradients(model: Transformer) -> None:
+    """Nothing, when a loss of the model has gradients.
+
+    Raises:
+        UserError: when its weights are of no type that has them, or were made where torch records nothing.
+    """
+    for name, parameter in model.named_parameters():
+        if not parameter.is_floating_point() or parameter.is_inference():
+            was = "made under torch.inference_mode" if parameter.is_inference() else f"of type {parameter.dtype}"
+            raise UserError(
+                f"gradients are needed, but the weights {name} are {was} and have none; load the model without, or "
+                "take a method that needs none, such as ablation"
+            )
 
 
 def _between(gate: Tensor, stand_in: Tensor | None, z: Tensor) -> Tensor:

@@ -1,12 +1,15 @@
-"""Heads: what taking heads away does to the loss: a number for each head and sequence, so that there are intervals."""
+"""Heads: what taking heads away does to the loss: a number for each head and sequence, so that there are intervals.
 
-from collections.abc import Iterator
+Numpy alone, as `heads.scores`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from headway.heads.causes.substitutes import Head
+from headway.heads.causes.kinds import KINDS, Head, Kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,11 @@ class HeadEffects:
         """
         return tuple(np.stack(interval(e, self.tokens, confidence), axis=-1) for e in self.per_sequence)
 
+    def corrected_interval(self, confidence: float = 0.95) -> tuple[Float[np.ndarray, "_head 2"], ...]:
+        """Intervals that hold for all heads at once: Bonferroni's correction for their number."""
+        n_heads = sum(map(len, self.per_sequence))
+        return self.interval(1 - (1 - confidence) / max(1, n_heads))
+
     def heads(self) -> Iterator[tuple[Head, float]]:
         """Each head with its effect, in the order of the model."""
         for layer, mean in enumerate(self.mean):
@@ -43,6 +51,53 @@ class HeadEffects:
     def flat(self) -> Float[np.ndarray, " heads"]:
         """The effect of every head, in the order of the model."""
         return np.concatenate([*self.mean, np.zeros(0)])
+
+    @classmethod
+    def joined(cls, parts: Sequence["HeadEffects"]) -> "HeadEffects":
+        """Effects on several parts of a text as those on all of it."""
+        layers = zip(*(part.per_sequence for part in parts), strict=True)
+        return cls(
+            per_sequence=tuple(np.concatenate(layer, axis=1) for layer in layers),
+            tokens=np.concatenate([part.tokens for part in parts]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactEffects:
+    """What every head does to the loss of a text, by losses without it."""
+
+    loss: Float[np.ndarray, " batch"]
+    """Of the whole model, nats per token of each sequence."""
+    single: Mapping[Kind, HeadEffects]
+    joint: Mapping[Kind, Float[np.ndarray, " batch"]]
+    """The change of the loss without any head."""
+    forward_passes: float
+    """How many of them the work amounts to, beside the one of the other text."""
+
+    @property
+    def tokens(self) -> Int[np.ndarray, " batch"]:
+        """How many of each sequence count."""
+        return next(iter(self.single.values())).tokens
+
+    def joint_mean(self, kind: Kind) -> float:
+        """The change of the loss without any head, over all tokens."""
+        return float(mean_over_tokens(self.joint[kind], self.tokens))
+
+    def share_of_joint(self, kind: Kind) -> float:
+        """Single effects, summed, as a share of the joint one; NaN where that is 0. 1 only where effects add up."""
+        joint = self.joint_mean(kind)
+        return float(self.single[kind].flat().sum()) / joint if joint else float("nan")
+
+    @classmethod
+    def joined(cls, parts: Sequence["ExactEffects"]) -> "ExactEffects":
+        """Effects on several parts of a text as those on all of it."""
+        return cls(
+            loss=np.concatenate([part.loss for part in parts]),
+            single={kind: HeadEffects.joined([part.single[kind] for part in parts]) for kind in KINDS},
+            joint={kind: np.concatenate([part.joint[kind] for part in parts]) for kind in KINDS},
+            forward_passes=sum(part.forward_passes * len(part.loss) for part in parts)
+            / sum(len(part.loss) for part in parts),
+        )
 
 
 def mean_over_tokens(
@@ -66,4 +121,4 @@ def interval(
         return np.full_like(mean, np.nan), np.full_like(mean, np.nan)
     deviations = (per_sequence - mean[..., None]) * (tokens / tokens.sum())
     half = t.ppf(0.5 + confidence / 2, n - 1) * np.sqrt(n / (n - 1) * np.square(deviations).sum(-1))
-    return mean - half, mean + half
+    return np.asarray(mean - half), np.asarray(mean + half)

@@ -8,7 +8,7 @@ another text, which stays a thing that the head does.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 import torch
@@ -17,17 +17,9 @@ from torch import Tensor
 
 from headway import streams
 from headway.errors import UserError, near
+from headway.heads.causes.kinds import Head, Kind, MeanOver
 from headway.model.edits import Edits
 from headway.model.transformer import Transformer
-
-Kind = Literal["zero", "mean", "resample"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-
-MeanOver = Literal["text", "position"]
-"""text: positions and sequences of the other text; position: its sequences, for each position apart."""
-
-Head = tuple[int, int]
-"""Layer and head, from 0."""
 
 StandIn = tuple[Tensor | None, ...]
 """Per layer a tensor that broadcasts to z (batch, head, pos, d_head); None for a layer without heads."""
@@ -49,7 +41,7 @@ def substitutes(
     inputs: Int[Tensor, "batch pos"],
     other: Int[Tensor, "others span"],
     *,
-    mean_over: str = "text",
+    mean_over: str = "positions",
     seed: int = 0,
 ) -> Substitutes:
     """What stands in for the heads on a text, from another text: one forward pass of it.
@@ -58,40 +50,70 @@ def substitutes(
         model: the model.
         inputs: the text whose loss is measured.
         other: sequences of another text, at least as long.
-        mean_over: what the mean is over, text or position.
+        mean_over: what the mean is over: positions (and sequences), or sequences per position.
         seed: of the choice of donors: different ones, where there are as many as sequences.
 
     Raises:
         UserError: when the other text is shorter, or a sequence would be its own donor.
     """
+    over, donors = check_mean_over(mean_over), donors_of(inputs, other, seed)
+    contexts = contexts_of(model, other[:, : inputs.shape[1]])
+    chosen = torch.tensor(donors, device=inputs.device)
+    return substitutes_of(
+        mean=tuple(None if z is None else z.mean(mean_axes(over), keepdim=True) for z in contexts),
+        resampled=tuple(None if z is None else z[chosen] for z in contexts),
+        mean_over=over,
+        seed=seed,
+        donors=donors,
+    )
+
+
+def substitutes_of(
+    *, mean: StandIn, resampled: StandIn, mean_over: MeanOver, seed: int, donors: tuple[int, ...]
+) -> Substitutes:
+    """What stands in for heads, from the means and the contexts of the donors."""
+    zero = tuple(None if z is None else z.new_zeros(1, 1, 1, 1) for z in mean)
+    of: dict[Kind, StandIn] = {"zero": zero, "mean": mean, "resample": resampled}
+    return Substitutes(of=of, mean_over=mean_over, seed=seed, donors=donors)
+
+
+def check_mean_over(mean_over: str) -> MeanOver:
+    """What the mean is over.
+
+    Raises:
+        UserError: for something else.
+    """
     if mean_over not in get_args(MeanOver):
-        raise UserError(f"mean_over {mean_over!r} is no way to take a mean; {near(mean_over, get_args(MeanOver))}")
+        raise UserError(f"mean {mean_over!r} is no way to take a mean; {near(mean_over, get_args(MeanOver))}")
+    return cast(MeanOver, mean_over)
+
+
+def mean_axes(mean_over: MeanOver) -> tuple[int, ...]:
+    """The axes of z (batch, head, pos, d_head) that a mean is over."""
+    return (0, 2) if mean_over == "positions" else (0,)
+
+
+def donors_of(inputs: Int[Tensor, "batch pos"], other: Int[Tensor, "others span"], seed: int) -> tuple[int, ...]:
+    """A sequence of the other text for each of the text: all different where there are enough.
+
+    Raises:
+        UserError: when the other text is shorter, or a sequence would be its own donor.
+    """
     batch, length = inputs.shape
     if other.shape[1] < length or not len(other):
         raise UserError(
             f"the other text has {len(other)} sequences of {other.shape[1]} tokens, but what they stand in for has "
             f"{length}; give one sequence or more, at least as long"
         )
-    other = other[:, :length]
-    donors = _donors(len(other), batch, seed)
-    if same := [i for i, donor in enumerate(donors) if torch.equal(inputs[i], other[donor])]:
+    draw = streams.generator(seed, "donors of contexts")
+    rounds = [draw.permutation(len(other)) for _ in range(-(-batch // len(other)))]
+    donors = tuple(int(i) for i in np.concatenate(rounds)[:batch])
+    if same := [i for i, donor in enumerate(donors) if torch.equal(inputs[i], other[donor, :length])]:
         raise UserError(
             f"sequence {same[0]} stands in the other text too and would be resampled by itself, so that no head would "
             "seem to matter; give another text"
         )
-    contexts = contexts_of(model, other)
-    over = (0, 2) if mean_over == "text" else (0,)
-    chosen = torch.tensor(donors, device=inputs.device)
-    return Substitutes(
-        of={
-            "zero": tuple(None if z is None else z.new_zeros(1, 1, 1, 1) for z in contexts),
-            "mean": tuple(None if z is None else z.mean(over, keepdim=True) for z in contexts),
-            "resample": tuple(None if z is None else z[chosen] for z in contexts),
-        },
-        mean_over=cast(MeanOver, mean_over),
-        seed=seed,
-        donors=donors,
-    )
+    return donors
 
 
 def contexts_of(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> tuple[Tensor | None, ...]:
@@ -125,10 +147,3 @@ def _replaced(stand_in: Tensor | None, heads: list[int], z: Tensor) -> Tensor:
     result = z.clone()
     result[:, heads] = stand_in.expand_as(z)[:, heads]
     return result
-
-
-def _donors(n_others: int, batch: int, seed: int) -> tuple[int, ...]:
-    """A sequence of the other text for each: all different where there are enough."""
-    draw = streams.generator(seed, "donors of contexts")
-    rounds = [draw.permutation(n_others) for _ in range(-(-batch // n_others))]
-    return tuple(int(i) for i in np.concatenate(rounds)[:batch])

@@ -14,9 +14,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headway.heads.causes.kinds import Head
 from headway.heads.causes.losses import sequence_losses
 from headway.heads.causes.passes import Work, work_of
-from headway.heads.causes.substitutes import Head, StandIn, without
+from headway.heads.causes.substitutes import StandIn, without
 from headway.model.attention import Attention
 from headway.model.edits import Edits
 from headway.model.transformer import Transformer

@@ -7,6 +7,7 @@ import numpy as np
 
 from headway.declare.icl.model import Stack
 from headway.declare.icl.task import RegressionTask
+from headway.show.icl.finished_run import circuits_of, declared, has_one_layer
 from headway.show.report.report_data import ArmResults
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.theme import INK, QUIET
@@ -26,7 +27,7 @@ def final_circuits(arm: ArmResults) -> Figure:
     """QK above OV for each head at the end of training, of the arm's shown seed."""
     import altair as alt
 
-    task, found = arm.shown.regression.task, arm.shown.circuits()
+    task, found = declared(arm.shown).task, circuits_of(arm.shown)
     n_layers, n_heads = found["qk"].shape[:2]
     size = max(70, min(120, WIDTH // min(COLUMNS, n_heads) - 24))
     inputs = _coordinates(task)
@@ -42,8 +43,8 @@ def final_circuits(arm: ArmResults) -> Figure:
             rows[kind],
             size,
             legend=kind.upper(),
-            largest=_largest(found[kind], task, kind == "qk" and arm.one_layer),
-            pale=kind == "qk" and arm.one_layer,
+            largest=_largest(found[kind], task, kind == "qk" and has_one_layer(arm)),
+            pale=kind == "qk" and has_one_layer(arm),
         )
         for first in range(0, n_heads, COLUMNS)
         for kind in rows
@@ -54,9 +55,9 @@ def final_circuits(arm: ArmResults) -> Figure:
         title=f"QK and OV circuits at the end: {arm.label}",
         caption=join(
             f"Seed {arm.shown.seed}. Above, QK: row = the token that is seen, column = the token that looks."
-            f"{PALE * arm.one_layer} Below, OV: what a seen token adds to the output.",
+            f"{PALE * has_one_layer(arm)} Below, OV: what a seen token adds to the output.",
             "The OV of every layer is multiplied by the final map."
-            if isinstance(arm.shown.regression.model, Stack)
+            if isinstance(declared(arm.shown).model, Stack)
             else "",
             "All QK share one scale and all OV another, both centred at 0; a line parts the x block from y.",
         ),
@@ -72,14 +73,14 @@ def circuit_steps(arm: ArmResults) -> Figure | None:
     probed = {step: arm.shown.run.head_arrays(step)["qk"] for step in steps}
     n_layers, n_heads = next(iter(probed.values())).shape[:2]
     tiles = {
-        (f"head {head}" if arm.one_layer else f"L{layer}H{head}", f"step {step:,}"): qk[layer, head]
+        (f"head {head}" if has_one_layer(arm) else f"L{layer}H{head}", f"step {step:,}"): qk[layer, head]
         for layer in range(n_layers)
         for head in range(n_heads)
         for step, qk in probed.items()
     }
-    task = arm.shown.regression.task
+    task = declared(arm.shown).task
     size = max(70, min(max(84, 13 * task.d_token), WIDTH // len(steps) - 24))
-    untrained = arm.one_layer
+    untrained = has_one_layer(arm)
     largest = max(_largest(qk, task, untrained) for qk in probed.values())
     return Figure(
         name=f"steps-{arm.name}",

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from headway.icl.theory import EffectiveLoss
+from headway.show.icl.finished_run import declared, has_one_layer
 from headway.show.icl.theory import covered
 from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline, step_axis, thinned
@@ -25,13 +26,13 @@ def dynamics(material: ReportData) -> Figure | None:
     """The w and mu of each head over the steps, a column per arm; None when no arm has them."""
     import altair as alt
 
-    arms = [arm for arm in material.arms if arm.one_layer and len(arm.shown.series("w")[0])]
+    arms = [arm for arm in material.arms if has_one_layer(arm) and len(arm.shown.series("w")[0])]
     if not arms:
         return None
     columns = min(COLUMNS, len(arms))
     width = min(420, (WIDTH - 60) // columns - 75)
-    n_heads = max(arm.shown.regression.model.n_heads for arm in arms)
-    outputs = range(max(arm.shown.regression.task.d_y for arm in arms))
+    n_heads = max(declared(arm.shown).model.n_heads for arm in arms)
+    outputs = range(max(declared(arm.shown).task.d_y for arm in arms))
     rows = [(quantity, output) for quantity in ("w", "mu") for output in outputs]
     bands = [
         alt.hconcat(*(_panel(arm, row, rows, n_heads, width) for arm in arms[start : start + columns]))
@@ -51,15 +52,15 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
     import altair as alt
 
     quantity, output = row
-    heads: list[str | alt.FieldName] = [*head_domain(arm.shown.regression.model.n_heads)]
+    heads: list[str | alt.FieldName] = [*head_domain(declared(arm.shown).model.n_heads)]
     colour = alt.Color(
         "head:N",
         title="head",
         sort=head_domain(n_heads),
         scale=alt.Scale(domain=head_domain(n_heads), range=head_range(n_heads)),
     )
-    name = quantity if arm.shown.regression.task.d_y == 1 else f"{quantity}, output {output + 1}"
-    spec = arm.shown.regression
+    name = quantity if declared(arm.shown).task.d_y == 1 else f"{quantity}, output {output + 1}"
+    spec = declared(arm.shown)
     x = step_axis(spec.probes.every, spec.training.steps, title="training step" if row == rows[-1] else None)
     # Every y axis takes the same room, so that panels stand in columns.
     y = alt.Y("value:Q", title=name, axis=alt.Axis(minExtent=34, tickCount=5))
@@ -96,15 +97,15 @@ def _by_head(values: np.ndarray) -> dict[str, float]:
 
 
 def _has_theory(arm: ArmResults) -> bool:
-    return covered(arm) and arm.shown.regression.model.n_heads <= THEORY_HEADS
+    return covered(arm) and declared(arm.shown).model.n_heads <= THEORY_HEADS
 
 
 def _theory(run: Finished) -> Iterator[dict[str, Any]]:
     """mu*(w) from the step on at which it is no longer far larger than any mu, as it is for tiny w."""
-    effective = EffectiveLoss.of(run.regression.task)
+    effective = EffectiveLoss.of(declared(run).task)
     limit = 1.1 * float(np.abs(run.series("mu")[1]).max())
     rows = list(_rows(run, "w", 0))
-    heads = head_domain(run.regression.model.n_heads)
+    heads = head_domain(declared(run).model.n_heads)
     best = np.array([effective.best_mu(np.array([row[head] for head in heads])) for row in rows])
     beyond = np.flatnonzero(np.abs(best).max(axis=1) > limit)
     for row, values in list(zip(rows, best, strict=True))[beyond.max(initial=-1) + 1 :]:
@@ -127,7 +128,7 @@ def _caption(arms: list[ArmResults]) -> str:
         "(left out while w is so small that it is far larger)."
         if theory
         else "",
-        f"The steps are on an axis that is linear up to {arms[0].shown.regression.probes.every:,} and logarithmic "
+        f"The steps are on an axis that is linear up to {declared(arms[0].shown).probes.every:,} and logarithmic "
         "beyond.",
         f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
     )

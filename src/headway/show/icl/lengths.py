@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from headway.show.icl.finished_run import declared
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed
 from headway.show.shared.theme import ESTIMATORS, SOLID
@@ -37,7 +38,7 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
     width = (WIDTH - 60) // columns - 45
     panels = [
         _panel(
-            {arm.shown.regression.task.n_pairs}, drawn[arm.name], looks, min(width, 640), height=260, nested=False
+            {declared(arm.shown).task.n_pairs}, drawn[arm.name], looks, min(width, 640), height=260, nested=False
         ).properties(title=arm.label)
         for arm in arms
     ]
@@ -57,7 +58,7 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
             else "",
             "Bands: 95 % bootstrap intervals over the prompts. The vertical line marks the prompt length of training.",
             "Both axes are logarithmic.",
-            _leaving((drawn[arm.name], arm.shown.regression.task.n_pairs) for arm in arms),
+            _leaving((drawn[arm.name], declared(arm.shown).task.n_pairs) for arm in arms),
         ),
         chart=alt.vconcat(*grid),
     )
@@ -75,7 +76,7 @@ def lengths(material: ReportData) -> Figure | None:
         drawn = {row["what"] for row in rows}
         looks += [look for look in ESTIMATORS.values() if look[0] in drawn]
     several = material.n_seeds > 1
-    trained = {arm.shown.regression.task.n_pairs for arm in arms}
+    trained = {declared(arm.shown).task.n_pairs for arm in arms}
     return Figure(
         name="lengths",
         part="Prompt length",
@@ -88,7 +89,7 @@ def lengths(material: ReportData) -> Figure | None:
             "Lines of arms are nested, so that all are seen where they coincide." if len(arms) > 1 else "",
             "The vertical line marks the prompt length of training.",
             "Both axes are logarithmic.",
-            _leaving([(rows, arms[0].shown.regression.task.n_pairs)]),
+            _leaving([(rows, declared(arms[0].shown).task.n_pairs)]),
         ),
         chart=_panel(trained, rows, looks, WIDTH - 60, height=360, nested=True),
     )

@@ -8,15 +8,28 @@ import numpy as np
 from headway.declare.metrics import METRICS
 from headway.icl.circuits import head_table
 from headway.show.icl import circuit_maps as maps
-from headway.show.icl import dynamics, lengths, theory
-from headway.show.report import outcome, training
+from headway.show.icl import dynamics, lengths, theory, training
+from headway.show.icl.finished_run import circuits_of, declared, has_one_layer
 from headway.show.report.laboratory import ReportSlice
+from headway.show.report.outcome import OutcomeMeasure, final_outcome
 from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.report.tables import Row, Table, over_seeds
 from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure
 from headway.show.shared.theme import ESTIMATORS, HEAD_COLOURS
 from headway.words import join, number, span
+
+ERROR = OutcomeMeasure(
+    name="final-error",
+    metric="eval_mse",
+    column="mse",
+    axis="mean squared error",
+    title="Final error",
+    sentence="Mean squared error on the fixed evaluation prompts, at the prompt length of training.",
+    references=ESTIMATORS,
+    ticks="Ticks: estimators that are not trained, on the same prompts (GD: one step of gradient descent).",
+    one_seed="One seed: a point per arm; the bar is its 95 % interval over prompts.",
+)
 
 FINAL = {
     "eval_mse": "error",
@@ -42,7 +55,7 @@ HEADS = {
 PER_OUTPUT = "Of several values in a cell, the first is of the first output."
 
 WHOLE: tuple[Callable[[ReportData], Figure | None], ...] = (
-    partial(by_task, outcome.final_error),
+    partial(by_task, partial(final_outcome, measure=ERROR)),
     partial(by_task, lengths.lengths),
     lengths.lengths_by_arm,
     partial(by_task, training.loss),
@@ -79,14 +92,14 @@ class IclReportSlice(ReportSlice):
             rows=tuple(rows),
             caption=join(
                 f"At the end of training: {several}" + ("; below, what needs no training." if found else "."),
-                PER_OUTPUT if any(arm.shown.regression.task.d_y > 1 for arm in material.arms) else "",
+                PER_OUTPUT if any(declared(arm.shown).task.d_y > 1 for arm in material.arms) else "",
             ),
             hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
         )
 
     def heads(self, arm: ArmResults) -> Iterator[tuple[int, Table]]:
         """The table per head of every seed of a one-layer arm, at the end of training."""
-        for run in arm.runs if arm.one_layer else ():
+        for run in arm.runs if has_one_layer(arm) else ():
             yield run.seed, _heads_of(run)
 
     def luck(self, material: ReportData) -> str:
@@ -94,7 +107,7 @@ class IclReportSlice(ReportSlice):
         if not any(comparison.interval for comparison in material.results.comparisons):
             return ""
         errors = [error for arm in material.arms for error in arm.final("eval_mse_se")]
-        counts = {arm.shown.regression.evaluation.prompts for arm in material.arms}
+        counts = {declared(arm.shown).evaluation.prompts for arm in material.arms}
         same = f"the same {max(counts):,} prompts" if len(counts) == 1 else "the same prompts"
         known = f" (standard error {span(errors, 2)})" if errors else ""
         arms = "all arms" if material.one_task else "all arms of a task"
@@ -112,7 +125,7 @@ def _estimator_rows(material: ReportData, names: Sequence[str]) -> Iterator[Row]
 
 
 def _heads_of(run: Finished) -> Table:
-    found, task = run.circuits(), run.regression.task
+    found, task = circuits_of(run), declared(run).task
     columns = head_table(found["qk"][0], found["ov"][0], task)
     rows = [
         Row(

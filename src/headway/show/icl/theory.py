@@ -13,6 +13,7 @@ from headway.icl.theory import (
     proportional_gd_risk,
     small_start,
 )
+from headway.show.icl.finished_run import declared, has_one_layer
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.theme import head_domain, head_range
@@ -28,9 +29,9 @@ RATIOS = np.geomspace(0.02, 2.0, 80)
 
 def covered(arm: ArmResults) -> bool:
     """Whether the effective loss holds for an arm: one softmax layer, isotropic x, one output that reads all of x."""
-    model, task = arm.shown.regression.model, arm.shown.regression.task
+    model, task = declared(arm.shown).model, declared(arm.shown).task
     isotropic = isinstance(task.covariance, Identity) and task.d_y == 1 and bool(task.read_mask().all())
-    return arm.one_layer and model.attention == "softmax" and isotropic
+    return has_one_layer(arm) and model.attention == "softmax" and isotropic
 
 
 def flow(material: ReportData) -> Figure | None:
@@ -40,7 +41,7 @@ def flow(material: ReportData) -> Figure | None:
     arm = _reference(material)
     if arm is None:
         return None
-    task = arm.shown.regression.task
+    task = declared(arm.shown).task
     effective, start = EffectiveLoss.of(task), small_start(2)
     path = gradient_flow(effective, start, start, steps=round(FLOW_TIME / STEP), step_size=STEP, every=25)
     panels = [_path(path, path.w, "w"), _path(path, path.mu, "mu", effective), _descent(path, effective)]
@@ -115,7 +116,7 @@ def proportional(material: ReportData) -> Figure | None:
     reference = _reference(material)
     if reference is None:
         return None
-    noise = EffectiveLoss.of(reference.shown.regression.task).noise
+    noise = EffectiveLoss.of(declared(reference.shown).task).noise
     names = {"best gradient descent step": ("#22262b", [4, 2]), "ridge (Bayes)": ("#a07d4b", [8, 3, 2, 3])}
     risks = dict(zip(names, (proportional_gd_risk, proportional_bayes_risk), strict=True))
     rows = [{"what": what, "ratio": r, "risk": risk(float(r), noise)} for what, risk in risks.items() for r in RATIOS]
@@ -153,7 +154,7 @@ def proportional(material: ReportData) -> Figure | None:
 
 
 def _ended(arm: ArmResults) -> dict[str, Any]:
-    task = arm.shown.regression.task
+    task = declared(arm.shown).task
     signal = task.d_x * task.variance_of_beta
     noise = 0.0 if task.noisy_query else task.noise_variance
     return {

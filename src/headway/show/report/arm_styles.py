@@ -33,14 +33,15 @@ def looks(experiment: Experiment) -> dict[str, ArmStyle]:
     by_scheme = _by_scheme(experiment)
     # Where each control has figures of its own, an arm keeps its colour under it.
     own_figures = slice_of("show", experiment.arms[0].template).LABORATORY.controls_apart
-    places = len(experiment.document.arms) if own_figures else len(arms)
+    declared = list(experiment.document.arms)
+    places = [declared.index(arm.name) if own_figures else at for at, arm in enumerate(arms)]
     return {
         arm.full_name: ArmStyle(
             label=label,
             point=arm.label,
-            **(_scheme_look(arm, experiment) if by_scheme else {"colour": arm_colour(at % places)}),
+            **(_scheme_look(arm, experiment) if by_scheme else {"colour": arm_colour(place)}),
         )
-        for at, (arm, label) in enumerate(zip(arms, labels, strict=True))
+        for arm, label, place in zip(arms, labels, places, strict=True)
     }
 
 

@@ -22,22 +22,21 @@ def state(directory: Path) -> str:
 
 
 def signed(page: str, state: str) -> str:
-    """A page that says what it was written from."""
-    return f"{page}\n{_signature(state)}\n"
+    """A page that says what it was written from, and what it then held."""
+    return f"{page}\n{_signature(state, page.encode())}\n"
 
 
 def is_of(path: Path, state: str) -> bool:
-    """Whether a page is there and was written from a state."""
+    """Whether a page is there, was written from a state, and is still as it was written."""
     try:
-        with open(path, "rb") as file:
-            file.seek(max(0, path.stat().st_size - 200))
-            return file.read().rstrip().endswith(_signature(state).encode())
+        page, _, signature = path.read_bytes().rstrip().rpartition(b"\n")
     except OSError:
         return False
+    return signature == _signature(state, page).encode()
 
 
-def _signature(state: str) -> str:
-    return f"<!-- made from {state} -->"
+def _signature(state: str, page: bytes) -> str:
+    return f"<!-- made from {state}, as {hashlib.sha256(page).hexdigest()[:32]} -->"
 
 
 @cache

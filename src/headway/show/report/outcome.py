@@ -1,13 +1,13 @@
-"""Show: the final error of every arm, seed by seed, beside the estimators on the same prompts."""
+"""Show: what every arm is judged by in the end, seed by seed, beside what needs no training on the same task."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, ends, inline
 from headway.show.shared.summary import SEEDS, over_seeds
-from headway.show.shared.theme import ESTIMATORS, INK, NGRAMS
+from headway.show.shared.theme import INK
 from headway.words import join
 
 CLOSE = 0.1
@@ -37,44 +37,7 @@ class OutcomeMeasure:
     """Pixels of an arm's row."""
 
 
-ERROR = OutcomeMeasure(
-    name="final-error",
-    metric="eval_mse",
-    column="mse",
-    axis="mean squared error",
-    title="Final error",
-    sentence="Mean squared error on the fixed evaluation prompts, at the prompt length of training.",
-    references=ESTIMATORS,
-    ticks="Ticks: estimators that are not trained, on the same prompts (GD: one step of gradient descent).",
-    one_seed="One seed: a point per arm; the bar is its 95 % interval over prompts.",
-)
-LOSS = OutcomeMeasure(
-    name="final-loss",
-    metric="eval_loss_nats",
-    column="loss_nats",
-    axis="evaluation loss (nats per token)",
-    title="Final loss",
-    sentence="Mean loss per token of the fixed held-out sequences.",
-    references=NGRAMS,
-    ticks="Ticks: what needs no training, on the same text.",
-    one_seed="One seed: a point per arm, and no interval.",
-    label_width=330,
-    row=32,
-)
-
-
-BITS = replace(
-    LOSS,
-    metric="eval_bits_per_byte",
-    column="bits_per_byte",
-    axis="evaluation loss (bits per byte)",
-    sentence="Mean loss of the fixed held-out text, in bits per byte: arms differ in tokenizer or corpus.",
-    references={},
-    ticks="",
-)
-
-
-def final_error(material: ReportData, measure: OutcomeMeasure = ERROR) -> Figure | None:
+def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | None:
     """A row per arm: a point per seed, the mean with its interval, a tick per estimator; None without any error."""
     import altair as alt
 
@@ -84,7 +47,9 @@ def final_error(material: ReportData, measure: OutcomeMeasure = ERROR) -> Figure
     best = min(arm.final(measure.metric).mean() for arm in arms)
     close = [arm for arm in arms if arm.final(measure.metric).mean() <= best * (1 + CLOSE)]
     reach = max(arm.final(measure.metric).max() for arm in arms) - best
-    zoomed = len(close) < len(arms) and reach > WIDER * (max(arm.final(measure.metric).max() for arm in close) - best)
+    zoomed = 1 < len(close) < len(arms) and reach > WIDER * (
+        max(arm.final(measure.metric).max() for arm in close) - best
+    )
     labels = min(measure.label_width, 8 * max(len(arm.label) for arm in arms))
     width = (WIDTH - 40) // 2 - labels if zoomed else WIDTH - labels
     panels = [_panel(material, measure, arms, width, "all arms" if zoomed else "")]

@@ -21,7 +21,7 @@ from headway.show.report.differences import differences
 from headway.show.report.laboratory import laboratory_of
 from headway.show.report.report_data import ReportData, gather
 from headway.show.shared.figure import Figure
-from headway.show.shared.figure_files import are_current, write_figures, write_whole
+from headway.show.shared.figure_files import are_current, remove_outdated, write_figures, write_whole
 from headway.show.shared.page import render
 from headway.show.shared.theme import ASKED
 from headway.words import command_line, counted, duration
@@ -55,6 +55,8 @@ class Answered:
 def write_report(store: "Store", results: Results, *, files: bool = True) -> Path:
     """Write `report.html`, and its figures as `files` under `figures/`, as far as they changed; the path of the page.
 
+    Where figures are not wanted as files, those of before that the page no longer holds are removed.
+
     Raises:
         ResultsError: when a file cannot be written.
     """
@@ -66,6 +68,8 @@ def write_report(store: "Store", results: Results, *, files: bool = True) -> Pat
     drawn = tuple(figures(material))
     if files:
         write_figures(store.path / "figures", drawn, state=state)
+    else:
+        remove_outdated(store.path / "figures", drawn, state)
     return path if written else write_whole(path, current.signed(page(material, drawn), state).encode())
 
 

@@ -4,24 +4,16 @@ Only finished runs are drawn. Arms keep the order of their document, and with it
 finished.
 """
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from headway.compare.laboratory import References
 from headway.compare.results import Results
-from headway.compare.tokens.head_progress import HeadProgress, head_progress
-from headway.declare.icl.model import OneLayer
-from headway.declare.icl.run import IclRun
-from headway.declare.tokens.run import TokensRun
-from headway.errors import ResultsError
-from headway.icl.circuits import circuits
-from headway.runs.records import read_records
+from headway.runs.timing_files import read_timings
 from headway.show.report.arm_styles import ArmStyle, looks
 from headway.words import together
 
@@ -29,6 +21,8 @@ if TYPE_CHECKING:
     from headway.declare.experiment import Experiment
     from headway.declare.run import RunSpec
     from headway.runs.store import Run, Store
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +33,7 @@ class Finished:
     records: tuple[dict[str, Any], ...]
     curves: Mapping[str, Any]
     task: str
+    _read: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def seed(self) -> int:
@@ -50,36 +45,17 @@ class Finished:
         """Its final metrics."""
         return self.run.metrics
 
-    @property
-    def regression(self) -> IclRun:
-        """What was run, in the in-context laboratory."""
-        assert isinstance(self.run.spec, IclRun)
-        return self.run.spec
-
-    @property
-    def text(self) -> TokensRun:
-        """What was run, in the laboratory of language models."""
-        assert isinstance(self.run.spec, TokensRun)
-        return self.run.spec
-
     def series(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
         """A metric over the steps at which it was measured: (steps,) and (steps, ...), null as NaN."""
         measured = [(record["step"], record[metric]) for record in self.records if record.get(metric) is not None]
         steps = np.array([step for step, _ in measured], dtype=int)
         return steps, np.array([value for _, value in measured], dtype=float)
 
-    @cached_property
-    def probed(self) -> HeadProgress | None:
-        """What was measured of a language model's heads while it trained; None where nothing was."""
-        return head_progress(self.run)
-
-    def samples(self) -> list[dict[str, Any]]:
-        """The texts that it wrote before and after training, with what was measured of them."""
-        return read_records(self.run.path / "samples.jsonl")
-
-    def circuits(self) -> dict[str, np.ndarray]:
-        """QK (layer, head, D, D) and OV (layer, head, d_y, D) of the trained weights."""
-        return circuits(self.run.weights(), self.regression.model, self.regression.task)
+    def once(self, reader: "Callable[[Run], Read]") -> "Read":
+        """What a reader makes of the run's folder; each reads it once, however many figures ask."""
+        if reader not in self._read:
+            self._read[reader] = reader(self.run)
+        return cast("Read", self._read[reader])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,11 +90,6 @@ class ArmResults:
     def seeds(self) -> tuple[int, ...]:
         """The seeds that finished."""
         return tuple(run.seed for run in self.runs)
-
-    @property
-    def one_layer(self) -> bool:
-        """Whether its model is a single layer, whose heads are w and mu."""
-        return isinstance(self.shown.regression.model, OneLayer)
 
     def final(self, metric: str) -> np.ndarray:
         """A final metric of each seed that has it as one number."""
@@ -195,11 +166,7 @@ class ReportData:
 
 
 def gather(store: "Store", results: Results) -> ReportData:
-    """Read a results directory, as far as its results do not hold it.
-
-    Raises:
-        ResultsError: when a timing cannot be read.
-    """
+    """Read a results directory, as far as its results do not hold it."""
     tasks = {(run.name, run.seed): run.task or "" for run in results.runs}
     found = looks(store.experiment)
     finished: dict[str, list[Finished]] = {}
@@ -220,15 +187,5 @@ def gather(store: "Store", results: Results) -> ReportData:
         results=results,
         runs=runs,
         arms=tuple(arms),
-        timings=_timings(store.path / "timings"),
+        timings={arm: timing for arm, timing in read_timings(store.path).items() if timing is not None},
     )
-
-
-def _timings(folder: Path) -> dict[str, Any]:
-    timings = {}
-    for file in sorted(folder.glob("*.json")):
-        try:
-            timings[file.stem] = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ResultsError(f"{file}: cannot be read ({error}); delete it, and it is measured again") from None
-    return timings

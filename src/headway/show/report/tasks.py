@@ -13,12 +13,14 @@ _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 def by_task(draw: Callable[[ReportData], Figure | None], material: ReportData) -> Figure | None:
-    """A figure of all arms, a panel below the other for each task; as it is drawn where there is one task."""
+    """A figure of all arms, a panel below the other for each task; None where no task has anything to draw."""
     import altair as alt
 
-    drawn = [(name, figure) for name, part in material.tasks if (figure := draw(part)) is not None]
-    if len(material.tasks) < 2 or not drawn:
+    if len(material.tasks) < 2:
         return draw(material)
+    drawn = [(name, figure) for name, part in material.tasks if (figure := draw(part)) is not None]
+    if not drawn:
+        return None
     charts: list[Any] = [figure.chart.properties(title=name) for name, figure in drawn]
     together = alt.vconcat(*charts, spacing=30)
     sentences = dict.fromkeys(said for _, figure in drawn for said in _SENTENCES.split(figure.caption))

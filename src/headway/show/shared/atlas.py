@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.declare.head_metrics import HEAD_METRICS
 from headway.heads.names import head_names, metric_name, row_labels
-from headway.heads.scores import HeadScores
+from headway.heads.scores import DECLARED, HeadScores
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.head_colours import colours
 from headway.show.shared.theme import INK, QUIET
@@ -98,7 +97,7 @@ class _Size:
 
 def _chosen(scores: Mapping[str, HeadScores], metrics: Sequence[str] | None) -> list[str]:
     if metrics is None:
-        metrics = [metric for metric in HEAD_METRICS if not metric.endswith(LEFT_OUT)]
+        metrics = [metric for metric in DECLARED if not metric.endswith(LEFT_OUT)]
     return [metric for metric in metrics if metric in scores and scores[metric].declared.of != "layer"]
 
 
@@ -111,7 +110,7 @@ def _need_two(heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str
     alone = {
         labels[attention]: None
         for metric, found in heads.items()
-        if HEAD_METRICS[metric].of == "pair"
+        if DECLARED[metric].of == "pair"
         for attention, value in found.items()
         if len(value) == 1
     }

@@ -1,6 +1,7 @@
 """Show: figures as files, drawn again only where what they show has changed.
 
-A digest of what each file was drawn from stands beside the files, in `.digests.json`.
+Digests of what each file was drawn from, and of what it then held, stand beside the files, in `.digests.json`: a file
+that was changed or damaged since is drawn again.
 """
 
 import json
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import UserError, near
-from headway.files import derived, replacing, write_json
+from headway.files import Content, derived, replacing, write_json
 from headway.identity import digest
 from headway.show.shared.figure import Figure
 
@@ -19,6 +20,8 @@ PNG_SCALE = 2.0
 
 
 DIGESTS = ".digests.json"
+_THEN = ", "
+"""Between the digest of what a file was drawn from, and that of what it held."""
 
 
 def write_figures(
@@ -44,35 +47,63 @@ def write_figures(
         if name not in FORMATS:
             raise UserError(f"figures cannot be written as {name!r}; {near(name, FORMATS)}")
     every, before = tuple(drawn), read_digests(folder)
+    whole = {file: digests.partition(_THEN)[0] for file, digests in before.items() if _is_whole(folder, file, digests)}
     made_from = {figure.name: _digests(figure, wanted, state) for figure in every}
     needed = {file: made for files in made_from.values() for file, made in files.items()}
-    current = {f for f, made in needed.items() if made and before.get(f) == made and (folder / f).is_file()}
+    current = {f for f, made in needed.items() if made and whole.get(f) == made}
     for file in [f for f in before if f and f.rpartition(".")[0] not in made_from]:
         (folder / file).unlink(missing_ok=True)
-    kept = {f: made for f, made in before.items() if (f not in needed or f in current) and (folder / f).is_file()}
+    kept = {f: made for f, made in before.items() if f in current or (f not in needed and (folder / f).is_file())}
     if kept != before:  # forget what is drawn anew first: who is killed on the way draws it again
         _write_digests(folder, kept)
     for figure in every:
         _draw(folder, figure, [file for file in made_from[figure.name] if file not in current])
-    now = {**kept, **needed, **({"": state} if state else {})}
+    drawn_now = {f: f"{made}{_THEN}{_held(folder / f)}" if made else "" for f, made in needed.items() if f not in kept}
+    now = {**kept, **drawn_now, **({"": state} if state else {})}
     if now != kept:
         _write_digests(folder, now)
     return tuple(folder / file for file in needed)
 
 
+def remove_outdated(folder: Path, drawn: Iterable[Figure], state: str) -> None:
+    """Remove the files of a folder that `write_figures` would draw anew, or remove; the others are left.
+
+    Raises:
+        ResultsError: when what is left cannot be noted.
+    """
+    before = read_digests(folder)
+    needed = {file: made for figure in drawn for file, made in _digests(figure, FORMATS, state).items()}
+    outdated = {file for file, made in before.items() if file and needed.get(file) != made}
+    if not outdated:
+        return
+    _write_digests(folder, {file: made for file, made in before.items() if file and file not in outdated})
+    for file in outdated:
+        (folder / file).unlink(missing_ok=True)
+
+
 def are_current(folder: Path, state: str) -> bool:
     """Whether a folder holds all its figures, as they were drawn from this state."""
     found = read_digests(folder)
-    return found.get("") == state and all((folder / file).is_file() for file in found if file)
+    return found.get("") == state and all(_is_whole(folder, file, digests) for file, digests in found.items() if file)
 
 
 def read_digests(folder: Path) -> Mapping[str, str]:
-    """What each figure's file was drawn from; under the empty name, from which state all were."""
+    """What each figure's file was drawn from, and then held; under the empty name, from which state all were drawn."""
     try:
         found = json.loads((folder / DIGESTS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _is_whole(folder: Path, file: str, digests: str) -> bool:
+    """Whether a file is there and holds what was drawn; those of before did not say what that was."""
+    _, _, held = digests.partition(_THEN)
+    return (folder / file).is_file() and (not held or held == _held(folder / file))
+
+
+def _held(file: Path) -> str:
+    return Content.of_file(file).sha256[:16]
 
 
 def _write_digests(folder: Path, digests: Mapping[str, str]) -> None:

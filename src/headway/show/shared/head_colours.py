@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from headway.declare.head_causes import NATS
+
 SEQUENTIAL = ("#e6edf5", "#a5c8e1", "#4f97c7", "#1f639f", "#0b2f57")
 """From the least to the most."""
 DIVERGING = ("#174a86", "#6ea6d0", "#f2f2f0", "#ef9a7e", "#a01528")
@@ -13,6 +15,8 @@ _DARK = 0.55
 """From this share of the range on, a number in a cell is white."""
 _LEAST = 0.1
 """A bounded metric's range is at least this wide: a score of .01 is not dark because no other is higher."""
+_LEAST_SHARE = 0.05
+"""So is that of a metric without bounds, as a share of its largest value: what is the same is not made to differ."""
 _DECADES = 50.0
 """A metric without bounds whose values differ by more than this factor is drawn on a log scale."""
 
@@ -20,7 +24,8 @@ _DECADES = 50.0
 def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
     """The colour scale of a metric, and where on it a number must be white: an expression with {} for the value.
 
-    Diverging about 0 for a metric of -1 to 1, else sequential; on a log scale there is no room for numbers: None.
+    Diverging about 0 for a metric of -1 to 1 and for effects in nats, else sequential; on a log scale there is no room
+    for numbers: None.
 
     Args:
         unit: of the metric, as declared.
@@ -31,8 +36,8 @@ def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
     seen = np.concatenate([np.ravel(value).astype(float) for value in values])
     seen = seen[np.isfinite(seen)]
     low, high = float(seen.min()), float(seen.max())
-    if unit == "-1 to 1":
-        most = max(abs(low), abs(high), _LEAST)
+    if unit in ("-1 to 1", NATS):
+        most = max(abs(low), abs(high), _LEAST if unit == "-1 to 1" else 1e-12)
         scale = alt.Scale(range=list(DIVERGING), domain=[-most, most], domainMid=0, interpolate="rgb", clamp=True)
         return scale, f"abs({{}}) > {_DARK * most:.6g}"
     few, many = np.quantile(seen, (0.05, 0.95))
@@ -45,7 +50,7 @@ def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
         low = 0.0
     if unit == "0 to 1":
         high = max(high, low + _LEAST)
-    if high <= low:
-        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
+    if high - low < (least := _LEAST_SHARE * max(abs(low), abs(high)) or 1.0):
+        low, high = (low + high - least) / 2, (low + high + least) / 2
     scale = alt.Scale(range=list(SEQUENTIAL), domain=[low, high], interpolate="rgb", clamp=True, nice=False)
     return scale, f"{{}} > {low + _DARK * (high - low):.6g}"

@@ -54,7 +54,7 @@ class Plan:
                 *([_heads(cost.run.heads)] if heads else []),
                 f"{per_example:,.0f}",
                 "–" if flops is None else f"{flops:.2e}",
-                f"{cost.budget.training_bytes / 1e6:,.1f} MB",
+                f"{cost.budget.peak_bytes / 1e6:,.1f} MB",
                 "–" if speed is None else f"{speed:,.0f}",
                 "–" if cost.seconds is None else duration(cost.seconds),
             )

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from headway.runs.lease import last_holder
 from headway.runs.progress import Progress, Snapshot, work_per_step
+from headway.runs.reservations import reservations
 from headway.runs.store import Store
 from headway.words import counted, duration
 
@@ -45,9 +46,12 @@ def watch(snapshots: Generator[Snapshot]) -> None:
 
 
 def status_table(store: Store) -> Group:
-    """How far every run of a directory is, one row each; and what is to be said of some."""
-    runs = []
-    for run in store.runs():
+    """How far every run of a directory is, one row each; and what is to be said of some.
+
+    Of files their sizes are looked at, and nothing is read but what each run says of itself.
+    """
+    runs, doubts = [], [Text(f"warning: {doubt}", style="yellow") for doubt in reservations(store.path, ())]
+    for run in store.runs("sizes"):
         holder = last_holder(run.path / "lease") if run.status in ("running", "interrupted") else None
         progress = Progress(
             name=run.name,
@@ -63,7 +67,8 @@ def status_table(store: Store) -> Group:
     running = sum(run.status == "running" for run in runs)
     total = Snapshot(runs=tuple(runs), workers=max(1, running), elapsed_s=0.0)
     left = f"; about {duration(total.seconds_left)} left" if running and total.seconds_left else ""
-    return Group(_table(runs), Text(f"{counted(len(runs), 'run')}: {_counts(total)}{left}"), *_messages(runs))
+    said = Text(f"{counted(len(runs), 'run')}: {_counts(total)}{left}")
+    return Group(_table(runs), said, *_messages(runs), *doubts)
 
 
 def _picture(snapshot: Snapshot, height: int) -> Group:

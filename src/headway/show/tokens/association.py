@@ -5,9 +5,10 @@ from typing import Any
 
 from headway.compare.tokens.diversity_loss import EARLY, LayerAssociation
 from headway.show.report.report_data import ArmResults, ReportData
-from headway.show.report.training import per_seed
+from headway.show.report.seed_series import per_seed
 from headway.show.shared.figure import WIDTH, Figure, inline, keyed, step_axis, thinned
 from headway.show.shared.theme import SOLID
+from headway.show.tokens.finished_run import is_probed
 from headway.show.tokens.head_training import PART, panels
 from headway.words import counted, join
 
@@ -111,7 +112,7 @@ def losses(material: ReportData) -> Figure | None:
     """The loss of the batches and that of the probe's fixed batch; None where no run was probed."""
     import altair as alt
 
-    arms = [arm for arm in material.arms if arm.shown.probed]
+    arms = [arm for arm in material.arms if is_probed(arm.shown)]
     rows = {name: [row for arm in arms for row in _curve(arm, name)] for name in LOSSES}
     rows = {name: found for name, found in rows.items() if found}
     if "probe_loss_nats" not in rows:

@@ -10,7 +10,7 @@ from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared import labels
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.tokens.loss_against_heads import total
-from headway.words import join
+from headway.words import counted, join
 
 SIZE = (WIDTH // 2 - 60, 300)
 COSTS = {"step_s": "seconds per training step", "memory_mib": "peak memory (MiB)"}
@@ -85,7 +85,11 @@ def _panel(rows: list[dict[str, Any]], column: str, by_heads: bool) -> Any:
     chart = alt.Chart(inline(rows)).encode(x=x, color=colour)
     tooltip = ["arm:N", "x:Q", "step_s:Q", "tokens_per_s:Q", "memory_mib:Q"]
     layers = [chart.mark_rule(strokeWidth=1.6).encode(y="low:Q", y2="high:Q")] if column == "step_s" else []
-    layers.append(chart.mark_point(size=80, filled=True, opacity=1).encode(y=y, tooltip=tooltip))
+    layers.append(
+        chart.mark_point(size=80, filled=True, opacity=0.75, stroke="white", strokeWidth=0.5).encode(
+            y=y, tooltip=tooltip
+        )
+    )
     if not by_heads:
         (left, right), (width, height) = domain, SIZE
         named = [
@@ -103,5 +107,8 @@ def _executed(material: ReportData, arms: Sequence[ArmResults]) -> str:
     found = [material.timings[arm.name].get("execution") or {} for arm in arms]
     devices = sorted({str(e["device"]) for e in found if e.get("device")})
     threads = sorted({e["threads"] for e in found if e.get("threads")})
-    where = f"On {', '.join(devices)}" if devices else ""
-    return f"{where}, {' or '.join(map(str, threads))} threads." if where and threads else f"{where}." if where else ""
+    if not devices:
+        return ""
+    *others, most = threads or [0]
+    of_threads = f", {''.join(f'{n} or ' for n in others)}{counted(most, 'thread')}" if most else ""
+    return f"On {', '.join(devices)}{of_threads}."

@@ -11,6 +11,7 @@ from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline, keyed
 from headway.show.shared.summary import over_seeds
 from headway.show.shared.theme import QUIET
+from headway.show.tokens.finished_run import heads_of, measures
 from headway.show.tokens.head_training import PART
 from headway.words import counted, join
 
@@ -22,7 +23,7 @@ def by_layer(material: ReportData, metric: str = "output_dissimilarity") -> Figu
     """The mean of a metric in each layer: over the whole training, and at its end."""
     import altair as alt
 
-    arms = [arm for arm in material.arms if arm.shown.probed and metric in arm.shown.probed.mean]
+    arms = [arm for arm in material.arms if measures(arm.shown, metric)]
     rows = [row for arm in arms for row in _layers(arm, metric)]
     if not rows:
         return None
@@ -75,7 +76,7 @@ def seeds_said(material: ReportData) -> str:
 
 
 def _layers(arm: ArmResults, metric: str) -> Iterator[dict[str, Any]]:
-    probed = [run.probed for run in arm.runs if run.probed and metric in run.probed.mean]
+    probed = [heads_of(run) for run in arm.runs if measures(run, metric)]
     for when in ("over the whole training", "at the end of training"):
         found = np.stack([_averaged(one.steps, one.mean[metric], when) for one in probed])
         for at, layer in enumerate(probed[0].layers):

@@ -19,6 +19,7 @@ from headway.show.shared.animation import Frame, Tile, film
 from headway.show.shared.figure import WIDTH, Figure
 from headway.show.shared.head_colours import DIVERGING
 from headway.show.shared.theme import INK, QUIET
+from headway.show.tokens.finished_run import heads_of, measures
 from headway.show.tokens.head_training import PART
 from headway.words import join, listed
 
@@ -51,12 +52,12 @@ class Maps:
 
 def head_maps(material: ReportData, metric: str = METRIC) -> Figure | None:
     """The maps of every arm with a slider over the probed steps; None where no run was probed for it."""
-    arms = [arm for arm in material.arms if arm.shown.probed and metric in arm.shown.probed.mean]
+    arms = [arm for arm in material.arms if measures(arm.shown, metric)]
     if not arms:
         return None
     n_steps, n_heads = _limits(arms)
     drawn = [_maps(arm, metric, n_steps, n_heads) for arm in arms]
-    if not any((one.arm.shown.probed.mean[metric] == one.arm.shown.probed.mean[metric]).any() for one in drawn):  # type: ignore[union-attr]
+    if not any((heads_of(one.arm.shown).mean[metric] == heads_of(one.arm.shown).mean[metric]).any() for one in drawn):
         return None
     largest = max(_largest(one) for one in drawn) or 1.0
     name = metric_name(metric)
@@ -72,7 +73,7 @@ def head_maps(material: ReportData, metric: str = METRIC) -> Figure | None:
 
 def _limits(arms: Sequence[ArmResults]) -> tuple[int, int]:
     """Steps of the slider, and heads of a layer that are drawn."""
-    counts = [heads for arm in arms for heads in arm.shown.probed.n_heads]  # type: ignore[union-attr]
+    counts = [heads for arm in arms for heads in heads_of(arm.shown).n_heads]
     n_heads = max(counts)
     while n_heads > FEWEST_HEADS and sum(min(heads, n_heads) ** 2 for heads in counts) > MOST_CELLS:
         n_heads -= 1
@@ -81,7 +82,7 @@ def _limits(arms: Sequence[ArmResults]) -> tuple[int, int]:
 
 
 def _maps(arm: ArmResults, metric: str, n_steps: int, n_heads: int) -> Maps:
-    run, probed = arm.shown.run, arm.shown.probed
+    run, probed = arm.shown.run, heads_of(arm.shown)
     assert probed is not None
     steps = evenly(probed.steps.tolist(), n_steps)
     kept = tuple(
@@ -214,7 +215,7 @@ def _frames(drawn: Sequence[Maps]) -> Iterator[Frame]:
 
 def _caption(drawn: Sequence[Maps], metric: str, largest: float) -> str:
     declared = HEAD_METRICS[metric]
-    probed = [one.arm.shown.probed for one in drawn]
+    probed = [heads_of(one.arm.shown) for one in drawn]
     thin_steps = any(one and len(one.steps) > len(maps.steps) for one, maps in zip(probed, drawn, strict=True))
     thin_heads = [
         f"{len(kept)} of the {heads} heads of layer {layer}" + (f" of {maps.arm.label}" if len(drawn) > 1 else "")

@@ -9,6 +9,7 @@ from headway.declare.head_metrics import HEAD_METRICS
 from headway.declare.metrics import metric_name
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline, step_axis, thinned
+from headway.show.tokens.finished_run import heads_of, is_probed, measures
 from headway.words import counted, join, listed
 
 PART = "Heads during training"
@@ -32,10 +33,12 @@ def progress(material: ReportData, *, every: bool = True) -> Iterator[Figure]:
 
     Not `every`: the headline and what was measured as published alone, so that many controls make no endless page.
     """
-    measured = {metric for arm in material.arms for run in arm.runs if run.probed for metric in run.probed.mean}
+    measured = {metric for arm in material.arms for run in arm.runs if is_probed(run) for metric in heads_of(run).mean}
     for metric in [*HEADLINE, *(name for name in HEAD_METRICS if name not in HEADLINE)]:
         family = HEAD_METRICS[metric].family
-        if metric in measured and family != "circuits" and (every or metric in HEADLINE or family == "published"):
+        if family in ("circuits", "outputs"):  # figures of their own; shares of a layer add up to 1 whatever they are
+            continue
+        if metric in measured and (every or metric in HEADLINE or family == "published"):
             yield from _drawn(material, metric, "mean", folded=metric not in HEADLINE)
             if metric in SPREAD:
                 yield from _drawn(material, metric, "variance", folded=metric not in ("query_cka", *HEADLINE))
@@ -110,12 +113,12 @@ def panels(chart: Any, arms: Sequence[ArmResults], *, height: int = 150) -> Any:
 
 
 def _points(material: ReportData) -> int:
-    lines = sum(len(arm.shown.probed.layers) for arm in material.arms if arm.shown.probed)
+    lines = sum(len(heads_of(arm.shown).layers) for arm in material.arms if is_probed(arm.shown))
     return max(FEWEST_POINTS, min(150, ROWS // max(lines, 1)))
 
 
 def _rows(arm: ArmResults, metric: str, statistic: Statistic, points: int) -> Iterator[dict[str, Any]]:
-    probed = [run.probed for run in arm.runs if run.probed and metric in run.probed.mean]
+    probed = [heads_of(run) for run in arm.runs if measures(run, metric)]
     if not probed:
         return
     shared = sorted(set.intersection(*(set(one.steps.tolist()) for one in probed)))
@@ -152,9 +155,9 @@ def _caption(
     declared = HEAD_METRICS[metric]
     over = {"pair": "pairs of different heads", "head": "heads", "layer": ""}[declared.of]
     what = "variance" if statistic == "variance" else "mean"
-    runs = [run for arm in arms for run in arm.runs if run.probed and metric in run.probed.mean]
-    rows = sorted({run.probed.n_rows[metric] for run in runs if run.probed})
-    thin = any(len(run.probed.steps) > points for run in runs if run.probed)
+    runs = [run for arm in arms for run in arm.runs if measures(run, metric)]
+    rows = sorted({heads_of(run).n_rows[metric] for run in runs if is_probed(run)})
+    thin = any(len(heads_of(run).steps) > points for run in runs if is_probed(run))
     alone = _alone(arms) if declared.of == "pair" else ""
     return join(
         f"{declared.sentence[:1].upper()}{declared.sentence[1:]}.",
@@ -177,8 +180,8 @@ def _alone(arms: Sequence[ArmResults]) -> str:
     found = [
         f"layer {layer} of {arm.label}"
         for arm in arms
-        if arm.shown.probed
-        for layer, n_heads in zip(arm.shown.probed.layers, arm.shown.probed.n_heads, strict=True)
+        if is_probed(arm.shown)
+        for layer, n_heads in zip(heads_of(arm.shown).layers, heads_of(arm.shown).n_heads, strict=True)
         if n_heads == 1
     ]
     if not found:

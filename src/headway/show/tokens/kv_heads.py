@@ -11,6 +11,7 @@ from headway.declare.metrics import metric_name
 from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.summary import over_seeds
+from headway.show.tokens.finished_run import declared, heads_of, is_probed, measures
 from headway.show.tokens.head_training import PART
 from headway.words import counted, join
 
@@ -23,8 +24,8 @@ def by_kv_heads(material: ReportData) -> Figure | None:
     """Pairs that share keys against pairs that do not, by KV heads; None unless arms differ in nothing but those."""
     import altair as alt
 
-    arms = [arm for arm in material.arms if arm.shown.probed and kv_heads(arm) is not None]
-    if len({kv_heads(arm) for arm in arms}) < 2 or len({arm.shown.text.model.layout.n_heads for arm in arms}) > 1:
+    arms = [arm for arm in material.arms if is_probed(arm.shown) and kv_heads(arm) is not None]
+    if len({kv_heads(arm) for arm in arms}) < 2 or len({declared(arm.shown).model.layout.n_heads for arm in arms}) > 1:
         return None
     rows = [row for metric in METRICS for arm in arms for row in _rows(arm, metric)]
     if not rows:
@@ -51,7 +52,7 @@ def by_kv_heads(material: ReportData) -> Figure | None:
             ]
             charts.append(alt.layer(*layers).properties(width=(WIDTH - 140) // 2, height=190))
     grid = alt.vconcat(*[alt.hconcat(*charts[i : i + 2], spacing=40) for i in range(0, len(charts), 2)], spacing=20)
-    n_heads = arms[0].shown.text.model.layout.n_heads
+    n_heads = declared(arms[0].shown).model.layout.n_heads
     return Figure(
         name="kv-heads",
         part=PART,
@@ -77,7 +78,7 @@ def by_kv_heads(material: ReportData) -> Figure | None:
 
 def kv_heads(arm: ArmResults) -> int | None:
     """The KV heads of every layer; None where layers differ in them, or one has no attention."""
-    found = {layer.n_kv_heads for layer in arm.shown.text.model.layout.layers}
+    found = {layer.n_kv_heads for layer in declared(arm.shown).model.layout.layers}
     return found.pop() if len(found) == 1 and 0 not in found else None
 
 
@@ -94,11 +95,11 @@ def _rows(arm: ArmResults, metric: str) -> Iterator[dict[str, Any]]:
 
 def _by_sharing(run: Finished, metric: str) -> dict[str, float]:
     """The mean over the pairs of all layers that share keys, and over those that do not; of heads, over all."""
-    if run.probed is None or metric not in run.probed.mean:
+    if not measures(run, metric):
         return {}
     found: dict[str, list[np.ndarray]] = {}
-    values = scores_at(run.run, int(run.probed.steps[-1]))[metric].values
-    layout = run.text.model.layout
+    values = scores_at(run.run, int(heads_of(run).steps[-1]))[metric].values
+    layout = declared(run).model.layout
     for layer, name in attentions(run.run).items():
         value = np.asarray(values[name], np.float64)
         if value.ndim == 2:

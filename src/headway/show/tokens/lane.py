@@ -9,6 +9,7 @@ from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed, thinned
 from headway.show.shared.summary import SEEDS, over_seeds
 from headway.show.shared.theme import SOLID
+from headway.show.tokens.finished_run import declared
 from headway.words import counted, join
 
 METRIC = "lane_share"
@@ -52,7 +53,7 @@ def lane_use(material: ReportData) -> Figure | None:
 
 def has_lane(arm: ArmResults) -> bool:
     """Whether the model of an arm has a data lane."""
-    model = arm.shown.text.model
+    model = declared(arm.shown).model
     return model.embedding_width < model.d_model
 
 
@@ -94,7 +95,7 @@ def _over_training(arm: ArmResults, width: int) -> Any:
 
     places = _places(arm.shown.series(METRIC)[1].shape[1])
     colours = alt.Scale(domain=places, range=[PLACES[i % len(PLACES)] for i in range(len(places))])
-    model = arm.shown.text.model
+    model = declared(arm.shown).model
     width_share = 1 - model.embedding_width / model.d_model
     x = alt.X(
         "step:Q",

@@ -7,6 +7,7 @@ from headway.declare.tokens.transformer import TransformerModel
 from headway.show.report.report_data import ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.theme import INK, QUIET
+from headway.show.tokens.finished_run import declared
 from headway.show.tokens.lane import has_lane
 from headway.words import listed
 
@@ -24,12 +25,12 @@ def lane_diagram(material: ReportData) -> Figure | None:
     kinds: dict[tuple[str, bool], list[Any]] = {}
     for arm in material.arms:
         if has_lane(arm):
-            model = arm.shown.text.model
+            model = declared(arm.shown).model
             kinds.setdefault((model.lane, model.positions_in_lane), []).append(arm)
     if not kinds:
         return None
     drawings = [
-        _drawing(arms[0].shown.text.model).properties(
+        _drawing(declared(arms[0].shown).model).properties(
             width=WIDTH - 20, height=210, title=_title(listed(arm.label for arm in arms), side)
         )
         for (side, _), arms in kinds.items()

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headway.show.report.references import looks_within, values
 from headway.show.report.report_data import ArmResults, ReportData
-from headway.show.report.training import per_seed
+from headway.show.report.seed_series import per_seed
 from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed, thinned
 from headway.show.shared.theme import SOLID
+from headway.show.tokens.finished_run import declared
+from headway.show.tokens.ngram_rules import looks_within, values
 from headway.words import counted, join, listed
 
 METRIC = "eval_loss_nats"
@@ -55,7 +56,7 @@ def _unit(seconds: float) -> tuple[str, float]:
 
 def _tokens(arm: ArmResults) -> Any:
     known = {record["step"]: record["tokens"] for record in arm.shown.records if record.get("tokens") is not None}
-    per_step = arm.shown.text.training.batch_size * arm.shown.text.task.n_ctx
+    per_step = declared(arm.shown).training.batch_size * declared(arm.shown).task.n_ctx
     return lambda step: known.get(int(step), step * per_step)
 
 
@@ -105,6 +106,7 @@ def _figure(
         0.97 * min([row["low"] for row in every] + references),
         1.03 * max([row["high"] for row in every] + references),
     ]
+    zooms = max(sum(row["arm"] == one["arm"] for row in later) for one in later) > 1  # a curve, and not a point
     margin = 0.06 * (max(row["high"] for row in later) - min(row["low"] for row in later))
     near = [min(row["low"] for row in later) - margin, max(row["high"] for row in later) + margin]
     width = (WIDTH - 60) // len(columns) - 62 if len(columns) > 1 else (WIDTH - 60) // 2 - 20
@@ -115,11 +117,11 @@ def _figure(
     }
     zoomed = {
         title: _panel(material, arms, rows, looks, near, axis=axis, width=width, title="", late=True)
-        for title, arms in columns.items()
+        for title, arms in (columns.items() if zooms else ())
     }
     grid = (
         alt.vconcat(alt.hconcat(*first.values()), alt.hconcat(*zoomed.values()))
-        if len(columns) > 1
+        if len(columns) > 1 and zooms
         else alt.hconcat(*first.values(), *zoomed.values())
     )
     where = "below" if len(columns) > 1 else "right"
@@ -135,7 +137,9 @@ def _figure(
             if material.n_seeds > 1
             else "One seed, so no band.",
             f"A column per group{'; ' + listed(alone) + ' is drawn in each' if alone else ''}." if alone else "",
-            f"{where.capitalize()}, the same from {100 * LATE:.0f} % of the training on, drawn larger.",
+            f"{where.capitalize()}, the same from {100 * LATE:.0f} % of the training on, drawn larger."
+            if zooms
+            else "",
             note,
             f"Curves are thinned to at most {POINTS} points."
             if any(len(per_seed(arm, METRIC)[0]) > POINTS for arm in material.arms)
@@ -147,7 +151,8 @@ def _figure(
 
 def _sequences(material: ReportData) -> str:
     counts = {
-        (arm.shown.text.evaluation.sequences_during, arm.shown.text.evaluation.sequences) for arm in material.arms
+        (declared(arm.shown).evaluation.sequences_during, declared(arm.shown).evaluation.sequences)
+        for arm in material.arms
     }
     if len(counts) > 1:
         return "the same held-out sequences"

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 
 from headway.compare.tokens.fits import PARAMETERS, PUBLISHED_FORM, Fit
-from headway.show.report.references import below_and_above, rules
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared import labels
 from headway.show.shared.figure import WIDTH, Figure, ends, inline
 from headway.show.shared.summary import SEEDS, over_seeds
 from headway.show.shared.theme import SCHEME_COLOURS
+from headway.show.tokens.finished_run import declared
+from headway.show.tokens.ngram_rules import below_and_above, rules
 from headway.words import counted, join, listed, number
 
 METRIC = "eval_loss_nats"
@@ -33,14 +34,13 @@ def loss_against_heads(material: ReportData) -> Figure | None:
     import altair as alt
 
     arms = [arm for arm in material.arms if len(arm.final(METRIC))]
-    in_layers = {heads for arm in arms for heads in arm.shown.text.model.layout.n_heads}
+    in_layers = {heads for arm in arms for heads in declared(arm.shown).model.layout.n_heads}
     if len({total(arm) for arm in arms}) < 2 or len(in_layers) < 2:
         return None
     fits = [fit for fit in entries(material) if fit.params]
     points, lines, bands = [_point(material, arm, fits) for arm in arms], list(_lines(fits, arms)), list(_bands(fits))
-    low = min(row["low"] for row in [*points, *bands])
-    high = max(row["high"] for row in [*points, *bands])
-    domain = ends([low, high], beside=0.1)
+    seeds = [float(value) for arm in arms for value in arm.final(METRIC)]
+    domain = ends([*seeds, *(row[end] for row in [*points, *bands] for end in ("low", "high"))], beside=0.1)
     scale = alt.Scale(domain=domain, nice=False, zero=False)
     y, low_y = (
         alt.Y(f"{end}:Q", title="evaluation loss (nats per token)", scale=scale) for end in ("loss_nats", "low")
@@ -74,7 +74,7 @@ def loss_against_heads(material: ReportData) -> Figure | None:
 
 def total(arm: ArmResults) -> int:
     """Heads of all layers of an arm."""
-    return arm.shown.text.model.layout.total
+    return declared(arm.shown).model.layout.total
 
 
 def entries(material: ReportData) -> list[Fit]:
@@ -83,7 +83,7 @@ def entries(material: ReportData) -> list[Fit]:
 
 
 def _scheme(arm: ArmResults) -> str:
-    return _named(arm.shown.text.scheme)
+    return _named(declared(arm.shown).scheme)
 
 
 def _named(scheme: str | None) -> str:
@@ -94,7 +94,7 @@ def _point(material: ReportData, arm: ArmResults, fits: Sequence[Fit]) -> dict[s
     mean = over_seeds(arm.final(METRIC))
     return {
         "arm": arm.label,
-        "layout": str(arm.shown.text.model.layout),
+        "layout": str(declared(arm.shown).model.layout),
         # The figure is of one control, which its title names.
         "label": material.experiment.arm(arm.name.partition("+")[0]).label,
         "scheme": _scheme(arm),

@@ -8,6 +8,7 @@ from headway.show.report.report_data import ReportData
 from headway.show.shared.atlas import atlas
 from headway.show.shared.figure import Figure
 from headway.show.tokens import association, head_layers, head_maps, head_training, kv_heads, regularised
+from headway.show.tokens.finished_run import heads_of, is_probed
 from headway.show.tokens.head_training import PART
 
 
@@ -22,7 +23,7 @@ def probed(material: ReportData, control: str | None) -> Iterator[Figure]:
 
 
 def _figures(material: ReportData, *, every: bool) -> Iterator[Figure]:
-    if not any(arm.shown.probed for arm in material.arms):
+    if not any(is_probed(arm.shown) for arm in material.arms):
         return
     loose = [
         regularised.against_loss(material),
@@ -42,7 +43,7 @@ def atlases(material: ReportData) -> Iterator[Figure]:
     """Every head of each arm's shown run at its last probed step; the first is open, the others are folded."""
     drawn = 0
     for arm in material.arms:
-        found = arm.shown.probed
+        found = heads_of(arm.shown)
         if found is not None:
             step = int(found.steps[-1])
             figure = atlas(

@@ -11,6 +11,7 @@ from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline, keyed
 from headway.show.shared.summary import over_seeds
 from headway.show.shared.theme import SOLID
+from headway.show.tokens.finished_run import declared, heads_of, is_probed, measures
 from headway.show.tokens.head_layers import at_end, seeds_said
 from headway.show.tokens.head_training import HEADLINE, PART
 from headway.words import join
@@ -20,10 +21,10 @@ def against_loss(material: ReportData) -> Figure | None:
     """Loss against diversity at the end, a point per arm; None unless arms have regularisers or DropHead."""
     import altair as alt
 
-    arms = [arm for arm in material.arms if arm.shown.probed and len(arm.final("eval_loss_nats"))]
+    arms = [arm for arm in material.arms if is_probed(arm.shown) and len(arm.final("eval_loss_nats"))]
     if not any(_steered(arm) for arm in arms) or len(arms) < 2:
         return None
-    metrics = [name for name in HEADLINE if all(name in one.mean for arm in arms for one in [arm.shown.probed] if one)]
+    metrics = [name for name in HEADLINE if all(measures(arm.shown, name) for arm in arms)]
     rows = [row for metric in metrics for arm in arms for row in _point(arm, metric)]
     if not rows:
         return None
@@ -70,15 +71,15 @@ def against_loss(material: ReportData) -> Figure | None:
 
 
 def _steered(arm: ArmResults) -> bool:
-    training = arm.shown.text.content()["training"]
+    training = declared(arm.shown).content()["training"]
     return bool(training.get("regularizers") or training.get("drophead"))
 
 
 def _point(arm: ArmResults, metric: str) -> Iterator[dict[str, Any]]:
     found = {}
     for run in arm.runs:
-        if run.probed and metric in run.probed.mean and run.metrics.get("eval_loss_nats") is not None:
-            values = at_end(run.probed.steps, run.probed.mean[metric])
+        if measures(run, metric) and run.metrics.get("eval_loss_nats") is not None:
+            values = at_end(heads_of(run).steps, heads_of(run).mean[metric])
             if np.isfinite(values).any():
                 found[run.seed] = (float(values[np.isfinite(values)].mean()), run.metrics["eval_loss_nats"])
     if found:

@@ -8,13 +8,14 @@ from typing import Any
 from headway.compare.tokens.plain_curve import is_plain
 from headway.declare.tokens.parameters import PARTS, parameters_of
 from headway.errors import DeclarationError
-from headway.show.report.references import below_and_above, rules
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared import labels
 from headway.show.shared.figure import WIDTH, Figure, ends, inline, log_ends
 from headway.show.shared.parameters import PART_COLOURS
 from headway.show.shared.summary import SEEDS, over_seeds
 from headway.show.shared.theme import QUIET
+from headway.show.tokens.finished_run import declared
+from headway.show.tokens.ngram_rules import below_and_above, rules
 from headway.words import counted, join, together
 
 METRIC = "eval_loss_nats"
@@ -87,7 +88,7 @@ def _point(arm: ArmResults) -> dict[str, Any]:
         "arm": arm.label,
         "label": arm.look.point,
         "control": arm.control is not None,
-        "plain": is_plain(arm.shown.text.model) and arm.control is None,
+        "plain": is_plain(declared(arm.shown).model) and arm.control is None,
         "parameters": arm.shown.metrics["n_parameters"] / 1e6,
         "loss_nats": mean.mean,
         "low": mean.low,
@@ -150,7 +151,7 @@ def parameters_by_part(material: ReportData) -> Figure | None:
 
 
 def _counts(arm: ArmResults) -> Mapping[str, int]:
-    spec = arm.shown.text
+    spec = declared(arm.shown)
     counts: Counter[str] = Counter()
     for parameter in parameters_of(spec.model, spec.task.vocab_size):
         counts[parameter.part] += math.prod(parameter.shape)

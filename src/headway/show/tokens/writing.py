@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from headway.runs.records import read_records
 from headway.show.report.laboratory import Sample, Writing
 from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.report.tables import Row, Table, spread
@@ -64,7 +65,7 @@ def _repeated(arm: ArmResults) -> Iterator[dict[str, Any]]:
 
 
 def _samples(run: Finished, when: str) -> list[dict[str, Any]]:
-    samples = run.samples()
+    samples = read_records(run.run.path / "samples.jsonl")
     steps = sorted({sample["step"] for sample in samples})
     if not steps or (when == WHEN[0] and steps[0] != 0) or (when == WHEN[1] and steps[-1] == 0):
         return []

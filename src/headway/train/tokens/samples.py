@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from headway import streams
-from headway.data.tokens.text import Tokens
-from headway.declare.tokens.evaluation import Samples
+from headway.data.tokens.corpus_tokens import Tokens
+from headway.declare.tokens.evaluation import PROMPT, Samples
 from headway.declare.tokens.run import TokensRun
 from headway.errors import UserError
 from headway.model.generate import generate
@@ -36,7 +36,7 @@ def take_samples(module: Transformer, run: TokensRun, tokens: Tokens) -> tuple[d
         written = _write(module, prompt, wanted, run.task.n_ctx, streams.key(run.seed, "sample", number) >> 1)
         rows.append(
             {
-                "prompt": wanted.prompt,
+                "prompt": "" if prompt == [tokens.end_of_text] else wanted.prompt,
                 "text": tokens.tokenizer.decode(written),
                 "temperature": wanted.temperature,
                 "n_tokens": len(written),
@@ -50,12 +50,16 @@ def take_samples(module: Transformer, run: TokensRun, tokens: Tokens) -> tuple[d
 def prompt_tokens(wanted: Samples, tokens: Tokens) -> list[int]:
     """The prompt's tokens; for an empty prompt the end of a text, after which one begins.
 
+    So it is for the prompt that nobody asked for, where the tokenizer makes nothing of it, such as for ids.
+
     Raises:
         UserError: when the tokenizer makes nothing of the prompt.
     """
     if not wanted.prompt:
         return [tokens.end_of_text]
     prompt = tokens.tokenizer.encode(wanted.prompt)
+    if not prompt and wanted.prompt == PROMPT:
+        return [tokens.end_of_text]
     if not prompt:
         raise UserError(f"samples.prompt {wanted.prompt!r}: the tokenizer makes no token of it; give another")
     return prompt

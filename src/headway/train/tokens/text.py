@@ -8,7 +8,7 @@ import numpy as np
 
 from headway.data.tokens.examples import Examples
 from headway.data.tokens.text import TextExamples
-from headway.declare.tokens.run import TokensRun
+from headway.declare.tokens.run import PER_BYTE, TEXT_KEPT, TokensRun
 from headway.train.loop import Conclusion, Measure, Measured
 from headway.train.tokens.judge import Judge
 from headway.train.tokens.samples import prompt_tokens, take_samples
@@ -34,15 +34,18 @@ class TextJudge(Judge):
         return (Measure(due=lambda step: step in (0, self.steps), take=self._sampled),)
 
     def conclude(self) -> Conclusion:
-        """Adds the loss in bits per byte, which does not depend on the tokenizer's tokens."""
-        found, run = super().conclude(), self.run
+        """Adds the loss in bits per byte, which does not depend on the tokens, where they give the text back."""
+        found, run, kept = super().conclude(), self.run, self.examples.tokens.text_kept
+        metrics = {**found.metrics, "text_kept": kept}
+        if kept < TEXT_KEPT:
+            return replace(found, metrics=metrics)
         tokens = n_bytes = 0
         for batch in self.examples.evaluation_batches(run.evaluation.sequences, self.loss.part_size):
             targets = batch.targets[batch.targets >= 0]
             tokens += targets.size
             n_bytes += self.examples.tokens.tokenizer.n_bytes(targets)
         bits = found.metrics["eval_loss_nats"] / math.log(2) * tokens / n_bytes if n_bytes else None
-        return replace(found, metrics={**found.metrics, "eval_bits_per_byte": bits})
+        return replace(found, metrics={**metrics, PER_BYTE: bits})
 
     def further_metrics(self) -> dict[str, Any]:
         """What n-grams and the grammar say, and how repetitive samples are."""

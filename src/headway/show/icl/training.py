@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from headway.show.report.report_data import ArmResults, ReportData
+from headway.show.icl.finished_run import declared
+from headway.show.report.report_data import ReportData
+from headway.show.report.seed_series import per_seed
 from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed, step_axis, thinned
 from headway.show.shared.theme import ESTIMATORS, SOLID
 from headway.words import counted, join, number
@@ -60,7 +60,7 @@ def loss(material: ReportData) -> Figure | None:
 
 def _first(material: ReportData) -> int:
     """The steps between evaluations: up to there the axis is linear."""
-    return min(arm.shown.regression.evaluation.every for arm in material.arms)
+    return min(declared(arm.shown).evaluation.every for arm in material.arms)
 
 
 def _curves(material: ReportData, metric: str) -> Iterator[dict[str, Any]]:
@@ -77,16 +77,6 @@ def _curves(material: ReportData, metric: str) -> Iterator[dict[str, Any]]:
             }
 
 
-def per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """The steps that all seeds measured, and the metric (seeds, steps) there."""
-    series = [dict(zip(steps.tolist(), values, strict=True)) for steps, values in (r.series(metric) for r in arm.runs)]
-    shared = sorted(set.intersection(*(set(s) for s in series)))
-    shared = [step for step in shared if all(s[step] > 0 for s in series)]
-    if metric == "train_mse" and len(shared) > 2 and 2 * (shared[-1] - shared[-2]) < shared[-2] - shared[-3]:
-        shared.pop()  # the mean of a few steps at the end is noise beside means of many
-    return np.array(shared, dtype=int), np.array([[s[step] for step in shared] for s in series])
-
-
 def _references(material: ReportData, low: float) -> tuple[list[tuple[Look, float]], list[str]]:
     """The estimators' errors and how their rules look, and a sentence's end for those far below everything else."""
     if not material.one_task:
@@ -100,7 +90,7 @@ def _references(material: ReportData, low: float) -> tuple[list[tuple[Look, floa
 def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> str:
     longest = max(len(per_seed(arm, metric)[0]) for arm in material.arms for metric in rows)
     seeds = counted(material.n_seeds, "seed")
-    prompts = material.arms[0].shown.regression.evaluation.prompts_during
+    prompts = declared(material.arms[0].shown).evaluation.prompts_during
     return join(
         "Left: mean squared error on the fresh prompts of training, averaged since the last logged step. "
         f"Right: on {prompts:,} fixed prompts, their luck taken out as far as debiased GD on the same prompts shows it."

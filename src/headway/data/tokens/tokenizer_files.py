@@ -1,0 +1,94 @@
+"""Data: what the files of a tokenizer may be that others have written; known before a text is given to it.
+
+A tokenizer is a small program: its steps may replace a character by many, again and again, until a short text fills
+the memory. So what its steps can make of a text is counted first.
+"""
+
+import contextlib
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from headway.errors import UserError, shortened
+
+_LARGEST = {"tokenizer.json": 40_000_000, "vocab.json": 16_000_000, "merges.txt": 16_000_000}
+"""Bytes; the largest tokenizer.json that is known has 34 MB."""
+_MOST_GROWTH = 1_000
+"""Characters that the steps of a tokenizer may make of one."""
+_LONGEST_WORD = 10_000
+"""Characters of a word that WordPiece looks through for pieces, in a time that grows with the square."""
+
+
+@contextlib.contextmanager
+def library_errors() -> Iterator[None]:
+    """Within, a panic of a library in Rust is an Exception as any other: by itself it passes every `except`."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(shortened(str(error))) from None
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Nothing, when the files of a tokenizer are files of a size that tokenizers have, and it bounds what it makes.
+
+    Raises:
+        UserError: saying what is wrong with them.
+    """
+    for name, largest in _LARGEST.items():
+        try:
+            found = (folder / name).stat()
+        except OSError:
+            continue
+        if stat.S_ISREG(found.st_mode) and found.st_size > largest:
+            raise UserError(
+                f"tokenizer {folder}: {name} has {found.st_size / 1e6:,.0f} MB, and no tokenizer has more than "
+                f"{largest / 1e6:g} MB; give another"
+            )
+
+
+def check_growth(inner: tokenizers.Tokenizer, name: str) -> None:
+    """Nothing, when a tokenizer makes few characters of one and looks through words of a bounded length.
+
+    Raises:
+        UserError: saying what it would do.
+    """
+    growth = max(1.0, 1.0 * _growth(_state(inner.normalizer)), 1.0 * _growth(_state(inner.decoder)))
+    if growth > _MOST_GROWTH:
+        raise UserError(
+            f"tokenizer {name}: its steps would make {growth:,.0f} characters of one, and {_MOST_GROWTH:,} are "
+            "allowed; give another"
+        )
+    longest = getattr(inner.model, "max_input_chars_per_word", 0)
+    if longest > _LONGEST_WORD:
+        raise UserError(
+            f"tokenizer {name}: its max_input_chars_per_word is {longest:,}, and {_LONGEST_WORD:,} are allowed; give "
+            "another"
+        )
+
+
+def _state(step: Any) -> Any:
+    """What a step of a tokenizer does, as its file says it; empty where there is none."""
+    return {} if step is None else json.loads(step.__getstate__())
+
+
+def _growth(step: Any) -> float:
+    """How many characters a step makes of one, at most, or about."""
+    inner = [each for key in ("normalizers", "decoders") for each in step.get(key, ())]
+    growth = 1.0
+    for each in inner:
+        growth *= _growth(each)
+    if step.get("type") == "Replace":
+        pattern, content = step["pattern"], len(step["content"])
+        replaced = len(pattern.get("String", "")) or 1
+        growth *= max(1.0, content / replaced) if pattern.get("String") else 1.0 + content
+    if step.get("type") == "Prepend":
+        growth *= 1.0 + len(step["prepend"]) / 100
+    if step.get("type") == "Precompiled":
+        growth *= 20.0 if len(step["precompiled_charsmap"]) < 4_000_000 else 1e6
+    return growth

@@ -1,0 +1,235 @@
+"""Finished: a finished model without some of its heads, as an ordinary one; what `headway.prune` and the verb are."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headway.errors import UserError, near
+from headway.files import write_json
+from headway.finished.cost import Cost, costs
+from headway.finished.interventions import check_sound, open_to_intervene
+from headway.finished.opened import Opened
+from headway.finished.two_texts import read_text
+from headway.heads.causes.effect_findings import nats, within
+from headway.heads.causes.effects import interval, mean_over_tokens
+from headway.heads.causes.kinds import Head, named
+from headway.heads.scores_json import five_digits
+from headway.words import counted
+
+if TYPE_CHECKING:
+    from headway.finished.opened import TokenIds
+    from headway.heads.causes.importance import PruningText
+    from headway.model.transformer import Transformer
+
+_BATCH = 1024
+"""Tokens that are read together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossChange:
+    """The loss of a text before and after, nats per token, and its change with a 95 % interval over sequences."""
+
+    text: str
+    before: float
+    after: float
+    interval: tuple[float, float]
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        change = self.after - self.before
+        moves = "rises" if change >= 0 else "falls"
+        ends = sorted(self.interval) if change >= 0 else sorted((-self.interval[0], -self.interval[1]))
+        return (
+            f"loss on {self.text}: {nats(self.before)} nats per token before, {nats(self.after)} after; it {moves} by "
+            f"{within(abs(change), ends)}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruned:
+    """A pruned model and what it has cost and saved.
+
+    Attributes:
+        model: an ordinary one, of another layout.
+        by: the method.
+        steps: how often importance was measured.
+        layouts: of the whole model, and of this one.
+        kept: the heads of the whole model that it has.
+        losses: on the text that heads were chosen on, and on held-out text if there is one.
+        before: what a pass of the whole model costs; a mask saves nothing of it.
+        after: what a pass of this one costs.
+        folder: where it was written, and the type of the folder; None where it was not.
+    """
+
+    model: "Transformer"
+    by: str
+    steps: int
+    layouts: tuple[str, str]
+    kept: tuple[Head, ...]
+    losses: Mapping[str, LossChange]
+    before: Cost
+    after: Cost
+    folder: tuple[Path, str] | None
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What was done, what it costs, and what it saves."""
+        before, after = self.before, self.after
+        total = sum(1 for _ in self.kept)
+        in_steps = f" in {counted(self.steps, 'step')}" if self.steps > 1 else ""
+        return (
+            f"{counted(total, 'head')} kept by {self.by}{in_steps}: {self.layouts[0]} becomes {self.layouts[1]}",
+            *(change.sentence for change in self.losses.values()),
+            f"parameters: {before.parameters:,} before, {after.parameters:,} after",
+            f"forward pass of {before.tokens:,} tokens: {_ms(before.forward_s)} before, {_ms(after.forward_s)} after "
+            f"({before.forward_s / after.forward_s:.2f} times as fast)",
+            f"forward and backward: {_ms(before.step_s)} before, {_ms(after.step_s)} after "
+            f"({before.step_s / after.step_s:.2f} times as fast), holding {_mb(before.step_memory_bytes)} before and "
+            f"{_mb(after.step_memory_bytes)} after",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it but the weights, as plain values."""
+        return {
+            "schema": 1,
+            "by": self.by,
+            "steps": self.steps,
+            "layout": {"before": self.layouts[0], "after": self.layouts[1]},
+            "kept": [named(head) for head in self.kept],
+            "losses_nats": {
+                what: {**asdict(change), "interval": five_digits(change.interval)}
+                for what, change in self.losses.items()
+            },
+            "cost": {"before": asdict(self.before), "after": asdict(self.after)},
+        }
+
+
+def prune(
+    model: "str | Path | Transformer",
+    *,
+    by: str,
+    keep: int | float | str,
+    text: "str | Path | TokenIds",
+    out: str | Path | None = None,
+    held_out: "str | Path | TokenIds | None" = None,
+    steps: int = 1,
+    tokenizer: str | None = None,
+    sequences: int | None = None,
+    length: int | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    tell: Callable[[str], object] = lambda _: None,
+) -> Pruned:
+    """Prune the heads of a finished model; heads that share their keys and values go together.
+
+    Args:
+        model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
+        by: `taylor` (Michel's importance), `ablation` (the exact effect of each), `alike` (one of the most alike two),
+            `magnitude` (the norm of what a head can write), or `random`.
+        keep: how many heads stay, or which share: `24`, `50%`, `0.5`.
+        text: what importance is measured on: a file or another corpus, or (sequence, pos) tokens.
+        out: a folder for the model, which is made; None: it is not written.
+        held_out: another text on which the loss is measured before and after.
+        steps: importance is measured anew after each.
+        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
+        sequences: of each text, at most; None: 8,192 tokens of them.
+        length: tokens of each; None: what the model was made for, at most 256.
+        device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
+        seed: of what is drawn.
+        tell: is given what is done.
+
+    Raises:
+        UserError: for a model or text that cannot be opened, a method, number or folder that cannot be, and a model
+            that fails a check of what is done to it, naming the check.
+    """
+    from headway.heads.causes.importance import METHODS
+    from headway.heads.causes.stepwise import pruned_to
+    from headway.heads.causes.units import heads_to_keep, units_of
+
+    if by not in METHODS:
+        raise UserError(f"by {by}: there is no such method; {near(by, METHODS)}")
+    folder = None if out is None else Path(out)
+    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists and is not an empty folder; choose another name, or remove it")
+    opened = open_to_intervene(model, tokenizer, device)
+    whole = opened.own
+    number = heads_to_keep(keep, units_of(whole.model.layout))
+    read = {"sequences": sequences, "length": length}
+    texts = {"text": _text(opened, text, "text", seed, **read)}
+    names = {"text": _name(text)}
+    if held_out is not None:
+        texts["held_out"] = _text(opened, held_out, "held_out", seed, **read)
+        names["held_out"] = _name(held_out)
+    check_sound(opened, texts["text"].inputs)
+    kept = pruned_to(whole, number, METHODS[by], texts["text"], steps=steps, tell=tell)
+    tell("measuring the losses, and passes of both models by turns ...")
+    last = texts.get("held_out", texts["text"])
+    before, after = costs((whole, kept.model), *last.batches()[0])
+    result = Pruned(
+        model=kept.model,
+        by=by,
+        steps=steps,
+        layouts=(str(whole.model.layout), str(kept.model.model.layout)),
+        kept=kept.heads,
+        losses={what: _change(whole, kept.model, each, names[what]) for what, each in texts.items()},
+        before=before,
+        after=after,
+        folder=None if folder is None else (folder, _write(opened, kept.model, folder)),
+    )
+    if folder is not None:
+        write_json(folder / "pruning.json", {**result.to_json(), "of": opened.name})
+    return result
+
+
+def _text(
+    opened: Opened, text: Any, what: str, seed: int, *, sequences: int | None, length: int | None
+) -> "PruningText":
+    import torch
+
+    from headway.heads.causes.importance import PruningText
+
+    place = next(opened.module.parameters()).device
+    tokens = torch.from_numpy(read_text(opened, text, what, sequences=sequences, length=length)).to(place)
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    return PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // inputs.shape[1]), seed=seed)
+
+
+def _name(text: Any) -> str:
+    return str(text) if isinstance(text, str | Path) else "the given tokens"
+
+
+def _change(whole: "Transformer", small: "Transformer", text: "PruningText", name: str) -> LossChange:
+    import torch
+
+    from headway.heads.causes.losses import counted as tokens_of
+    from headway.heads.causes.losses import sequence_losses
+
+    with torch.no_grad():
+        losses = [
+            np.concatenate(
+                [sequence_losses(m, m.hidden(inputs)[0], targets).cpu().numpy() for inputs, targets in text.batches()]
+            )
+            for m in (whole, small)
+        ]
+    tokens = tokens_of(text.targets).cpu().numpy()
+    before, after = (float(mean_over_tokens(loss, tokens)) for loss in losses)
+    low, high = (float(end) for end in interval(losses[1] - losses[0], tokens))
+    return LossChange(text=name, before=before, after=after, interval=(low, high))
+
+
+def _write(opened: Opened, model: "Transformer", folder: Path) -> str:
+    from headway.hf.export import export
+
+    return export(model.model, model.vocab_size, model.weights(), folder, opened.tokenizer)
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms"
+
+
+def _mb(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:.3g} MB"

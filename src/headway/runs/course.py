@@ -1,0 +1,105 @@
+"""Runs: one run trained to its end: its milestones recorded, its state stored, and stopped where nothing is lost."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headway.runs.lease import Lease
+from headway.runs.recorder import Recorder
+from headway.runs.stop import Stop, Wishes
+from headway.train.checkpoint import Checkpoint
+from headway.train.loop import Beat, Event, Milestone, Study, train
+
+_BETWEEN_S = 1.0
+"""Between two milestones it is not stored more often than that."""
+
+
+class Course:
+    """The training of a study in a run folder.
+
+    Args:
+        study: what is trained, standing where it goes on.
+        recorder: what writes the folder.
+        lease: of the folder.
+        wishes: whether to stop.
+        steps: when it is trained.
+        log_every: steps between records.
+        store_every_s: seconds between checkpoints.
+        count: seconds and memory until now, from the seconds spent in steps.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        recorder: Recorder,
+        lease: Lease,
+        wishes: Wishes,
+        *,
+        steps: int,
+        log_every: int,
+        store_every_s: float,
+        count: Callable[[float], Mapping[str, Any]],
+    ):
+        self._study, self._recorder, self._lease, self._wishes = study, recorder, lease, wishes
+        self._steps, self._log_every, self._store_every_s, self._count = steps, log_every, store_every_s, count
+        self._first, self._stored = study.trainer.step, time.perf_counter()
+
+    def to_the_end(self) -> float:
+        """Train, record and store; returns the seconds spent in steps.
+
+        Raises:
+            Stop: when it was asked for, and where it is is stored.
+            LeaseLost: when another process owns the folder.
+            OSError: when the folder cannot be written.
+        """
+        resumed, event = self._recorder.resumed, None
+        begun = resumed.unrecorded if resumed else None
+        try:
+            for event in train(self._study, steps=self._steps, log_every=self._log_every, begun=begun):
+                self._wishes.patient = True
+                self._keep(event)
+                # A first step, which may compile the model, and measuring, which changes nothing in the trainer, can
+                # be given up at any moment.
+                self._wishes.patient = event.step > self._first and not _is_measuring(event)
+        except Stop as stop:
+            if event is None or self._wishes.patient or not _is_measuring(event):
+                raise
+            self._store(event)
+            raise Stop(f"at step {event.step} {stop}") from None
+        self._wishes.patient = False
+        if self._wishes.stop:  # since we looked last
+            raise self._wishes.fulfilled(f"at step {self._steps}")
+        return event.training_s if event else 0.0
+
+    def _keep(self, event: Event) -> None:
+        """Record and store what is due, and stop if that was asked for."""
+        self._lease.progress(event.step, event.steps_per_s)
+        self._lease.check()
+        if isinstance(event, Milestone):
+            self._recorder.record(event, self._count(event.training_s)["wall_s"])
+        stop = self._wishes.stop
+        if event.step > self._first and (stop or self._is_due(event)):
+            self._store(event)
+        if stop:
+            raise self._wishes.fulfilled(f"at step {event.step}")
+
+    def _is_due(self, event: Event) -> bool:
+        """Whether to store where it is; not just before a milestone at the same step, which may be due itself."""
+        if _is_measuring(event):
+            return False
+        least_s = _BETWEEN_S if isinstance(event, Beat) else 0.0
+        return event.step == self._steps or time.perf_counter() - self._stored >= max(self._store_every_s, least_s)
+
+    def _store(self, event: Event) -> None:
+        checkpoint = Checkpoint(
+            step=event.step,
+            state=self._study.trainer.state(),
+            counters=self._count(event.training_s),
+            unrecorded=event.unrecorded if isinstance(event, Beat) else None,
+        )
+        self._recorder.checkpoint(checkpoint)
+        self._stored = time.perf_counter()
+
+
+def _is_measuring(event: Event) -> bool:
+    return isinstance(event, Beat) and event.measuring

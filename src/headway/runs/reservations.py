@@ -1,0 +1,25 @@
+"""Lab: what is to be said of a results directory, runs that are damaged apart, before what it says is believed."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from headway.runs import resolved
+from headway.runs.folder import Run
+from headway.runs.timing_files import read_timings, timing_file
+from headway.words import counted
+
+
+def reservations(directory: Path, runs: Sequence[Run]) -> Iterator[str]:
+    """A sentence each: a document that was edited, timings that are damaged, runs that nobody has sealed."""
+    if doubt := resolved.doubt(directory):
+        yield doubt
+    for name, timing in read_timings(directory).items():
+        if timing is None:
+            yield (
+                f"{timing_file(directory, name)} is damaged and left out; `headway run` with --timing measures it again"
+            )
+    if unsealed := sum(run.status == "done" and run.seal is None for run in runs):
+        yield (
+            f"{counted(unsealed, 'run')} of {len(runs)} {'was' if unsealed == 1 else 'were'} made before runs were "
+            f"sealed, so not every damage is noticed; `headway verify {directory} --adopt` seals what is there"
+        )

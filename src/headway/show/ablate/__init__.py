@@ -1,0 +1,5 @@
+"""Show, what a finished model does without its heads.
+
+* `ablation_page`: its page; `effect_tables`: effects and estimates, a row for each way and for each head;
+* `effect_intervals`: effects of heads and of pairs, with intervals; `estimates`: what cheap estimates are worth.
+"""

@@ -1,0 +1,78 @@
+"""Show: what a model does without its heads, as tables: a row for each way of taking them away, and for each head."""
+
+import numpy as np
+
+from headway.heads.causes.ablated import Ablation
+from headway.heads.causes.effect_findings import MATTERS, nats, within
+from headway.heads.causes.effects import interval
+from headway.heads.causes.kinds import KINDS, Kind, named
+from headway.show.shared.table import Row, Table
+from headway.words import number
+
+WAYS: dict[Kind, str] = {"zero": "set to zero", "mean": "at the mean", "resample": "resampled"}
+
+
+def ways(found: Ablation) -> Table:
+    """A row for each way: joint effect, share of it, heads that matter, and how estimates rank heads."""
+    exact = found.exact
+    columns = {
+        "": [WAYS[kind] for kind in KINDS],
+        "without any head": [
+            within(exact.joint_mean(kind), [float(end) for end in interval(exact.joint[kind], exact.tokens)])
+            for kind in KINDS
+        ],
+        "single effects of it": [_share(exact.share_of_joint(kind)) for kind in KINDS],
+        "heads that matter": [str(_mattering(found, kind)) for kind in KINDS],
+        "rank by Michel": [_rank(found.agreement[kind]["michel"]) for kind in KINDS],
+        "rank by first order": [_rank(found.agreement[kind]["first-order"]) for kind in KINDS],
+        "rank by integrated": [_rank(found.agreement[kind]["integrated"]) for kind in KINDS],
+    }
+    low, high = map(float, interval(exact.loss, exact.tokens))
+    caption = (
+        f"The loss of the whole model is {within(found.loss_nats, (low, high))} nats per token. Changes are in nats "
+        "per token, with 95 % intervals over sequences. A head matters from "
+        f"{nats(MATTERS)} nats on, by an interval that holds for all heads at once. Ranks: rank correlation of an "
+        "estimate with the exact effects of heads."
+    )
+    rows = tuple(Row(cells=cells) for cells in zip(*columns.values(), strict=True))
+    return Table(columns=tuple(columns), rows=rows, caption=caption)
+
+
+def heads(found: Ablation) -> Table:
+    """A row for each head, those that the loss rises most without, at their mean, first."""
+    single = found.exact.single
+    ends = {kind: single[kind].interval() for kind in KINDS}
+    rows = []
+    for (layer, head), _ in single["mean"].ranked():
+        exact = [within(float(single[kind].mean[layer][head]), ends[kind][layer][head]) for kind in KINDS]
+        first, along = (
+            [number(float(effects[kind].mean[layer][head]), 2) for kind in KINDS]
+            for effects in (found.first_order, found.integrated)
+        )
+        michel = number(float(found.michel[layer][head]), 2)
+        rows.append(Row(cells=(named((layer, head)), *exact, michel, *first, *along)))
+    columns = (
+        "",
+        *(WAYS[kind] for kind in KINDS),
+        "Michel",
+        *(f"first order, {kind}" for kind in KINDS),
+        *(f"integrated, {kind}" for kind in KINDS),
+    )
+    caption = (
+        "Changes of the loss without the head, in nats per token; intervals of 95 %, of each head on its own. First "
+        "order and integrated are estimates of the same."
+    )
+    return Table(columns=columns, rows=tuple(rows), caption=caption)
+
+
+def _mattering(found: Ablation, kind: Kind) -> int:
+    ends = np.concatenate([*found.exact.single[kind].corrected_interval(), np.zeros((0, 2))])
+    return int(((ends[:, 0] > MATTERS) | (ends[:, 1] < -MATTERS)).sum())
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %".replace("-", "−") if np.isfinite(value) else "–"
+
+
+def _rank(value: float) -> str:
+    return nats(value) if np.isfinite(value) else "–"

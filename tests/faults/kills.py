@@ -1,0 +1,448 @@
+"""Sweeps that are killed at random moments and gone on with; none may lose a bit or a line, or leave an orphan.
+
+    python tests/faults/kills.py --kills 1000 [--seconds 3600] [--seed 0]
+
+A round is a directory of a few small runs, of one laboratory, that are worked on by two workers. Whatever works on it
+is killed at random moments and started again until all is done: `kill -9` of a worker, of the process that started
+them, or of all at once, or SIGTERM, SIGINT or SIGHUP to every process of the tree. What was recorded is then compared
+with that of a directory that nobody disturbed.
+
+All processes are forked from one that has loaded everything, since loading takes longer than a whole sweep; apart
+from that they are what `headway run` starts. Checkpoints come every 50 ms, so that many kills meet one.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from headway.runs import worker
+
+if __name__ == "__main__":  # as a worker does, before anything that reads it is imported
+    worker.set_up_process(1)
+
+import psutil
+import small_text
+
+import headway.runs.course
+import headway.runs.lease
+import headway.runs.local
+import headway.runs.stop
+import headway.runs.work
+from headway import api
+from headway.compare.results import write
+from headway.declare.experiment import Experiment, resolve
+from headway.runs.devices import Slot
+from headway.runs.folder import Run
+from headway.runs.lease import last_holder
+from headway.runs.places import LocalWorker
+from headway.runs.store import Store
+from headway.train import checkpoint
+
+KINDS = ("kill -9 a worker", "kill -9 the parent", "kill -9 all", "SIGTERM to the tree", "SIGINT or SIGHUP to the tree")
+ENDS_WITHIN_S = 15.0
+"""Seconds after which a process that was to end is an orphan, or deaf."""
+
+_ICL = {
+    "task": {"kind": "regression", "d_x": 3, "n_pairs": 8},
+    "model": {"family": "icl", "n_heads": 1},
+    "evaluation": {"every": 700, "prompts_during": 50, "prompts": 200, "curve": None},
+    "probes": {"every": 500, "circuits": [1, 500]},
+    "arms": {"one": {}, "two": {"model": {"n_heads": 2}}},
+    "baseline": "one",
+    "seeds": 1,
+}
+
+
+def icl(steps: int, every: int) -> Experiment:
+    training = {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 16, "steps": steps}
+    return resolve({"name": "kills", **_ICL, "training": training, "logging": {"every": every}})
+
+
+def tokens(steps: int) -> Experiment:
+    training = {**small_text.MUON, "batch_size": 4, "accumulate": 2, "warmup_steps": 5, "steps": steps}
+    return small_text.experiment(
+        model={**small_text.CONTENT["model"], "dropout": 0.1},
+        training={**training, "drophead": {"start": 0.3, "end": 0.1}},
+        evaluation={"every": 25, "sequences_during": 4, "sequences": 8},
+        probes={"every": 30, "diversity": True, "patterns": True},
+        samples={"tokens": 10},
+        logging={"every": 10},
+    )
+
+
+LABORATORIES: dict[str, tuple[str, Callable[[], Experiment]]] = {
+    "icl, native": ("fused", lambda: icl(60_000, 500)),
+    "icl, torch": ("torch", lambda: icl(500, 20)),
+    "tokens": ("torch", lambda: tokens(80)),
+}
+"""The trainer, and an experiment that takes about a second."""
+
+
+@dataclass(kw_only=True)
+class Found:
+    """What a number of kills did."""
+
+    kills: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rounds: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def problem(self, laboratory: str, what: str, where: str) -> None:
+        """Something that must not happen."""
+        self.counts[laboratory, what] += 1
+        self.problems.append(f"{laboratory}: {what}: {where}")
+
+
+_LOADED = (
+    "scipy.stats",
+    "torch._dynamo",
+    "headway.train.icl.torch_trainer",
+    "headway.train.tokens.study",
+    "headway.icl.fused",
+    "headway.compare.results",
+    "headway.compare.icl",
+    "headway.compare.tokens",
+)
+
+PROBLEMS = ("differing bits", "lost lines", "lost steps", "orphans", "deaf", "other")
+
+
+class Forked:
+    """A process that was forked, as far as `LocalWorker` knows it."""
+
+    def __init__(self, pid: int):
+        self.pid, self._code = pid, None
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it works."""
+        if self._code is None:
+            with contextlib.suppress(ChildProcessError):
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+
+@dataclass(frozen=True)
+class ForkedPlace:
+    """A place whose workers are forked."""
+
+    trainer: str
+    slot: Slot
+
+    def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> LocalWorker:
+        """As `LocalPlace` does."""
+        parent = os.getpid()
+        command = [str(run), "--trainer", self.trainer, *self.slot.options, *options, "--parent", str(parent)]
+        with open(log, "ab") as output:
+            pid = _forked(lambda: worker.main(command), output.fileno(), group=True)
+        return LocalWorker(process=Forked(pid))  # type: ignore[arg-type]
+
+
+def _forked(work: Callable[[], int], output: int | None = None, *, group: bool = False, session: bool = False) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 99
+    try:
+        if group:
+            os.setpgid(0, 0)
+        if session:
+            os.setsid()
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if output is not None:
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+        code = work()
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException as error:  # noqa: BLE001 - it must not go on in the copy
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(code)
+
+
+def _sweep(directory: Path, laboratory: str) -> int:
+    """What `headway run` does, but for the report."""
+    trainer, experiment = LABORATORIES[laboratory]
+    places = [ForkedPlace(trainer, Slot(device="cpu", threads=1))] * 2
+    store, runs = api.prepare(experiment(), directory, [place.slot for place in places])
+    for _ in headway.runs.local.run_all(runs, places):
+        pass
+    write(Store.open(store.path))
+    return 0
+
+
+def lasting(run: Run) -> dict[str, Any]:
+    """What must be the same in two runs of one content: all but times, memory and where it was computed."""
+    passing = ("wall_s", "steps_per_s", "tokens_per_s", "peak_memory_bytes", "memory_bytes")
+    run = Run.open(run.path)
+    kept = lambda record: {key: value for key, value in record.items() if key not in passing}  # noqa: E731
+    found = checkpoint.load(run.path / "checkpoint")[0]
+    return {
+        "status": run.status,
+        "message": run.message,
+        "metrics": kept(run.metrics),
+        "records": [kept(record) for record in run.records()],
+        "samples": run.samples(),
+        "state": {name: value.tobytes() for name, value in found.state.items()} if found else {},
+        "heads": {path.name: path.read_bytes() for path in (run.path / "heads").glob("*")},
+        "curves": run.curves(),
+    }
+
+
+class Killer:
+    """Kills sweeps of one laboratory."""
+
+    def __init__(self, laboratory: str, folder: Path, chance: random.Random, found: Found):
+        self.laboratory, self._folder, self._chance, self._found = laboratory, folder, chance, found
+        began = time.monotonic()
+        self._whole = self._undisturbed(folder / "undisturbed")
+        self._takes_s = time.monotonic() - began
+        self._n_steps = max(one["records"][-1]["step"] for one in self._whole.values())
+
+    def _undisturbed(self, directory: Path) -> dict[str, dict[str, Any]]:
+        pid = _forked(lambda: _sweep(directory, self.laboratory), session=True)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert code == 0, f"{self.laboratory}: a sweep that nobody disturbed ended with {code}"
+        return {_name(run): lasting(run) for run in Store.open(directory).runs()}
+
+    def round(self, until: float, most: int) -> int:
+        """Kill one directory's sweep until it is done; how many kills that took."""
+        self._found.rounds[self.laboratory] += 1
+        directory = self._folder / f"round-{self._found.rounds[self.laboratory]}"
+        kills, wanted = 0, self._chance.randrange(2, 12)
+        while kills < min(wanted, most) and time.monotonic() < until:
+            if not self._killed(directory):
+                break
+            kills += 1
+        code = self._finished(directory)
+        before = len(self._found.problems)
+        self._compare(directory, code)
+        if len(self._found.problems) == before:
+            shutil.rmtree(directory)
+        return kills
+
+    def _killed(self, directory: Path) -> bool:
+        """Start the sweep and kill it at a random moment, unless it is done before."""
+        with open(self._folder / "output.txt", "ab") as output:
+            pid = _forked(lambda: _sweep(directory, self.laboratory), output.fileno(), session=True)
+        if not self._moment_has_come(pid, directory):
+            return False
+        kind = self._chance.choice(KINDS)
+        workers = [other for other in _session(pid) if other != pid]
+        if kind == KINDS[0] and not workers:
+            kind = KINDS[1]
+        steps = _steps(directory) if "tree" in kind else {}
+        self._send(kind, pid, workers)
+        self._found.kills[self.laboratory, kind] += 1
+        self._see_the_end(kind, pid, directory)
+        for path, step in steps.items():
+            now = checkpoint.load(path / "checkpoint")[0]
+            if step and (now is None or now.step < step):
+                where = f"{path} was at step {step} before {kind}, now {now and now.step}: {Run.open(path).message}"
+                self._found.problem(self.laboratory, "lost steps", where)
+        return True
+
+    def _moment_has_come(self, pid: int, directory: Path) -> bool:
+        """Wait for a random time, or for a random step of a run; False if all is done before."""
+        by_time, share = self._chance.random() < 0.5, self._chance.random()
+        deadline = time.monotonic() + (1.1 * share * self._takes_s if by_time else 60.0)
+        while time.monotonic() < deadline:
+            if _ended(pid):
+                return False
+            if not by_time and any(step >= share * self._n_steps for step in _steps(directory).values()):
+                break
+            time.sleep(0.003)
+        return not _ended(pid)
+
+    def _send(self, kind: str, pid: int, workers: list[int]) -> None:
+        tree = [pid, *workers]
+        self._chance.shuffle(tree)
+        if kind == KINDS[0]:
+            targets, number = [self._chance.choice(workers)], signal.SIGKILL
+        elif kind == KINDS[1]:
+            targets, number = [pid], signal.SIGKILL
+        elif kind == KINDS[2]:
+            targets, number = tree, signal.SIGKILL
+        elif kind == KINDS[3]:
+            targets, number = tree, signal.SIGTERM
+        else:
+            targets, number = tree, self._chance.choice((signal.SIGINT, signal.SIGHUP))
+        for target in targets:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(target, number)
+
+    def _see_the_end(self, kind: str, pid: int, directory: Path) -> None:
+        """Everything must end; after a worker's death, the others go on to their own."""
+        within_s = ENDS_WITHIN_S + (20 * self._takes_s if kind == KINDS[0] else 0.0)
+        until = time.monotonic() + within_s
+        while (left := _session(pid)) and time.monotonic() < until:
+            _ended(*left)
+            time.sleep(0.005)
+        for process in left:
+            what = "deaf" if process == pid else "orphans"
+            self._found.problem(self.laboratory, what, f"{process} after {kind}, {directory}")
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        _ended(pid, *left)
+
+    def _finished(self, directory: Path) -> int:
+        """Go on until it is done; a run that was killed is tried once more each time."""
+        code = -1
+        for _ in range(2):
+            pid = _forked(lambda: _sweep(directory, self.laboratory), session=True)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            if code == 0:
+                break
+        return code
+
+    def _compare(self, directory: Path, code: int) -> None:
+        found = {_name(run): lasting(run) for run in Store.open(directory).runs()}
+        if code or found.keys() != self._whole.keys():
+            self._found.problem(self.laboratory, "other", f"{directory} ended with {code}, runs {sorted(found)}")
+        for name, whole in self._whole.items():
+            now = found.get(name)
+            if now is None or now == whole:
+                continue
+            steps = [[record["step"] for record in one["records"]] for one in (now, whole)]
+            lost = steps[0] != steps[1] or len(now["samples"]) != len(whole["samples"])
+            other = [key for key in whole if now[key] != whole[key]]
+            what = "lost lines" if lost else "differing bits"
+            self._found.problem(self.laboratory, what, f"{directory} {name} {other}")
+
+
+def _name(run: Run) -> str:
+    return f"{run.name}/{run.seed}"
+
+
+def _steps(directory: Path) -> dict[Path, int]:
+    """The step that each run that is worked on has told of."""
+    found = {path: last_holder(path / "lease") for path in directory.glob("runs/*/seed-*")}
+    return {
+        path: holder.step
+        for path, holder in found.items()
+        if holder and not holder.released and psutil.pid_exists(holder.pid)
+    }
+
+
+def _ended(*pids: int) -> bool:
+    """Whether the first of some processes has ended; those that are our children are collected."""
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    return not psutil.pid_exists(pids[0]) or _is_zombie(pids[0])
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _session(leader: int) -> list[int]:
+    """The living processes of a session."""
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == leader and not _is_zombie(pid):
+                found.append(pid)
+    return found
+
+
+@contextlib.contextmanager
+def _hurried() -> Iterator[None]:
+    """Checkpoints, beats and looks come often; orphans come to this process, which collects them."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    hurried = [
+        (headway.runs.work, "CHECKPOINT_EVERY_S", 0.05),
+        (headway.runs.course, "_BETWEEN_S", 0.05),
+        (headway.runs.lease, "_BEAT_S", 0.03),
+        (headway.runs.local, "_LOOK_EVERY_S", 0.03),
+        (headway.runs.stop, "_LOOK_EVERY_S", 0.05),
+    ]
+    former = [(module, name, getattr(module, name)) for module, name, _ in hurried]
+    for module, name, value in hurried:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in former:
+            setattr(module, name, value)
+
+
+def kill(n: int, *, seconds: float, seed: int = 0, laboratories: Sequence[str] = tuple(LABORATORIES)) -> Found:
+    """Kill so many times, in turns over the laboratories, but for no longer than some seconds."""
+    for module in _LOADED:  # here, once; nothing is computed before the forks
+        import_module(module)
+    found, chance, until = Found(), random.Random(seed), time.monotonic() + seconds
+    folder = Path(tempfile.mkdtemp(prefix="headway-kills-"))
+    os.environ["HEADWAY_CACHE"] = str(folder / "cache")
+    with _hurried():
+        killers = []
+        for number, laboratory in enumerate(laboratories):
+            (folder / str(number)).mkdir()
+            killers.append(Killer(laboratory, folder / str(number), chance, found))
+        done = 0
+        while done < n and time.monotonic() < until:
+            for killer in killers:
+                done += killer.round(until, n - done)
+    if not found.problems:  # otherwise it can be looked at
+        shutil.rmtree(folder)
+    return found
+
+
+def table(found: Found) -> str:
+    """Kills by kind and laboratory, and what they did."""
+    laboratories = list(LABORATORIES)
+    rows = [("", *laboratories, "all")]
+    for kind in KINDS:
+        counts = [found.kills[laboratory, kind] for laboratory in laboratories]
+        rows.append((kind, *map(str, counts), str(sum(counts))))
+    totals = [sum(found.kills[laboratory, kind] for kind in KINDS) for laboratory in laboratories]
+    rows.append(("kills", *map(str, totals), str(sum(totals))))
+    rounds = [found.rounds[laboratory] for laboratory in laboratories]
+    rows.append(("sweeps gone on with to their end", *map(str, rounds), str(sum(rounds))))
+    for what in PROBLEMS:
+        counts = [found.counts[laboratory, what] for laboratory in laboratories]
+        rows.append((what, *map(str, counts), str(sum(counts))))
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Kill, and print a table; 1 if anything was found."""
+    parser = argparse.ArgumentParser(description="Kill sweeps and go on with them.")
+    parser.add_argument("--kills", "--n", type=int, default=1000, dest="kills", help="how many")
+    parser.add_argument("--seconds", type=float, default=7200.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--laboratories", nargs="+", choices=list(LABORATORIES), default=list(LABORATORIES))
+    asked = parser.parse_args(arguments)
+    found = kill(asked.kills, seconds=asked.seconds, seed=asked.seed, laboratories=asked.laboratories)
+    print(table(found))
+    for problem in found.problems[:50]:
+        print(problem)
+    return 1 if found.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,409 @@
+"""Hostile model folders: each was tried by hand once, and none gives more than an error, nor has anything of it run."""
+
+import json
+import os
+import pickle
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fuzz_experiments import guarded, wrong_with
+from fuzz_folders import models
+from safetensors.numpy import load_file, save_file
+
+import headway
+from headway.cli import main
+from headway.data.tokens.tokenizer import Tokenizer
+from headway.errors import UserError
+from headway.finished.opening import open_model, open_own
+from headway.hf.bounds import check_built, check_memory
+
+FUZZER = Path(__file__).with_name("fuzz_folders.py")
+DEEP = '{"a": ' + "[" * 100_000 + "1" + "]" * 100_000 + "}"
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory):
+    return {folder.name: folder for folder in models(tmp_path_factory.mktemp("kinds"))}
+
+
+@pytest.fixture
+def folder_of(kinds, tmp_path):
+    return lambda name: shutil.copytree(kinds[name], tmp_path / name)
+
+
+def edit(folder, name="config.json", **changes):
+    content = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps({**content, **changes}))
+
+
+@pytest.fixture
+def told(monkeypatch, capsys):
+    """What the command line says of a line that it refuses."""
+
+    def error_of(line):
+        monkeypatch.setattr(sys, "argv", ["headway", *line])
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        assert (left.value.code, said.out) == (2, "")
+        return said.err
+
+    return error_of
+
+
+def refused(folder, problem, open_it=None):
+    """The error of a folder; that it takes no time and no memory, and says no more than can be read, is checked."""
+    said = []
+
+    def work():
+        with pytest.raises(UserError) as error:
+            (open_it or open_model)(folder)
+        said.append(str(error.value))
+
+    assert guarded(work, seconds=10, more_bytes=1_500_000_000) is None
+    assert problem in said[0]
+    assert wrong_with(said[0]) is None
+    assert len(said[0]) < 5_000
+    return said[0]
+
+
+def arrays_of(folder, change):
+    arrays = load_file(folder / "model.safetensors")
+    change(arrays)
+    save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+DECLARED = [
+    ("gpt2", {"model_type": ["gpt2"]}, "config.json: model_type ['gpt2'] is no name; give that of an architecture"),
+    ("gpt2", {"model_type": {"a": 1}}, "model_type {'a': 1} is no name"),
+    ("neox", {"model_type": 7}, "model_type 7 is no name"),
+    ("gpt2", {"model_type": "y" * 100_000}, "GPT2LMHeadModel is no model of text that Headway knows"),
+    ("neox", {"architectures": "GPTNeoXForCausalLM"}, "architectures 'GPTNeoXForCausalLM' is no list of names"),
+    ("neox", {"architectures": {"a": 1}}, "architectures {'a': 1} is no list of names"),
+    ("neox", {"architectures": [["a"]]}, "architectures [['a']] is no list of names"),
+    ("neox", {"architectures": ["pipeline"]}, "its architecture is pipeline, which transformers"),
+    ("neox", {"architectures": ["PreTrainedModel"]}, "its architecture is PreTrainedModel, which transformers"),
+    ("gpt2", {"n_layer": 10**9}, "n_layer is 1000000000, but the weights hold 28 arrays; one of the two is of another"),
+    ("neox", {"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, but the weights hold 28 arrays"),
+    ("bart", {"decoder_layers": 10**9}, "decoder_layers is 1000000000, but the weights hold"),
+    ("neo", {"num_layers": 10**9}, "num_layers is 1000000000, but the weights hold 30 arrays"),
+    ("neo", {"attention_types": [[["global"], 10**5]]}, "attention_types names 2049 layers, but num_layers is 2"),
+    ("neo", {"attention_types": [[[], 10**5]]}, "attention_types names 0 layers, but num_layers is 2"),
+    ("neo", {"attention_types": 7}, "it cannot be understood"),
+    ("neox", {"vocab_size": 10**12}, "vocab_size is 1000000000000, but the weights hold"),
+    ("gpt2", {"vocab_size": [257]}, "vocab_size [257] is no number of tokens; give a whole one above 0"),
+    ("gpt2", {"vocab_size": "9" * 3000}, "is no number of tokens"),
+    ("neox", {"hidden_size": 1e300}, "hidden_size is 1000000000000 ... (275 characters) ... 5459400540160"),
+    ("gpt2", {"n_embd": 10**18}, "n_embd is 1000000000000000000, but the weights hold"),
+    (
+        "neox",
+        {"hidden_size": 200_000},
+        "a model of 320,132,400,064 numbers is declared, but",
+    ),
+    ("neox", {"max_position_embeddings": 10**9}, "max_position_embeddings is 1000000000, but the weights hold"),
+    ("llama", {"max_position_embeddings": 262_000, "head_dim": 8192}, "its tables of positions would take 103.0 GB"),
+    ("llama", {"rope_parameters": ["a"]}, "rope_parameters ['a'] is no mapping"),
+    ("gpt2", {"activation_function": ["y" * 10_000]}, "is not known here; there is gelu_new"),
+    ("gpt2", {"resid_pdrop": [1]}, "it cannot be understood"),
+    ("neox", {"quantization_config": {"quant_method": "gptq"}}, "its weights are quantized, and such heads cannot be"),
+    ("neox", {"attn_implementation": "some/kernel"}, "'some/kernel' names code of another place, which is not run"),
+    ("neox", {"transformers_weights": "pytorch_model.bin"}, "transformers_weights names a file of its own; remove it"),
+    ("neox", {"get_text_config": "x"}, "neox: transformers cannot open it"),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "problem"), DECLARED, ids=lambda value: str(value)[:40])
+def test_a_hostile_declaration_is_refused(name, changes, problem, folder_of):
+    folder = folder_of(name)
+    edit(folder, **changes)
+    refused(folder, problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (DEEP, "config.json: more than 64 mappings and lists stand inside one another; fetch it again"),
+        ("{" + '"a": {' * 70 + "}" * 71, "more than 64 mappings and lists stand inside one another"),
+        ("[" * 100_000, "config.json: more than 64 mappings and lists"),
+        ('{"a": ' + "9" * 5000 + "}", "config.json: it cannot be read (Exceeds the limit"),
+        ("[1]", "config.json: it is no mapping, keys with values"),
+        ('"' + "x" * 20_000_000 + '"', "config.json has 20 MB, and no such file has more than 16 MB"),
+        ("\udcff", "it cannot be read ('utf-8' codec can't decode byte 0xff"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+@pytest.mark.parametrize("name", ["gpt2", "neox"])
+def test_what_is_no_declaration_is_refused(name, text, problem, folder_of):
+    folder = folder_of(name)
+    (folder / "config.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    refused(folder, problem)
+
+
+@pytest.mark.parametrize(
+    ("index", "problem"),
+    [
+        ({"weight_map": {"a": 7}}, "it cannot be understood (weight_map names no file for each array); fetch it again"),
+        ({"weight_map": 7}, "weight_map names no file for each array"),
+        ({"weight_map": {}}, "weight_map names no file for each array"),
+        ([7], "weight_map names no file for each array"),
+        ({"weight_map": {"a": ["x"]}}, "weight_map names no file for each array"),
+        (
+            {"weight_map": {"a": "../x.safetensors"}},
+            "it names '../x.safetensors', which is no safetensors file",
+        ),
+        ({"weight_map": {"a": "/etc/passwd"}}, "it names '/etc/passwd', which is no safetensors file of its folder"),
+        ({"weight_map": {"a": "in/side.safetensors"}}, "it names 'in/side.safetensors', which is no"),
+        ({"weight_map": {"a": "x" * 9000 + ".safetensors"}}, "which is no safetensors file of its folder"),
+        ({"weight_map": {"a": "pytorch_model.bin"}}, "it names 'pytorch_model.bin', which is no"),
+        ({"weight_map": {str(i): f"{i}.safetensors" for i in range(5000)}}, ", ..., missing here; fetch the whole"),
+        ({"weight_map": {"a": "away.safetensors"}}, "away.safetensors is a link to a place outside of the folder"),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+@pytest.mark.parametrize("name", ["gpt2", "neox"])
+def test_a_hostile_index_is_refused(name, index, problem, folder_of, tmp_path):
+    folder = folder_of(name)
+    (folder / "model.safetensors").rename(tmp_path / "outside.safetensors")
+    if "away" in problem:
+        (folder / "away.safetensors").symlink_to(tmp_path / "outside.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    refused(folder, problem)
+    (folder / "model.safetensors.index.json").write_text(DEEP)
+    if "away" not in problem:
+        refused(folder, "more than 64 mappings and lists stand inside one another")
+
+
+def test_links_of_the_hubs_cache_are_followed(folder_of, tmp_path):
+    plain = folder_of("neox")
+    snapshot, blobs = tmp_path / "models--a--b/snapshots/0123", tmp_path / "models--a--b/blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for path in plain.iterdir():
+        shutil.copy(path, blobs / path.name)
+        (snapshot / path.name).symlink_to(f"../../blobs/{path.name}")
+    assert open_model(snapshot).vocab_size == 257
+
+
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        (lambda path: os.mkfifo(path), "tokenizer_config.json is no file but a device, a pipe or a socket"),
+        (lambda path: path.symlink_to("/dev/zero"), "tokenizer_config.json is a link to a place outside of the folder"),
+        (lambda path: path.symlink_to("../../../../etc/passwd"), "is a link to a place outside of the folder"),
+        (lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 10**12), "has 1,000,000 MB, and no such"),
+    ],
+)
+@pytest.mark.parametrize("name", ["gpt2", "neox"])
+def test_what_is_no_file_is_refused(name, spoil, problem, folder_of):
+    folder = folder_of(name)
+    (folder / "tokenizer_config.json").unlink()
+    spoil(folder / "tokenizer_config.json")
+    refused(folder, problem)
+
+
+def header(size, text=b""):
+    return struct.pack("<Q", size) + text
+
+
+MANY = {f"x.{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(500_000)}
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (header(2**63), "its header would have 9,223,372,036,855 MB, and 25 MB are read at most"),
+        (header(10**8), "its header would have 100 MB, and 25 MB are read at most"),
+        (header(0), "model.safetensors: it is damaged (it has no header); fetch or write it again"),
+        (b"", "model.safetensors: it is damaged (it has no header)"),
+        (header(20, b"x" * 20), "model.safetensors: it is damaged (Error while deserializing header"),
+        (header(200_000, b"[" * 200_000), "model.safetensors: it is damaged (Error while deserializing header"),
+        (pickle.dumps([1] * 100), "model.safetensors: it is damaged"),
+        (lambda: header(len(text := json.dumps(MANY).encode()), text), "its header would have 34 MB, and 25 MB are"),
+        (
+            lambda: header(len(text := json.dumps(dict(list(MANY.items())[:200_000])).encode()), text),
+            "arrays do not fit its config.json; one of the two is of another model",
+        ),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_hostile_weights_are_refused(content, problem, folder_of):
+    folder = folder_of("gpt2")
+    (folder / "model.safetensors").write_bytes(content() if callable(content) else content)
+    refused(folder, problem)
+
+
+@pytest.mark.parametrize(("number", "name"), [(np.nan, "gpt2"), (np.inf, "llama"), (-np.inf, "neo")])
+def test_weights_that_are_no_numbers_are_neither_written_with_nor_exported(number, name, folder_of, tmp_path, told):
+    folder = folder_of(name)
+    arrays_of(folder, lambda arrays: arrays[max(arrays)].reshape(-1).__setitem__(0, number))
+    said = refused(folder, f"{name}: weights are NaN or infinite, so it has nothing to say (", open_own)
+    assert said.endswith("; take another checkpoint")
+    for line in (["generate", str(folder)], ["export", str(folder), str(tmp_path / "out")]):
+        assert "weights are NaN or infinite, so it has nothing to say" in told(line)
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_no_machine_holds_are_counted(tmp_path):
+    with pytest.raises(UserError, match=r"its weights take 4,000.0 GB in float32, and this machine has [\d,.]+ GB"):
+        check_memory(tmp_path, 10**12)
+    check_memory(tmp_path, 1000)
+    with pytest.raises(UserError, match=r"its tables of positions would take 9.0 GB, and its weights 0.0 GB; lower"):
+        check_built((), 9 * 10**9, numbers=1000)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", ".metadata"])
+@pytest.mark.parametrize("kind", ["gpt2", "neox"])
+def test_no_pickle_is_read(name, kind, folder_of, tmp_path):
+    folder, mark = folder_of(kind), tmp_path / "was-read"
+    (folder / "model.safetensors").unlink()
+    (folder / name).write_bytes(f"cos\nsystem\n(S'touch {mark}'\ntR.".encode())
+    refused(folder, "a pickle, which can run any code and is not read")
+    assert not mark.exists()
+
+
+CODE = """
+import pathlib
+
+import torch
+from transformers import Qwen3ForCausalLM
+
+pathlib.Path({mark!r}).touch()
+
+
+class Mine(Qwen3ForCausalLM):
+    pass
+"""
+
+
+@pytest.fixture
+def with_code(folder_of, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    folder = folder_of("qwen3")
+    (folder / "mine.py").write_text(CODE.format(mark=str(tmp_path / "was-run")))
+    edit(folder, architectures=["Mine"], auto_map={"AutoModelForCausalLM": "mine.Mine"})
+    return folder
+
+
+def test_code_of_a_folder_is_run_only_where_somebody_says_so(with_code, tmp_path):
+    said = refused(with_code, "qwen3: it needs code that comes with it (mine.Mine), and code of a folder is not run; ")
+    assert said.endswith("read that code, and where you trust it say so: trust_code=True in Python, --trust-code on "
+                         "the command line")  # fmt: skip
+    assert not (tmp_path / "was-run").exists()
+    with pytest.warns(RuntimeWarning, match=r"^running code of .*/qwen3: mine.Mine$") as warned:
+        opened = open_model(with_code, trust_code=True)
+    assert len([each for each in warned if "running code" in str(each.message)]) == 1
+    assert (tmp_path / "was-run").exists()
+    assert (opened.facts["architecture"], opened.kind) == ("Mine", "causal")
+    assert len(opened.trace("a dog").attentions) == 2
+
+
+def test_the_command_line_says_once_what_it_runs(with_code, tmp_path):
+    (tmp_path / "text.txt").write_text("Once upon a time there was a dog. " * 20)
+    line = ["xray", with_code, "--text", tmp_path / "text.txt", "--json", "--length", "16", "--sequences", "2"]
+    environment = {**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules")}
+
+    def verb(*more):
+        command = [sys.executable, "-m", "headway", *map(str, line), *more]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+    done = verb()
+    assert done.returncode == 2
+    assert "code of a folder is not run" in done.stderr
+    assert not (tmp_path / "was-run").exists()
+    done = verb("--trust-code")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("warning: running code of") == 1
+    assert json.loads(done.stdout)["model"]["architecture"] == "Mine"
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        (
+            "other/one--mine.Mine",
+            "auto_map names 'other/one--mine.Mine', which is no code of this folder",
+        ),
+        ("../mine.Mine", "auto_map names '../mine.Mine', which is no code of this folder"),
+        (7, "auto_map names 7, which is no code of this folder"),
+    ],
+)
+def test_code_of_another_place_is_never_run(code, problem, with_code):
+    edit(with_code, auto_map={"AutoModelForCausalLM": code})
+    refused(with_code, problem, lambda folder: open_model(folder, trust_code=True))
+    edit(with_code, auto_map=7)
+    refused(with_code, "auto_map 7 is no mapping", lambda folder: open_model(folder, trust_code=True))
+
+
+def test_code_beside_an_architecture_that_transformers_has_is_not_run(folder_of, tmp_path):
+    folder = folder_of("neox")
+    (folder / "mine.py").write_text(CODE.format(mark=str(tmp_path / "was-run")))
+    for name in ("config.json", "tokenizer_config.json"):
+        edit(folder, name, auto_map={"AutoModelForCausalLM": "mine.Mine", "AutoTokenizer": ["mine.Mine", None]})
+    assert open_model(folder).facts["architecture"] == "GPTNeoXForCausalLM"
+    assert not (tmp_path / "was-run").exists()
+    (folder / "tokenizer.json").unlink()
+    refused(folder, "it needs code that comes with it (mine.Mine)")
+
+
+BOMB = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}] * 12
+TOKENIZERS = [
+    ({"normalizer": {"type": "Sequence", "normalizers": BOMB}}, "its steps would make 999,999,999"),
+    ({"decoder": {"type": "Sequence", "decoders": BOMB}}, "its steps would make 999,999,999"),
+    ({"normalizer": {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 9999}}, "would make 10,000 char"),
+    ({"normalizer": 7}, "tokenizer"),
+    ({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}, "tokenizer"),
+    ({"model": {"type": "WordPiece", "vocab": {"a": 0, "<eos>": 1}, "unk_token": "a", "continuing_subword_prefix": "",
+                "max_input_chars_per_word": 10**12}}, "its max_input_chars_per_word is 1,000,000,000,000, and 10,000"),
+    ({"model": ["a"]}, "tokenizer"),
+    ({"added_tokens": DEEP}, "tokenizer"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "problem"), TOKENIZERS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("name", ["gpt2", "neox"])
+def test_a_hostile_tokenizer_is_refused(name, changes, problem, folder_of):
+    folder = folder_of(name)
+    edit(folder, "tokenizer.json", **changes)
+    refused(folder, problem)
+
+
+@pytest.mark.parametrize("text", ["", "{", DEEP, "[1]", "null", '{"model": ' + DEEP + "}"], ids=lambda text: text[:10])
+@pytest.mark.parametrize("name", ["gpt2", "neox"])
+def test_what_is_no_tokenizer_is_refused(name, text, folder_of):
+    folder = folder_of(name)
+    (folder / "tokenizer.json").write_text(text)
+    refused(folder, "tokenizer")
+    (folder / "tokenizer.json").write_text(" " * 41_000_000)
+    refused(folder, "tokenizer.json has 41 MB, and no such file has more than 40 MB")
+    refused(folder, "no tokenizer has more than 40 MB", Tokenizer.load)
+
+
+@pytest.mark.parametrize("verb", ["plan", "show", "run", "status", "compare", "report"])
+def test_verbs_that_read_no_model_say_so(verb, folder_of, told):
+    folder = folder_of("gpt2")
+    said = told([verb, str(folder)])
+    assert "cannot be read as a text file: it is a folder" in said or "is no results directory of Headway" in said
+
+
+def test_whole_folders_are_opened_as_before(kinds):
+    for name, folder in kinds.items():
+        opened = open_model(folder)
+        assert opened.vocab_size == 257
+        if name not in ("gptj", "bloom"):  # whose attention transformers does not open
+            assert torch.isfinite(opened.trace("a dog").attentions[0].z).all(), name
+    assert headway.hf.load(kinds["ragged"]).model.layout.n_heads == (6, 3)
+
+
+@pytest.mark.slow
+def test_mutated_folders_give_no_traceback_no_hang_and_need_no_memory(tmp_path):
+    command = [sys.executable, FUZZER, "--folders", "100000", "--seconds", "20", "--seed", "0"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert " 0 findings" in ended.stdout

@@ -1,0 +1,24 @@
+"""A minute of kills, over all laboratories: no bit, line or step is lost, and no process is left."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway.icl import fused
+
+KILLS = Path(__file__).with_name("kills.py")
+
+
+@pytest.mark.slow
+def test_sweeps_that_are_killed_at_random_moments_and_gone_on_with_lose_nothing():
+    command = [sys.executable, str(KILLS), "--kills", "60", "--seconds", "60"]
+    if fused.available() is not None:
+        command += ["--laboratories", "icl, torch", "tokens"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {row.split("|")[1].strip(): row.split("|")[-2].strip() for row in done.stdout.splitlines() if "|" in row}
+    assert int(rows["kills"]) >= 3
+    for problem in ("differing bits", "lost lines", "lost steps", "orphans", "deaf", "other"):
+        assert rows[problem] == "0", done.stdout

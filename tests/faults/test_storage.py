@@ -1,0 +1,165 @@
+"""A file system that fails in any way, at any operation: what was recorded stays, and going on gives the same bits."""
+
+import errno
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+
+import faulty
+import pytest
+import quadratic
+
+from headway.cli import main
+from headway.runs.folder import Run
+from headway.runs.storage import DISK_FULL, UNREACHABLE
+from headway.runs.store import Store
+from headway.runs.work import DONE, ELSEWHERE, FAILED
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*the last line was cut short")
+
+ADVICE = "run again|try again|give another path|choose another directory"
+
+
+def records(path):
+    """The whole lines of a log, whatever else is wrong."""
+    try:
+        lines = (path / "metrics.jsonl").read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    return [json.loads(line)["step"] for line in lines]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    undisturbed = quadratic.fresh_run(tmp_path_factory.mktemp("undisturbed"), steps=12)
+    quadratic.train_here(undisturbed)
+    return quadratic.lasting(undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "how"),
+    [
+        (errno.ENOSPC, {"once": True}),
+        (errno.EDQUOT, {}),
+        (errno.EROFS, {}),
+        (errno.EIO, {"reading": True}),
+        (errno.EIO, {"once": True, "reading": True}),
+        (errno.ESTALE, {"once": True, "reading": True}),
+    ],
+)
+def test_a_worker_whose_storage_fails_at_any_operation_loses_nothing(tmp_path, whole, number, how):
+    codes = []
+    for operation in itertools.count(1):
+        run = quadratic.fresh_run(tmp_path / str(operation), steps=12)
+        code = faulty.working(run, operation, faulty.failing(number), **how)
+        codes.append(code)
+        before = records(run.path)
+        now = Run.open(run.path)
+        assert code in (DONE, FAILED, DISK_FULL, UNREACHABLE, 2), f"operation {operation}"
+        assert now.status in ("waiting", "interrupted", "failed", "done")
+        if now.status == "failed":
+            assert re.search("again", now.message), now.message
+            assert "Traceback" not in now.message
+        assert quadratic.train_here(run) == DONE
+        assert quadratic.lasting(run) == whole, f"operation {operation}"
+        assert records(run.path)[: len(before)] == before
+        assert not list(run.path.rglob(".*.tmp"))
+        shutil.rmtree(tmp_path / str(operation))
+        if codes[-12:] == [DONE] * 12:  # some are of no consequence, such as a beat's
+            break
+    assert len(codes) > 60
+    assert sum(code != DONE for code in codes) > 30
+
+
+@pytest.mark.slow
+def test_a_directory_that_vanishes_at_any_operation_ends_its_worker_and_is_not_made_again(tmp_path):
+    codes = []
+    for operation in itertools.count(1):
+        results = tmp_path / str(operation)
+        run = quadratic.fresh_run(results, steps=12)
+        code = faulty.working(run, operation, lambda: shutil.rmtree(results, ignore_errors=True), once=True)  # noqa: B023
+        if code == DONE and results.exists():
+            break
+        codes.append(code)
+        assert not results.exists(), [str(path) for path in results.rglob("*")]
+        assert code in (ELSEWHERE, UNREACHABLE, DONE), f"operation {operation}"
+    assert len(codes) > 60
+
+
+@pytest.mark.slow
+def test_a_slow_file_system_makes_a_run_late_and_nothing_else(tmp_path, whole):
+    run = quadratic.fresh_run(tmp_path, steps=12)
+    assert faulty.working(run, 1, lambda: time.sleep(0.02), reading=True) == DONE
+    assert quadratic.lasting(run) == whole
+
+
+def said(arguments, below, operation, number, output):
+    """The exit code and what is said, of a command line whose files fail from an operation on."""
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            sys.stdout = sys.stderr = open(output, "w", encoding="utf-8")  # noqa: SIM115 - the process ends with it
+            sys.argv = ["headway", *map(str, arguments)]
+            faulty.Operations(below, operation, faulty.failing(number))
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        except BaseException:  # noqa: BLE001 - it must not go on in the copy
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), output.read_text()
+
+
+def content(directory):
+    return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A results directory of two runs that are done, and the file of its experiment."""
+    folder = tmp_path_factory.mktemp("finished")
+    of = quadratic.experiment(steps=12, seeds=1, controls={}, evaluation={"every": 7, "prompts": 100, "curve": None})
+    (folder / "experiment.yaml").write_text(of.dump())
+    store = Store.create(folder / "results", of)
+    for arm in ("slow", "fast"):
+        worker = [sys.executable, "-m", "headway.runs.worker", str(store.add(of.arm(arm), 0).path)]
+        subprocess.run(worker, check=True)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("verb", "number"),
+    [("run", errno.ENOSPC), ("run", errno.EIO), ("compare", errno.ENOSPC), ("compare", errno.EROFS)],
+)
+def test_a_command_whose_storage_fails_says_so_and_leaves_what_there_is(tmp_path, finished, verb, number):
+    if verb == "run":
+        results = tmp_path / "results"
+        arguments = ["run", finished / "experiment.yaml", "--out", results, "--no-figures", "--no-timing"]
+        arguments += ["--workers", "1", "--device", "cpu"]
+    else:
+        results = tmp_path / "finished"
+        shutil.copytree(finished / "results", results)
+        arguments = ["compare", results]
+    for operation in itertools.count(1):
+        before = content(results)
+        code, output = said(arguments, results, operation, number, tmp_path / "output")
+        if code == 0 or (verb == "run" and "comparing" in output):
+            break
+        assert code in (1, 2), output
+        assert "Traceback" not in output
+        assert re.search(ADVICE, output), output
+        assert {path: data for path, data in content(results).items() if path in before} == before
+        if verb == "run":
+            shutil.rmtree(results, ignore_errors=True)
+    assert operation > 3
