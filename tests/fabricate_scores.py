@@ -35,7 +35,9 @@ def composition(n_heads: Sequence[int] = (2, 3), strong: tuple[int, int] = (1, 2
     table[: n_heads[0], n_heads[0] :] = 0.1
     keys = table.copy()
     keys[strong] = 0.6
-    return Composition(heads=heads, q=table, k=keys, v=table, null=0.1)
+    chances = {kind: np.where(np.isfinite(table), 0.5, np.nan) for kind in "qkv"}
+    chances["k"][strong] = 1e-6
+    return Composition(heads=heads, q=table, k=keys, v=table, null=0.1, chances=chances)
 
 
 def _drawn(metric: str, n: int, random: np.random.Generator) -> np.ndarray:

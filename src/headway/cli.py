@@ -377,6 +377,12 @@ def xray(
         int | None,
         typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 512."),
     ] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=MOST, metavar="N", help="How often untrained heads are drawn to compare with; by default 16."
+        ),
+    ] = None,
     device: Device = "auto",
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
@@ -392,7 +398,7 @@ def xray(
     from headway.words import command_line
 
     _check_out(out)
-    options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
+    options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length, "draws": draws}
     found = measure(checkpoint, text=text, device=device, trust_code=trust_code, **options)
     command = command_line("xray", checkpoint, text=text, out=out, **options) + " --trust-code" * trust_code
     _show_model(found, layers(found), lambda: xray_page(found), checkpoint, out, command, as_json)
@@ -547,8 +553,10 @@ def _show_model(
             drawn().write(out, checkpoint, command)
         print(json.dumps(found.to_json(), allow_nan=False))
         return
-    for finding in found.findings:
-        print(f"* {finding.sentence}")
+    for said in [finding.sentence for finding in found.findings] or [found.nothing]:
+        print(f"* {said}")
+    for finding in found.not_found:
+        print(f"- {finding.sentence}")
     print()
     _print(terminal_table(overview))
     for note in found.notes:

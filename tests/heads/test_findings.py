@@ -1,67 +1,105 @@
-"""What stands out among heads, from scores whose answers are known."""
+"""What stands out among heads, from scores whose answers are known, beside draws of heads that learnt nothing."""
 
 import numpy as np
+import pytest
 from fabricate_scores import composition, names, scores
 
-from headway.heads.findings import findings, strongest
+from headway.heads.findings import findings
 from headway.heads.names import row_labels
 from headway.heads.scores import HeadScores
 
+DRAWS = 16
 
-def planted(metric, values, null=0.1):
+
+def planted(metric, values, untrained=0.05, spread=0.02):
+    """Scores of heads by layer, beside draws about a number; a dictionary of names gives another number for a layer."""
+    random = np.random.default_rng(0)
     arrays = {name: np.array(value) for name, value in zip(names(values), values, strict=True)}
-    return {metric: HeadScores(metric=metric, values=arrays, null=dict.fromkeys(arrays, np.array(null)), n_rows=9)}
+    draws = {name: random.normal(untrained, spread, (DRAWS, *value.shape)) for name, value in arrays.items()}
+    draws = {name: np.abs(drawn - drawn.mean() + untrained) for name, drawn in draws.items()}
+    return {metric: HeadScores(metric=metric, values=arrays, draws=draws, n_rows=9)}
+
+
+def pairs(metric, value, untrained=0.0, spread=0.02, seed=0):
+    random = np.random.default_rng(seed)
+    drawn = random.normal(untrained, spread, (DRAWS, *value.shape))
+    drawn = (drawn + drawn.swapaxes(1, 2)) / 2
+    return {metric: HeadScores(metric=metric, values={"layers.0.a": value}, draws={"layers.0.a": drawn}, n_rows=9)}
+
+
+def looked_for(found, **options):
+    labels = row_labels(next(iter(found.values())).values)
+    return findings(found, labels, **options)
 
 
 def said(found, **options):
-    labels = row_labels(next(iter(found.values())).values)
-    return [finding.sentence for finding in findings(found, labels, **options)]
+    return [finding.sentence for finding in looked_for(found, **options) if finding.found]
 
 
-def test_special_heads_are_named_with_what_is_even():
+def test_special_heads_are_named_with_what_untrained_ones_show():
     one = planted("induction_score", [[0.01, 0.02], [0.893, 0.1]])
-    assert said(one) == ["1 induction head (from .40 on): L1H0 .89 (even .10)"]
-    many = planted("previous_token_score", [[0.5, 0.9, 0.6], [0.7, 0.8, 0.95, 0.2]], null=0.02)
+    assert said(one) == ["1 induction head (from .40 on): L1H0 .89 (untrained .05)"]
+    (finding,) = looked_for(one)
+    assert finding.p < 1e-3
+    many = planted("previous_token_score", [[0.5, 0.9, 0.6], [0.7, 0.8, 0.95, 0.2]], untrained=0.02, spread=0.005)
     assert said(many) == [
-        "6 previous-token heads (from .40 on): L1H2 .95, L0H1 .90, L1H1 .80, L1H0 .70, L0H2 .60 and 1 more (even .02)"
+        "6 previous-token heads (from .40 on): L1H2 .95, L0H1 .90, L1H1 .80, L1H0 .70, L0H2 .60 and 1 more "
+        "(untrained .02)"
     ]
     assert said(planted("sink_score", [[0.6, 0.7]])) == [
-        "2 heads that rest on the first token (from .50 on): L0H1 .70, L0H0 .60 (even .10)"
+        "2 heads that rest on the first token (from .50 on): L0H1 .70, L0H0 .60 (untrained .05)"
     ]
 
 
-def test_a_head_near_its_null_is_not_special():
-    assert said(planted("previous_token_score", [[0.5, 0.45]], null=0.4)) == [
-        "no previous-token head (from .40 on): L0H0 is highest, .50 (even .40)"
-    ]
-    assert said(planted("positional_score", [[0.85, 0.2]])) == [
-        "no positional head (from .90 on): L0H0 is highest, .85 (even .10)"
-    ]
+def test_a_head_that_untrained_ones_can_be_is_not_special():
+    (finding,) = looked_for(planted("previous_token_score", [[0.5, 0.45]], untrained=0.4, spread=0.1))
+    assert not finding.found
+    assert finding.sentence == (
+        "no previous-token head (from .40 on): L0H0 is highest, .50 (untrained .40), and they may reach that"
+    )
+    (finding,) = looked_for(planted("positional_score", [[0.85, 0.2]]))
+    assert not finding.found
+    assert finding.sentence == "no positional head (from .90 on): L0H0 is highest, .85 (untrained .05)"
 
 
-def test_alike_and_idle_heads_are_named():
+def test_without_draws_no_head_stands_out():
+    score = HeadScores(metric="sink_score", values={"layers.0.a": np.array([0.99, 0.1])}, n_rows=9)
+    (finding,) = looked_for({"sink_score": score})
+    assert not finding.found
+    assert finding.p == 1
+
+
+def test_what_no_head_can_see_is_not_looked_for():
+    score = planted("induction_score", [[np.nan, np.nan]])
+    assert looked_for(score) == []
+
+
+def test_alike_heads_are_named():
     value = -np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
-    found = {"output_dissimilarity": HeadScores(metric="output_dissimilarity", values={"layers.0.a": value}, n_rows=9)}
-    shares = HeadScores(metric="output_share", values={"layers.0.a": np.array([0.6, 0.395, 0.005])}, n_rows=9)
-    alike, idle = said({**found, "output_share": shares})
-    assert alike.startswith("most alike outputs: L0H0 and H2 (cosine .83), L0H0 and H1 (cosine .10)")
-    assert alike.endswith("the mean of 3 pairs is .31")
-    assert idle.startswith("most idle, by what they add to the stream: L0H2 (0.5 % of its layer, even 33.3 %)")
+    assert said(pairs("output_dissimilarity", value)) == [
+        "alike outputs: L0H0 and H2 (cosine .83); the mean of 3 pairs is .31 (untrained .00)"
+    ]
+    assert said(pairs("output_dissimilarity", value, spread=0.8)) == []
+    assert said(pairs("query_cka_centred", -value, untrained=0.3)) == [
+        "alike queries: L0H0 and H2 (CKA .83); the mean of 3 pairs is .31 (untrained .30)"
+    ]
+
+
+def test_idle_heads_are_named():
+    """Heads of a layer at random have about as much, so a fiftieth is far from chance."""
+    shares = planted("output_share", [[0.6, 0.395, 0.005], [0.4, 0.3, 0.3]], untrained=1 / 3, spread=0.03)
+    assert said(shares) == ["idle, by what they add to the stream: L0H2 (0.5 % of its layer, even 33.3 %)"]
+    assert said(planted("output_share", [[0.6, 0.395, 0.005]], untrained=0.33, spread=0.33)) == []
 
 
 def test_a_layer_that_adds_nothing_is_named():
-    found = scores((2, 2), ["sink_score"])
-    *_, idle = said(found | planted("output_share", [[0, 0], [0.6, 0.4]]))
-    assert idle.startswith(
-        "the heads of L0 add nothing to the stream at all; most idle, by what they add to the stream: L1"
-    )
-    none = planted("output_share", [[0, 0]])
-    assert said(none) == ["the heads of L0 add nothing to the stream at all"]
+    found = planted("output_share", [[0, 0], [0.6, 0.4]], untrained=0.5)
+    assert said(found) == ["the heads of L0 add nothing to the stream"]
 
 
 def test_heads_that_share_keys_are_told_from_others():
     value = -np.array([[1, 0.8, 0.1, 0.1], [0.8, 1, 0.1, 0.1], [0.1, 0.1, 1, 0.6], [0.1, 0.1, 0.6, 1]])
-    found = {"output_dissimilarity": HeadScores(metric="output_dissimilarity", values={"layers.0.a": value}, n_rows=9)}
+    found = pairs("output_dissimilarity", value)
     sentence = "heads that share their keys and values write at a cosine of .70 in the mean, those that do not at .10"
     assert said(found, kv_of={"layers.0.a": (0, 0, 1, 1)})[1:] == [sentence]
     assert said(found, kv_of={"layers.0.a": (0, 1, 2, 3)})[1:] == []
@@ -75,7 +113,16 @@ def test_a_single_head_has_no_pair_and_is_not_idle():
 def test_the_strongest_compositions_are_named_where_they_stand_out():
     found = composition()
     labels = row_labels(name for name, _ in found.heads)
-    sentence = "strongest K-composition (into keys): L0H1 → L1H0 .60 (at random .10)"
-    assert [finding.sentence for finding in strongest(found, labels)] == [sentence]
-    (last,) = findings({}, labels, composition=found)
-    assert (last.about, last.sentence) == ("k_composition", sentence)
+    (finding,) = findings({}, labels, composition=found)
+    assert finding.about == "k_composition"
+    assert finding.sentence == "strongest K-composition (into keys): L0H1 → L1H0 .60; at random .10"
+    assert finding.p < 1e-3
+
+
+@pytest.mark.parametrize("metric", ["previous_token_score", "sink_score"])
+def test_many_layers_are_searched_at_a_price(metric):
+    """The same head among the same draws is less sure where more layers were searched."""
+    few = planted(metric, [[0.55, 0.1]], untrained=0.1, spread=0.05)
+    many = planted(metric, [[0.55, 0.1], *[[0.1, 0.1]] * 30], untrained=0.1, spread=0.05)
+    (of_few,), (of_many,) = looked_for(few), looked_for(many)
+    assert of_many.p == pytest.approx(min(1, 31 * of_few.p), rel=1e-6)

@@ -58,8 +58,9 @@ def test_patterns_are_those_of_eager_attention(name, implementation):
             torch.testing.assert_close(z[seen], attention.z[seen], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("gemma")])
 def test_contributions_sum_to_the_output_minus_the_bias(name):
+    """Gemma's are normed: those of all architectures stand in test_entering."""
     model = zoo.model_of(name)
     outputs = {}
     for linear in linears(model):
@@ -87,11 +88,11 @@ def test_recording_changes_no_bit_and_leaves_nothing(name, training, implementat
             return model(**inputs).logits
 
     plain = logits()
-    with recording(model) as attentions:
+    with recording(model) as noted:
         recorded = logits()
     assert torch.equal(plain, recorded)
     assert torch.equal(plain, logits())
-    assert len(attentions) == (6 if model.config.is_encoder_decoder else 2)
+    assert len(noted.attentions) == (6 if model.config.is_encoder_decoder else 2)
     assert hooks(model) == 0
     assert implementations(model) == before
     assert registered == (set(transformers.AttentionInterface()), set(transformers.AttentionMaskInterface()))
@@ -275,8 +276,8 @@ def test_two_models_are_recorded_at_once():
     with recording(first) as of_first, recording(second) as of_second:
         second(tokens)
         first(tokens)
-    assert [each.name for each in of_first] == ["transformer.h.0.attn", "transformer.h.1.attn"]
-    assert [each.name for each in of_second] == ["model.layers.0.self_attn", "model.layers.1.self_attn"]
+    assert [each.name for each in of_first.attentions] == ["transformer.h.0.attn", "transformer.h.1.attn"]
+    assert [each.name for each in of_second.attentions] == ["model.layers.0.self_attn", "model.layers.1.self_attn"]
 
 
 def test_an_additive_mask_is_what_is_seen_and_the_rest_a_bias():

@@ -134,6 +134,14 @@ def test_a_report_of_anything_else_is_written_again(reported: Store, changed: st
     assert stamps(reported)["report.html"] != before["report.html"]
 
 
+def test_a_figure_or_a_page_that_was_damaged_is_made_again(reported: Store) -> None:
+    whole = {file: file.read_bytes() for file in (reported.path / "report.html", reported.path / "figures/a.svg")}
+    for file, content in whole.items():
+        file.write_bytes(content.replace(b"a", b"e", 1))
+        write_report(reported, read(reported.path))
+        assert file.read_bytes() == content
+
+
 def test_without_files_only_the_page_is_written(reported: Store) -> None:
     shutil.rmtree(reported.path / "figures")
     (reported.path / "report.html").unlink()

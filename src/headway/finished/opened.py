@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from headway.data.tokens.tokenizer import Tokenizer
+    from headway.model.redraw import Reading
     from headway.model.trace import Trace
     from headway.model.transformer import Transformer
 
@@ -39,6 +40,7 @@ class Opened:
         module: what holds the weights.
         ours: the same where it is one of Headway's models, else None.
         traced: what every head does with (batch, pos) tokens on the module's device.
+        read: the same, with what other heads would do on the same stream.
         kind: what a position sees: in causal ones what was before it, in others what comes later (future), everything
             (masked: an encoder), or as a decoder over an encoder.
         tokenizer: Headway's, or that of transformers for a model of theirs; None where the folder has none.
@@ -52,6 +54,7 @@ class Opened:
     module: "torch.nn.Module"
     ours: "Transformer | None"
     traced: "Callable[[torch.Tensor], Trace]"
+    read: "Callable[[torch.Tensor], Reading]"
     kind: Literal["causal", "future", "masked", "encoder-decoder"]
     tokenizer: "Tokenizer | Any | None"
     vocab_size: int
@@ -117,10 +120,17 @@ class Opened:
         Raises:
             UserError: for no tokenizer, what are no tokens of this model, or more than it can read.
         """
-        import torch
+        return self.traced(self._on_device(self.encoder.whole(text) if isinstance(text, str) else text))
 
-        tokens = self.checked(self.encoder.whole(text) if isinstance(text, str) else text)
-        return self.traced(torch.from_numpy(tokens).to(next(self.module.parameters()).device))
+        return self.traced(self._on_device(self.encoder.whole(text) if isinstance(text, str) else text))
+
+    def reading(self, tokens: "TokenIds") -> "Reading":
+        """The same of tokens, with what heads would do that are drawn anew.
+
+        Raises:
+            UserError: as `trace`.
+        """
+        return self.read(self._on_device(tokens))
 
     def sequences(self, documents: Iterable[str], *, n: int, length: int, predicted: bool = False) -> np.ndarray:
         """Documents as (sequence, pos) tokens, one text after the other, cut into pieces of the same length.
@@ -188,6 +198,11 @@ class Opened:
                 stacklevel=2,
             )
         return prompt + str(tokenizer.decode([*begun, *written]))[len(tokenizer.decode(begun)) :]
+
+    def _on_device(self, tokens: "TokenIds") -> "torch.Tensor":
+        import torch
+
+        return torch.from_numpy(self.checked(tokens)).to(next(self.module.parameters()).device)
 
     def checked(self, given: "TokenIds", *, predicted: bool = False) -> np.ndarray:
         """Tokens as (sequence, pos) whole numbers of the model's vocabulary.

@@ -1,6 +1,7 @@
 """Finished: the model behind a path, opened: a run's folder, its checkpoint, or a folder of Hugging Face."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,8 @@ def open_module(model: "Transformer", tokenizer: str | None = None, name: str = 
 
 
 def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | None", n_ctx: int) -> Opened:
+    from headway.model import redraw
+
     declared = model.model
     return Opened(
         name=name,
@@ -97,6 +100,7 @@ def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | None", n_ct
         module=model,
         ours=model,
         traced=model.trace,
+        read=partial(redraw.read, model),
         kind="causal" if declared.attends == "past" else "future",
         tokenizer=tokenizer,
         vocab_size=model.vocab_size,
@@ -127,6 +131,7 @@ def _other(folder: ModelFolder, tokenizer: str | None, trust_code: bool) -> Open
         module=found.model,
         ours=None,
         traced=traced,
+        read=lambda tokens: hf.read(found.model, tokens),
         kind=found.kind,
         tokenizer=found.tokenizer
         if tokenizer is None
@@ -172,6 +177,7 @@ def _named(tokenizer: str) -> "Tokenizer":
 
 def _of_run(folder: Path) -> "tuple[Transformer, int]":
     from headway.runs.folder import Run
+    from headway.runs.seal import check
 
     run = Run.open(folder)
     spec = run.spec
@@ -179,7 +185,8 @@ def _of_run(folder: Path) -> "tuple[Transformer, int]":
         raise UserError(f"{folder}: it is a run of the in-context laboratory, which has no language; give a text run")
     if run.status != "done":
         raise UserError(f"{folder}: {_how_far(run)}; `headway run` on its results directory finishes it")
-    run.check("changed")
+    if run.seal is not None:  # a folder may have been copied to any place, but must hold what was written
+        check(run.path, run.seal, "whole")
     return run.model().eval(), spec.n_ctx
 
 

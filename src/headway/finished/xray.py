@@ -4,7 +4,7 @@ The text is read once, in batches, and everything is measured as it passes; noth
 times keys is kept. Induction and duplicate-token heads are found on random tokens that are repeated.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,26 +12,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headway.data.tokens.corpus import find_corpus
+from headway.declare.head_metrics import REPEATED
 from headway.errors import UserError
 from headway.finished.measurable import check_measurable, length_of, positive
 from headway.finished.opened import Opened
 from headway.finished.opening import open_model
 from headway.heads.model_on_text import AttentionHeads
+from headway.heads.names import metric_name
 from headway.heads.xray import XRay
+from headway.words import listed
 
 if TYPE_CHECKING:
     import torch
 
     from headway.heads.examination import Repetition
-    from headway.heads.scores import Composition
-    from headway.model.trace import AttentionTrace, Trace
+    from headway.heads.scores import Composition, HeadScores
+    from headway.model.redraw import Reading
+    from headway.model.trace import AttentionTrace
 
 TOKENS, LENGTH = 4096, 512
 """What is read where nobody says: enough for two digits, and seconds on two cores."""
 _BATCH = 1024
 """Tokens that are traced at once: what a trace keeps of them is small beside the model."""
-_REPEATED, _PERIOD = 4, 64
-"""Sequences of repeated random tokens, and the longest period."""
+_REPEATED, _PERIOD = 8, 64
+"""Sequences of repeated random tokens, each after a period of its own, and the longest of these."""
+DRAWS = 16
+"""How many times heads are drawn anew where nobody says: few chances are below what that many can tell."""
 _COMPOSITION_FLOPS = 3e12
 """Compositions of all pairs of heads that would take more are left out."""
 
@@ -43,6 +49,7 @@ def xray(
     tokenizer: str | None = None,
     sequences: int | None = None,
     length: int | None = None,
+    draws: int | None = None,
     device: str = "auto",
     seed: int = 0,
     trust_code: bool = False,
@@ -55,6 +62,8 @@ def xray(
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
         sequences: how many are read, at most; None: 4,096 tokens of them.
         length: tokens of each; None: what the model was made for, at most 512.
+        draws: how many times heads are drawn anew on the same stream, to see what stands out of untrained ones; None:
+            16; 0: none, and then only what is read off weights can stand out.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         seed: of the repeated random tokens.
         trust_code: whether code that comes with a folder of Hugging Face is run where it cannot be opened without.
@@ -64,7 +73,7 @@ def xray(
     """
     import torch
 
-    from headway.heads.examination import examine
+    from headway.heads.comparison import examine_beside_untrained
     from headway.train.device import find_device
 
     corpus = find_corpus(str(text), limit=None, asked="text")
@@ -75,18 +84,23 @@ def xray(
     n = positive(sequences, "sequences") or max(1, TOKENS // wanted)
     tokens = opened.sequences(corpus.documents(), n=n, length=wanted)
     opened.module.to(place)
+    drawn = DRAWS if draws is None else draws
+    if drawn < 0:
+        raise UserError(f"draws {drawn}: 0 at least, or none are drawn")
     seen, notes = _Seen(opened=opened, tokens=tokens), _Notes()
     period = _period(opened, min(wanted, opened.longest or wanted), notes)
     with torch.inference_mode():
-        scores = examine(
-            seen.traces(),
-            trace=opened.traced,
-            repetition=None if period is None else lambda: _repetition(opened, period, seed, place),
+        scores = examine_beside_untrained(
+            seen.readings(),
+            read=opened.read,
+            repetition=None if period is None else _repetition(opened, period, seed, place),
             weights=opened.ours,
+            draws=drawn,
         )
         composition = _composition(opened, notes)
     attentions = tuple(seen.attentions)
     notes.about_text(tokens, wanted, n, attentions)
+    notes.about_draws(drawn, seen, scores)
     return XRay(
         name=opened.name,
         model={**opened.facts, "parameters": f"{sum(p.numel() for p in opened.module.parameters()):,}"},
@@ -108,20 +122,22 @@ class _Seen:
     opened: Opened
     tokens: np.ndarray
     attentions: list[AttentionHeads] = field(default_factory=list)
+    shuffled: set[bool] = field(default_factory=set)
 
-    def traces(self) -> "Iterator[Trace]":
-        """What every head does with the text, batch by batch.
+    def readings(self) -> "Iterator[Reading]":
+        """What every head does with the text, and what others would, batch by batch.
 
         Raises:
             UserError: at the first, when the text has too few tokens to tell heads of this width from one another.
         """
         at_once = max(1, _BATCH // self.tokens.shape[1])
         for start in range(0, len(self.tokens), at_once):
-            traced = self.opened.trace(self.tokens[start : start + at_once])
+            found = self.opened.reading(self.tokens[start : start + at_once])
             if not self.attentions:
-                self.attentions.extend(map(described, traced.attentions))
+                self.attentions.extend(map(described, found.trace.attentions))
+                self.shuffled.add(found.shuffled)
                 self._check_enough()
-            yield traced
+            yield found
 
     def _check_enough(self) -> None:
         """On no more positions than heads are wide, any two heads span the same space."""
@@ -206,3 +222,25 @@ class _Notes:
             self.said.append(
                 f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads"
             )
+
+    def about_draws(self, draws: int, seen: _Seen, scores: "Mapping[str, HeadScores]") -> None:
+        """What untrained heads are like here, and where they were not drawn."""
+        if not draws:
+            self.said.append("no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said")
+            return
+        if draws < 4:
+            self.said.append(f"{draws} draws of untrained heads are too few to say what stands out: give 4 or more")
+        if True in seen.shuffled:
+            self.said.append(
+                "queries, keys and values come out of one matrix here: untrained heads have the entries of each of its "
+                "rows shuffled, where others' are drawn"
+            )
+        wide = [at.name for at in seen.attentions if at.n_heads > 1 and at.name not in scores["query_cka"].draws]
+        if wide:
+            self.said.append(f"pairs of {listed(wide)} are not held against untrained ones: they are too many")
+        for metric in REPEATED:
+            values = scores[metric].values if metric in scores else {}
+            hidden = [name for name, value in values.items() if not np.isfinite(value).any()]
+            if hidden:
+                called = metric_name(metric)
+                self.said.append(f"{called} cannot be seen in {listed(hidden)}: its window hides what is looked for")

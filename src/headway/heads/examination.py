@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.heads.circuits import CIRCUITS, circuit_scores
-from headway.heads.repeated import repeated_tokens
+from headway.heads.repeated import drawn_repeats
 from headway.heads.scores import HeadScores
 from headway.heads.stream import HeadStream
 from headway.model.trace import Trace
@@ -21,19 +21,33 @@ from headway.model.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repetition:
-    """Random tokens, repeated after a period, in batches that are traced at once."""
+class Repeated:
+    """Texts that are traced at once: random tokens, repeated, each text after a period of its own."""
 
-    period: int
-    batches: tuple[Int[Tensor, "_ pos"], ...]
+    tokens: Int[Tensor, "batch pos"]
+    periods: Int[Tensor, " batch"]
+    begins: Int[Tensor, " batch"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """Random tokens, repeated, in batches."""
+
+    batches: tuple[Repeated, ...]
 
     @classmethod
     def drawn(
-        cls, vocab_size: int, period: int, *, sequences: int, at_once: int, seed: int, device: torch.device
+        cls, vocab_size: int, longest: int, *, sequences: int, at_once: int, seed: int, device: torch.device
     ) -> "Repetition":
-        """Sequences of two periods each; see `repeated_tokens`."""
-        tokens = torch.from_numpy(repeated_tokens(vocab_size, period, sequences, seed)).to(device)
-        return cls(period=period, batches=tokens.split(at_once))
+        """Sequences of twice the longest period; see `drawn_repeats`."""
+        drawn = drawn_repeats(vocab_size, longest, sequences, seed)
+        parts = (torch.from_numpy(x).to(device).split(at_once) for x in (drawn.tokens, drawn.periods, drawn.begins))
+        return cls(
+            batches=tuple(
+                Repeated(tokens=tokens, periods=periods, begins=begins)
+                for tokens, periods, begins in zip(*parts, strict=True)
+            )
+        )
 
 
 def examine(
@@ -62,9 +76,10 @@ def examine(
     of_text = None if metrics is None else [m for m in metrics if m not in (*of_weights, *of_repetition)]
     scores = _streamed(HeadStream(of_text), text, measured=of_text is None or bool(of_text))
     if repetition is not None and of_repetition:
-        repeated = repetition()
-        stream = HeadStream(of_repetition, period=repeated.period)
-        scores |= _streamed(stream, map(trace, repeated.batches), measured=True)
+        stream = HeadStream(of_repetition, repeats=True)
+        for batch in repetition().batches:
+            stream.add(trace(batch.tokens), batch.periods, batch.begins)
+        scores |= stream.scores()
     if weights is not None and of_weights:
         scores |= circuit_scores(weights, of_weights)
     return {metric: scores[metric] for metric in HEAD_METRICS if metric in scores}

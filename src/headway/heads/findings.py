@@ -1,29 +1,44 @@
-"""Heads: what stands out among the heads of a model, in sentences: special heads, alike ones and idle ones."""
+"""Heads: what stands out among the heads of a model, in sentences: special heads, alike ones and idle ones.
 
-from collections.abc import Iterator, Mapping, Sequence
+Nothing stands out by itself: heads are held against untrained heads on the same stream (`chance`), and a page of a
+model that learnt nothing has a finding in at most 5 of 100 cases, over all that was looked for together. That chance is
+split evenly among the kinds of finding, and within a kind among the layers (or, for compositions, the pairs) searched.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from headway.heads.chance import FAMILY_WISE, Scale, chance
 from headway.heads.grouped import within_and_between
 from headway.heads.names import head_names
 from headway.heads.scores import Composition, HeadScores
 from headway.words import counted
 
 NAMED = 5
-"""So many heads are named at most."""
+"""So many heads are named at most, and so many less two pairs."""
 COMPOSITIONS = {"q": "into queries", "k": "into keys", "v": "into values"}
 """The kinds of composition, and what a later head reads into."""
-_STANDS_OUT = 1.5
-"""From so many times the random value on a pair is named."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A sentence on some heads; `about` is the metric it comes from."""
+    """A sentence on some heads.
+
+    Attributes:
+        about: the metric it comes from.
+        sentence: what stands out, or that nothing does.
+        p: the chance of so much anywhere on the page of a model that learnt nothing; None where there is none, as of
+            heads that do exactly nothing.
+        found: whether it stands out.
+    """
 
     about: str
     sentence: str
+    p: float | None = None
+    found: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +57,19 @@ SPECIAL = (
     _Special(metric="positional_score", called="positional head", least=0.9),
     _Special(metric="sink_score", called="head that rests on the first token", least=0.5),
 )
-"""Fixed thresholds, which sentences name, and a head must also be at twice its null; the score of others is said."""
+"""Least scores, which sentences name; a head must also be beyond what untrained heads on the same stream show."""
+_ALIKE_OUTPUTS, _ALIKE_QUERIES, _IDLE, _COMPOSED = 0.2, 0.1, 0.25, 1.1
+"""The least cosine of outputs that is said, CKA above untrained heads', share of an even share, multiple of chance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """A head or a pair: its score, its chance on a page, and what untrained ones of its layer show in the mean."""
+
+    value: float
+    p: float
+    untrained: float
+    name: str
 
 
 def findings(
@@ -51,7 +78,7 @@ def findings(
     kv_of: Mapping[str, Sequence[int]] | None = None,
     composition: Composition | None = None,
 ) -> list[Finding]:
-    """What stands out, for every metric that there is.
+    """What was looked for, in the order of kinds: what stands out, and of special heads also that none does.
 
     Args:
         scores: by metric.
@@ -59,39 +86,24 @@ def findings(
         kv_of: the KV head of each head, by attention.
         composition: how much of what each head writes later heads read, where that is known.
     """
-    found = [
-        Finding(about=special.metric, sentence=sentence)
-        for special in SPECIAL
-        if special.metric in scores and (sentence := _special(scores[special.metric], labels, special))
+    kinds: list[Callable[[int], Finding | None]] = [
+        partial(_special, scores[special.metric], labels, special) for special in SPECIAL if special.metric in scores
     ]
-    for metric, alike in (("output_dissimilarity", _alike_outputs), ("query_cka_centred", _alike_queries)):
-        if metric in scores and (pairs := list(_pairs(scores[metric], labels))):
-            found.append(Finding(about=metric, sentence=alike(pairs)))
-    if kv_of and "output_dissimilarity" in scores and (grouped := _grouped(scores["output_dissimilarity"], kv_of)):
-        found.append(Finding(about="output_dissimilarity", sentence=grouped))
-    if "output_share" in scores and (idle := _idle(scores["output_share"].values, labels)):
-        found.append(Finding(about="output_share", sentence=idle))
-    return [*found, *([] if composition is None else strongest(composition, labels))]
-
-
-def strongest(found: Composition, labels: Mapping[str, str]) -> list[Finding]:
-    """The pairs that compose most, a sentence for each kind that stands out of what is at random."""
-    said = []
-    for kind, where in COMPOSITIONS.items():
-        table = np.nan_to_num(np.asarray(getattr(found, kind)), nan=-1.0)
-        order = np.argsort(table, axis=None)[::-1][:3]
-        pairs = [divmod(int(at), table.shape[1]) for at in order]
-        named = [
-            (table[i, j], found.heads[i], found.heads[j]) for i, j in pairs if table[i, j] > _STANDS_OUT * found.null
-        ]
-        if named:
-            each = ", ".join(
-                f"{labels[one]}H{head} → {labels[other]}H{reader} {brief(value)}"
-                for value, (one, head), (other, reader) in named
-            )
-            sentence = f"strongest {kind.upper()}-composition ({where}): {each} (at random {brief(found.null)})"
-            said.append(Finding(about=f"{kind}_composition", sentence=sentence))
-    return said
+    if "output_dissimilarity" in scores:
+        kinds.append(partial(_alike_outputs, scores["output_dissimilarity"], labels))
+    if "query_cka_centred" in scores:
+        kinds.append(partial(_alike_queries, scores["query_cka_centred"], labels))
+    if kv_of and "output_dissimilarity" in scores:
+        kinds.append(partial(_grouped, scores["output_dissimilarity"], kv_of))
+    if "output_share" in scores:
+        kinds.append(partial(_idle, scores["output_share"], labels))
+    if composition is not None:
+        kinds += [partial(_strongest, composition, labels, kind) for kind in COMPOSITIONS]
+    said = [finding for kind in kinds if (finding := kind(len(kinds)))]
+    dead = [labels[name] for name, share in _values(scores, "output_share").items() if not np.any(share)]
+    if dead:
+        said.append(Finding(about="output_share", sentence=f"the heads of {', '.join(dead)} add nothing to the stream"))
+    return sorted(said, key=lambda finding: not finding.found)
 
 
 def brief(value: float) -> str:
@@ -105,86 +117,175 @@ def brief(value: float) -> str:
     return text.replace("0.", ".", 1).replace("-", "−") if abs(value) < 1 else text.replace("-", "−")
 
 
-def _special(score: HeadScores, labels: Mapping[str, str], special: _Special) -> str:
-    heads: list[tuple[float, float, str]] = []
-    for attention, values in score.per_head().items():
-        nulls = np.broadcast_to(score.null.get(attention, np.nan), np.shape(values))
-        named = zip(values, nulls, head_names(labels[attention], len(values)), strict=True)
-        heads += [(float(value), float(null), name) for value, null, name in named if np.isfinite(value)]
-    heads.sort(key=lambda head: -head[0])
-    if not heads:
-        return ""
-    enough = [head for head in heads if head[0] >= special.least and not head[0] < 2 * head[1]]
-    if not enough:
-        value, null, name = heads[0]
-        return f"no {special.called} (from {brief(special.least)} on): {name} is highest, {brief(value)}{_even(null)}"
-    said = ", ".join(f"{name} {brief(value)}" for value, _, name in enough[:NAMED])
-    more = f" and {len(enough) - NAMED} more" if len(enough) > NAMED else ""
-    noun = special.called.replace("head", "heads", 1) if len(enough) > 1 else special.called
-    noun = noun.replace("that rests", "that rest") if len(enough) > 1 else noun
-    even = _even(float(np.mean([head[1] for head in enough])))
-    return f"{len(enough)} {noun} (from {brief(special.least)} on): {said}{more}{even}"
+def _values(scores: Mapping[str, HeadScores], metric: str) -> Mapping[str, np.ndarray]:
+    return scores[metric].values if metric in scores else {}
 
 
-def _even(null: float) -> str:
-    return f" (even {brief(null)})" if np.isfinite(null) else ""
+def _searched(
+    value: np.ndarray, drawn: np.ndarray | None, names: Sequence[str], scale: Scale, tests: int
+) -> Iterator[_Found]:
+    """What was found in a layer, one by one, against the highest of each draw."""
+    if drawn is None:
+        yield from (_Found(value=float(v), p=1.0, untrained=np.nan, name=n) for v, n in zip(value, names, strict=True))
+        return
+    known = np.where(np.isfinite(drawn), drawn, -np.inf)
+    highest = known.max(1)
+    mean = float(drawn[np.isfinite(drawn)].mean()) if np.isfinite(drawn).any() else np.nan
+    for number, name in zip(value, names, strict=True):
+        p = min(1.0, tests * chance(float(number), highest, scale))
+        yield _Found(value=float(number), p=p, untrained=mean, name=name)
 
 
-def _pairs(score: HeadScores, labels: Mapping[str, str]) -> Iterator[tuple[float, str]]:
-    """The value of each pair of heads of one attention, and its name."""
-    for attention, value in score.values.items():
-        names = head_names(labels[attention], len(value))
-        for i, j in zip(*np.triu_indices(len(value), k=1), strict=True):
-            if np.isfinite(value[i, j]):
-                yield float(value[i, j]), f"{names[i]} and {names[j].removeprefix(labels[attention])}"
-
-
-def _alike_outputs(pairs: Sequence[tuple[float, str]]) -> str:
-    first = sorted(pairs)[:3]
-    said = ", ".join(f"{name} (cosine {brief(-value)})" for value, name in first)
-    mean = -float(np.mean([value for value, _ in pairs]))
-    return f"most alike outputs: {said}; the mean of {counted(len(pairs), 'pair')} is {brief(mean)}"
-
-
-def _alike_queries(pairs: Sequence[tuple[float, str]]) -> str:
-    first = sorted(pairs, reverse=True)[:3]
-    said = ", ".join(f"{name} (CKA {brief(value)})" for value, name in first)
-    return f"most alike queries: {said}; the mean is {brief(float(np.mean([value for value, _ in pairs])))}"
-
-
-def _grouped(score: HeadScores, kv_of: Mapping[str, Sequence[int]]) -> str:
-    """How alike outputs are of heads that share keys and values, and of those that do not; the mean over layers."""
-    found = [within_and_between(value, kv_of[attention]) for attention, value in score.values.items()]
-    both = np.array([means for means in found if np.isfinite(means).all()])
-    if not len(both):
-        return ""
-    within, between = -both.mean(0)
-    return (
-        f"heads that share their keys and values write at a cosine of {brief(within)} in the mean, those that do not "
-        f"at {brief(between)}"
-    )
-
-
-def _idle(shares: Mapping[str, np.ndarray], labels: Mapping[str, str]) -> str:
-    """The heads that add least to the stream, measured by an even share of their layer, and layers without any."""
-    dead = [labels[attention] for attention, values in shares.items() if not np.any(values)]
-    silent = f"the heads of {', '.join(dead)} add nothing to the stream at all" if dead else ""
+def _special(score: HeadScores, labels: Mapping[str, str], special: _Special, kinds: int) -> Finding | None:
+    searched = [name for name, values in score.values.items() if np.isfinite(values).any()]
+    if not searched:
+        return None
     heads = [
-        (float(share) * len(values), float(share), len(values), name)
-        for attention, values in shares.items()
-        for share, name in zip(values, head_names(labels[attention], len(values)), strict=True)
-        if len(values) > 1 and np.any(values) and np.isfinite(share)
+        head
+        for name in searched
+        for head in _searched(
+            score.values[name],
+            score.draws.get(name),
+            head_names(labels[name], len(score.values[name])),
+            "share",
+            kinds * len(searched),
+        )
+        if np.isfinite(head.value)
     ]
-    if not heads:
-        return silent
-    heads.sort()
-    said = ", ".join(
-        f"{name} ({_percent(share)} % of its layer, even {_percent(1 / n)} %)" for _, share, n, name in heads[:3]
+    heads.sort(key=lambda head: -head.value)
+    enough = [head for head in heads if head.value >= special.least and head.p <= FAMILY_WISE]
+    start = f"(from {brief(special.least)} on)"
+    if not enough:
+        first = heads[0]
+        said = f"no {special.called} {start}: {first.name} is highest, {brief(first.value)}{_untrained([first])}"
+        if first.value >= special.least and np.isfinite(first.untrained):
+            said += ", and they may reach that"
+        return Finding(about=special.metric, sentence=said, p=first.p, found=False)
+    listed = ", ".join(f"{head.name} {brief(head.value)}" for head in enough[:NAMED])
+    more = f" and {len(enough) - NAMED} more" if len(enough) > NAMED else ""
+    noun = special.called
+    if len(enough) > 1:
+        noun = noun.replace("head", "heads", 1).replace("that rests", "that rest")
+    sentence = f"{len(enough)} {noun} {start}: {listed}{more}{_untrained(enough)}"
+    return Finding(about=special.metric, sentence=sentence, p=min(head.p for head in enough))
+
+
+def _untrained(found: Sequence[_Found]) -> str:
+    mean = float(np.mean([one.untrained for one in found]))
+    return f" (untrained {brief(mean)})" if np.isfinite(mean) else ""
+
+
+def _pairs(
+    score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: int, sign: int
+) -> tuple[list[_Found], int]:
+    """Every pair of different heads of an attention that was drawn anew, highest first."""
+    searched = [name for name, value in score.values.items() if len(value) > 1 and name in score.draws]
+    found: list[_Found] = []
+    for attention in searched:
+        value = sign * score.values[attention]
+        at = np.triu_indices(len(value), k=1)
+        names = head_names(labels[attention], len(value))
+        called = [f"{names[i]} and {names[j].removeprefix(labels[attention])}" for i, j in zip(*at, strict=True)]
+        drawn = sign * score.draws[attention][:, *at]
+        # Most pairs are far from standing out, and there may be many.
+        found += _searched(value[at], drawn, called, scale, kinds * len(searched))
+    found = [pair for pair in found if np.isfinite(pair.value)]
+    return sorted(found, key=lambda pair: -pair.value), len(searched)
+
+
+def _alike_outputs(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
+    pairs, _ = _pairs(score, labels, "cosine", kinds, -1)
+    enough = [pair for pair in pairs if pair.value >= _ALIKE_OUTPUTS and pair.p <= FAMILY_WISE]
+    return _said_of_pairs(enough, pairs, "outputs", "cosine", score.metric)
+
+
+def _alike_queries(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
+    pairs, _ = _pairs(score, labels, "share", kinds, 1)
+    enough = [pair for pair in pairs if pair.value >= pair.untrained + _ALIKE_QUERIES and pair.p <= FAMILY_WISE]
+    return _said_of_pairs(enough, pairs, "queries", "CKA", score.metric)
+
+
+def _said_of_pairs(
+    enough: Sequence[_Found], pairs: Sequence[_Found], what: str, measure: str, about: str
+) -> Finding | None:
+    if not enough:
+        return None
+    listed = ", ".join(f"{pair.name} ({measure} {brief(pair.value)})" for pair in enough[: NAMED - 2])
+    more = f" and {counted(len(enough) - NAMED + 2, 'more pair')}" if len(enough) > NAMED - 2 else ""
+    mean = brief(float(np.mean([pair.value for pair in pairs])))
+    sentence = f"alike {what}: {listed}{more}; the mean of {counted(len(pairs), 'pair')} is {mean}{_untrained(enough)}"
+    return Finding(about=about, sentence=sentence, p=min(pair.p for pair in enough))
+
+
+def _grouped(score: HeadScores, kv_of: Mapping[str, Sequence[int]], kinds: int) -> Finding | None:
+    """Whether outputs of heads that share keys and values are more alike than others'; the mean over layers."""
+    both = np.array([within_and_between(value, kv_of[name]) for name, value in score.values.items()])
+    there = [name for name, means in zip(score.values, both, strict=True) if np.isfinite(means).all()]
+    if not there or not all(name in score.draws for name in there):
+        return None
+    within, between = -both[np.isfinite(both).all(1)].mean(0)
+    drawn = [
+        -np.array([within_and_between(pairs, kv_of[name]) for pairs in score.draws[name]]) @ [1, -1] for name in there
+    ]
+    p = min(1.0, kinds * chance(within - between, np.mean(drawn, 0), "cosine"))
+    if p > FAMILY_WISE or within - between < _ALIKE_OUTPUTS / 2:
+        return None
+    return Finding(
+        about=score.metric,
+        sentence=f"heads that share their keys and values write at a cosine of {brief(within)} in the mean, those that "
+        f"do not at {brief(between)}",
+        p=p,
     )
-    idle = sum(relative < 0.1 for relative, *_ in heads)
-    more = f"; {counted(idle, 'head')} below a tenth of the even share" if idle > 3 else ""
-    return "; ".join(filter(None, (silent, f"most idle, by what they add to the stream: {said}{more}")))
+
+
+def _idle(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
+    """The heads that add least to the stream, measured by an even share of their layer."""
+    searched = [
+        name for name, values in score.values.items() if len(values) > 1 and np.any(values) and name in score.draws
+    ]
+    heads = []
+    for name in searched:
+        values, drawn = (
+            np.clip(x, 1e-9, None) * len(score.values[name]) for x in (score.values[name], score.draws[name])
+        )
+        of_layer = _searched(
+            1 / values, 1 / drawn, head_names(labels[name], len(values)), "size", kinds * len(searched)
+        )
+        heads += [(head, len(values)) for head in of_layer if head.p <= FAMILY_WISE and 1 / head.value <= _IDLE]
+    if not heads:
+        return None
+    heads.sort(key=lambda head: -head[0].value)
+    listed = ", ".join(
+        f"{head.name} ({_percent(1 / head.value / n)} % of its layer, even {_percent(1 / n)} %)"
+        for head, n in heads[:3]
+    )
+    more = f" and {counted(len(heads) - 3, 'more head')}" if len(heads) > 3 else ""
+    sentence = f"idle, by what they add to the stream: {listed}{more}"
+    return Finding(about=score.metric, sentence=sentence, p=min(head.p for head, _ in heads))
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g}" if share >= 0.1 else f"{100 * share:.2g}"
+
+
+def _strongest(found: Composition, labels: Mapping[str, str], kind: str, kinds: int) -> Finding | None:
+    """The pairs that compose most, where they are beyond circuits turned at random."""
+    if kind not in found.chances:
+        return None
+    table, chances = np.asarray(getattr(found, kind)), found.chances[kind]
+    p = np.minimum(1, chances * np.isfinite(chances).sum() * kinds)
+    beyond = np.isfinite(table) & (np.nan_to_num(p, nan=1.0) <= FAMILY_WISE) & (table >= _COMPOSED * found.null)
+    if not beyond.any():
+        return None
+    order = np.argsort(np.where(beyond, table, -1), axis=None)[::-1][: min(3, int(beyond.sum()))]
+    pairs = [divmod(int(at), table.shape[1]) for at in order]
+    listed = ", ".join(
+        f"{labels[found.heads[i][0]]}H{found.heads[i][1]} → {labels[found.heads[j][0]]}H{found.heads[j][1]} "
+        f"{brief(table[i, j])}"
+        for i, j in pairs
+    )
+    more = f" and {counted(int(beyond.sum()) - 3, 'more pair')}" if beyond.sum() > 3 else ""
+    sentence = (
+        f"strongest {kind.upper()}-composition ({COMPOSITIONS[kind]}): {listed}{more}; at random {brief(found.null)}"
+    )
+    return Finding(about=f"{kind}_composition", sentence=sentence, p=float(p[beyond].min()))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from headway.heads.findings import Finding
 from headway.heads.names import row_labels
@@ -45,6 +45,11 @@ class ModelOnText:
         notes: what was not measured and why, and what limits the rest.
     """
 
+    nothing: ClassVar[str] = "nothing stands out"
+    """What is said where there is no finding."""
+    held: ClassVar[str] = ""
+    """Against what a finding has to stand out, in sentences."""
+
     name: str
     model: Mapping[str, Any]
     text: str
@@ -61,9 +66,14 @@ class ModelOnText:
         names = [attention.name for attention in self.attentions]
         return row_labels(names, {attention.name: attention.kind for attention in self.attentions})
 
-    @cached_property
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """What stands out, in sentences."""
+        return ()
+
+    @property
+    def not_found(self) -> tuple[Finding, ...]:
+        """What was looked for and does not."""
         return ()
 
     @property

@@ -4,7 +4,7 @@ Their null is the same number for a head whose attention is even over what it se
 """
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headway.heads.query_blocks import PlacedLooks, every_query, per_query, two_keys
@@ -24,8 +24,13 @@ def with_neighbours(looks: PlacedLooks) -> Chosen:
 
 
 def on_repetition(looks: PlacedLooks) -> Chosen:
-    """Queries on the second occurrence of a repeated token, or a later one."""
-    return every_query(looks) & (looks.places >= looks.first + _period(looks))[:, None] & looks.one_text
+    """Queries on the second occurrence of a repeated token, or a later one, that see the occurrence before."""
+    return _repeated(looks) & looks.sees_at(_same(looks))
+
+
+def on_repetition_of_more(looks: PlacedLooks) -> Chosen:
+    """Those that see what followed the occurrence before."""
+    return _repeated(looks) & looks.sees_at(_same(looks) + 1)
 
 
 @per_query("attention_entropy_nats", over=every_query)
@@ -73,18 +78,28 @@ def duplicate_token_score(looks: PlacedLooks) -> Values:
 
     Paper: Olsson et al. 2022, arXiv 2209.11895.
     """
-    return looks.weight_at(looks.places - _period(looks))
+    return looks.weight_at(_same(looks))
 
 
-@per_query("induction_score", over=on_repetition)
+@per_query("induction_score", over=on_repetition_of_more)
 def induction_score(looks: PlacedLooks) -> Values:
-    """The weight on the token that followed one period before.
+    """The weight on the token that followed one period before; one for each text, so that no fixed distance pays.
 
     Paper: Olsson et al. 2022, arXiv 2209.11895.
     """
-    return looks.weight_at(looks.places - _period(looks) + 1)
+    return looks.weight_at(_same(looks) + 1)
 
 
-def _period(looks: PlacedLooks) -> int:
+def _repeated(looks: PlacedLooks) -> Chosen:
+    earliest = looks.first + looks.begins + _period(looks)
+    return every_query(looks) & (looks.places >= earliest)[:, None] & looks.one_text
+
+
+def _same(looks: PlacedLooks) -> Int[Tensor, "batch query"]:
+    """The key one period before."""
+    return (looks.places - _period(looks)).expand(len(looks.counted), -1)
+
+
+def _period(looks: PlacedLooks) -> Int[Tensor, "#batch 1"]:
     assert looks.period is not None, "measured without a period"
     return looks.period

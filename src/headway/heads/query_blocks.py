@@ -58,7 +58,10 @@ class PlacedLooks(Looks):
     """The keys at the places of the queries, where they are of one text."""
     first: Int[Tensor, "batch 1"]
     """The first key of the text."""
-    period: int | None
+    period: Int[Tensor, "#batch 1"] | None
+    """Of tokens that are repeated."""
+    begins: Int[Tensor, "#batch 1"]
+    """The first key that is repeated, counted from `first`."""
 
     @property
     @abstractmethod
@@ -82,6 +85,10 @@ class PlacedLooks(Looks):
     @abstractmethod
     def largest_at(self, keys: Int[Tensor, "#batch query"]) -> Values:
         """1 where the largest weight is on that key, else 0; of equal weights the first is the largest."""
+
+    def sees_at(self, keys: Int[Tensor, "#batch query"]) -> Bool[Tensor, "batch some query"]:
+        """Whether a query sees one key."""
+        return self._seen_at(keys)[1]
 
     def _seen_at(
         self, keys: Int[Tensor, "#batch query"]
@@ -260,7 +267,8 @@ def block(of: Subject, examples: slice = slice(None), queries: slice = slice(Non
         "one_text": attention.kind != "cross",
         "places": places[None],
         "first": of.keys_counted[examples].int().argmax(1, keepdim=True),
-        "period": of.period,
+        "period": None if of.period is None else _of_examples(of.period, examples, sees.device),
+        "begins": _of_examples(of.begins, examples, sees.device),
     }
     logits = attention.logits(batch=examples, queries=queries, keys=keys)
     largest = logits.amax(3, keepdim=True).detach().clamp(min=torch.finfo(logits.dtype).min)
@@ -268,3 +276,7 @@ def block(of: Subject, examples: slice = slice(None), queries: slice = slice(Non
     total = powers.sum(3).clamp(min=torch.finfo(powers.dtype).tiny)
     measured = MeasuredLooks(powers=powers, total=total, **placed)
     return Block(measured=measured, even=Even(**placed), examples=examples, keys=keys)
+
+
+def _of_examples(number: int | Int[Tensor, " batch"], examples: slice, device: torch.device) -> Int[Tensor, "#batch 1"]:
+    return torch.tensor([[number]], device=device) if isinstance(number, int) else number.to(device)[examples, None]

@@ -29,17 +29,33 @@ class HeadScores:
         null: what it would be if nothing were going on, by name of the attention, broadcasting to the values; an
             attention without a known null is left out.
         n_rows: positions that were counted; raw metrics grow with it.
+        draws: what untrained heads on the same stream show, by name of the attention: (draw, ...) beside the values;
+            empty where no heads were drawn anew.
+        formula: the mean of that over all draws where a formula gives it, by name of the attention.
     """
 
     metric: str
     values: Mapping[str, np.ndarray]
     null: Mapping[str, np.ndarray] = field(default_factory=dict)
     n_rows: int
+    draws: Mapping[str, np.ndarray] = field(default_factory=dict)
+    formula: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def declared(self) -> HeadMetric:
         """Its sentence, unit and null."""
         return DECLARED[self.metric]
+
+    @property
+    def untrained(self) -> dict[str, np.ndarray]:
+        """The mean over the draws, else the formula, by name of the attention; it broadcasts to the values."""
+        found = {name: np.asarray(value) for name, value in self.formula.items()}
+        return found | {name: drawn.mean(0) for name, drawn in self.draws.items()}
+
+    @property
+    def spread(self) -> dict[str, np.ndarray]:
+        """The standard deviation over the draws, by name of the attention; NaN of a single one."""
+        return {name: _deviation(drawn) for name, drawn in self.draws.items()}
 
     def per_head(self) -> dict[str, np.ndarray]:
         """(head,) for every attention that has heads: of a metric of pairs the mean over the other heads.
@@ -68,6 +84,8 @@ class Composition:
         v: the same into its values, OV_1 OV_2.
         null: the root mean square of all three when the circuits of two heads are turned at random to one another,
             whatever their spectra: 1 / sqrt(the entries of the stream, less one for a LayerNorm's mean).
+        chances: for each of q, k and v, (head, head): how likely so much is for circuits turned at random; empty where
+            that was not computed.
 
     Paper: Elhage et al. 2021, A Mathematical Framework for Transformer Circuits.
     """
@@ -77,6 +95,7 @@ class Composition:
     k: Float[np.ndarray, "earlier later"]
     v: Float[np.ndarray, "earlier later"]
     null: float
+    chances: Mapping[str, Float[np.ndarray, "earlier later"]] = field(default_factory=dict)
 
 
 def of_pairs(value: np.ndarray) -> np.ndarray:
@@ -94,6 +113,10 @@ def of_pairs(value: np.ndarray) -> np.ndarray:
     return pairs if len(pairs) else np.array([np.nan])
 
 
+def _deviation(drawn: np.ndarray) -> np.ndarray:
+    return np.asarray(drawn.std(0, ddof=1)) if len(drawn) > 1 else np.full(drawn.shape[1:], np.nan)
+
+
 def _over_others(pairs: np.ndarray) -> np.ndarray:
     n_heads = len(pairs)
     if n_heads == 1:
@@ -102,7 +125,10 @@ def _over_others(pairs: np.ndarray) -> np.ndarray:
 
 
 def to_arrays(scores: Iterable[HeadScores]) -> Arrays:
-    """Scores as the arrays of one file: `METRIC/ATTENTION`, `METRIC/ATTENTION/null`, `METRIC/n_rows`; float32."""
+    """Scores as the arrays of one file: `METRIC/ATTENTION`, `METRIC/ATTENTION/null`, `METRIC/n_rows`; float32.
+
+    Where heads were drawn anew, `METRIC/ATTENTION/untrained` holds every draw.
+    """
     arrays: Arrays = {}
     for score in scores:
         arrays[f"{score.metric}/n_rows"] = np.array(score.n_rows, np.int64)
@@ -110,6 +136,8 @@ def to_arrays(scores: Iterable[HeadScores]) -> Arrays:
             arrays[f"{score.metric}/{name}"] = np.asarray(value, np.float32)
             if name in score.null:
                 arrays[f"{score.metric}/{name}/null"] = np.asarray(score.null[name], np.float32)
+            if name in score.draws:
+                arrays[f"{score.metric}/{name}/untrained"] = np.asarray(score.draws[name], np.float32)
     return arrays
 
 
@@ -123,6 +151,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], attentions: Iterable[str]) -> 
             values={name: arrays[f"{metric}/{name}"] for name in ordered if f"{metric}/{name}" in arrays},
             null={name: arrays[f"{metric}/{name}/null"] for name in ordered if f"{metric}/{name}/null" in arrays},
             n_rows=int(arrays[f"{metric}/n_rows"]),
+            draws={name: arrays[of] for name in ordered if (of := f"{metric}/{name}/untrained") in arrays},
         )
         for metric in metrics
     }

@@ -21,6 +21,8 @@ def score_json(score: HeadScores) -> dict[str, Any]:
         "n_rows": score.n_rows,
         "values": {name: None if name in wide else five_digits(value) for name, value in score.values.items()},
         "null": {name: None if name in wide else five_digits(value) for name, value in score.null.items()},
+        "untrained": {name: None if name in wide else five_digits(value) for name, value in score.untrained.items()},
+        "untrained_spread": {name: None if name in wide else five_digits(v) for name, v in score.spread.items()},
     }
     if declared.of == "pair":
         found["per_head"] = {name: five_digits(value) for name, value in score.per_head().items()}

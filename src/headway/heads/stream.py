@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
@@ -56,21 +57,41 @@ class HeadStream:
     Args:
         metrics: names; None for all that the traces allow.
         period: of the random tokens that are traced, which are repeated; None for a text.
+        repeats: whether the traces are of random tokens that are repeated, each text after a period of its own.
+        nulls: whether to measure nulls, and raw and published metrics; not for heads drawn anew.
 
     Raises:
         UserError: for an unknown metric, one that is read off the weights, or one that needs a period and has none.
     """
 
-    def __init__(self, metrics: Sequence[str] | None = None, *, period: int | None = None) -> None:
-        self._asked, self._period = metrics, period
-        names = _of_traces(period) if metrics is None else tuple(metrics)
+    def __init__(
+        self,
+        metrics: Sequence[str] | None = None,
+        *,
+        period: int | None = None,
+        repeats: bool = False,
+        nulls: bool = True,
+    ) -> None:
+        self._asked, self._period, self._nulls = metrics, period, nulls
+        repeated = repeats or period is not None
+        names = _of_traces(repeated, whole=nulls) if metrics is None else tuple(metrics)
         for name in names:
-            _check(name, period)
+            _check(name, repeated)
         self._metrics = tuple(name for name in HEAD_METRICS if name in names)
         self._tallies: dict[str, _Tally] = {}
 
-    def add(self, trace: Trace) -> None:
+    def add(
+        self,
+        trace: Trace,
+        periods: Int[Tensor, " batch"] | None = None,
+        begins: Int[Tensor, " batch"] | None = None,
+    ) -> None:
         """Measure one more batch.
+
+        Args:
+            trace: of the batch.
+            periods: after how many tokens those of each text are repeated; None: as given for all.
+            begins: the first position of each text that is repeated; None: its first.
 
         Raises:
             UserError: for an attention whose values are not finite, a trace of another model than those before, or
@@ -79,8 +100,9 @@ class HeadStream:
         self._check_model(trace)
         with torch.no_grad():
             for attention in trace.attentions:
-                of = subject(attention, trace.streams, self._period)
-                tally = _measured(of, self._metrics) if _is_finite(of) else None
+                period, first = self._period if periods is None else periods, 0 if begins is None else begins
+                of = subject(attention, trace.streams, period, first)
+                tally = _measured(of, self._metrics, self._nulls) if _is_finite(of) else None
                 if tally is None or not tally.is_finite():
                     raise UserError(
                         f"{attention.name} (layer {attention.layer}): what its heads compute is not finite (NaN or "
@@ -103,10 +125,10 @@ class HeadStream:
         n_rows = max(int(tally.sums["rows"]) for tally in self._tallies.values())
         found = {}
         for name in self._metrics:
-            score = _score(name, self._tallies, n_rows)
+            score = _score(name, self._tallies, n_rows, self._nulls)
             if any(np.isfinite(value).any() for value in score.values.values()):
                 found[name] = score
-            elif self._asked is not None:
+            elif self._asked is not None and name not in REPEATED:  # those a window may hide from all heads
                 raise UserError(
                     f"{name} was asked for ({HEAD_METRICS[name].sentence}), but nothing that was traced counts for it; "
                     "give a longer text, or leave it out"
@@ -161,28 +183,28 @@ def _is_finite(of: Subject) -> bool:
     return all(bool(x.sum().isfinite()) for x in (*counted, a.W_O))
 
 
-def _measured(of: Subject, metrics: Sequence[str]) -> _Tally:
+def _measured(of: Subject, metrics: Sequence[str], nulls: bool) -> _Tally:
     """All that some metrics and their nulls need of one batch."""
     of_looks = [name for name in metrics if name in PER_QUERY]
     names = {"rows", "texts"}
     for name in metrics:
         names.update(_needs(FUNCTIONS[name]) if name not in PER_QUERY else ())
-        names.update(_needs(NULLS[name]) if name in NULLS else ())
-    sums = {name: SUMS[name](of) for name in sorted(names)} | (_of_looks(of, of_looks) if of_looks else {})
-    gaussian = any(name in GAUSSIAN for name in metrics)
+        names.update(_needs(NULLS[name]) if nulls and name in NULLS else ())
+    sums = {name: SUMS[name](of) for name in sorted(names)} | (_of_looks(of, of_looks, nulls) if of_looks else {})
+    gaussian = nulls and any(name in GAUSSIAN for name in metrics)
     if gaussian:
         sums["logit_variance"], sums["logit_queries"] = logit_variance(of)
     counts = reach(of) if gaussian else {}
     return _Tally(sums=sums, reach=counts, n_heads=of.n_heads, d_head=of.attention.q.shape[3])
 
 
-def _of_looks(of: Subject, metrics: Sequence[str]) -> dict[str, Tensor]:
+def _of_looks(of: Subject, metrics: Sequence[str], nulls: bool) -> dict[str, Tensor]:
     """Values per query of metrics of attention, and of their even nulls, summed; and how many queries they are of."""
     sums: dict[str, Tensor] = {}
     for block in blocks(of):
         for name in metrics:
             parts = {name: _total(name, block.measured), f"{name}/queries": _number(name, block.measured)}
-            if name not in GAUSSIAN:
+            if nulls and name not in GAUSSIAN:
                 parts[f"{name}/even"] = _total(name, block.even)
             sums |= {part: _added(sums.get(part), value) for part, value in parts.items()}
     return sums
@@ -198,11 +220,11 @@ def _number(name: str, looks: PlacedLooks) -> Tensor:
     return (PER_QUERY[name].over(looks) & looks.counted).sum((0, 2), dtype=torch.float64)
 
 
-def _score(name: str, tallies: dict[str, _Tally], n_rows: int) -> HeadScores:
+def _score(name: str, tallies: dict[str, _Tally], n_rows: int, with_nulls: bool) -> HeadScores:
     values, nulls = {}, {}
     for attention, tally in tallies.items():
         values[attention] = _value(name, tally).cpu().numpy()
-        null = _null(name, tally)
+        null = _null(name, tally) if with_nulls else None
         if null is not None and bool(null.isfinite().all()):
             nulls[attention] = null.cpu().numpy()
     return HeadScores(metric=name, values=values, null=nulls, n_rows=n_rows)
@@ -247,23 +269,25 @@ def _needs(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(inspect.signature(function).parameters)
 
 
-def _of_traces(period: int | None) -> tuple[str, ...]:
-    """All metrics that a trace can have."""
+def _of_traces(repeated: bool, *, whole: bool) -> tuple[str, ...]:
+    """All metrics that a trace can have, or only those that other models' can be compared with."""
     return tuple(
         name
         for name, declared in HEAD_METRICS.items()
-        if declared.family != "circuits" and (period is not None or name not in REPEATED)
+        if declared.family != "circuits"
+        and (repeated or name not in REPEATED)
+        and (whole or not name.endswith(("_raw", "_published")))
     )
 
 
-def _check(name: str, period: int | None) -> None:
+def _check(name: str, repeated: bool) -> None:
     if name not in HEAD_METRICS:
         raise UserError(f"{name!r} is no metric of heads; {near(name, HEAD_METRICS)}")
     if HEAD_METRICS[name].family == "circuits":
         raise UserError(
             f"{name} was asked of a trace, but it is read off the weights; use headway.heads.circuits.circuit_scores"
         )
-    if name in REPEATED and period is None:
+    if name in REPEATED and not repeated:
         raise UserError(
             f"{name} was asked for, but it needs random tokens that are repeated; trace those of "
             "headway.heads.repeated.repeated_tokens and give their period"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headway.model.trace import AttentionTrace
@@ -27,8 +27,10 @@ class Subject:
     """The stream before layer 0, where the trace has it."""
     after: Float[Tensor, "batch query d_model"] | None = None
     """The stream after this layer, where the trace has it."""
-    period: int | None = None
-    """Of random tokens that are repeated."""
+    period: int | Int[Tensor, " batch"] | None = None
+    """Of random tokens that are repeated: one, or one for each text."""
+    begins: int | Int[Tensor, " batch"] = 0
+    """The first position that is repeated, counted from the first key of the text."""
 
     @property
     def n_heads(self) -> int:
@@ -36,13 +38,19 @@ class Subject:
         return self.attention.q.shape[1]
 
 
-def subject(attention: AttentionTrace, streams: Sequence[Tensor] = (), period: int | None = None) -> Subject:
+def subject(
+    attention: AttentionTrace,
+    streams: Sequence[Tensor] = (),
+    period: int | Int[Tensor, " batch"] | None = None,
+    begins: int | Int[Tensor, " batch"] = 0,
+) -> Subject:
     """An attention with what counts in it.
 
     Args:
         attention: what was recorded of it.
         streams: those of the whole trace, or none.
-        period: of random tokens that are repeated.
+        period: of random tokens that are repeated, one for all texts or one for each.
+        begins: the first position that is repeated, likewise.
     """
     attention = _in_float32(attention)
     sees = attention.sees().any(1).expand(len(attention.q), -1, -1)
@@ -56,6 +64,7 @@ def subject(attention: AttentionTrace, streams: Sequence[Tensor] = (), period: i
         before=streams[0] if streams else None,
         after=streams[attention.layer + 1] if streams else None,
         period=period,
+        begins=begins,
     )
 
 
@@ -69,6 +78,6 @@ def only(
 def _in_float32(attention: AttentionTrace) -> AttentionTrace:
     if attention.q.dtype not in (torch.float16, torch.bfloat16):
         return attention
-    tensors = {name: getattr(attention, name) for name in ("q", "k", "v", "z", "W_O", "b_O", "bias")}
+    tensors = {name: getattr(attention, name) for name in ("q", "k", "v", "z", "W_O", "b_O", "bias", "gain")}
     floats: dict[str, Any] = {name: x if x is None else x.float() for name, x in tensors.items()}
     return replace(attention, **floats)

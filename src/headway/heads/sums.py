@@ -107,13 +107,14 @@ def output_cosines(of: Subject) -> Float[Tensor, "head head"]:
 
 @additive
 def output_sizes(of: Subject) -> Float[Tensor, " head"]:
-    """The squared size of what each head adds to the stream, ||z_h W_O^h||^2, summed over rows.
+    """The squared size of what each head adds to the stream, ||z_h W_O^h||^2 (gain included), summed over rows.
 
     A contribution is as long as its coordinates in the directions that W_O^h writes in, so no vector of d_model is
     needed; and a square of them is never negative, however little W_O^h lets through.
     """
     R = torch.linalg.qr(of.attention.W_O.mT, mode="r").R
-    coordinates = torch.einsum("rhd,hed->rhe", only(of.counted, of.attention.z), R)
+    z, gain = of.attention.z, of.attention.gain
+    coordinates = torch.einsum("rhd,hed->rhe", only(of.counted, z if gain is None else z * gain[:, None, :, None]), R)
     return coordinates.square().sum((0, 2), dtype=torch.float64)
 
 

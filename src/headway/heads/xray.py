@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from headway.heads.findings import Finding, findings
 from headway.heads.model_on_text import ModelOnText
@@ -20,13 +20,30 @@ class XRay(ModelOnText):
         composition: between heads; None where it is not known.
     """
 
+    nothing: ClassVar[str] = "nothing stands out of untrained heads on the same stream"
+    held: ClassVar[str] = (
+        "Heads are held against untrained ones on the same stream: the same layers with fresh weights of the same "
+        "scale. A page of a model that learnt nothing has a finding in at most 5 of 100 cases, over everything that "
+        "was looked for."
+    )
+
     composition: Composition | None = None
 
     @cached_property
-    def findings(self) -> tuple[Finding, ...]:
-        """What stands out, in sentences."""
+    def looked_for(self) -> tuple[Finding, ...]:
+        """What stands out, and of what was looked for that it does not, in sentences."""
         kv_of = {attention.name: attention.kv_of for attention in self.attentions}
         return tuple(findings(self.scores, self.labels, kv_of, self.composition))
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What stands out, in sentences; none in 95 of 100 models that learnt nothing."""
+        return tuple(finding for finding in self.looked_for if finding.found)
+
+    @property
+    def not_found(self) -> tuple[Finding, ...]:
+        """What does not."""
+        return tuple(finding for finding in self.looked_for if not finding.found)
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values, numbers to five digits; what is not finite is null."""
@@ -39,6 +56,7 @@ class XRay(ModelOnText):
             "output_share": {name: five_digits(share) for name, share in shares.items()},
             "composition": self._composition(),
             "findings": [vars(finding) for finding in self.findings],
+            "not_found": [vars(finding) for finding in self.not_found],
             "notes": [*self.notes, *self._left_out()],
         }
 

@@ -5,8 +5,9 @@
   `architectures`, `array_names`, `description`: what it means;
 * `export`: a folder written; `configuration_headway`, `modeling_headway`: the code that goes along when no stock
   architecture fits;
-* `pretrained`: any folder opened by transformers; `tracing`: what the heads of such a model do; `recording`,
-  `interface`: how that is seen; `convert`: a model whose attention is not open, as Headway's.
+* `pretrained`: any folder opened by transformers; `tracing`: what the heads of such a model do; `redrawing`: what
+  others would do in their place; `recording`, `interface`, `entering`: how that is seen; `convert`: a model whose
+  attention is not open, as Headway's.
 """
 
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from headway.data.tokens.tokenizer import Tokenizer
     from headway.hf.pretrained import Pretrained
+    from headway.model.redraw import Reading
     from headway.model.trace import Trace
     from headway.model.transformer import Transformer
 
@@ -78,6 +80,18 @@ def trace(model: "PreTrainedModel", inputs: Mapping[str, Any] | Any) -> "Trace":
     from headway.hf import tracing
 
     return tracing.trace(model, inputs)
+
+
+def read(model: "PreTrainedModel", tokens: Any) -> "Reading":
+    """The same of tokens, with what heads would do that are drawn anew; see `redrawing.read`.
+
+    Raises:
+        UserError: as `trace`.
+    """
+    _need_transformers("tracing a model of Hugging Face")
+    from headway.hf import redrawing
+
+    return redrawing.read(model, tokens)
 
 
 def traceable(model: "PreTrainedModel") -> None:

@@ -12,10 +12,13 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig, PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
+_SUMS = (torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__, Tensor.add_, Tensor.__iadd__)
 _REGISTRY, _EAGER = "ALL_ATTENTION_FUNCTIONS", "eager_attention_forward"
 
 
@@ -57,6 +60,22 @@ def intercepted(model: PreTrainedModel, attend: Callable[..., Any]) -> Iterator[
             stack.callback(setattr, config, "_attn_implementation_internal", config._attn_implementation)
             config._attn_implementation_internal = names[own]
         yield
+
+
+class Sums(TorchFunctionMode):
+    """Tells of every sum of two tensors before it is made, since one of them may be overwritten."""
+
+    def __init__(self, tell: Callable[[Tensor, Tensor], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Pass it on."""
+        if function in _SUMS and len(args) > 1 and isinstance(args[0], Tensor) and isinstance(args[1], Tensor):
+            self._tell(args[0], args[1])
+        return function(*args, **(kwargs or {}))
 
 
 def _asking(kind: type[nn.Module]) -> FunctionType | None:

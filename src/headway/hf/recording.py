@@ -1,26 +1,28 @@
 """Models: the attentions of a model of transformers recorded while it runs.
 
 The model computes what it always computes; what goes into its attention function and what comes out is kept. The
-output projection is the linear map whose input lies in the memory of what that function returned, so no architecture
-needs code of its own.
+output projection is the linear map whose input lies in the memory of what that function returned. What enters the
+stream is what comes of its output in the next sum of two tensors of its shape. No architecture needs code of its own.
 """
 
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from headway.errors import UserError
-from headway.hf.interface import attentions, intercepted, own_function
+from headway.hf.entering import Entering, entering
+from headway.hf.interface import Sums, attentions, intercepted, own_function
 from headway.model.attention import sees
 from headway.model.trace import AttentionTrace
 
@@ -31,8 +33,36 @@ _OTHERS_STATES = ("key_value_states", "encoder_hidden_states", "cross_attention_
 """The arguments through which an attention is given other states than its queries'."""
 
 
+_CACHES = ("past_key_value", "past_key_values", "layer_past")
+"""The arguments in which an attention finds, and leaves, keys and values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """An attention that was computed, as it can be computed again."""
+
+    module: nn.Module
+    arguments: Mapping[str, Any]
+    x: Tensor
+    """What its queries are made of."""
+    W_O: Tensor
+    b_O: Tensor | None
+    projection: nn.Module
+    entering: Entering | None = None
+
+
+@dataclass(kw_only=True)
+class Recorded:
+    """The attentions of the passes so far, in their order, and how each can be computed again."""
+
+    attentions: list[AttentionTrace] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    again: Callable[[int, Mapping[str, Tensor], Tensor, Tensor | None], AttentionTrace]
+    """An attention by its place, with other parameters by name, and another W_O and b_O."""
+
+
 @contextmanager
-def recording(model: PreTrainedModel) -> Iterator[list[AttentionTrace]]:
+def recording(model: PreTrainedModel) -> Iterator[Recorded]:
     """Every attention of the passes within, in their order.
 
     The model's outputs keep their bits; after it no hook is left and its implementation is what it was. An attention
@@ -48,7 +78,9 @@ def recording(model: PreTrainedModel) -> Iterator[list[AttentionTrace]]:
         for module in model.modules():
             if isinstance(module, nn.Linear | Conv1D):
                 stack.callback(module.register_forward_pre_hook(recorder.project).remove)
+                stack.callback(module.register_forward_hook(recorder.projected).remove)
         stack.enter_context(intercepted(model, recorder.attend))
+        stack.enter_context(Sums(recorder.summed))
         yield recorder.recorded
         recorder.complete()
 
@@ -58,25 +90,29 @@ class _Computed:
     """An attention whose output projection has not been seen yet."""
 
     name: str
+    module: nn.Module
     returned: Tensor
     trace: Callable[..., AttentionTrace]
     dropout: float
 
 
 class _Recorder:
-    """One attention after the other: entered, computed, and projected."""
+    """One attention after the other: entered, computed, projected, and added to the stream."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.kind, self.names = type(model).__name__, attentions(model)
-        self.recorded: list[AttentionTrace] = []
+        self.kind, self.names, self._model = type(model).__name__, attentions(model), model
+        self.recorded = Recorded(again=self._again)
         self._calls: Counter[nn.Module] = Counter()
-        self._crosses = False
+        self._given: dict[str, Any] = {}
         self._computed: _Computed | None = None
+        self._projection: nn.Module | None = None
+        self._projected: Tensor | None = None
+        self._repeats = False
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Before a module that attends: is it a cross-attention?"""
-        given = inspect.signature(module.forward).bind(*args, **options).arguments
-        self._crosses = any(given.get(name) is not None for name in _OTHERS_STATES)
+        """Before a module that attends: with what?"""
+        if not self._repeats:
+            self._given = _by_name(module, args, options)
 
     def attend(
         self,
@@ -89,7 +125,8 @@ class _Recorder:
         **options: Any,
     ) -> tuple[Tensor, Any]:
         """In place of the attention function: call it, and keep what went in and what came out."""
-        self.complete()
+        if not self._repeats:
+            self.complete()
         returned, weights = own_function(module, implementation)(module, q, k, v, attention_mask, **options)
         returned = returned.contiguous()
         causal, bias, scale = (options.get(name) for name in ("is_causal", "position_bias", "scaling"))
@@ -99,12 +136,13 @@ class _Recorder:
             # Then it hides by itself what is later, counting from the first key, and cuts off what none sees.
             k, v, attention_mask = k[:, :, :n_queries], v[:, :, :n_queries], sees(n_queries, n_queries, None, q.device)
         mask, bias = _mask_and_bias(attention_mask, bias, (len(q), n_queries, k.shape[2]))
-        name, layer = self._named(module)
+        crosses = any(self._given.get(name) is not None for name in _OTHERS_STATES)
+        name, layer = ("", 0) if self._repeats else self._named(module)
         trace = partial(
             AttentionTrace,
             name=name,
             layer=layer,
-            kind="cross" if self._crosses else "self" if causal else "encoder",
+            kind="cross" if crosses else "self" if causal else "encoder",
             q=q,
             k=k,
             v=v,
@@ -115,13 +153,17 @@ class _Recorder:
             mask=mask,
             bias=bias,
         )
-        self._computed = _Computed(name=name, returned=returned, trace=trace, dropout=options.get("dropout") or 0.0)
+        self._computed = _Computed(
+            name=name, module=module, returned=returned, trace=trace, dropout=options.get("dropout") or 0.0
+        )
         return returned, weights
 
     def project(self, module: nn.Linear, args: tuple[Any, ...]) -> None:
         """Before a linear map: does it read what the attention returned?"""
-        computed, entering = self._computed, args[0] if args else None
-        if computed is None or not isinstance(entering, Tensor) or _memory(entering) != _memory(computed.returned):
+        computed, entered = self._computed, args[0] if args else None
+        if self._repeats or computed is None or not isinstance(entered, Tensor):
+            return
+        if _memory(entered) != _memory(computed.returned):
             return
         by_input = module.weight.T if isinstance(module, nn.Linear) else module.weight
         of_heads = tuple(computed.returned.shape[2:])
@@ -135,22 +177,78 @@ class _Recorder:
                 f"{self.kind} cannot be traced: the heads of {attention.name} do not return softmax(q k) v; something "
                 "that a trace cannot say (sinks, for one) has a share of their weights"
             )
-        self.recorded.append(attention)
-        self._computed = None
+        self.recorded.attentions.append(attention)
+        arguments = {name: None if name in _CACHES else value for name, value in self._given.items()}
+        x = next(value for value in self._given.values() if isinstance(value, Tensor))
+        self.recorded.calls.append(
+            Call(module=computed.module, arguments=arguments, x=x, W_O=W_O, b_O=module.bias, projection=module)
+        )
+        self._computed, self._projection = None, module
+
+    def projected(self, module: nn.Module, _: tuple[Any, ...], output: Tensor) -> None:
+        """After a linear map: was it the output projection?"""
+        if self._projection is module and not self._repeats:
+            self._projection, self._projected = None, output
+
+    def summed(self, one: Tensor, other: Tensor) -> None:
+        """Before a sum: is it that of the stream and what comes of the projection?"""
+        o = self._projected
+        if o is None or self._repeats or not all(x.shape[-1:] == o.shape[-1:] for x in (one, other)):
+            return
+        if not all(x.numel() == o.numel() for x in (one, other)):
+            return
+        # An in-place sum might overwrite what was projected before it is compared with the other.
+        found = next((how for x in (other, one) if (how := entering(o, x))), None)
+        if found is not None:
+            self.recorded.attentions[-1] = found.of(self.recorded.attentions[-1])
+            self.recorded.calls[-1] = replace(self.recorded.calls[-1], entering=found)
+            self._projected = None
 
     def complete(self) -> None:
-        """The attention before must have been projected."""
+        """The attention before must have been projected, and added to the stream."""
         if self._computed is not None:
             raise UserError(
                 f"{self.kind} cannot be traced: what the heads of {self._computed.name} return is not what a "
                 "Linear or Conv1D reads (a gate or a norm comes between), so what each head contributes cannot be said"
             )
+        o, self._projected = self._projected, None
+        if (
+            o is not None and not self._model.training and o.numel() > o.shape[-1]
+        ):  # one position tells no norm; dropout hides
+            raise UserError(
+                f"{self.kind} cannot be traced: what {self.recorded.attentions[-1].name} adds to the stream is "
+                "neither what its output projection gives nor a norm or a multiple of that, so what each head "
+                "contributes cannot be said"
+            )
+
+    def _again(self, at: int, parameters: Mapping[str, Tensor], W_O: Tensor, b_O: Tensor | None) -> AttentionTrace:
+        call, first = self.recorded.calls[at], self.recorded.attentions[at]
+        self._given, self._repeats = dict(call.arguments), True
+        try:
+            with intercepted(self._model, self.attend):
+                functional_call(call.module, dict(parameters), (), dict(call.arguments))
+            assert self._computed is not None
+            attention = self._computed.trace(W_O=W_O, b_O=b_O)
+        finally:
+            self._computed, self._repeats = None, False
+        attention = replace(attention, name=first.name, layer=first.layer)
+        return attention if call.entering is None else call.entering.of(attention)
 
     def _named(self, module: nn.Module) -> tuple[str, int]:
         path, before = self.names[module], self._calls[module]
         self._calls[module] += 1
         number = re.search(r"\d+", path)
         return f"{path}#{before + 1}" if before else path, (int(number[0]) if number else 0) + before
+
+
+def _by_name(module: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """What a module is called with, by the names of its arguments; further ones too."""
+    signature = inspect.signature(module.forward)
+    given = signature.bind(*args, **options).arguments
+    for parameter in signature.parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            given |= given.pop(parameter.name, {})
+    return dict(given)
 
 
 def _memory(tensor: Tensor) -> int:

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from headway.errors import UserError
 from headway.hf.convert import CONVERTED, converted
 from headway.hf.interface import attentions
-from headway.hf.recording import recording
+from headway.hf.recording import Recorded, recording
 from headway.model.trace import Trace
 
 
@@ -35,9 +35,14 @@ def trace(model: PreTrainedModel, inputs: Mapping[str, Any] | Int[Tensor, "batch
     """
     traceable(model)
     given = dict(inputs) if isinstance(inputs, Mapping) else {"input_ids": inputs}
-    _check_tokens(model, given)
+    check_tokens(model, given)
     if model.config.model_type in CONVERTED:
         return _trace_converted(model, given)
+    return recorded_pass(model, given)[0]
+
+
+def recorded_pass(model: PreTrainedModel, given: dict[str, Any]) -> tuple[Trace, Recorded]:
+    """A pass without the read-out, and how each attention of it can be computed again."""
     if model.config.is_encoder_decoder:
         given = _with_something_to_decode(model, given)
     with recording(model) as recorded:
@@ -47,7 +52,8 @@ def trace(model: PreTrainedModel, inputs: Mapping[str, Any] | Int[Tensor, "batch
     masks = {
         kind: given.get(decoded if kind != "encoder" else "attention_mask") for kind in ("self", "encoder", "cross")
     }
-    return Trace(attentions=tuple(replace(each, rows=_rows(masks[each.kind], each.q)) for each in recorded))
+    attentions = tuple(replace(each, rows=_rows(masks[each.kind], each.q)) for each in recorded.attentions)
+    return Trace(attentions=attentions), recorded
 
 
 def traceable(model: PreTrainedModel) -> None:
@@ -80,7 +86,12 @@ def traceable(model: PreTrainedModel) -> None:
     raise UserError(f"{kind} cannot be traced: it has no attention; its layers are of another kind (state-space, say)")
 
 
-def _check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
+def check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
+    """Nothing, where tokens are what the model can read.
+
+    Raises:
+        UserError: for what are no tokens, and tokens outside its vocabulary.
+    """
     for name in ("input_ids", "decoder_input_ids"):
         if (tokens := given.get(name)) is None:
             continue

@@ -3,6 +3,6 @@
 * `transformer`: the model; `attention`, `residual`, `positions`, `maps`: its parts;
 * `weights`: its arrays by name, how they start and how they are checked (numpy, no torch);
 * `edits`: interventions inside a forward pass;
-* `trace`: what a recorded forward pass gives back of every head;
+* `trace`: what a recorded forward pass gives back of every head; `redraw`: what others do in their place;
 * `generate`, `cache`: text from a model.
 """

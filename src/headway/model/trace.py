@@ -14,7 +14,11 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionTrace:
-    """What the heads of one attention did. Law: contributions sum to the attention's output minus its bias."""
+    """What the heads of one attention did.
+
+    Law: contributions sum to the attention's output minus its bias; where a norm follows W_O, to what enters the stream
+    minus b_O times the gain and minus the norm's own bias.
+    """
 
     name: str
     layer: int
@@ -39,10 +43,14 @@ class AttentionTrace:
     """Added to the logits, after scale and softcap."""
     rows: Bool[Tensor, "batch query"] | None = None
     """True for queries that count; padding does not. None: all."""
+    gain: Float[Tensor, "batch query"] | None = None
+    """What a norm after W_O multiplies all heads with at a position; its weight is in W_O and b_O. None: there is none.
+    """
 
     def contributions(self) -> Float[Tensor, "batch head query d_model"]:
-        """What each head adds to the stream: z_h W_O^h."""
-        return torch.einsum("bhqd,hdm->bhqm", self.z, self.W_O)
+        """What each head adds to the stream: z_h W_O^h, times the gain of a norm after it."""
+        written = torch.einsum("bhqd,hdm->bhqm", self.z, self.W_O)
+        return written if self.gain is None else written * self.gain[:, None, :, None]
 
     def logits(
         self,

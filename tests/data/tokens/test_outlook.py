@@ -75,7 +75,10 @@ REFUSED = [
 
 
 def within(texts, task):
-    return {k: str(texts / v) if k in ("corpus", "validation") and "/" not in v else v for k, v in task.items()}
+    return {
+        k: str(texts / v) if (k in ("corpus", "validation") and "/" not in v) or v == "./words" else v
+        for k, v in task.items()
+    }
 
 
 @pytest.mark.parametrize(("task", "message"), REFUSED)

@@ -55,8 +55,11 @@ def atlas(
         return None
     labels = labels or row_labels(dict.fromkeys(name for found in heads.values() for name in found))
     rows = [labels[attention] for attention in labels if any(attention in found for found in heads.values())]
-    size = _Size(widest=max(len(v) for found in heads.values() for v in found.values()), rows=rows)
-    table = inline(_table(heads, labels))
+    strips = {"null": any(scores[metric].null for metric in heads)}
+    strips["untrained"] = any(scores[metric].untrained for metric in heads)
+    shown = [strip for strip, there in strips.items() if there]
+    size = _Size(widest=max(len(v) for found in heads.values() for v in found.values()), rows=rows, strips=shown)
+    table = inline(_table(heads, labels, scores))
     panels = [
         _panel(scores[metric], found, labels, at, table, size) for at, (metric, found) in enumerate(heads.items())
     ]
@@ -68,9 +71,7 @@ def atlas(
     said = join(
         caption,
         "Rows are layers, cells heads; a colour scale for each panel.",
-        "The column at the right of a panel is the null: what each layer would show if nothing were going on."
-        if any(scores[metric].null for metric in heads)
-        else "",
+        _said_of_strips(shown),
         _need_two(heads, labels),
         "Sorted, each row of a panel runs from its highest head to its lowest; the pointer on a cell names the head.",
     )
@@ -81,18 +82,32 @@ def atlas(
 class _Size:
     """Columns of panels, and the pixels of a cell, so that a thousand heads are as legible as forty."""
 
-    def __init__(self, *, widest: int, rows: Sequence[str]) -> None:
-        self.widest, self.rows = widest, list(rows)
+    def __init__(self, *, widest: int, rows: Sequence[str], strips: Sequence[str]) -> None:
+        self.widest, self.rows, self.strips = widest, list(rows), list(strips)
         self.columns = 3 if widest <= 6 else 2 if widest <= 96 else 1
         room = WIDTH / self.columns - 74 - 6.3 * max(map(len, rows))
         cell = min(40.0, room / (widest + 2.0))
         self.null = max(1.0, 10.0 / cell)
         """Width of the null's column in cells; it is seen beside a thousand heads too."""
-        self.end = widest + 0.6 + self.null
+        self.end = widest + 0.6 + self.null * max(1, len(strips))
         self.cell = min(40.0, room / self.end)
         self.width = self.cell * self.end
         self.step = next(step for limit, step in ((8, 24), (16, 18), (32, 12), (10**9, 8)) if len(rows) <= limit)
         self.gap = 1.0 if self.cell >= 10 else 0.5 if self.cell >= 4 else 0.0
+
+
+def _said_of_strips(strips: Sequence[str]) -> str:
+    if "untrained" not in strips:
+        return (
+            "The column at the right of a panel is the null: what each layer would show if nothing were going on."
+            if strips
+            else ""
+        )
+    independent = "n for independent or even heads, " if "null" in strips else ""
+    return (
+        f"The columns at the right of a panel are what each layer would show if nothing were going on: {independent}u "
+        "for untrained heads on the same stream; the pointer on a cell shows that head's own."
+    )
 
 
 def _chosen(scores: Mapping[str, HeadScores], metrics: Sequence[str] | None) -> list[str]:
@@ -119,16 +134,36 @@ def _need_two(heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str
     return f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head, and a metric of pairs needs two heads."
 
 
-def _table(heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """A row for each head, a column for each metric: `m0`, `m1`, ..., which all panels share."""
+def _table(
+    heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str, str], scores: Mapping[str, HeadScores]
+) -> list[dict[str, Any]]:
+    """A row for each head, a column for each metric: `m0`, `m1`, ..., which all panels share; its nulls: `n0`, `u0`."""
     rows: dict[str, dict[str, Any]] = {}
     for attention, label in labels.items():
-        for at, found in enumerate(heads.values()):
+        for at, (metric, found) in enumerate(heads.items()):
             value = found.get(attention, np.empty(0))
+            own = {"n": _of_heads(scores[metric].null.get(attention), len(value))}
+            own["u"] = _of_heads(scores[metric].untrained.get(attention), len(value))
             for head, (called, number) in enumerate(zip(head_names(label, len(value)), value, strict=True)):
                 row = rows.setdefault(called, {"row": label, "head": head, "name": called})
                 row[f"m{at}"] = number
+                row |= {f"{which}{at}": null[head] for which, null in own.items() if np.isfinite(null[head])}
     return list(rows.values())
+
+
+def _of_heads(null: np.ndarray | None, n_heads: int) -> np.ndarray:
+    """A null as one number for each head: of pairs the mean over a head's others."""
+    if null is None:
+        return np.full(n_heads, np.nan)
+    given = np.asarray(null, np.float64)
+    if given.ndim == 2 and n_heads > 1:
+        pairs = np.broadcast_to(given, (n_heads, n_heads))
+        return np.asarray((pairs.sum(1) - np.diagonal(pairs)) / (n_heads - 1))
+    return (
+        np.broadcast_to(given.reshape(-1)[: n_heads if given.size > 1 else 1], n_heads)
+        if given.size
+        else (np.full(n_heads, np.nan))
+    )
 
 
 def _panel(
@@ -143,7 +178,7 @@ def _panel(
     import altair as alt
 
     field, declared = f"m{at}", score.declared
-    nulls = _nulls(score, found, labels, size)
+    nulls = [row for strip in size.strips for row in _nulls(score, found, labels, size, strip)]
     scale, light = colours(declared.unit, [*found.values(), np.array([row["null"] for row in nulls])])
     colour = alt.Color(
         f"{field}:Q",
@@ -168,14 +203,17 @@ def _panel(
     known = cells.transform_filter(f"isValid(datum.{field})")
     gap: dict[str, Any] = {"stroke": "white", "strokeWidth": size.gap}
     tooltip = ["name:N", alt.Tooltip(f"{field}:Q", title=metric_name(declared.name), format=".3~g")]
+    for beside, of in (("null", score.null), ("untrained", score.untrained)):
+        if beside in size.strips and of:
+            tooltip.append(alt.Tooltip(f"{beside[0]}{at}:Q", title=beside, format=".3~g"))
     layers = [
         cells.transform_filter(f"!isValid(datum.{field})").mark_rect(fill="white", stroke="#c9ced6", strokeWidth=1),
         known.mark_rect(**gap).encode(color=colour, tooltip=tooltip),
     ]
     if nulls:
         strip = alt.Chart(inline(nulls)).encode(x=_across(size, True), x2="end:Q", y=y)
-        null = alt.Tooltip("null:Q", title="null", format=".3~g")
-        layers.append(strip.mark_rect(**gap).encode(color=alt.Color("null:Q", scale=scale), tooltip=["row:N", null]))
+        of_strip = ["row:N", "what:N", alt.Tooltip("null:Q", title="mean", format=".3~g")]
+        layers.append(strip.mark_rect(**gap).encode(color=alt.Color("null:Q", scale=scale), tooltip=of_strip))
     written = _digits(max(float(np.nanmax(np.abs(value))) for value in found.values() if np.isfinite(value).any()))
     if light is not None and written is not None and size.cell >= 25 and size.step >= 18:
         layers.append(_numbers(known, field, written, light))
@@ -215,13 +253,15 @@ def _across(size: _Size, has_null: bool) -> Any:
 
     digits = len(str(size.widest))
     every = next(2**power for power in range(64) if 2**power * size.cell >= 5 + 7 * digits)
-    null_at = size.end - size.null / 2
-    ticks = [head + 0.5 for head in range(0, size.widest, every) if (null_at - head) * size.cell > 30]
-    label = (
-        f"datum.value > {size.widest} ? 'null' : order === {json.dumps(SORTED)} ? '' : format(datum.value - .5, 'd')"
-    )
+    places = {size.end - size.null * (len(size.strips) - at - 0.5): strip for at, strip in enumerate(size.strips)}
+    first = min(places, default=size.end)
+    ticks = [head + 0.5 for head in range(0, size.widest, every) if (first - head) * size.cell > 30]
+    # Two names would not stand beside each other.
+    written = {place: strip if len(places) == 1 else strip[0] for place, strip in places.items()}
+    names = "".join(f"abs(datum.value - {place}) < .01 ? '{called}' : " for place, called in written.items())
+    label = f"{names}order === {json.dumps(SORTED)} ? '' : format(datum.value - .5, 'd')"
     axis = alt.Axis(
-        values=[*ticks, *([null_at] if has_null else [])],
+        values=[*ticks, *(places if has_null else [])],
         labelExpr=label,
         ticks=False,
         domain=False,
@@ -234,17 +274,18 @@ def _across(size: _Size, has_null: bool) -> Any:
 
 
 def _nulls(
-    score: HeadScores, found: Mapping[str, np.ndarray], labels: Mapping[str, str], size: _Size
+    score: HeadScores, found: Mapping[str, np.ndarray], labels: Mapping[str, str], size: _Size, strip: str
 ) -> list[dict[str, Any]]:
-    """The null of each row, its mean over heads or over pairs of different ones; where the metric has a value."""
+    """A null of each row, its mean over heads or over pairs of different ones; where the metric has a value."""
     rows = []
+    of = score.null if strip == "null" else score.untrained
+    start = size.end - size.null * (len(size.strips) - size.strips.index(strip))
     for attention in labels:
-        if attention in score.null and np.isfinite(found.get(attention, np.array([]))).any():
-            null = np.asarray(score.null[attention], np.float64)
+        if attention in of and np.isfinite(found.get(attention, np.array([]))).any():
+            null = np.asarray(of[attention], np.float64)
             if null.ndim == 2 and null.shape[0] == null.shape[1] > 1:
                 null = null[~np.eye(len(null), dtype=bool)]
             if null.size and np.isfinite(null).all():
-                rows.append(
-                    {"row": labels[attention], "null": null.mean(), "slot": size.end - size.null, "end": size.end}
-                )
+                place = {"slot": start, "end": start + size.null, "what": strip}
+                rows.append({"row": labels[attention], "null": null.mean(), **place})
     return rows

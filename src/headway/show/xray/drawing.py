@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from headway.declare.head_metrics import REPEATED
 from headway.heads.findings import brief
 from headway.heads.names import head_names, metric_name
+from headway.heads.scores import HeadScores, of_pairs
 from headway.heads.xray import XRay
 from headway.show.shared.atlas import LEFT_OUT, atlas
 from headway.show.shared.figure import Figure
@@ -41,7 +43,8 @@ def layers(xray: XRay) -> Table:
         rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
     caption = (
         "Heads: query heads, over so many KV heads where there are fewer, x their width. Then means over heads, or "
-        "over pairs of heads, and the highest head of each layer."
+        "over pairs of heads, beside them in parentheses those of untrained heads on the same stream, and the highest "
+        "head of each layer."
     )
     return Table(columns=("", "heads", *means.values(), *tops.values()), rows=tuple(rows), caption=caption)
 
@@ -103,13 +106,19 @@ def _mean(xray: XRay, metric: str, name: str) -> str:
     value = score.per_layer().get(name, np.nan)
     if not np.isfinite(value):
         return "–"
+    untrained = float(of_pairs(np.asarray(score.untrained.get(name, np.nan))).mean())
+    beside = f" ({_number(score, untrained)})" if np.isfinite(untrained) else ""
+    return _number(score, value) + beside
+
+
+def _number(score: HeadScores, value: float) -> str:
     return f"{value:.3f}".replace("-", "−") if "to 1" in score.declared.unit else number(value, 3)
 
 
 def _top(xray: XRay, metric: str, name: str) -> str:
     values = xray.scores[metric].values.get(name)
     if values is None or not np.isfinite(values).any():
-        return "–"
+        return "cannot be seen" if metric in REPEATED and values is not None else "–"
     head = int(np.nanargmax(values))
     return f"H{head} {brief(float(values[head]))}"
 
@@ -119,4 +128,4 @@ def _folded(figure: Figure | None) -> Figure | None:
 
 
 def _cell(values: Mapping[str, np.ndarray], name: str, head: int) -> str:
-    return number(float(values[name][head]), 3) if name in values else "–"
+    return number(float(values[name][head]), 3) if name in values and np.isfinite(values[name][head]) else "–"
