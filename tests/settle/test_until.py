@@ -196,6 +196,17 @@ def test_an_arm_whose_runs_all_fail_holds_nothing_up(tmp_path):
     assert seeds["near"] > 3
 
 
+def test_runs_that_failed_are_tried_again_by_a_later_call(tmp_path, monkeypatch):
+    of = experiment({"plain": 0, "worse": 3})
+    with monkeypatch.context() as patch:
+        patch.setattr(planted_effects, "FAILS", 2.0)
+        _, ending = settle(tmp_path / "d", of, SHORT)
+    assert ending[1].startswith("worse - plain: cannot be judged")
+    told, ending = settle(tmp_path / "d", of, SHORT)
+    assert "what 3 seeds say has changed since they were looked at: runs were repeated or dropped" in told
+    assert ": told apart after 3 seeds" in ending[1]
+
+
 def test_what_asks_nothing_is_refused(tmp_path):
     of = experiment({"plain": 0, "worse": 3}, baseline=None)
     with pytest.raises(UserError, match=r"^planted asks nothing of plain and worse: there are neither contrasts nor"):

@@ -30,7 +30,7 @@ from headway.runs.planned_looks import (
 from headway.settle import telling
 from headway.settle.asking import Allowance, check_metric, check_verdicts
 from headway.settle.spending import Hands, Wanted
-from headway.settle.until import Begun, check_first, follow_plan
+from headway.settle.until import Begun, check_first, follow_plan, try_again
 from headway.words import counted, duration, listed
 
 
@@ -123,6 +123,7 @@ class Best:
 def _searched(search: StoredSearch, hands: Hands) -> Sequence[str]:
     """Make every round, pick, and follow the plan of the finalists."""
     hands.tell(telling.searched(search))
+    try_again(search.arms, range(sum(search.new_seeds)), hands)
     alive, n = search.arms, 0
     for place, new in enumerate(search.new_seeds):
         n += new

@@ -149,6 +149,7 @@ def check_first(wanted: Wanted, hands: Hands, what: str) -> None:
 
 def follow_plan(plan: StoredPlan, hands: Hands) -> Sequence[str]:
     """Add seeds where something is open, look as planned, and say what was found."""
+    try_again(plan.arms, plan.seeds, hands)
     before: Wanted | None = None
     while True:
         store = hands.store()
@@ -165,6 +166,14 @@ def follow_plan(plan: StoredPlan, hands: Hands) -> Sequence[str]:
     per_seed = [[(arm, 0) for arm in weights] for weights in plan.asked.values()]
     runs = hands.store().runs()
     return tuple(telling.ending(plan, state, [hands.spending.expected_s(wanted, runs) for wanted in per_seed]))
+
+
+def try_again(arms: Sequence[str], seeds: Sequence[int], hands: Hands) -> None:
+    """Work once more on runs that failed in a former call, if there is time; a look does not wait for them."""
+    runs = hands.store().runs()
+    failed = [(run.name, run.seed) for run in runs if run.status == "failed" and run.name in arms and run.seed in seeds]
+    if failed and (hands.spending.expected_s(failed, runs) or 0.0) <= hands.spending.left_s:
+        hands.train(failed)
 
 
 def _looked(plan: StoredPlan, table: SeedTable, hands: Hands) -> Followed:
