@@ -128,8 +128,8 @@ def prune(
 
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
-        by: `taylor` (Michel's importance), `ablation` (the exact effect of each), `alike` (one of the most alike two),
-            `magnitude` (the norm of what a head can write), or `random`.
+        by: `taylor` (Michel's importance), `ablation` (the exact effect of each), `gates` and `budget` (learned),
+            `alike` (one of the most alike two), `magnitude` (the norm of what a head can write), or `random`.
         keep: how many heads stay, or which share: `24`, `50%`, `0.5`.
         text: what importance is measured on: a file or another corpus, or (sequence, pos) tokens.
         out: a folder for the model, which is made; None: it is not written.
@@ -146,7 +146,7 @@ def prune(
         UserError: for a model or text that cannot be opened, a method, number or folder that cannot be, and a model
             that fails a check of what is done to it, naming the check.
     """
-    from headway.heads.causes.importance import METHODS
+    from headway.heads.causes.methods import METHODS
     from headway.heads.causes.stepwise import pruned_to
     from headway.heads.causes.units import heads_to_keep, units_of
 
