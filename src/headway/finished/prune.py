@@ -9,9 +9,9 @@ import numpy as np
 
 from headway.errors import UserError, near
 from headway.files import write_json
-from headway.finished.cost import Cost, costs
 from headway.finished.interventions import check_sound, open_to_intervene
 from headway.finished.opened import Opened
+from headway.finished.pass_costs import PassCost, pass_costs
 from headway.finished.two_texts import read_text
 from headway.heads.causes.effect_findings import nats, within
 from headway.heads.causes.effects import interval, mean_over_tokens
@@ -71,8 +71,8 @@ class Pruned:
     layouts: tuple[str, str]
     kept: tuple[Head, ...]
     losses: Mapping[str, LossChange]
-    before: Cost
-    after: Cost
+    before: PassCost
+    after: PassCost
     folder: tuple[Path, str] | None
 
     @property
@@ -168,7 +168,7 @@ def prune(
     kept = pruned_to(whole, number, METHODS[by], texts["text"], steps=steps, tell=tell)
     tell("measuring the losses, and passes of both models by turns ...")
     last = texts.get("held_out", texts["text"])
-    before, after = costs((whole, kept.model), *last.batches()[0])
+    before, after = pass_costs((whole, kept.model), *last.batches()[0])
     result = Pruned(
         model=kept.model,
         by=by,
