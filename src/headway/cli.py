@@ -471,10 +471,11 @@ def ablate(
 def prune(
     checkpoint: Checkpoint,
     by: Annotated[
-        Literal["taylor", "ablation", "alike", "magnitude", "random"],
+        Literal["taylor", "ablation", "gates", "budget", "alike", "magnitude", "random"],
         typer.Option(
-            help="taylor: gradients of gates; ablation: exact effects; alike: one of the most alike two; magnitude: "
-            "the norm of what a head writes; random: the floor of all others."
+            help="taylor: gradients of gates; ablation: exact effects; gates: learned, with an L0 penalty; budget: "
+            "learned, a relaxed top-k; alike: one of the most alike two; magnitude: the norm of what a head writes; "
+            "random: the floor of all others."
         ),
     ],
     keep: Annotated[str, typer.Option(metavar="N|SHARE", help="Heads that stay: 24, 50% or 0.5.")],

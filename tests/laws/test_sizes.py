@@ -25,6 +25,7 @@ LONG_FUNCTIONS = {
     "cli.py:run": "a line for each option",
     "cli.py:ablate": "a line for each option",
     "finished/ablate.py:ablate": "the order in which heads are taken away",
+    "finished/prune.py:prune": "the order in which a model is pruned and judged",
     "finished/xray.py:xray": "the order in which a model is measured",
     "show/report/outcome.py:_panel": _ONE_CHART,
     "show/shared/atlas.py:_panel": _ONE_CHART,

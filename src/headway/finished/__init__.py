@@ -5,5 +5,5 @@
 * `measurable`: whether its heads can be measured, and how much is read for it; `two_texts`: a text and another one;
 * `xray`: what every head of it does on a text;
 * `interventions`: a model of which heads can be taken away, checked; `ablate`: what it does without each of them;
-* `prune`: the same model without some of them, and `cost`: what passes of both cost.
+* `prune`: the same model without some of them, and `pass_costs`: what passes of both cost.
 """

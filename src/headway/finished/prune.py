@@ -9,9 +9,9 @@ import numpy as np
 
 from headway.errors import UserError, near
 from headway.files import write_json
-from headway.finished.cost import Cost, costs
 from headway.finished.interventions import check_sound, open_to_intervene
 from headway.finished.opened import Opened
+from headway.finished.pass_costs import PassCost, pass_costs
 from headway.finished.two_texts import read_text
 from headway.heads.causes.effect_findings import nats, within
 from headway.heads.causes.effects import interval, mean_over_tokens
@@ -71,8 +71,8 @@ class Pruned:
     layouts: tuple[str, str]
     kept: tuple[Head, ...]
     losses: Mapping[str, LossChange]
-    before: Cost
-    after: Cost
+    before: PassCost
+    after: PassCost
     folder: tuple[Path, str] | None
 
     @property
@@ -128,8 +128,8 @@ def prune(
 
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
-        by: `taylor` (Michel's importance), `ablation` (the exact effect of each), `alike` (one of the most alike two),
-            `magnitude` (the norm of what a head can write), or `random`.
+        by: `taylor` (Michel's importance), `ablation` (the exact effect of each), `gates` and `budget` (learned),
+            `alike` (one of the most alike two), `magnitude` (the norm of what a head can write), or `random`.
         keep: how many heads stay, or which share: `24`, `50%`, `0.5`.
         text: what importance is measured on: a file or another corpus, or (sequence, pos) tokens.
         out: a folder for the model, which is made; None: it is not written.
@@ -146,7 +146,7 @@ def prune(
         UserError: for a model or text that cannot be opened, a method, number or folder that cannot be, and a model
             that fails a check of what is done to it, naming the check.
     """
-    from headway.heads.causes.importance import METHODS
+    from headway.heads.causes.methods import METHODS
     from headway.heads.causes.stepwise import pruned_to
     from headway.heads.causes.units import heads_to_keep, units_of
 
@@ -168,7 +168,7 @@ def prune(
     kept = pruned_to(whole, number, METHODS[by], texts["text"], steps=steps, tell=tell)
     tell("measuring the losses, and passes of both models by turns ...")
     last = texts.get("held_out", texts["text"])
-    before, after = costs((whole, kept.model), *last.batches()[0])
+    before, after = pass_costs((whole, kept.model), *last.batches()[0])
     result = Pruned(
         model=kept.model,
         by=by,

@@ -7,7 +7,8 @@ from drawn_transformers import LENGTH, MODELS, VOCAB, built, logits_of
 from planted import planted, texts
 
 from headway.errors import UserError
-from headway.heads.causes.importance import METHODS, PruningText
+from headway.heads.causes.importance import PruningText
+from headway.heads.causes.methods import METHODS
 from headway.heads.causes.stepwise import pruned_to
 from headway.heads.causes.units import units_of
 from headway.model.transformer import mean_nll
@@ -95,7 +96,7 @@ def test_random_is_drawn_by_the_seed():
     assert sorted(drawn[2]) == list(range(len(units)))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"gates", "budget"}))
 @pytest.mark.parametrize("steps", [1, 3])
 @every
 def test_so_many_heads_are_left_and_they_are_the_masked_model(method, steps, name):

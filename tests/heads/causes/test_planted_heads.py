@@ -6,6 +6,8 @@ of up to about .003 nats: what they write is all but ignored, not ignored, and a
 rewards a little of it; against 0 instead of .01 about 6 of 40 models name one.
 """
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,8 @@ from headway.heads.causes.kinds import KINDS
 from headway.heads.causes.selfcheck import check_interventions
 from headway.heads.causes.substitutes import substitutes
 
-MODELS, RATE, MATTERS = 40, 0.05, 0.01
+MODELS, RATE, MATTERS = int(os.environ.get("HEADWAY_PLANTED", "40")), 0.05, 0.01
+"""By hand with HEADWAY_PLANTED=200."""
 
 
 def found(effects):

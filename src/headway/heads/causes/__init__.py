@@ -16,7 +16,8 @@ With torch:
 * `attribution`: the cheap estimates of the same: Michel's, first-order, and integrated along the gates;
 * `other_text`, `batched`: the same on texts that are read in batches;
 * `selfcheck`: what must hold on the model at hand before any number is given;
-* `units`: heads that go together; `importance`: in which order, by a method; `stepwise`: down to so many heads;
+* `units`: heads that go together; `importance`, `learned`: in which order, by one of the `methods`; `stepwise`: down to
+  so many heads;
 * `pruning`: a model without some heads, as an ordinary model of another layout;
 * `passes`: how many forward passes some passes through a part of the layers amount to.
 

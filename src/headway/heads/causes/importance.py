@@ -6,7 +6,7 @@ hypothesis that alike heads are redundant. `magnitude` is the norm of what a hea
 not depend on the head's arbitrary basis, as that of its matrices does.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import cast
@@ -33,12 +33,16 @@ _ALIKE, _SHARE = "output_dissimilarity", "output_share"
 
 @dataclass(frozen=True, kw_only=True)
 class PruningText:
-    """What a method may read: a text, in batches of some sequences; and a seed for what it draws."""
+    """What a method may read: a text, in batches of some sequences; and a seed for what it draws.
+
+    Methods that learn are also told how many heads are to stay.
+    """
 
     inputs: Int[Tensor, "batch pos"]
     targets: Int[Tensor, "batch pos"]
     at_once: int
     seed: int = 0
+    keep: int = 1
 
     def batches(self) -> list[tuple[Tensor, Tensor]]:
         """Inputs and targets of each batch."""
@@ -105,16 +109,6 @@ def at_random(model: Transformer, units: Sequence[Unit], text: PruningText) -> l
     """In an order that the seed draws: the floor of every other method."""
     del model
     return [int(unit) for unit in streams.generator(text.seed, "heads pruned at random").permutation(len(units))]
-
-
-METHODS: Mapping[str, Order] = {
-    "taylor": taylor,
-    "ablation": ablation,
-    "alike": alike,
-    "magnitude": magnitude,
-    "random": at_random,
-}
-"""By name."""
 
 
 def _squared_norm(model: Transformer, head: Head) -> float:

@@ -1,7 +1,7 @@
 """Heads: a model pruned to a number of heads, at once or in steps with importance measured anew."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.errors import UserError
 from headway.heads.causes.importance import Order, PruningText
@@ -53,7 +53,7 @@ def pruned_to(
         if steps > 1:
             tell(f"step {step} of {steps}: from {counted(len(heads), 'head')} to {target}")
         units = units_of(now.model.layout)
-        gone = _going(units, order(now, units, text), len(heads) - target, len(heads) - keep)
+        gone = _going(units, order(now, units, replace(text, keep=target)), len(heads) - target, len(heads) - keep)
         names = [head for unit in units for head in unit]
         stays = [head not in gone for head in names]
         heads = [head for head, stay in zip(heads, stays, strict=True) if stay]

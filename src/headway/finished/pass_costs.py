@@ -16,7 +16,7 @@ _ROUNDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
+class PassCost:
     """Of one model on the same tokens: medians of five rounds, by turns with the other model's.
 
     Attributes:
@@ -34,9 +34,9 @@ class Cost:
     step_memory_bytes: int
 
 
-def costs(
+def pass_costs(
     models: "tuple[Transformer, Transformer]", inputs: "torch.Tensor", targets: "torch.Tensor"
-) -> tuple[Cost, Cost]:
+) -> tuple[PassCost, PassCost]:
     """What a pass of each of two models costs."""
     forwards: tuple[list[float], list[float]] = ([], [])
     steps: tuple[list[float], list[float]] = ([], [])
@@ -45,7 +45,7 @@ def costs(
             forwards[at].append(_seconds(partial(_forward, model, inputs), inputs))
             steps[at].append(_seconds(partial(_step, model, inputs, targets), inputs))
     first, second = (
-        Cost(
+        PassCost(
             parameters=sum(parameter.numel() for parameter in model.parameters()),
             tokens=inputs.numel(),
             forward_s=statistics.median(forwards[at]),
