@@ -24,7 +24,7 @@ from headway.model.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class Redrawable:
     """A recorded pass of which the heads can be drawn anew."""
 
     trace: Trace
@@ -40,7 +40,7 @@ class Reading:
     """Whether rows of some matrices had their entries shuffled, instead of being drawn."""
 
 
-def read(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> Reading:
+def read(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> Redrawable:
     """A pass of one of Headway's models, as `Transformer.trace`.
 
     Raises:
@@ -57,7 +57,7 @@ def read(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> Reading:
                 stack.callback(module.register_forward_pre_hook(keep).remove)
         trace = model.trace(tokens)
     turns = tuple(_turn(given[a.layer][1], *a.q.shape[2:]) for a in trace.attentions)
-    return Reading(
+    return Redrawable(
         trace=trace,
         inputs=tuple(given[attention.layer][0] for attention in trace.attentions),
         turns=turns,
