@@ -111,7 +111,8 @@ class Plant:
 KINDS = ("induction", "previous-token", "duplicate-token", "positional", "first token")
 STRENGTHS = {"induction": 0.6, "previous-token": 0.6, "duplicate-token": 0.6, "positional": 0.6, "first token": 0.7}
 TWIN, COMPOSED = 0.95, 0.7
-"""The correlation of the weights of twins, and of what a head's keys read with what an earlier head writes."""
+"""The correlation of the weights of twins, and of what a head's keys read with what an earlier head writes (heads of
+d_model / 4 at most: wider ones write everywhere)."""
 
 
 def planted_reading(reading: Redrawable, plants: tuple[Plant, ...], repeated: Repeated | None) -> Redrawable:
@@ -196,7 +197,8 @@ def _plant_twins(declared: TransformerModel, weights: Weights, free: list, names
 def _plant_composed(
     declared: TransformerModel, weights: Weights, free: list, names: dict[str, str], random: Any
 ) -> None:
-    pairs = [(one, other) for one in free for other in free if one[0] < other[0]]
+    narrow = {layer for layer, heads in enumerate(declared.layout.layers) if 4 * heads.d_head <= declared.d_model}
+    pairs = [(one, other) for one in free for other in free if one[0] < other[0] and {one[0], other[0]} <= narrow]
     if not pairs:
         return
     (earlier, writer), (later, reader) = pairs[int(random.integers(len(pairs)))]

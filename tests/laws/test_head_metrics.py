@@ -161,8 +161,9 @@ def test_scores_stay_in_their_units(model):
     for name, score in scores(traced(model)).items():
         low, high = limits.get(HEAD_METRICS[name].unit, (-np.inf, np.inf))
         for value in [*score.values.values(), *score.null.values()]:
-            assert (value >= low - 1e-9).all(), name
-            assert (value <= high + 1e-9).all(), name
+            unseen = np.isnan(value) & (name in REPEATED)  # a window hides it
+            assert (unseen | (value >= low - 1e-9)).all(), name
+            assert (unseen | (value <= high + 1e-9)).all(), name
 
 
 @every_model
@@ -212,6 +213,8 @@ def test_even_attention_scores_its_null(model):
     of_even = [name for name in OF_TRACES if HEAD_METRICS[name].null.startswith("even")]
     for name in set(of_even) - {"positional_score"}:  # of equal weights the first counts as the largest
         for attention, value in found[name].values.items():
+            if name in REPEATED and np.isnan(value).all():
+                continue  # a window hides it
             expected = np.broadcast_to(found[name].null[attention], value.shape)
             np.testing.assert_allclose(value, expected, rtol=1e-9, err_msg=name)
     for name in ("attention_diversity", "attention_excess"):

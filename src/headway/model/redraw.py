@@ -10,7 +10,7 @@ what they are. An untrained layer is one more such draw: that makes a test of it
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -48,7 +48,7 @@ def read(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> Redrawable:
     """
     given: dict[int, tuple[Tensor, Tensor | None]] = {}
 
-    def keep(module: nn.Module, args: tuple[Tensor, Tensor | None]) -> None:
+    def keep(module: nn.Module, args: tuple[Any, ...]) -> None:
         given[cast(Attention, module).layer] = args[:2]
 
     with ExitStack() as stack:
