@@ -15,6 +15,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import time
 from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,12 +24,14 @@ import torch
 from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, TransformerModel
 from headway.heads.comparison import examine_beside_untrained
 from headway.heads.compositions import compositions
-from headway.heads.examination import Repetition
+from headway.heads.examination import Repeated, Repetition
 from headway.heads.findings import Finding, findings
 from headway.heads.names import row_labels
 from headway.model import redraw
+from headway.model.redraw import Redrawable
+from headway.model.trace import AttentionTrace
 from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.model.weights import Weights, initial_weights
 
 DRAWS = 16
 WIDEST = 256
@@ -73,20 +77,149 @@ def texts(seed: int, vocab_size: int, length: int, sequences: int) -> torch.Tens
     return torch.from_numpy(random.choice(vocab_size, (sequences, length), p=shares / shares.sum()))
 
 
-def page(model: Transformer, tokens: torch.Tensor, draws: int = DRAWS) -> list[Finding]:
-    """What an x-ray finds."""
+def page(
+    model: Transformer, tokens: torch.Tensor, draws: int = DRAWS, plants: "tuple[Plant, ...]" = ()
+) -> list[Finding]:
+    """What an x-ray finds, with some heads' patterns planted."""
     longest = min(64, tokens.shape[1] // 2, model.vocab_size)
     repetition = Repetition.drawn(model.vocab_size, longest, sequences=8, at_once=8, seed=0, device=torch.device("cpu"))
     with torch.inference_mode():
-        readings = [redraw.read(model, tokens)]
-        attentions = readings[0].trace.attentions
+        reading = planted_reading(redraw.read(model, tokens), plants, None)
         scores = examine_beside_untrained(
-            readings, read=lambda given: redraw.read(model, given), repetition=repetition, weights=None, draws=draws
+            [reading],
+            read=lambda given: planted_reading(redraw.read(model, given), plants, repetition.batches[0]),
+            repetition=repetition,
+            weights=None,
+            draws=draws,
         )
         composition = compositions(model)
-    labels = row_labels([attention.name for attention in attentions])
-    kv_of = {attention.name: attention.kv_of for attention in attentions}
+    labels = row_labels([attention.name for attention in reading.trace.attentions])
+    kv_of = {attention.name: attention.kv_of for attention in reading.trace.attentions}
     return [finding for finding in findings(scores, labels, kv_of, composition) if finding.found]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plant:
+    """A head that puts so much of its attention, at every query, where its kind does, and the rest where it did."""
+
+    kind: str
+    layer: int
+    head: int
+    strength: float
+
+
+KINDS = ("induction", "previous-token", "duplicate-token", "positional", "first token")
+STRENGTHS = {"induction": 0.6, "previous-token": 0.6, "duplicate-token": 0.6, "positional": 0.6, "first token": 0.7}
+TWIN, COMPOSED = 0.95, 0.7
+"""The correlation of the weights of twins, and of what a head's keys read with what an earlier head writes (heads of
+d_model / 4 at most: wider ones write everywhere)."""
+
+
+def planted_reading(reading: Redrawable, plants: tuple[Plant, ...], repeated: Repeated | None) -> Redrawable:
+    """The model's own heads with planted patterns; the draws stay what they are."""
+    attentions = list(reading.trace.attentions)
+    for plant in plants:
+        at = next(i for i, attention in enumerate(attentions) if attention.layer == plant.layer)
+        attentions[at] = _with_pattern(attentions[at], plant, repeated)
+    return replace(reading, trace=replace(reading.trace, attentions=tuple(attentions)))
+
+
+def _with_pattern(attention: AttentionTrace, plant: Plant, repeated: Repeated | None) -> AttentionTrace:
+    """By a bias of the logits at the target, so large that the softmax has the strength there."""
+    batch, n_heads, n, _ = attention.q.shape
+    places = torch.arange(n).expand(batch, n)
+    if plant.kind in ("induction", "duplicate-token"):
+        if repeated is None:
+            return attention
+        back = repeated.periods[:, None] - int(plant.kind == "induction")
+        target = torch.where(places >= (repeated.begins + repeated.periods)[:, None], places - back, places)
+    else:
+        target = torch.zeros_like(places) if plant.kind == "first token" else (places - 1).clamp(min=0)
+    weights = attention.patterns()[:, plant.head]
+    now = weights.gather(2, target[..., None])[..., 0].clamp(1e-6, 1 - 1e-6)
+    more = np.log(plant.strength / (1 - plant.strength)) - (now / (1 - now)).log()
+    bias = torch.zeros(batch, n_heads, n, n) if attention.bias is None else attention.bias.clone()
+    bias[:, plant.head].scatter_add_(2, target[..., None], more.clamp(min=0)[..., None])
+    biased = replace(attention, bias=bias)
+    z = attention.z.clone()
+    z[:, plant.head] = biased.patterns()[:, plant.head] @ attention.v[:, attention.kv_of[plant.head]]
+    return replace(biased, z=z)
+
+
+def planted(seed: int) -> tuple[dict[str, str], list[Finding]]:
+    """What is planted in a drawn model, by kind the head's or pair's name; and what its page finds."""
+    random = np.random.default_rng([seed, 14])
+    while True:
+        declared, vocab_size, length = drawn_model(int(random.integers(2**31)))
+        counts = declared.layout.n_heads
+        if declared.d_model >= 64 and vocab_size > 17 and length >= 48 and max(counts) >= 2:
+            break
+    weights = initial_weights(declared, vocab_size, seed)
+    free = [(layer, head) for layer, n in enumerate(counts) for head in range(n)]
+    random.shuffle(free)
+    plants, names = [], {}
+    for kind in KINDS:
+        needs = {"previous-token": 2, "positional": 2}.get(kind, length)
+        fits = [at for at in free if (declared.window(at[0]) or length) >= needs]
+        if fits:
+            layer, head = fits[0]
+            free.remove(fits[0])
+            plants.append(Plant(kind=kind, layer=layer, head=head, strength=STRENGTHS[kind]))
+            names[kind] = f"L{layer}H{head}"
+    _plant_twins(declared, weights, free, names, random)
+    _plant_composed(declared, weights, free, names, random)
+    model = Transformer(declared, vocab_size, weights).eval()
+    return names, page(model, texts(seed, vocab_size, length, max(2, 256 // length)), plants=tuple(plants))
+
+
+def _rows(declared: TransformerModel, layer: int, head: int, which: str) -> slice:
+    heads = declared.layout.layers[layer]
+    kv_of = [kv for kv, count in enumerate(heads.queries) for _ in range(count)]
+    at = kv_of[head] if which in "kv" else head
+    return slice(at * heads.d_head, (at + 1) * heads.d_head)
+
+
+def _plant_twins(declared: TransformerModel, weights: Weights, free: list, names: dict[str, str], random: Any) -> None:
+    pairs = [(one, other) for one in free for other in free if one[0] == other[0] and one[1] < other[1]]
+    if not pairs:
+        return
+    (layer, one), (_, other) = pairs[int(random.integers(len(pairs)))]
+    for which in "qkvo":
+        array = weights[f"layers.{layer}.attention.{which}.weight"]
+        array = array.T if which == "o" else array
+        own, twin = (array[_rows(declared, layer, head, which)] for head in (one, other))
+        if _rows(declared, layer, one, which) != _rows(declared, layer, other, which):
+            twin[:] = TWIN * own + np.sqrt(1 - TWIN**2) * twin
+    free[:] = [at for at in free if at[0] != layer]  # nothing else changes there
+    names["twins"] = f"L{layer}H{one} and H{other}"
+
+
+def _plant_composed(
+    declared: TransformerModel, weights: Weights, free: list, names: dict[str, str], random: Any
+) -> None:
+    narrow = {layer for layer, heads in enumerate(declared.layout.layers) if 4 * heads.d_head <= declared.d_model}
+    pairs = [(one, other) for one in free for other in free if one[0] < other[0] and {one[0], other[0]} <= narrow]
+    if not pairs:
+        return
+    (earlier, writer), (later, reader) = pairs[int(random.integers(len(pairs)))]
+    written = weights[f"layers.{earlier}.attention.o.weight"].T[_rows(declared, earlier, writer, "o")]
+    keys = weights[f"layers.{later}.attention.k.weight"][_rows(declared, later, reader, "k")]
+    read = random.normal(size=(len(keys), len(written))) @ written
+    read *= np.linalg.norm(keys) / np.linalg.norm(read)
+    keys[:] = COMPOSED * read + np.sqrt(1 - COMPOSED**2) * keys
+    names["composed"] = f"L{earlier}H{writer} → L{later}H{reader}"
+
+
+SAID = {
+    "induction": "induction head", "previous-token": "previous-token head", "duplicate-token": "duplicate-token head",
+    "positional": "positional head", "first token": "first token", "twins": "alike", "composed": "K-composition",
+}  # fmt: skip
+
+
+def is_found(kind: str, name: str, found: list[Finding]) -> bool:
+    """Whether a finding of the kind names what was planted, or more than it can name."""
+    said = [f.sentence.replace("heads", "head") for f in found]
+    return any(SAID[kind] in sentence and (name in sentence or "more" in sentence) for sentence in said)
 
 
 def untrained(seed: int) -> tuple[TransformerModel, list[Finding]]:
@@ -99,6 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--planted", type=int, default=100, help="models with planted heads")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     kinds: Counter[str] = Counter()
@@ -115,6 +249,17 @@ def main() -> None:
                 flush=True,
             )
     print(f"{pages} of {asked.models} pages have a finding; {dict(kinds)}; {time.perf_counter() - began:.0f} s")
+    there: Counter[str] = Counter()
+    hits: Counter[str] = Counter()
+    for seed in range(asked.planted):
+        names, found = planted(seed)
+        for kind, name in names.items():
+            there[kind] += 1
+            hits[kind] += is_found(kind, name, found)
+            if not is_found(kind, name, found):
+                print(f"  {seed}: {kind} {name} is not among {[f.sentence for f in found]}", flush=True)
+    for kind, n in there.items():
+        print(f"{kind}: {hits[kind]} of {n} found")
 
 
 if __name__ == "__main__":

@@ -148,9 +148,9 @@ def written(ragged, text, tmp_path_factory):
 
 
 def test_the_verb_prints_what_stands_out_a_table_and_where_the_page_is(written):
+    """Of a model with the weights that it started with, nothing does."""
     out, done = written
-    assert done.stdout.startswith("* ")
-    assert "most alike outputs: " in done.stdout
+    assert done.stdout.startswith("* nothing stands out of untrained heads on the same stream\n- no induction head")
     assert "needs two" in done.stdout
     assert "measured on 3 sequences of 48 tokens, 144 tokens in all, of " in done.stdout
     assert done.stdout.endswith("page: results/xray-ragged/xray.html\n")
@@ -226,6 +226,25 @@ def test_the_page_is_one_file_that_fetches_nothing(written):
     assert 'data-chart="atlas"' in body
     assert "headway xray " in body
     assert "default-src 'none'" in body
+
+
+def test_untrained_heads_are_drawn_as_often_as_asked_for(ragged, text):
+    few = headway.xray(ragged, text=text, sequences=2, length=32, draws=5)
+    drawn = few.scores["sink_score"].draws["layers.0.attention"]
+    assert drawn.shape == (5, 4)
+    assert few.scores["query_cka"].draws["layers.0.attention"].shape == (5, 4, 4)
+    assert few.scores["copying_score"].draws["layers.0.attention"].shape == (5, 4)
+    content = few.to_json()["metrics"]["sink_score"]
+    np.testing.assert_allclose(content["untrained"]["layers.0.attention"], drawn.mean(0), rtol=1e-3)
+    np.testing.assert_allclose(content["untrained_spread"]["layers.0.attention"], drawn.std(0, ddof=1), rtol=1e-2)
+    none = headway.xray(ragged, text=text, sequences=2, length=32, draws=0)
+    assert not none.scores["sink_score"].draws
+    assert "no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said" in none.notes
+    assert none.scores["query_cka"].untrained["layers.0.attention"] == pytest.approx(
+        few.scores["query_cka"].formula["layers.0.attention"]
+    )
+    with pytest.raises(UserError, match="draws -1: 0 at least"):
+        headway.xray(ragged, text=text, draws=-1)
 
 
 def test_the_files_hold_every_metric(written, found):

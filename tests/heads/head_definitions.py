@@ -229,11 +229,16 @@ def neighbours(slow, head):
     return max(mean(k == q - 1 for k, q in top), mean(k == q + 1 for k, q in top)) if top else math.nan
 
 
-def ago(slow, head, distance, least):
-    """Mean weight on the key so many places before, over queries that many after the first of their text or more."""
+def ago(slow, head, distance, least, *, visible=False):
+    """Mean weight on the key so many places before, over queries that many after the first of their text or more.
+
+    `visible`: over those of them that see that key.
+    """
     if slow.trace.kind == "cross":
         return math.nan
     chosen = [(b, q) for _, _, (b, q) in slow.queries(head) if slow.place(q) >= slow.keys[b][0] + least]
+    if visible:
+        chosen = [(b, q) for b, q in chosen if slow.sees[b, head, q, slow.place(q) - distance]]
     return mean(slow.at(head, b, q, slow.place(q) - distance) for b, q in chosen)
 
 
@@ -280,8 +285,8 @@ DEFINITIONS = {
     "sink_score": lambda s: heads(s, lambda h: mean(s.at(h, b, q, s.keys[b][0]) for _, _, (b, q) in s.queries(h))),
     "previous_token_score": lambda s: heads(s, lambda h: ago(s, h, 1, 1)),
     "positional_score": lambda s: heads(s, lambda h: neighbours(s, h)),
-    "duplicate_token_score": lambda s: heads(s, lambda h: ago(s, h, s.period, s.period)),
-    "induction_score": lambda s: heads(s, lambda h: ago(s, h, s.period - 1, s.period)),
+    "duplicate_token_score": lambda s: heads(s, lambda h: ago(s, h, s.period, s.period, visible=True)),
+    "induction_score": lambda s: heads(s, lambda h: ago(s, h, s.period - 1, s.period, visible=True)),
     "output_dissimilarity_published": lambda s: (
         pairs(s, lambda i, j: -mean(cosine(slices(s, b, q)[i], slices(s, b, q)[j]) for b, q in s.rows()))
         if s.trace.W_O.shape[2] % s.H == 0

@@ -9,8 +9,8 @@ from headway.declare.tokens.transformer import Gpt2
 from headway.errors import UserError
 from headway.heads.circuits import CIRCUITS, circuit_scores
 from headway.heads.examination import Repetition, examine
-from headway.heads.repeated import repeated_tokens
-from headway.heads.stream import measure
+from headway.heads.repeated import drawn_repeats
+from headway.heads.stream import HeadStream, measure
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
 
@@ -44,8 +44,10 @@ def test_each_metric_is_measured_where_it_shows(module, texts):
     with torch.no_grad():
         found = examine(map(module.trace, texts), trace=module.trace, repetition=repetition, weights=module)
         agree(found, measure(map(module.trace, texts)))
-        repeated = torch.from_numpy(repeated_tokens(VOCAB, PERIOD, 5, 3))
-        agree(found, measure(module.trace(repeated), REPEATED, period=PERIOD))
+        drawn, stream = drawn_repeats(VOCAB, PERIOD, 5, 3), HeadStream(REPEATED, repeats=True)
+        tokens, periods, begins = (torch.from_numpy(x) for x in (drawn.tokens, drawn.periods, drawn.begins))
+        stream.add(module.trace(tokens), periods, begins)
+        agree(found, stream.scores())
     agree(found, circuit_scores(module))
     assert list(found) == list(HEAD_METRICS)
 

@@ -8,9 +8,9 @@ from small_text import MUON, run_of, study_of
 from headway.data.tokens.corpus_tokens import open_corpus
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.heads.circuits import circuit_scores
-from headway.heads.repeated import repeated_tokens
+from headway.heads.repeated import drawn_repeats
 from headway.heads.scores import from_arrays
-from headway.heads.stream import measure
+from headway.heads.stream import HeadStream, measure
 from headway.model.transformer import Transformer
 from headway.train.loop import Milestone, train
 
@@ -76,8 +76,10 @@ def test_what_is_stored_is_what_is_measured_by_hand():
     inputs, targets = torch.tensor(windows[:, :-1]), torch.tensor(windows[:, 1:])
     with torch.no_grad():
         expected = measure(module.trace(inputs))
-        again = torch.tensor(repeated_tokens(tokens.vocab_size, 12, 8, 0))
-        expected |= measure(module.trace(again), REPEATED, period=12)
+        again = drawn_repeats(tokens.vocab_size, 12, 8, 0)
+        stream = HeadStream(REPEATED, repeats=True)
+        stream.add(module.trace(torch.tensor(again.tokens)), torch.tensor(again.periods), torch.tensor(again.begins))
+        expected |= stream.scores()
         loss = module.loss(inputs, targets).item()
     expected |= circuit_scores(module)
     assert measured.metrics["probe_loss_nats"] == pytest.approx(loss, rel=1e-6)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from headway.data.tokens.tokenizer import Tokenizer
-    from headway.model.redraw import Reading
+    from headway.model.redraw import Redrawable
     from headway.model.trace import Trace
     from headway.model.transformer import Transformer
 
@@ -54,7 +54,7 @@ class Opened:
     module: "torch.nn.Module"
     ours: "Transformer | None"
     traced: "Callable[[torch.Tensor], Trace]"
-    read: "Callable[[torch.Tensor], Reading]"
+    read: "Callable[[torch.Tensor], Redrawable]"
     kind: Literal["causal", "future", "masked", "encoder-decoder"]
     tokenizer: "Tokenizer | Any | None"
     vocab_size: int
@@ -122,9 +122,7 @@ class Opened:
         """
         return self.traced(self._on_device(self.encoder.whole(text) if isinstance(text, str) else text))
 
-        return self.traced(self._on_device(self.encoder.whole(text) if isinstance(text, str) else text))
-
-    def reading(self, tokens: "TokenIds") -> "Reading":
+    def reading(self, tokens: "TokenIds") -> "Redrawable":
         """The same of tokens, with what heads would do that are drawn anew.
 
         Raises:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from headway.heads.examination import Repetition
     from headway.heads.scores import Composition, HeadScores
-    from headway.model.redraw import Reading
+    from headway.model.redraw import Redrawable
     from headway.model.trace import AttentionTrace
 
 TOKENS, LENGTH = 4096, 512
@@ -124,7 +124,7 @@ class _Seen:
     attentions: list[AttentionHeads] = field(default_factory=list)
     shuffled: set[bool] = field(default_factory=set)
 
-    def readings(self) -> "Iterator[Reading]":
+    def readings(self) -> "Iterator[Redrawable]":
         """What every head does with the text, and what others would, batch by batch.
 
         Raises:

@@ -19,7 +19,7 @@ from headway.heads.scores import HeadScores
 from headway.heads.stream import HeadStream
 from headway.heads.stream_null import StreamNull, stream_null
 from headway.heads.subject import subject
-from headway.model.redraw import Reading, redrawn
+from headway.model.redraw import Redrawable, redrawn
 from headway.model.transformer import Transformer
 
 PAIRS = 128
@@ -30,9 +30,9 @@ _ROWS = 1024
 
 
 def examine_beside_untrained(
-    text: Iterable[Reading],
+    text: Iterable[Redrawable],
     *,
-    read: Callable[[Int[Tensor, "batch pos"]], Reading],
+    read: Callable[[Int[Tensor, "batch pos"]], Redrawable],
     repetition: Repetition | None,
     weights: Transformer | None,
     draws: int,
@@ -50,7 +50,7 @@ def examine_beside_untrained(
         UserError: as `HeadStream` and `circuit_scores`.
     """
     of_text = _Beside(draws, lambda nulls: HeadStream(nulls=nulls))
-    first: Reading | None = None
+    first: Redrawable | None = None
     for reading in text:
         first = first or reading
         of_text.add(reading)
@@ -77,7 +77,7 @@ class _Beside:
         self._own = stream(True)
         self._drawn = [stream(False) for _ in range(draws)]
 
-    def add(self, reading: Reading, periods: Tensor | None = None, begins: Tensor | None = None) -> None:
+    def add(self, reading: Redrawable, periods: Tensor | None = None, begins: Tensor | None = None) -> None:
         self._own.add(reading.trace, periods, begins)
         for draw, stream in enumerate(self._drawn):
             stream.add(reading.redraw(draw), periods, begins)
@@ -110,7 +110,7 @@ def _with_draws(own: dict[str, HeadScores], drawn: Sequence[dict[str, HeadScores
     return found
 
 
-def _formulas(reading: Reading, n_rows: int) -> dict[str, StreamNull]:
+def _formulas(reading: Redrawable, n_rows: int) -> dict[str, StreamNull]:
     """By attention, from the rows of one batch; none of queries that are no linear map of the stream."""
     found = {}
     for attention, x, turn in zip(reading.trace.attentions, reading.inputs, reading.turns, strict=True):

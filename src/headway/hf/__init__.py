@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from headway.data.tokens.tokenizer import Tokenizer
     from headway.hf.pretrained import Pretrained
-    from headway.model.redraw import Reading
+    from headway.model.redraw import Redrawable
     from headway.model.trace import Trace
     from headway.model.transformer import Transformer
 
@@ -82,7 +82,7 @@ def trace(model: "PreTrainedModel", inputs: Mapping[str, Any] | Any) -> "Trace":
     return tracing.trace(model, inputs)
 
 
-def read(model: "PreTrainedModel", tokens: Any) -> "Reading":
+def read(model: "PreTrainedModel", tokens: Any) -> "Redrawable":
     """The same of tokens, with what heads would do that are drawn anew; see `redrawing.read`.
 
     Raises:

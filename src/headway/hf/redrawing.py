@@ -13,14 +13,14 @@ from headway.hf.convert import CONVERTED, converted
 from headway.hf.recording import Call
 from headway.hf.tracing import check_tokens, recorded_pass, traceable
 from headway.model import redraw
-from headway.model.redraw import Reading, drawn_weight, shuffled_rows
+from headway.model.redraw import Redrawable, drawn_weight, shuffled_rows
 from headway.model.trace import Trace
 
 _PLAIN = 3
 """So many linear maps, of queries, keys and values, are apart; of fewer one holds several."""
 
 
-def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Reading:
+def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable:
     """What every head does with tokens, as `tracing.trace`, and what heads would that are drawn anew.
 
     Where queries, keys and values have a matrix each, those are drawn as in `model.redraw`. Where one map holds
@@ -45,7 +45,7 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Reading:
             attentions.append(replace(again, rows=attention.rows))
         return Trace(attentions=tuple(attentions))
 
-    return Reading(
+    return Redrawable(
         trace=trace,
         inputs=tuple(call.x for call in recorded.calls),
         turns=tuple(_turn(call, *a.q.shape[2:]) for a, call in zip(trace.attentions, recorded.calls, strict=True)),

@@ -10,7 +10,7 @@ what they are. An untrained layer is one more such draw: that makes a test of it
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -24,7 +24,7 @@ from headway.model.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class Redrawable:
     """A recorded pass of which the heads can be drawn anew."""
 
     trace: Trace
@@ -40,7 +40,7 @@ class Reading:
     """Whether rows of some matrices had their entries shuffled, instead of being drawn."""
 
 
-def read(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> Reading:
+def read(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> Redrawable:
     """A pass of one of Headway's models, as `Transformer.trace`.
 
     Raises:
@@ -48,7 +48,7 @@ def read(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> Reading:
     """
     given: dict[int, tuple[Tensor, Tensor | None]] = {}
 
-    def keep(module: nn.Module, args: tuple[Tensor, Tensor | None]) -> None:
+    def keep(module: nn.Module, args: tuple[Any, ...]) -> None:
         given[cast(Attention, module).layer] = args[:2]
 
     with ExitStack() as stack:
@@ -57,7 +57,7 @@ def read(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> Reading:
                 stack.callback(module.register_forward_pre_hook(keep).remove)
         trace = model.trace(tokens)
     turns = tuple(_turn(given[a.layer][1], *a.q.shape[2:]) for a in trace.attentions)
-    return Reading(
+    return Redrawable(
         trace=trace,
         inputs=tuple(given[attention.layer][0] for attention in trace.attentions),
         turns=turns,

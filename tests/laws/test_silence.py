@@ -1,0 +1,39 @@
+"""Laws of an x-ray: of a model that learnt nothing it is silent, and planted heads are found among its heads.
+
+`benchmarks/silence.py` draws the models, and measures both over hundreds of them; here are a few of each.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks/silence.py"
+
+
+@pytest.fixture(scope="module")
+def silence():
+    spec = importlib.util.spec_from_file_location("silence", SCRIPT)
+    module = sys.modules["silence"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_an_x_ray_of_an_untrained_model_is_silent(silence):
+    """At most 5 of 100 pages may speak; of 16, three would have a chance of 4 %."""
+    said = [found for seed in range(16) if (found := silence.untrained(seed)[1])]
+    assert len(said) <= 2, said
+
+
+def test_planted_heads_are_found(silence):
+    """At least 95 of 100 are; of these, all but one."""
+    planted = [silence.planted(seed) for seed in range(3)]
+    missed = [
+        (kind, name)
+        for names, found in planted
+        for kind, name in names.items()
+        if not silence.is_found(kind, name, found)
+    ]
+    assert sum(len(names) for names, _ in planted) >= 12
+    assert len(missed) <= 1, missed
