@@ -27,7 +27,10 @@ ONE_IDEA = {
 """Modules of one name outside the slices, which say the same of different rooms."""
 
 PRINTERS = {
-    "cli.py": "the door",
+    "cli/directories.py": "the door",
+    "cli/experiments.py": "the door",
+    "cli/models.py": "the door",
+    "cli/output.py": "the door",
     "runs/timing.py": "a worker's log",
     "runs/work.py": "a worker's log",
     "runs/worker.py": "a worker's log",

@@ -1,0 +1,63 @@
+"""Door: the verbs of the command line, a function each; the only place that prints.
+
+Verbs are told apart by what they take: `experiments`, results `directories`, or finished `models`; `options` are what
+several of them take, `output` is what they print. Every verb imports what it needs when it runs, so that `headway list`
+answers at once.
+"""
+
+import errno
+import sys
+import warnings
+from typing import NoReturn
+
+import typer
+
+from headway.cli import experiments as experiments  # in the order of `headway --help`
+
+from headway.cli import directories as directories  # isort: skip
+from headway.cli import models as models  # isort: skip
+from headway.cli.options import app as app
+from headway.errors import HeadwayError, UserError, shortened
+
+
+def main() -> None:
+    """Run the command line; exit 0, 1 when a run failed, 2 for a user's error, 130 on Ctrl-C."""
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # no file and line of ours
+    try:
+        code = app(standalone_mode=False)
+        if code == 130:  # what typer makes of Ctrl-C
+            _fail("interrupted; `headway run` again goes on from here", code)
+        sys.exit(code)
+    except UserError as error:
+        _fail(str(error), 2)
+    except HeadwayError as error:
+        _fail(str(error), 1)
+    except OSError as error:
+        todo = _TODO.get(error.errno or 0)
+        if todo is None:
+            raise
+        _fail(f"{shortened(str(error.filename or 'a file'))}: {error.strerror}; {todo}", 2)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message())
+            sys.exit(0)
+        # A usage error of the command line itself: an unknown option, a missing argument.
+        _fail(str(UserError(error.format_message())), getattr(error, "exit_code", 2))  # which may hold any argument
+
+
+_TODO = {
+    **dict.fromkeys(
+        (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS),
+        "give another path, or make it usable",
+    ),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space and run again"),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "see that its file system works and run again"),
+}
+"""What to do about errors of the system that say that a path was not the right one, or that a file system fails."""
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    typer.secho(f"error: {message}" if code != 130 else message, fg="red", err=True)
+    sys.exit(code)

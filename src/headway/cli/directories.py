@@ -1,0 +1,103 @@
+"""Door: the verbs that take a results directory: status, compare, report, drop, verify."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli.options import Directory, Figures, app
+from headway.cli.output import print_answer, print_tables
+from headway.errors import HeadwayError
+
+if TYPE_CHECKING:
+    from headway.runs.store import Store
+
+
+@app.command()
+def status(directory: Directory) -> None:
+    """How far every run of a results directory is."""
+    from headway.show.terminal.progress import status_table
+
+    print_tables(status_table(open_store(directory)))
+
+
+@app.command()
+def compare(directory: Directory) -> None:
+    """Compare arms over paired seeds; writes results.json."""
+    from headway.compare.results import write
+
+    store = open_store(directory)
+    print_answer(store, write(store))
+
+
+@app.command()
+def report(directory: Directory, figures: Figures = True) -> None:
+    """Write results.json, report.html and the figures.
+
+    What has not changed since the last report is left as it is.
+    """
+    from headway.api import finish
+
+    store = open_store(directory)
+    finish(store, figures=figures)
+    print(f"report: {store.path / 'report.html'}")
+
+
+@app.command()
+def drop(
+    directory: Directory,
+    names: Annotated[list[str], typer.Argument(metavar="ARM[+CONTROL]...", help="The arms whose runs are dropped.")],
+    seeds: Annotated[
+        str | None, typer.Option(metavar="A,B|A-B", help="Only these seeds, by their numbers: 2, 0,2 or 0-2.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Delete them; nothing is left.")] = False,
+) -> None:
+    """Put runs of an arm aside, to DIR/dropped."""
+    from headway.declare.selection import seeds_in
+    from headway.runs.dropped import seed_of
+    from headway.words import counted, listed, numbered
+
+    folders = open_store(directory).drop(*names, seeds=None if seeds is None else seeds_in(seeds), delete=force)
+    n = counted(len(folders), "run")
+    of = f"{listed(list(dict.fromkeys(names)))} ({numbered('seed', {seed_of(folder) for folder in folders})})"
+    where = "" if force else f" to {directory / 'dropped'}"
+    it = "it" if len(folders) == 1 else "them"
+    print(
+        f"{'deleted' if force else 'moved'} {n} of {of}{where}; `headway run` makes {it} anew, and `headway compare` "
+        f"or `headway report` leaves {it} out until then"
+    )
+
+
+@app.command()
+def verify(
+    directory: Directory,
+    adopt: Annotated[bool, typer.Option("--adopt", help="Seal finished runs of before, as they are.")] = False,
+) -> None:
+    """Read every file of a results directory whole, and name what is damaged."""
+    from headway.runs.verify import verify as look_at
+    from headway.words import counted
+
+    found = []
+    for looked in look_at(directory, adopt=adopt):
+        found.append(looked)
+        for damage in looked.damages:
+            print(f"damaged: {damage}")
+    runs, whole = counted(len(found) - 1, "run"), sum(looked.n_bytes for looked in found)
+    for n, said in (
+        (sum(looked.sealed for looked in found), "sealed as it is"),
+        (sum(looked.unsealed for looked in found), "not sealed, since it was made before; --adopt does so"),
+        (sum(looked.held for looked in found), "left alone, since a process works on it"),
+    ):
+        if n:
+            print(f"{counted(n, 'run')} of {len(found) - 1}: {said}")
+    read = f"{runs}: {counted(sum(looked.n_files for looked in found), 'file')} ({whole / 1e6:,.1f} MB) read"
+    if n := sum(len(looked.damages) for looked in found):
+        raise HeadwayError(f"{read}, {counted(n, 'damage')}")
+    print(f"{read}, everything is as it was written")
+
+
+def open_store(directory: Path) -> "Store":
+    """The results directory there."""
+    from headway.runs.store import Store
+
+    return Store.open(directory)

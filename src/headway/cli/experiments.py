@@ -1,0 +1,187 @@
+"""Door: the verbs that take an experiment: list, show, plan, run."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from headway.cli.options import Arms, Controls, Figures, Name, Scale, Seeds, Settings, app, path_of
+from headway.cli.output import print_answer, print_tables, warn
+from headway.errors import RunFailed, UserError, shortened
+
+if TYPE_CHECKING:
+    from headway.declare.experiment import Experiment
+
+
+@app.command("list")
+def list_() -> None:
+    """The experiments that come with Headway, a line each."""
+    from headway.declare.mapping import read_file
+    from headway.declare.shipped import shipped
+
+    experiments = {name: read_file(path) for name, path in shipped().items()}
+    for name, content in experiments.items():
+        print(f"{name:<{max(map(len, experiments))}}  {len(content['arms']):>2} arms  {content['question']}")
+
+
+@app.command()
+def show(name: Name, scale: Scale = None, settings: Settings = None) -> None:
+    """The resolved YAML of an experiment, to start your own."""
+    from headway.declare.experiment import load
+
+    experiment = load(name, scale=scale, settings=settings or ())
+    experiment.check_settings()
+    print(experiment.dump(), end="")
+
+
+@app.command()
+def plan(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="EXPERIMENT|SHAPE...", help="An experiment, or published models such as gpt2."),
+    ],
+    scale: Scale = None,
+    settings: Settings = None,
+    arms: Arms = None,
+    control: Controls = None,
+    seeds: Seeds = None,
+    timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
+    trial: Annotated[bool | None, typer.Option("--trial/--no-trial", hidden=True)] = None,  # what it was called
+    out: Annotated[
+        Path | None,
+        typer.Option(callback=path_of, metavar="FILE", help="The picture as a png, svg, pdf or html file."),
+    ] = None,
+) -> None:
+    """Parameters, FLOPs, memory and time of each arm.
+
+    Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched, and
+    refuses what `run` would refuse for its data.
+    Names of published models (or `shapes` for all of them) show where their parameters go.
+    """
+    from headway.runs.worker import set_up_process
+    from headway.show.terminal.shapes import named_shapes, shape_table
+
+    said = set_up_process(threads=1)  # as a worker has a core to itself
+    options = (scale, settings, arms, control, seeds)
+    if picture := named_shapes(names, options_given=any(option is not None for option in options)):
+        print_tables(shape_table(picture), picture)
+        title = "Where parameters go in published models"
+    else:
+        from headway.runs.costs import costs, foreseen, remarks
+        from headway.show.terminal.plan import Plan
+
+        experiment = _experiment(names[0], *options)
+        notes = foreseen(experiment)
+        for said in (*experiment.unheard, *remarks(experiment)):
+            warn(said)
+        for said in experiment.idle:
+            typer.echo(said, err=True)
+        planned = Plan(experiment=experiment, costs=costs(experiment, trial=timing if trial is None else trial))
+        if said and "torch" in sys.modules:
+            warn(said)
+        picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
+        print_tables(*planned.tables(), picture)
+        for sentence in (*planned.sentences(), *notes):
+            print(sentence)
+    if out is not None:
+        from headway.show.shared.parameters import write_picture
+
+        print(f"figure: {write_picture(out, picture.figure(title))}")
+
+
+@app.command()
+def run(
+    name: Name,
+    scale: Scale = None,
+    settings: Settings = None,
+    arms: Arms = None,
+    control: Controls = None,
+    seeds: Seeds = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="X%", help="Instead of --seeds: until arms are told apart or the same within X %."),
+    ] = None,
+    at_most: Annotated[int | None, typer.Option(metavar="N", help="Seeds where --until ends; by default 12.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME|RUNS", help="Start no seeds that do not fit: 90min, 2h; runs with --best only."),
+    ] = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="Search the best arm within a --budget, then judge finalists on fresh seeds.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core each.")
+    ] = None,
+    trainer: Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")] = "auto",
+    device: Annotated[
+        str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
+    ] = "auto",
+    timing: Annotated[
+        bool | None,
+        typer.Option("--timing/--no-timing", help="Time each language model alone; by default where it takes little."),
+    ] = None,
+    figures: Figures = True,
+    directory: Annotated[
+        Path | None, typer.Option("--out", callback=path_of, metavar="DIR", help="By default results/NAME-SCALE.")
+    ] = None,
+) -> None:
+    """Train every arm and seed, compare, report.
+
+    On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe. With --until, seeds
+    are added, at planned looks, until every question is settled.
+    """
+    from headway.api import carry_out
+    from headway.settle.goals import goal_of
+    from headway.show.terminal.progress import watch
+
+    goal = goal_of(until=until, at_most=at_most, budget=budget, best=best, seeds=seeds)
+    store, runs, results = carry_out(
+        _experiment(name, scale, settings, arms, control, seeds),
+        directory,
+        workers=workers,
+        trainer=trainer,
+        device=device,
+        timing=timing,
+        figures=figures,
+        goal=goal,
+        warn=warn,
+        tell=partial(typer.echo, err=True),
+        watch=watch,
+    )
+    print_answer(store, results)
+    unfinished = [run for run in (store.run(run.name, run.seed) for run in runs) if run.status != "done"]
+    if unfinished:
+        damaged = any(run.status == "damaged" for run in unfinished)
+        again = "tries them again" + (", without the damaged, unless they are put aside first" if damaged else "")
+        raise RunFailed(
+            f"{len(unfinished)} of {len(runs)} runs gave no result; the reasons stand above and in log.txt of each "
+            f"run folder. `headway run` again {again}"
+        )
+
+
+def _experiment(
+    name: str,
+    scale: str | None,
+    settings: list[str] | None,
+    arms: str | None,
+    controls: list[str] | None,
+    seeds: str | None,
+) -> "Experiment":
+    from headway.declare.experiment import load
+
+    experiment = load(name, scale=scale, settings=settings or ())
+    chosen = None if arms is None else [arm for arm in arms.split(",") if arm]
+    selected = experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))
+    selected.check_settings()
+    return selected
+
+
+def _seeds(text: str | None) -> int | list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",") if part] if "," in text else int(text)
+    except ValueError:
+        raise UserError(f"--seeds {shortened(text)}: give how many, such as 5, or which, such as 3,5") from None

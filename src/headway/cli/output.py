@@ -1,0 +1,43 @@
+"""Door: what verbs print: tables, warnings, and the answer of a results directory."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from headway.compare.results import Results
+    from headway.runs.store import Store
+
+
+def warn(message: str) -> None:
+    """A warning beside what is printed."""
+    typer.secho(f"warning: {message}", fg="yellow", err=True)
+
+
+def print_tables(*tables: Any) -> None:
+    """Tables and pictures, an empty line after each."""
+    from rich.console import Console
+
+    # Where nobody can say how wide it is, in a file or a pipe, no table is cut.
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
+    for table in tables:
+        Console(width=width).print(table)
+        print()
+
+
+def print_answer(store: "Store", results: "Results") -> None:
+    """The warnings, the answer, and where the rest stands."""
+    from headway.compare.answer import answer
+    from headway.settle.telling import kept
+
+    for warning in results.warnings:
+        warn(warning)
+    for sentence in kept(store.path):
+        print(f"* {sentence}")
+    for sentence in answer(results):
+        print(f"* {sentence}")
+    for file in ("report.html", "results.json"):
+        if (store.path / file).exists():
+            print(f"{file.partition('.')[0]}: {store.path / file}")
