@@ -177,7 +177,7 @@ def _named(tokenizer: str) -> "Tokenizer":
 
 def _of_run(folder: Path) -> "tuple[Transformer, int]":
     from headway.runs.folder import Run
-    from headway.runs.seal import check
+    from headway.runs.seal import check_file
 
     run = Run.open(folder)
     spec = run.spec
@@ -185,8 +185,8 @@ def _of_run(folder: Path) -> "tuple[Transformer, int]":
         raise UserError(f"{folder}: it is a run of the in-context laboratory, which has no language; give a text run")
     if run.status != "done":
         raise UserError(f"{folder}: {_how_far(run)}; `headway run` on its results directory finishes it")
-    if run.seal is not None:  # a folder may have been copied to any place, but must hold what was written
-        check(run.path, run.seal, "whole")
+    if run.seal is not None:  # its arrays say of themselves what they must be
+        check_file(run.path, run.seal, "tokenizer.json")
     return run.model().eval(), spec.n_ctx
 
 

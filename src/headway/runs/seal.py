@@ -91,6 +91,18 @@ def check(path: Path, digest: str, depth: Depth, known: Known | None = None) -> 
         known.note(path, digest, (FILE, *sealed))
 
 
+def check_file(path: Path, digest: str, name: str) -> None:
+    """See that a file of a sealed folder holds what was written, if it is there.
+
+    Raises:
+        ResultsError: when it holds something else.
+    """
+    content = read(path, digest).get(name)
+    if content is not None and (path / name).exists():
+        for damage in damages(path, {name: content}):
+            raise ResultsError(f"{path}: {damage}; {anew(path)}")
+
+
 def damages(path: Path, contents: Mapping[str, Content], *, by_size: bool = False) -> Iterator[str]:
     """What is wrong with files of a folder that must hold something, a few words for each, beginning with its name.
 

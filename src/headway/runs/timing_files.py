@@ -20,7 +20,11 @@ def read_timing(file: Path) -> dict[str, Any] | None:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    whole = isinstance(found, dict) and (DIGEST not in found or is_as_signed(found)) and found.get("arm") == file.stem
+    whole = (
+        isinstance(found, dict)
+        and (DIGEST not in found or is_as_signed(found))
+        and found.get("arm", file.stem) == file.stem
+    )
     return found if whole else None
 
 
