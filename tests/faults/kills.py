@@ -228,13 +228,12 @@ class Killer:
         """Kill one directory's sweep until it is done; how many kills that took."""
         self._found.rounds[self.laboratory] += 1
         directory = self._folder / f"round-{self._found.rounds[self.laboratory]}"
-        kills, wanted = 0, self._chance.randrange(2, 12)
+        kills, wanted, before = 0, self._chance.randrange(2, 12), len(self._found.problems)
         while kills < min(wanted, most) and time.monotonic() < until:
             if not self._killed(directory):
                 break
             kills += 1
         code = self._finished(directory)
-        before = len(self._found.problems)
         self._compare(directory, code)
         if len(self._found.problems) == before:
             shutil.rmtree(directory)
@@ -250,7 +249,7 @@ class Killer:
         workers = [other for other in _session(pid) if other != pid]
         if kind == KINDS[0] and not workers:
             kind = KINDS[1]
-        steps = _steps(directory) if "tree" in kind else {}
+        steps = _steps(directory, workers) if "tree" in kind else {}
         self._send(kind, pid, workers)
         self._found.kills[self.laboratory, kind] += 1
         self._see_the_end(kind, pid, directory)
@@ -268,7 +267,7 @@ class Killer:
         while time.monotonic() < deadline:
             if _ended(pid):
                 return False
-            if not by_time and any(step >= share * self._n_steps for step in _steps(directory).values()):
+            if not by_time and any(at >= share * self._n_steps for at in _steps(directory, _session(pid)).values()):
                 break
             time.sleep(0.003)
         return not _ended(pid)
@@ -333,14 +332,10 @@ def _name(run: Run) -> str:
     return f"{run.name}/{run.seed}"
 
 
-def _steps(directory: Path) -> dict[Path, int]:
-    """The step that each run that is worked on has told of."""
+def _steps(directory: Path, workers: Sequence[int]) -> dict[Path, int]:
+    """The step that each run has told of that one of these processes works on."""
     found = {path: last_holder(path / "lease") for path in directory.glob("runs/*/seed-*")}
-    return {
-        path: holder.step
-        for path, holder in found.items()
-        if holder and not holder.released and psutil.pid_exists(holder.pid)
-    }
+    return {path: holder.step for path, holder in found.items() if holder and holder.pid in workers}
 
 
 def _ended(*pids: int) -> bool:
