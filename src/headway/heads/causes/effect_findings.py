@@ -160,5 +160,5 @@ def _pairs(found: "Ablation", kind: Kind) -> str:
     more = f", and {counted(len(told) - NAMED, 'other pair')}" if len(told) > NAMED else ""
     return (
         f"pairs {SAID[kind]}, both together minus each alone, in nats per token: {', '.join(said)}{more}; above 0 one "
-        "makes up for the other"
+        "makes up for the other, below 0 they work together"
     )
