@@ -135,9 +135,10 @@ def _with_pattern(attention: AttentionTrace, plant: Plant, repeated: Repeated | 
         target = torch.where(places >= (repeated.begins + repeated.periods)[:, None], places - back, places)
     else:
         target = torch.zeros_like(places) if plant.kind == "first token" else (places - 1).clamp(min=0)
-    weights = attention.patterns()[:, plant.head]
-    now = weights.gather(2, target[..., None])[..., 0].clamp(1e-6, 1 - 1e-6)
-    more = np.log(plant.strength / (1 - plant.strength)) - (now / (1 - now)).log()
+    logits = attention.logits()[:, plant.head]
+    there = logits.gather(2, target[..., None])[..., 0]
+    others = logits.scatter(2, target[..., None], -torch.inf).logsumexp(2)
+    more = (np.log(plant.strength / (1 - plant.strength)) + others - there).nan_to_num(0, 0, 0)
     bias = torch.zeros(batch, n_heads, n, n) if attention.bias is None else attention.bias.clone()
     bias[:, plant.head].scatter_add_(2, target[..., None], more.clamp(min=0)[..., None])
     biased = replace(attention, bias=bias)
@@ -159,7 +160,7 @@ def planted(seed: int) -> tuple[dict[str, str], list[Finding]]:
     random.shuffle(free)
     plants, names = [], {}
     for kind in KINDS:
-        needs = {"previous-token": 2, "positional": 2}.get(kind, length)
+        needs = {"previous-token": WINDOW, "positional": WINDOW}.get(kind, length)
         fits = [at for at in free if (declared.window(at[0]) or length) >= needs]
         if fits:
             layer, head = fits[0]
@@ -210,6 +211,8 @@ def _plant_composed(
     names["composed"] = f"L{earlier}H{writer} → L{later}H{reader}"
 
 
+WINDOW = 8
+"""Keys that a planted previous-token head sees at least: of two keys it has half of everything by chance."""
 SAID = {
     "induction": "induction head", "previous-token": "previous-token head", "duplicate-token": "duplicate-token head",
     "positional": "positional head", "first token": "first token", "twins": "alike", "composed": "K-composition",

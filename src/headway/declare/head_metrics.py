@@ -41,7 +41,7 @@ _HEAD = (
         of="pair",
         family="diversity",
         high="alike queries",
-        null="independent Gaussian heads of these widths and rows",
+        null="independent Gaussian heads of these widths and rows; untrained ones share more: they read one stream",
     ),
     HeadMetric(
         name="query_cka_centred",
@@ -50,7 +50,7 @@ _HEAD = (
         of="pair",
         family="diversity",
         high="alike queries",
-        null="independent heads with the measured spectra",
+        null="independent heads with the measured spectra; untrained ones share more: they read one stream",
     ),
     HeadMetric(
         name="context_nonorthogonality_raw",
@@ -68,7 +68,7 @@ _HEAD = (
         of="pair",
         family="diversity",
         high="alike contexts",
-        null="independent Gaussian heads of these widths and rows",
+        null="independent Gaussian heads of these widths and rows; untrained ones share more: they read one stream",
     ),
     HeadMetric(
         name="context_cka_centred",
@@ -77,7 +77,7 @@ _HEAD = (
         of="pair",
         family="diversity",
         high="alike contexts",
-        null="independent heads with the measured spectra",
+        null="independent heads with the measured spectra; untrained ones share more: they read one stream",
     ),
     HeadMetric(
         name="context_dissimilarity",
@@ -149,7 +149,7 @@ _HEAD = (
         of="layer",
         family="diversity",
         high="different contexts",
-        null="independent heads: -1/H",
+        null="independent heads: -1/H; untrained ones agree more, since they read the same stream",
     ),
     HeadMetric(
         name="similarity_to_layer_0",
@@ -158,7 +158,7 @@ _HEAD = (
         of="layer",
         family="diversity",
         high="tokens still as they entered",
-        null="0",
+        null="0; a stream that gains little in a layer stays near 1, trained or not",
     ),
     HeadMetric(
         name="attention_entropy_nats",
