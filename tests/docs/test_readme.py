@@ -72,7 +72,9 @@ def test_nothing_is_left_to_be_filled_in(name):
     words = set(
         re.findall(r"(?<![\w-])[A-Z]{4,}(?:_[A-Z]+)*(?![\w-])", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     )
-    assert words <= {"ICML", "YAML", "JSON", "LICENSE", "CONTRIBUTING", "EPYC", "NAME"}, words
+    variables = {"HEADWAY_CACHE", "TORCHINDUCTOR_CACHE_DIR", "GOMP_SPINCOUNT"}
+    known = {"ICML", "YAML", "JSON", "LICENSE", "CONTRIBUTING", "README", "EPYC", "SIGTERM", "SIGINT", "SIGHUP", "PLANTED", "NAME"}
+    assert words <= known | variables, words
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/house.md"])

@@ -61,9 +61,10 @@ def plan(
     Names of published models (or `shapes` for all of them) show where their parameters go.
     """
     from headway.runs.worker import set_up_process
+    from headway.show.shared.parameters import write_picture
     from headway.show.terminal.shapes import named_shapes, shape_table
 
-    said = set_up_process(threads=1)  # as a worker has a core to itself
+    cache = set_up_process(threads=1)  # as a worker has a core to itself
     options = (scale, settings, arms, control, seeds)
     if picture := named_shapes(names, options_given=any(option is not None for option in options)):
         print_tables(shape_table(picture), picture)
@@ -79,15 +80,13 @@ def plan(
         for said in experiment.idle:
             typer.echo(said, err=True)
         planned = Plan(experiment=experiment, costs=costs(experiment, trial=timing if trial is None else trial))
-        if said and "torch" in sys.modules:
-            warn(said)
+        if cache and "torch" in sys.modules:
+            warn(cache)
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
         print_tables(*planned.tables(), picture)
         for sentence in (*planned.sentences(), *notes):
             print(sentence)
     if out is not None:
-        from headway.show.shared.parameters import write_picture
-
         print(f"figure: {write_picture(out, picture.figure(title))}")
 
 
