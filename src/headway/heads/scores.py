@@ -50,7 +50,7 @@ class HeadScores:
     def untrained(self) -> dict[str, np.ndarray]:
         """The mean over the draws, else the formula, by name of the attention; it broadcasts to the values."""
         found = {name: np.asarray(value) for name, value in self.formula.items()}
-        return found | {name: drawn.mean(0) for name, drawn in self.draws.items()}
+        return found | {name: np.asarray(drawn.mean(0)) for name, drawn in self.draws.items()}
 
     @property
     def spread(self) -> dict[str, np.ndarray]:
