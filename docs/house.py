@@ -24,7 +24,8 @@ def floors() -> str:
     for number, layer in zip(reversed(range(len(layers))), layers, strict=True):
         for name in re.split(r"\s*[|:]\s*", layer):
             free = f"headway.{name}" in without_torch
-            parts = [m.split(".")[2] for m in without_torch if m.startswith(f"headway.{name}.")]
+            mine = [module for module in without_torch if module.startswith(f"headway.{name}.")]
+            parts = [module.removeprefix(f"headway.{name}.").replace(".", "/") for module in mine]
             torch = "yes" if free else ", ".join(f"`{part}`" for part in parts)
             lines.append(f"| {number} | `{name}{'/' if (SOURCE / name).is_dir() else ''}` | {idea(name)} | {torch} |")
     return "\n".join(lines)
