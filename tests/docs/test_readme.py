@@ -73,7 +73,20 @@ def test_nothing_is_left_to_be_filled_in(name):
         re.findall(r"(?<![\w-])[A-Z]{4,}(?:_[A-Z]+)*(?![\w-])", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     )
     variables = {"HEADWAY_CACHE", "TORCHINDUCTOR_CACHE_DIR", "GOMP_SPINCOUNT"}
-    known = {"ICML", "YAML", "JSON", "LICENSE", "CONTRIBUTING", "README", "EPYC", "SIGTERM", "SIGINT", "SIGHUP", "PLANTED", "NAME"}
+    known = {
+        "ICML",
+        "YAML",
+        "JSON",
+        "LICENSE",
+        "CONTRIBUTING",
+        "README",
+        "EPYC",
+        "SIGTERM",
+        "SIGINT",
+        "SIGHUP",
+        "PLANTED",
+        "NAME",
+    }
     assert words <= known | variables, words
 
 

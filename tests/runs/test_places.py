@@ -16,8 +16,9 @@ from headway.runs.folder import Run
 from headway.runs.lease import Holder
 from headway.runs.local import run_all
 from headway.runs.places import LocalPlace
+from headway.runs.storage import DISK_FULL
 from headway.runs.store import Store
-from headway.runs.work import DISK_FULL, ELSEWHERE
+from headway.runs.work import ELSEWHERE
 
 
 @dataclass
