@@ -31,7 +31,7 @@ def test_bytes_are_the_bytes():
 
 
 def test_bytes_that_tokens_stand_for_are_those_of_the_text_wherever_it_is_cut():
-    spaced = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<|endoftext|>": 0, "a": 1, "ö": 2}, unk_token="a"))
+    spaced = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<|endoftext|>": 0, "a": 1, "ö": 2}, unk_token="[UNK]"))
     spaced.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     for tokenizer, text in (
         (bytes_tokenizer(), TEXT),

@@ -79,10 +79,10 @@ def test_each_damage_is_a_line_and_the_exit_is_an_error(path):
     anew = "puts the run aside, and `headway run` trains it anew"
     assert sorted(done.output.splitlines()) == [
         f"damaged: {path}/runs/fast/seed-1: its run.json is missing, and other parts of a run are there; "
-        f"`headway drop {path} fast --seeds 1,` {anew}",
+        f"`headway drop {path} fast --seeds 1` {anew}",
         f"damaged: {path}/runs/slow/seed-0/heads/000000010.safetensors does not have the content that was written; "
-        f"`headway drop {path} slow --seeds 0,` {anew}",
-        f"damaged: {path}/runs/slow/seed-0/metrics.jsonl is missing; `headway drop {path} slow --seeds 0,` {anew}",
+        f"`headway drop {path} slow --seeds 0` {anew}",
+        f"damaged: {path}/runs/slow/seed-0/metrics.jsonl is missing; `headway drop {path} slow --seeds 0` {anew}",
     ]
     assert isinstance(done.exception, HeadwayError)
     assert str(done.exception) == "4 runs: 28 files (0.0 MB) read, 3 damages"

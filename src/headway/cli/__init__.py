@@ -43,9 +43,12 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message())
             sys.exit(0)
-        # A usage error of the command line itself: an unknown option, a missing argument.
-        _fail(str(UserError(error.format_message())), getattr(error, "exit_code", 2))  # which may hold any argument
+        # A usage error of the command line itself: an unknown option, a missing argument. It may hold any argument.
+        _fail(shortened(str(UserError(error.format_message())), _LONGEST), getattr(error, "exit_code", 2))
 
+
+_LONGEST = 600
+"""Of what is wrong with a command line, which may hold any number of arguments."""
 
 _TODO = {
     **dict.fromkeys(

@@ -75,7 +75,7 @@ class Opened:
         """
         broken: dict[str, list[str]] = {}
         for name, weight in chain(self.module.named_parameters(), self.module.named_buffers()):
-            if weight.is_floating_point() and not weight.isfinite().all():
+            if weight.is_floating_point() and not weight.detach().isfinite().all():
                 layer = re.match(r".*?\.\d+(?=\.)", name)
                 where, rest = (layer[0], name[layer.end() + 1 :]) if layer else ("outside of the layers", name)
                 broken.setdefault(where, []).append(rest)

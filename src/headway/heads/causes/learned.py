@@ -93,16 +93,26 @@ def open_chance(odds: Tensor) -> Tensor:
 def top_k(scores: Tensor, k: int, temperature: float) -> Tensor:
     """Gates that sum to k and, the colder it is, are the nearer to 1 for the k highest scores and 0 for the others.
 
+    Each is the sigmoid of how far its score lies above a threshold, which is where they sum to k; gradients go through
+    the threshold too (the implicit function theorem).
+
     Examples:
         >>> [round(gate, 2) for gate in top_k(torch.tensor([0.1, 3.0, 2.0]), 2, 0.2).tolist()]
-        [0.0, 1.0, 1.0]
+        [0.01, 1.0, 0.99]
     """
-    left, gates_of = scores / temperature, torch.zeros_like(scores)
-    for _ in range(k):
-        share = left.softmax(0)
-        gates_of = gates_of + share
-        left = left + torch.log1p(-share.clamp(max=1 - 1e-6))
-    return gates_of.clamp(0, 1)
+    exact = scores.double()
+    with torch.no_grad():
+        low, high = exact.min() - 40 * temperature, exact.max() + 40 * temperature
+        for _ in range(80):
+            middle = (low + high) / 2
+            too_many = ((exact - middle) / temperature).sigmoid().sum() > k
+            low, high = (middle, high) if too_many else (low, middle)
+    opened = ((exact - middle) / temperature).sigmoid()
+    slope = (opened * (1 - opened)).sum().detach().clamp(min=1e-30) / temperature
+    total = opened.sum()
+    # Its value is the one found; its gradient is the one by which the sum stays.
+    threshold = middle + (total - total.detach()) / slope
+    return ((exact - threshold) / temperature).sigmoid().to(scores.dtype)
 
 
 def _nll(model: Transformer, units: Sequence[Unit], opened: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:

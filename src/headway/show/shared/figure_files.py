@@ -73,7 +73,7 @@ def remove_outdated(folder: Path, drawn: Iterable[Figure], state: str) -> None:
     """
     before = read_digests(folder)
     needed = {file: made for figure in drawn for file, made in _digests(figure, FORMATS, state).items()}
-    outdated = {file for file, made in before.items() if file and needed.get(file) != made}
+    outdated = {file for file, made in before.items() if file and needed.get(file) != made.partition(_THEN)[0]}
     if not outdated:
         return
     _write_digests(folder, {file: made for file, made in before.items() if file and file not in outdated})
