@@ -9,6 +9,7 @@ import typer
 from headway.cli.options import MOST, AsJson, Checkpoint, Device, Text, TokenizerOf, app, path_of
 from headway.cli.output import print_tables, warn
 from headway.errors import UserError
+from headway.runs.worker import share_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ def generate(
     """Let a trained language model write."""
     from headway.finished.opening import open_own
 
+    share_cores()
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     print(open_own(checkpoint, tokenizer).write(prompt, n_tokens=tokens, stop=stop, **sampling))
 
@@ -59,6 +61,7 @@ def export(
     from headway.finished.opening import open_own
     from headway.hf.export import export as to_hugging_face
 
+    share_cores()
     write = {"hf": to_hugging_face}[to]
     opened = open_own(checkpoint)
     model = opened.own
@@ -109,6 +112,7 @@ def xray(
     from headway.show.xray.page import xray_page
     from headway.words import command_line
 
+    share_cores()
     _check_out(out)
     options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length, "draws": draws}
     found = measure(checkpoint, text=text, device=device, trust_code=trust_code, **options)
@@ -161,6 +165,7 @@ def ablate(
     from headway.show.ablate.effect_tables import ways
     from headway.words import command_line
 
+    share_cores()
     _check_out(out)
     found = measure(
         checkpoint,
@@ -221,6 +226,7 @@ def prune(
     """
     from headway.finished.prune import prune as take_heads
 
+    share_cores()
     found = take_heads(
         checkpoint,
         by=by,

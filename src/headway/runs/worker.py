@@ -69,6 +69,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return STOPPED  # before there was anything to record
 
 
+def share_cores() -> None:
+    """Threads of this process that wait for one another soon sleep, unless somebody chose otherwise.
+
+    To be done before torch is imported, which reads it once.
+    """
+    if not any(name in os.environ for name in _WAITING_VARIABLES):
+        os.environ["GOMP_SPINCOUNT"] = _SPINS
+
+
 def set_up_process(threads: int) -> str:
     """The threads of this process, how it gets memory and where torch keeps what it compiles.
 
@@ -76,8 +85,7 @@ def set_up_process(threads: int) -> str:
     cannot be kept, nothing otherwise.
     """
     os.environ |= dict.fromkeys(_THREAD_VARIABLES, str(threads))
-    if not any(name in os.environ for name in _WAITING_VARIABLES):
-        os.environ["GOMP_SPINCOUNT"] = _SPINS
+    share_cores()
     # Not a pool of compilers for each of many workers.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what deterministic CUDA needs
