@@ -563,3 +563,9 @@ def test_controls_that_a_setting_does_not_reach_are_named():
         "set controls.as-published-training.training.steps=... too"
     ]
     assert not list(unheard(["model.d_model=64", "controls.wide.model.d_model=64"], parts, {"wide": controls["wide"]}))
+
+
+@pytest.mark.parametrize("arms", [3, None, "h1", ["h1"]])
+def test_arms_that_a_scale_makes_something_else_are_refused_in_words(arms):
+    with pytest.raises(DeclarationError, match="arms"):
+        resolve(changed(scales={"laptop": {"arms": arms}}))

@@ -24,7 +24,8 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
         DeclarationError: for one that is no `PATH=VALUE`, names nothing, or is replaced by a later one.
     """
     given = tuple(settings)
-    allowed = min(MOST_SETTINGS, MOST_SETTINGS_OF_ARMS // len(document["arms"]))
+    arms = document.get("arms")  # which a scale may have made something else; who reads them says so
+    allowed = min(MOST_SETTINGS, MOST_SETTINGS_OF_ARMS // max(1, len(arms) if isinstance(arms, Mapping) else 1))
     if len(given) > allowed:
         raise DeclarationError(f"{len(given):,} settings were given, and {allowed} are allowed; write them into a file")
     parsed = [_parsed(setting, document) for setting in given]
