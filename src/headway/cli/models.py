@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from headway.show.shared.model_page import ModelPage
     from headway.show.shared.table import Table
 
+LengthOf = Annotated[
+    int | None,
+    typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 256."),
+]
+
 
 @app.command()
 def generate(
@@ -148,10 +153,7 @@ def ablate(
         int | None,
         typer.Option(min=2, max=MOST, metavar="N", help="At most so many of each text; by default 8,192 tokens."),
     ] = None,
-    length: Annotated[
-        int | None,
-        typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 256."),
-    ] = None,
+    length: LengthOf = None,
     device: Device = "auto",
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of which sequences stand in for which.")] = 0,
 ) -> None:
@@ -212,10 +214,7 @@ def prune(
         int | None,
         typer.Option(min=1, max=MOST, metavar="N", help="At most so many of each text; by default 8,192 tokens."),
     ] = None,
-    length: Annotated[
-        int | None,
-        typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 256."),
-    ] = None,
+    length: LengthOf = None,
     device: Device = "auto",
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of what is drawn.")] = 0,
 ) -> None:
