@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from shared import data
 
-from headway.data.tokens import building, corpus
+from headway.data.tokens import building, corpus, token_cache
 from headway.data.tokens.building import held_out_documents
 from headway.data.tokens.corpus import STORIES_KEY
 from headway.data.tokens.corpus_tokens import open_corpus
@@ -108,6 +108,19 @@ def test_made_once_and_by_content(numbered, tmp_path, cache, monkeypatch):
     for other in ({"corpus": str(tmp_path / "copy.txt")}, {"held_out": 0.2}, {"tokenizer": "bpe-270"}, {"stories": 50}):
         with pytest.raises(AssertionError, match="made again"):
             open_corpus(task(**{"corpus": numbered, **other}))
+
+
+def test_what_rotted_on_the_disk_is_seen_before_anything_is_trained_on_it(numbered, cache, monkeypatch):
+    before = open_corpus(task(corpus=numbered))
+    (path,) = cache.glob("tokens-*/train.bin")
+    content = path.read_bytes()
+    known = token_cache.content_hash(path)
+    path.write_bytes(content[:-2] + b"\0\0")
+    stale = token_cache.content_hash
+    monkeypatch.setattr(token_cache, "content_hash", lambda file: known if file == path else stale(file))
+    assert token_cache.cached(path.parent.name, pytest.fail) == path.parent  # its size and times are as they were
+    assert open_corpus(task(corpus=numbered)).digest == before.digest
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("damage", ["shorter", "same size", "missing", "manifest"])

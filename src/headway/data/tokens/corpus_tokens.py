@@ -81,17 +81,17 @@ def open_corpus(task: TextTask) -> Tokens:
     The first `task.stories` documents of the corpus are taken. Of n documents, ceil(held_out n) are held out: the
     first ones of a permutation with seed 42, so the same ones whatever the seed of a run (and the same ones as
     `train_test_split(test_size=held_out, seed=42)` of the package datasets takes, as the published experiments did).
-    Of a single document the end is held out.
+    Of a single document the end is held out. What the cache has is read whole first, since models are trained on it.
 
     Raises:
         UserError: when the corpus or the tokenizer is missing or not fit, or the cache cannot be written.
     """
-    return kept_tokens(task, Sources.of(task))
+    return kept_tokens(task, Sources.of(task), reread=True)
 
 
-def kept_tokens(task: TextTask, sources: Sources) -> Tokens:
+def kept_tokens(task: TextTask, sources: Sources, *, reread: bool = False) -> Tokens:
     """The tokens of a task whose corpora were found already; see `open_corpus`."""
-    folder = cached(sources.folder, sources.write)
+    folder = cached(sources.folder, sources.write, reread=reread)
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     cut = cut_in(facts)
     if cut is not None:

@@ -25,23 +25,29 @@ from headway.identity import digest
 MANIFEST = "manifest.json"
 
 
-def cached(name: str, build: Callable[[Path], None]) -> Path:
+def cached(name: str, build: Callable[[Path], None], *, reread: bool = False) -> Path:
     """The folder of a result, built by `build(temporary folder)` where it is missing or damaged.
+
+    Args:
+        name: of the folder in the cache.
+        build: makes the result in a folder.
+        reread: whether every file is read whole, and not only those that were touched since: a disk that rots
+            touches nothing.
 
     Raises:
         UserError: when the cache cannot be written, or what `build` raises.
     """
     folder = cache_folder() / name
     with _told():
-        if _is_whole(folder):
+        if _is_whole(folder, reread=reread):
             return folder
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _locked(folder.with_name(f"{folder.name}.lock")) as alone:
             if alone:
                 for left in folder.parent.glob(f".{folder.name}.*.tmp"):  # by builders that were killed
                     shutil.rmtree(left)
-            if not _is_whole(folder):
-                _build(folder, build)
+            if not _is_whole(folder, reread=reread):
+                _build(folder, build, reread=reread)
     return folder
 
 
@@ -59,15 +65,19 @@ def content_hash(path: Path) -> str:
         known, _, check = seen.read_text(encoding="utf-8", errors="replace").partition(" ")
         if check == digest([known, *stamp]):
             return known
-    with open(path, "rb") as file:
-        text = hashlib.file_digest(file, "sha256").hexdigest()
+    text = _hash_of(path)
     with contextlib.suppress(OSError):  # a cache that can only be read serves as well; it is hashed each time
         seen.parent.mkdir(parents=True, exist_ok=True)
         files.write_text(seen, f"{text} {digest([text, *stamp])}")
     return text
 
 
-def _build(folder: Path, build: Callable[[Path], None]) -> None:
+def _hash_of(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _build(folder: Path, build: Callable[[Path], None], *, reread: bool) -> None:
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     temporary.mkdir()
     try:
@@ -77,7 +87,7 @@ def _build(folder: Path, build: Callable[[Path], None]) -> None:
             files.sync(path)
         manifest = {path.name: {"bytes": path.stat().st_size, "sha256": content_hash(path)} for path in made}
         files.write_json(temporary / MANIFEST, manifest)
-        if folder.exists() and not _is_whole(folder):
+        if folder.exists() and not _is_whole(folder, reread=reread):
             shutil.rmtree(folder)
         os.rename(temporary, folder)
         files.sync(folder.parent)
@@ -89,11 +99,12 @@ def _build(folder: Path, build: Callable[[Path], None]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_whole(folder: Path, *, reread: bool = False) -> bool:
+    hash_of = _hash_of if reread else content_hash
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return all(
-            (folder / name).stat().st_size == entry["bytes"] and content_hash(folder / name) == entry["sha256"]
+            (folder / name).stat().st_size == entry["bytes"] and hash_of(folder / name) == entry["sha256"]
             for name, entry in manifest.items()
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
