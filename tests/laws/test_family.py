@@ -26,9 +26,9 @@ def head_progression():
 
 
 def order():
-    """Descending and ascending less constant, over three groups."""
-    schemes = np.hstack([np.tile(np.eye(3), 3), np.zeros((3, 1))]) / 3
-    return np.stack([schemes[2] - schemes[1], schemes[0] - schemes[1]])
+    """Descending and ascending less constant, and less each other, over three groups: the third is a sum of two."""
+    ascending, constant, descending = np.hstack([np.tile(np.eye(3), 3), np.zeros((3, 1))]) / 3
+    return np.stack([descending - constant, ascending - constant, descending - ascending])
 
 
 def star(n):
