@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -26,6 +26,10 @@ DEEPEST_JSON = 64
 
 _AT_ONCE = 1 << 20
 """Bytes of a file that are in memory while it is hashed."""
+
+
+class NotOrdinary(OSError):
+    """What was to be read is a directory, a pipe or a device."""
 
 
 @contextmanager
@@ -57,6 +61,7 @@ def derived(path: Path) -> Iterator[None]:
     except OSError as error:
         failing = error.errno in (errno.EROFS, errno.EIO, errno.ESTALE)
         todo = "see that its file system works and can be written" if failing else "free space or check permissions"
+        todo = "move what stands there away" if error.errno == errno.EISDIR else todo
         raise ResultsError(f"{path} cannot be written: {error.strerror}; {todo}, and try again") from error
 
 
@@ -102,11 +107,58 @@ class Content:
             OSError: when it cannot be read.
         """
         found, n_bytes = hashlib.sha256(), 0
-        with open(path, "rb", buffering=0) as file:
+        with ordinary(path, buffering=0) as file:
             while data := file.read(_AT_ONCE if until is None else min(_AT_ONCE, until - n_bytes)):
                 found.update(data)
                 n_bytes += len(data)
         return cls(n_bytes=n_bytes, sha256=found.hexdigest())
+
+
+def ordinary(path: Path, *, buffering: int = -1) -> IO[bytes]:
+    """An ordinary file, open for reading: a named pipe that nobody writes to would hold its reader for ever.
+
+    Raises:
+        OSError: when it cannot be opened; NotOrdinary when it is no ordinary file.
+    """
+    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=buffering)  # noqa: SIM115 - the caller's
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise NotOrdinary(errno.EINVAL, "it is no ordinary file", str(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of an ordinary file.
+
+    Raises:
+        OSError: when it cannot be read.
+    """
+    with ordinary(path) as file:
+        return file.read()
+
+
+def parsed(text: bytes) -> Any:
+    """The value that JSON says.
+
+    Raises:
+        ValueError: saying why it says none, in words.
+    """
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except RecursionError:
+        raise ValueError("lists and mappings stand too deep inside one another") from None
+    except ValueError:
+        raise ValueError("one of its numbers has thousands of digits") from None
+
+
+def kept_json(path: Path) -> Any:
+    """What a derived JSON file says; None where it says nothing, and is to be made again."""
+    try:
+        return parsed(read_bytes(path))
+    except (OSError, ValueError):
+        return None
 
 
 def create_text(path: Path, text: str) -> bool:
@@ -152,14 +204,11 @@ def read_json(path: Path, largest: int) -> Any:
         UserError: when it is no file, larger, nested deeply, or no JSON.
     """
     try:
-        # Without waiting: a named pipe that nobody writes to would hold the command for ever.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UserError(f"{path}: this is no file; give one")
+        with ordinary(path) as file:
             text = file.read(largest + 1)
         if len(text) > largest:
             raise UserError(f"{path}: it is larger than {largest / 1e6:g} MB, as no such file is; fetch it again")
-        content = json.loads(text.decode("utf-8"))
+        content = json.loads(text)
         if _is_deeper(content, DEEPEST_JSON):
             raise RecursionError
     except (FileNotFoundError, UserError):

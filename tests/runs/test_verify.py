@@ -176,7 +176,7 @@ def test_a_changed_document_is_not_what_was_run(path):
     message = store.run("slow", 0).message
     assert "it was run as run1-" in message
     assert "differs in task.noise_variance (0.0 -> 1000.0)" in message
-    assert f"`headway run FILE --out {path}` with the file that it was run from writes that anew" in message
+    assert f"`headway run FILE --out {path}` with the file that it was run from writes it anew" in message
     found = results.write(store)
     assert found.warnings[0].startswith(f"{document} is not as Headway wrote it: it is damaged, or it was edited;")
     assert {comparison.n_pairs for comparison in found.comparisons} <= {0}
@@ -208,7 +208,8 @@ def test_files_are_read_again_only_where_they_changed(path, monkeypatch):
     monkeypatch.setattr(Content, "of_file", lambda file, until=None: read.append(file.name) or of_file(file, until))
     Store.open(path).runs()
     assert len(read) == 4 * 7
-    assert not (path / checked.FILE).exists(), "what has just been written may be written again within a tick"
+    noted = json.loads((path / checked.FILE).read_text())
+    assert noted["runs"] == {}, "what has just been written may be written again within a tick"
     monkeypatch.setattr(checked, "_COARSE_NS", 0)
     Store.open(path).runs()
     read.clear()
@@ -265,3 +266,84 @@ def test_a_finished_run_is_read_once_more_by_a_copy(path, monkeypatch, tmp_path)
     assert checked.Checked(path).unchanged(path / "runs/slow/seed-0", run.seal)[1]
     assert not checked.Checked(copy).unchanged(run.path, run.seal)[1]
     assert list(seal.damages(run.path, seal.read(run.path, run.seal))) == []
+
+
+@pytest.mark.parametrize("lost", ["its line", "its line and more", "all of it", "the file"])
+def test_a_document_that_lost_its_first_line_is_said_and_written_anew_by_the_file(path, lost):
+    document = path / "experiment.yaml"
+    text = document.read_text().partition("\n")[2]
+    rest = {
+        "its line": text,
+        "its line and more": text.replace("slow", "slower", 1),
+        "all of it": "[",
+        "the file": None,
+    }
+    if rest[lost] is None:
+        document.unlink()
+    else:
+        document.write_text(rest[lost])
+    assert any("`headway run FILE --out" in damage for damage in damages(path))
+    if lost == "its line":
+        assert "it is damaged, or it was edited" in " ".join(results.build(Store.open(path)).warnings)
+    assert damages(path, adopt=True)  # what was sealed is not taken as of before
+    Store.create(path, quadratic.experiment())
+    assert damages(path) == []
+
+
+def test_a_document_of_a_later_headway_is_not_written_over(path):
+    resolved.write(path, quadratic.experiment())
+    document = path / "experiment.yaml"
+    text = document.read_text().partition("\n")[2] + "later: {new: 1}\n"
+    document.write_text(f"# SHA-256 of what follows: {Content.of(text.encode()).sha256}\n{text}")
+    with pytest.raises(ResultsError, match="cannot be read back; restore it, or choose another directory"):
+        Store.create(path, quadratic.experiment())
+    assert document.read_text().endswith("later: {new: 1}\n")
+
+
+def test_a_finished_run_whose_folder_is_gone_is_missed_until_somebody_says_so(path):
+    store = Store.open(path)
+    assert [store.runs() and store.gone(), Store.open(path).gone()] == [[], []]
+    shutil.rmtree(path / "runs/slow/seed-0")
+    (missed,) = damages(path)
+    assert (
+        "runs/slow/seed-0: it was finished here before, and its folder is gone; `headway run` trains it anew" in missed
+    )
+    assert "slow/seed-0: finished here before" in " ".join(results.build(Store.open(path)).warnings)
+    assert damages(path, adopt=True) == damages(path) == []
+    Store.open(path).drop("slow")
+    assert damages(path) == []  # what was put aside is not missed
+
+
+@pytest.mark.parametrize("seal_too", [False, True])
+def test_a_run_that_was_sealed_is_never_taken_for_one_of_before(path, seal_too, monkeypatch):
+    run = path / "runs/slow/seed-0"
+    monkeypatch.setattr(checked, "_COARSE_NS", 0)
+    Store.open(path).runs()  # which remembers that it is sealed
+    content = json.loads((run / "run.json").read_text())
+    del content["digest"], content["seal"]
+    (run / "run.json").write_text(json.dumps(content))
+    if seal_too:
+        (run / "seal.json").unlink()
+    assert any("it was sealed, and its run.json says nothing of that" in damage for damage in damages(path))
+    assert any("it was sealed" in damage for damage in damages(path, adopt=True))
+    assert Store.open(path).run("slow", 0).status == "damaged"
+
+
+@pytest.mark.parametrize("name", ["run.json", "seal.json", "metrics.jsonl"])
+def test_a_pipe_holds_nobody(path, name):
+    file = path / "runs/slow/seed-0" / name
+    file.unlink()
+    os.mkfifo(file)
+    os.mkfifo(path / ".checked.json")
+    assert any("it is no ordinary file" in damage or "has 0 bytes" in damage for damage in damages(path))
+    assert Store.open(path).run("slow", 0).status == "damaged"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("[" * 100_000, "too deep"), ('{"schema": ' + "9" * 5_000 + "}", "thousands of digits")]
+)
+def test_odd_json_is_said_in_words_and_made_again_where_it_is_derived(path, text, said):
+    (path / ".checked.json").write_text(text)
+    assert damages(path) == []
+    (path / "runs/slow/seed-0/run.json").write_text(text)
+    assert any(said in damage for damage in damages(path))

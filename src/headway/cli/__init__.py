@@ -6,6 +6,7 @@ answers at once.
 """
 
 import errno
+import io
 import sys
 import warnings
 from typing import NoReturn
@@ -22,6 +23,7 @@ from headway.errors import HeadwayError, UserError, shortened
 
 def main() -> None:
     """Run the command line; exit 0, 1 when a run failed, 2 for a user's error, 130 on Ctrl-C."""
+    _show_what_can_be_shown()
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # no file and line of ours
     try:
         code = app(standalone_mode=False)
@@ -45,6 +47,13 @@ def main() -> None:
             sys.exit(0)
         # A usage error of the command line itself: an unknown option, a missing argument. It may hold any argument.
         _fail(shortened(str(UserError(error.format_message())), _LONGEST), getattr(error, "exit_code", 2))
+
+
+def _show_what_can_be_shown() -> None:
+    """On a terminal of few letters, a question mark for every other."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 _LONGEST = 600

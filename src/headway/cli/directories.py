@@ -93,7 +93,8 @@ def verify(
     read = f"{runs}: {counted(sum(looked.n_files for looked in found), 'file')} ({whole / 1e6:,.1f} MB) read"
     if n := sum(len(looked.damages) for looked in found):
         raise HeadwayError(f"{read}, {counted(n, 'damage')}")
-    print(f"{read}, everything is as it was written")
+    sealed = "everything that is sealed" if any(looked.unsealed for looked in found) else "everything"
+    print(f"{read}, {sealed} is as it was written")
 
 
 def open_store(directory: Path) -> "Store":

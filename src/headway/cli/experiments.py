@@ -153,7 +153,7 @@ def run(
     unfinished = [run for run in (store.run(run.name, run.seed) for run in runs) if run.status != "done"]
     if unfinished:
         damaged = any(run.status == "damaged" for run in unfinished)
-        again = "tries them again" + (", without the damaged, unless they are put aside first" if damaged else "")
+        again = "tries them again" + ("; what is damaged is left alone until it is put aside" if damaged else "")
         raise RunFailed(
             f"{len(unfinished)} of {len(runs)} runs gave no result; the reasons stand above and in log.txt of each "
             f"run folder. `headway run` again {again}"

@@ -4,7 +4,6 @@ It is computed from the run folders and written whole, so it can be deleted at a
 made from the value that was written; only readers from outside, and tests, read the file.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -31,7 +30,7 @@ from headway.compare.trust import doubts
 from headway.declare.experiment import Experiment
 from headway.declare.run import RunSpec
 from headway.errors import ResultsError
-from headway.files import derived, plain, write_json
+from headway.files import derived, parsed, plain, read_bytes, write_json
 from headway.identity import digest
 from headway.runs.folder import Run
 from headway.runs.reservations import reservations
@@ -153,7 +152,7 @@ def read(path: Path) -> Results:
     """
     file = path / "results.json"
     try:
-        return Results.from_json(json.loads(file.read_text(encoding="utf-8")))
+        return Results.from_json(parsed(read_bytes(file)))
     except FileNotFoundError:
         raise ResultsError(f"{file}: not there yet; `headway compare {path}` writes it") from None
     except (OSError, ValueError) as error:
@@ -202,7 +201,7 @@ def build(store: Store) -> Results:
         associations=further.associations,
         claims=further.claims,
         warnings=(
-            *reservations(store.path, runs),
+            *reservations(store.path, runs, store.gone()),
             *cautions(experiment, matches, of_arms),
             *laboratory.doubts(experiment, runs),
             *doubts(experiment, of_arms, rates, families),

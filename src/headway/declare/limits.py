@@ -5,12 +5,12 @@ show as a full memory or as a command that does not end.
 """
 
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from headway.errors import DeclarationError, shortened
+from headway.files import ordinary
 
 LARGEST_FILE = 2_000_000
 """Bytes of an experiment's file."""
@@ -56,10 +56,7 @@ def read_text(path: Path) -> str:
         DeclarationError: when it is no file, cannot be read, is too large, or is no UTF-8.
     """
     try:
-        # Without waiting: a named pipe that nobody writes to would hold the command for ever.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise DeclarationError(f"{shortened(str(path))}: this is no file; give the path of a text file")
+        with ordinary(path) as file:
             content = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
         if isinstance(error, DeclarationError):

@@ -38,6 +38,8 @@ _REPEATED, _PERIOD = 8, 64
 """Sequences of repeated random tokens, each after a period of its own, and the longest of these."""
 DRAWS = 16
 """How many times heads are drawn anew where nobody says: few chances are below what that many can tell."""
+MOST_DRAWS = 1_000
+"""A spread is known to 2 % by then."""
 _COMPOSITION_FLOPS = 3e12
 """Compositions of all pairs of heads that would take more are left out."""
 
@@ -85,8 +87,8 @@ def xray(
     tokens = opened.sequences(corpus.documents(), n=n, length=wanted)
     opened.module.to(place)
     drawn = DRAWS if draws is None else draws
-    if drawn < 0:
-        raise UserError(f"draws {drawn}: 0 at least, or none are drawn")
+    if not 0 <= drawn <= MOST_DRAWS:
+        raise UserError(f"draws {drawn}: give 0, and none are drawn, to {MOST_DRAWS:,}")
     seen, notes = _Seen(opened=opened, tokens=tokens), _Notes()
     period = _period(opened, min(wanted, opened.longest or wanted), notes)
     with torch.inference_mode():

@@ -73,15 +73,18 @@ def choose(
     random: torch.Generator,
 ) -> int:
     """A token drawn from softmax(logits / temperature), among the likeliest k, then those of joint probability p."""
-    if temperature == 0:
+    cooled = logits / temperature if temperature else logits
+    if temperature == 0 or not cooled.isfinite().all():  # so cold that numbers end
         return int(logits.argmax())
     if top_k is None and top_p is None:
-        return int(torch.multinomial((logits / temperature).softmax(0), 1, generator=random))
-    likeliest, tokens = (logits / temperature).topk(min(top_k or len(logits), len(logits)))
+        return int(torch.multinomial(cooled.softmax(0), 1, generator=random))
+    likeliest, tokens = cooled.topk(min(top_k or len(logits), len(logits)))
     shares = likeliest.softmax(0)
     if top_p is not None:
         # The token that crosses top_p is still in; the likeliest one always is.
-        shares = shares.where(shares.cumsum(0) - shares < top_p, 0)
+        within = shares.cumsum(0) - shares < top_p
+        within[0] = True
+        shares = shares.where(within, 0)
     return int(tokens[torch.multinomial(shares, 1, generator=random)])
 
 

@@ -1,8 +1,8 @@
-"""Lab: which runs of a results directory were read whole and found as they were sealed: `DIR/.checked.json`.
+"""Lab: which runs of a results directory were found done, and read whole as they were sealed: `DIR/.checked.json`.
 
-A file that has the same size, times and inode as then is not read again. The note is about this place: in a copy of the
-directory every file has another inode, and so is read once more. It can be deleted at any time, and where it cannot be
-written, nothing is remembered.
+A run that was there and is gone is told. A file that has the same size, times and inode as then is not read again. The
+note is about this place: in a copy of the directory every file has another inode, and so is read once more. It can be
+deleted at any time, and where it cannot be written, nothing is remembered.
 """
 
 import contextlib
@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from headway.files import write_text
+from headway.files import kept_json, write_text
+from headway.runs.records import holds_run
 
 FILE = ".checked.json"
 SCHEMA = 1
@@ -40,7 +41,7 @@ class Checked:
 
     def __init__(self, directory: Path):
         self._directory, self._changed = directory, False
-        self._runs: dict[str, Any] = _read(directory / FILE)
+        self._runs, self._done = _read(directory / FILE)
 
     def unchanged(self, folder: Path, seal: str) -> tuple[set[str], bool]:
         """The files of a run that were not touched since they were found as they were sealed; whether that is all."""
@@ -61,12 +62,35 @@ class Checked:
             self._runs[self._name(folder)] = {"seal": seal, "stamps": stamps}
             self._changed = True
 
+    def is_sealed(self, folder: Path) -> bool:
+        """Whether a run was found as it was sealed, be it now or not."""
+        return self._name(folder) in self._runs
+
+    def done(self, folders: Iterable[Path]) -> None:
+        """Runs are done, and there just now."""
+        new = {self._name(folder) for folder in folders} - self._done
+        self._done |= new
+        self._changed |= bool(new)
+
+    def gone(self) -> list[str]:
+        """The runs that were done, `ARM/seed-N`, that have no folder now and were not put aside."""
+        missing = (name for name in self._done if not holds_run(self._directory / "runs" / name))
+        return sorted(name for name in missing if not (self._directory / "dropped" / name).exists())
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Runs that are gone are not missed any more."""
+        for name in names:
+            self._done.discard(name)
+            self._runs.pop(name, None)
+            self._changed = True
+
     def save(self) -> None:
         """Write down what is known, as far as it is news."""
         if self._changed:
             self._changed = False
+            content = {"schema": SCHEMA, "runs": self._runs, "done": sorted(self._done)}
             with contextlib.suppress(OSError):
-                write_text(self._directory / FILE, json.dumps({"schema": SCHEMA, "runs": self._runs}))
+                write_text(self._directory / FILE, json.dumps(content))
 
     def _name(self, folder: Path) -> str:
         return f"{folder.parent.name}/{folder.name}"
@@ -81,9 +105,11 @@ def _stamp(file: str) -> list[int] | None:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> tuple[dict[str, Any], set[str]]:
+    content = kept_json(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return dict(content["runs"]) if content["schema"] == SCHEMA else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+        if content["schema"] != SCHEMA:
+            return {}, set()
+        return dict(content["runs"]), {str(name) for name in content.get("done", ())}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}, set()

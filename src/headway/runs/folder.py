@@ -99,6 +99,8 @@ class Run:
             return  # what is damaged is computed again
         if self.seal is not None:
             seals.check(self.path, self.seal, depth, known)
+        elif (self.path / seals.FILE).exists() or (known is not None and known.is_sealed(self.path)):
+            raise ResultsError(f"{self.path}: it was sealed, and its run.json says nothing of that; {anew(self.path)}")
         elif depth != "sizes":
             self._check_readable()
 
@@ -135,9 +137,7 @@ class Run:
         """Optimizer steps when it is done; 0 for a damaged run, and for one whose corpus has yet to say it."""
         if self.status == "damaged":
             return 0
-        if self.counted_steps is not None:
-            return self.counted_steps
-        return self.spec.declared_steps or 0
+        return self.counted_steps if self.counted_steps is not None else self.spec.declared_steps or 0
 
     @cached_property
     def spec(self) -> RunSpec:

@@ -4,6 +4,7 @@ Runs are compared by what they are asked to do, never by the text of a document.
 labels and seeds can be added and changed at any time, and a directory always describes every run it holds.
 """
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +15,10 @@ from headway.declare.experiment import Arm, Experiment
 from headway.declare.mapping import leaves
 from headway.declare.run import RunSpec
 from headway.errors import ResultsError
-from headway.runs.folder import Run
+from headway.runs import resolved
+from headway.runs.folder import Run, read
 from headway.runs.lease import Lease, LeaseHeld
+from headway.runs.records import run_folders
 from headway.words import counted, listed
 
 _PATIENCE_S = 60.0
@@ -43,25 +46,24 @@ def turn(directory: Path) -> Iterator[None]:
         yield
 
 
-def check(directory: Path, former: Experiment, experiment: Experiment, runs: Sequence[Run]) -> None:
+def check(directory: Path, former: Experiment | None, experiment: Experiment) -> None:
     """Nothing, when a document describes every run of a directory as it was run.
 
     Args:
         directory: the directory.
-        former: its document until now.
+        former: its document until now; None where that is lost.
         experiment: the one that is to take its place.
-        runs: the runs that the directory holds, all of them readable.
 
     Raises:
         ResultsError: when it is another experiment, lacks an arm of a run or asks for another run in its place; the
             message names what differs.
     """
-    if former.name != experiment.name:
+    if former is not None and former.name != experiment.name:
         raise ResultsError(
             f"{directory} holds results of another experiment: it is {former.name}, and this one is "
             f"{experiment.name}; choose another directory"
         )
-    arms = {arm.full_name: arm for arm in experiment.arms}
+    arms, runs = {arm.full_name: arm for arm in experiment.arms}, _readable(directory)
     if gone := list(dict.fromkeys(run.name for run in runs if run.name not in arms)):
         one, it = len(gone) == 1, "it" if len(gone) == 1 else "them"
         raise ResultsError(
@@ -70,6 +72,20 @@ def check(directory: Path, former: Experiment, experiment: Experiment, runs: Seq
         )
     if changed := [run for run in runs if arms[run.name].spec(run.seed).id != run.id]:
         raise ResultsError(_changed(directory, changed, arms))
+
+
+def check_content(path: Path) -> None:
+    """Nothing, when a directory is empty, or one of results.
+
+    Raises:
+        ResultsError: when it holds other things.
+    """
+    content = [entry.name for entry in path.iterdir() if not entry.name.startswith(".")]
+    if content and resolved.FILE not in content and not run_folders(path):
+        raise ResultsError(
+            f"{path} holds other things ({', '.join(sorted(content)[:3])}, ...) and no experiment.yaml; "
+            "choose an empty or new directory"
+        )
 
 
 def why_not_asked(directory: Path, run: Run, arm: Arm | None) -> str:
@@ -82,17 +98,13 @@ def why_not_asked(directory: Path, run: Run, arm: Arm | None) -> str:
     """
     if arm is None:
         it = f"{run.path}: its arm is not in {directory / 'experiment.yaml'}"
-        return f"{it}; {_back(directory)}, or {_drop(directory, [run.name])}"
+        return f"{it}; {resolved.todo(directory)}, or {_drop(directory, [run.name])}"
     if run.config == arm.configuration(run.seed) or run.id == (asked := arm.spec(run.seed)).id:
         return ""  # equal configurations have equal ids, and are known sooner
     return (
         f"{run.path}: it was run as {run.id}, and {directory / 'experiment.yaml'} asks for {asked.id}, which differs "
-        f"in {_differences(run.spec, asked)}; {_back(directory)}, or {_drop(directory, [run.name])}"
+        f"in {_differences(run.spec, asked)}; {resolved.todo(directory)}, or {_drop(directory, [run.name])}"
     )
-
-
-def _back(directory: Path) -> str:
-    return f"`headway run FILE --out {directory}` with the file that it was run from writes that anew"
 
 
 def _changed(directory: Path, changed: Sequence[Run], arms: dict[str, Arm]) -> str:
@@ -119,3 +131,14 @@ def _value(values: dict[str, Any], key: str) -> str:
 def _drop(directory: Path, names: Sequence[str]) -> str:
     it = "its" if len(names) == 1 else "their"
     return f"put {it} runs aside with `headway drop {directory} {' '.join(names)}`"
+
+
+def _readable(path: Path) -> list[Run]:
+    """The runs whose run.json says what they are asked to do; the others are damaged, and described by no document."""
+    runs = []
+    for file in sorted(path.glob("runs/*/seed-*/run.json")):
+        with contextlib.suppress(ResultsError):
+            run = read(file.parent)
+            run.check_name()
+            runs.append(run)
+    return runs

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from headway.errors import ResultsError
-from headway.files import create_text, plain, write_json
+from headway.files import create_text, parsed, plain, read_bytes, write_json
 from headway.identity import digest
 from headway.runs.growth import turn
 
@@ -171,7 +171,7 @@ def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:
     """
     file = folder_of(directory) / f"{name}.json"
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parsed(read_bytes(file))
         if content.pop("schema") != SCHEMA:
             raise ResultsError(f"{file}: another version of Headway wrote it; use that one, or another directory")
         return TypeAdapter(kind).validate_python(content)

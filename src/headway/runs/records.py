@@ -1,6 +1,5 @@
 """Runs: the files of a run folder, read: lines of records, arrays of the heads, mappings."""
 
-import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from headway.errors import ResultsError, Unreadable
+from headway.files import NotOrdinary, parsed
+from headway.files import read_bytes as bytes_of
 from headway.train.loop import Arrays
 from headway.words import command_line, numbered
 
@@ -45,6 +46,8 @@ def reached(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
+    except NotOrdinary as error:
+        raise ResultsError(f"{path}: {error.strerror}; {anew(path)}") from None
     except OSError as error:
         todo = "see that its file system works and that you may read it, and try again"
         raise Unreadable(f"{path}: cannot be read ({error.strerror}); {todo}") from None
@@ -88,13 +91,13 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     """
     try:
         with reached(path):
-            lines = path.read_bytes().split(b"\n")
+            lines = bytes_of(path).split(b"\n")
     except FileNotFoundError:
         return []
     records = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            record = json.loads(line)
+            record = parsed(line)
             int(record["step"])
         except (ValueError, KeyError, TypeError):
             raise ResultsError(f"{path}: line {number} is damaged; {anew(path)}") from None
@@ -123,7 +126,7 @@ def read_bytes(path: Path, missing: str) -> bytes:
     """
     try:
         with reached(path):
-            return path.read_bytes()
+            return bytes_of(path)
     except FileNotFoundError:
         raise ResultsError(f"{missing}: {path.name} is missing") from None
 
@@ -135,8 +138,8 @@ def mapping_in(text: bytes, path: Path) -> dict[str, Any]:
         ResultsError: when it is none.
     """
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        content = parsed(text)
+    except ValueError as error:
         raise ResultsError(f"{path}: cannot be read ({error}); {anew(path)}") from None
     if not isinstance(content, dict):
         raise ResultsError(f"{path}: it is no mapping; {anew(path)}")

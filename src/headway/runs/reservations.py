@@ -6,11 +6,17 @@ from pathlib import Path
 from headway.runs import resolved
 from headway.runs.folder import Run
 from headway.runs.timing_files import read_timings, timing_file
-from headway.words import counted
+from headway.words import counted, listed
 
 
-def reservations(directory: Path, runs: Sequence[Run]) -> Iterator[str]:
-    """A sentence each: a document that was edited, timings that are damaged, runs that nobody has sealed."""
+def reservations(directory: Path, runs: Sequence[Run], gone: Sequence[str]) -> Iterator[str]:
+    """A sentence each: a document that was edited, timings that are damaged, runs that are gone or not sealed.
+
+    Args:
+        directory: the results directory.
+        runs: those whose seals matter.
+        gone: the runs that were there before, `ARM/seed-N`.
+    """
     if doubt := resolved.doubt(directory):
         yield doubt
     for name, timing in read_timings(directory).items():
@@ -18,6 +24,12 @@ def reservations(directory: Path, runs: Sequence[Run]) -> Iterator[str]:
             yield (
                 f"{timing_file(directory, name)} is damaged and left out; `headway run` with --timing measures it again"
             )
+    if gone:
+        it, one = ("it", "its folder is") if len(gone) == 1 else ("them", "their folders are")
+        yield (
+            f"{listed(gone)}: finished here before, and {one} gone; `headway run` trains {it} anew, and "
+            f"`headway verify {directory} --adopt` takes what is there for all there is"
+        )
     if unsealed := sum(run.status == "done" and run.seal is None for run in runs):
         yield (
             f"{counted(unsealed, 'run')} of {len(runs)} {'was' if unsealed == 1 else 'were'} made before runs were "

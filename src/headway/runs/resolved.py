@@ -52,9 +52,17 @@ def doubt(directory: Path) -> str:
         head, _, rest = (directory / FILE).read_bytes().partition(b"\n")
     except OSError:
         return ""  # whoever opens it tells that
-    if not _is_head(head) or head == f"{_HEAD}{Content.of(rest).sha256}".encode():
+    if not _is_head(head):  # of before, or it lost its line: then there were seals already
+        return _edited(directory) if next(directory.glob("runs/*/seed-*/seal.json"), None) else ""
+    if head == f"{_HEAD}{Content.of(rest).sha256}".encode():
         return ""
-    return (
-        f"{directory / FILE} is not as Headway wrote it: it is damaged, or it was edited; `headway run FILE --out "
-        f"{directory}` with the file that it was run from writes it anew"
-    )
+    return _edited(directory)
+
+
+def _edited(directory: Path) -> str:
+    return f"{directory / FILE} is not as Headway wrote it: it is damaged, or it was edited; {todo(directory)}"
+
+
+def todo(directory: Path) -> str:
+    """What to do about a document that is damaged, or gone."""
+    return f"`headway run FILE --out {directory}` with the file that it was run from writes it anew"

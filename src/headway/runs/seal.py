@@ -28,6 +28,9 @@ class Known(Protocol):
     def unchanged(self, folder: Path, seal: str) -> tuple[set[str], bool]:
         """The files of a run that were not touched since; whether that is all."""
 
+    def is_sealed(self, folder: Path) -> bool:
+        """Whether a run was found as it was sealed, be it now or not."""
+
     def note(self, folder: Path, seal: str, names: Iterable[str]) -> None:
         """All files of a sealed run were found so just now."""
 

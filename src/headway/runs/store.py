@@ -7,7 +7,7 @@ A directory belongs to one experiment and grows with its file: see `headway.runs
 once per command (`headway.runs.seal`), and a run that is not the one that the document asks for is none of its.
 """
 
-import contextlib
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,8 +21,8 @@ from headway.files import create_text
 from headway.runs import resolved
 from headway.runs.checked import Checked, Stamp, stamp_of
 from headway.runs.dropped import drop
-from headway.runs.folder import Run, Status, damaged, document, read
-from headway.runs.growth import check, turn, why_not_asked
+from headway.runs.folder import Run, Status, damaged, document
+from headway.runs.growth import check, check_content, turn, why_not_asked
 from headway.runs.records import holds_run, run_folders
 from headway.runs.seal import Depth
 from headway.words import numbered
@@ -57,13 +57,13 @@ class Store:
         if not (path / resolved.FILE).is_file():
             missing = "it is a file" if path.is_file() else "there is no such directory"
             what = "it has no experiment.yaml" if path.is_dir() else missing
-            raise ResultsError(f"{path} is no results directory of Headway: {what}; `headway run` makes one")
+            todo = resolved.todo(path) if run_folders(path) else "`headway run` makes one"
+            raise ResultsError(f"{path} is no results directory of Headway: {what}; {todo}")
         try:
             return cls(path, read_resolved(path / resolved.FILE))
         except DeclarationError as error:
-            raise ResultsError(
-                f"{path}: its experiment.yaml cannot be read back; restore it, or choose another directory\n{error}"
-            ) from None
+            todo = resolved.todo(path) if resolved.doubt(path) else "restore it, or choose another directory"
+            raise ResultsError(f"{path}: its experiment.yaml cannot be read back; {todo}\n{error}") from None
 
     def anew(self) -> "Store":
         """The directory with the document that it has now; what was examined of its runs stays known.
@@ -97,7 +97,7 @@ class Store:
         path = Path(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            _check_content(path)
+            check_content(path)
             store = cls._unchanged(path, experiment, runs)  # which may be read where nothing can be written
             if store is not None:
                 return store, tuple(store.add(arm, seed) for arm, seed in runs)
@@ -110,10 +110,11 @@ class Store:
     @classmethod
     def _unchanged(cls, path: Path, experiment: Experiment, runs: Sequence[tuple[Arm, int]] = ()) -> "Store | None":
         """The directory, if this is its document already and it has a folder for each of the runs."""
-        if (path / resolved.FILE).exists():
+        if _document(path) is not None:
             store = cls.open(path)
             there = all((store._folder(arm.full_name, seed) / "run.json").is_file() for arm, seed in runs)
-            if there and store.experiment.dump() == experiment.dump() and not resolved.doubt(path):
+            signed = resolved.is_headed(path) or not os.access(path, os.W_OK)
+            if there and signed and store.experiment.dump() == experiment.dump() and not resolved.doubt(path):
                 return store
         return None
 
@@ -122,8 +123,8 @@ class Store:
         """The directory with a document that may be its next; for whoever has the turn."""
         if store := cls._unchanged(path, experiment):
             return store
-        if (path / resolved.FILE).exists():
-            check(path, cls.open(path).experiment, experiment, _readable(path))
+        if (path / resolved.FILE).exists() or run_folders(path):
+            check(path, _document(path), experiment)
         resolved.write(path, experiment)
         return cls.open(path)
 
@@ -177,8 +178,13 @@ class Store:
         """
         order = {arm.full_name: place for place, arm in enumerate(self.experiment.arms)}
         runs = [self._asked(self._examined(folder, depth)) for folder in run_folders(self.path)]
+        self._known.done(run.path for run in runs if run.status == "done")
         self._known.save()
         return tuple(sorted(runs, key=lambda run: (order.get(run.name, len(order)), run.name, run.seed)))
+
+    def gone(self) -> list[str]:
+        """The runs, `ARM/seed-N`, that were found done before, and whose folders are gone now without being dropped."""
+        return self._known.gone()
 
     def run(self, arm: str, seed: int) -> Run:
         """The run of an arm (`ARM` or `ARM+CONTROL`) and a seed; `damaged` if its folder cannot be relied on.
@@ -257,6 +263,18 @@ class Store:
         return self.path / "runs" / arm / f"seed-{seed}"
 
 
+def _document(path: Path) -> Experiment | None:
+    """The document of a directory; None where it has none, or one that is damaged."""
+    if not (path / resolved.FILE).exists():
+        return None
+    try:
+        return Store.open(path).experiment
+    except ResultsError:
+        if resolved.doubt(path):
+            return None
+        raise  # perhaps a later Headway wrote it
+
+
 def _by_name(experiment: Experiment) -> dict[str, Arm]:
     return {arm.full_name: arm for arm in experiment.arms}
 
@@ -267,26 +285,6 @@ def _status(path: Path) -> Status:
         return Run.open(path).status
     except ResultsError:
         return "damaged"
-
-
-def _check_content(path: Path) -> None:
-    content = [entry.name for entry in path.iterdir() if not entry.name.startswith(".")]
-    if content and resolved.FILE not in content:
-        raise ResultsError(
-            f"{path} holds other things ({', '.join(sorted(content)[:3])}, ...) and no experiment.yaml; "
-            "choose an empty or new directory"
-        )
-
-
-def _readable(path: Path) -> list[Run]:
-    """The runs whose run.json says what they are asked to do; the others are damaged, and described by no document."""
-    runs = []
-    for file in sorted(path.glob("runs/*/seed-*/run.json")):
-        with contextlib.suppress(ResultsError):
-            run = read(file.parent)
-            run.check_name()
-            runs.append(run)
-    return runs
 
 
 def _unwritable(path: Path, error: OSError) -> ResultsError:

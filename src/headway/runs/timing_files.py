@@ -1,9 +1,9 @@
 """Lab: the timings that a results directory keeps, `DIR/timings/ARM.json`, read."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from headway.files import kept_json
 from headway.identity import DIGEST, is_as_signed
 
 SCHEMA = 1
@@ -16,10 +16,7 @@ def timing_file(directory: Path, name: str) -> Path:
 
 def read_timing(file: Path) -> dict[str, Any] | None:
     """A timing; None where it cannot be read or is not as it was written. Those of before were not signed."""
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    found = kept_json(file)
     whole = (
         isinstance(found, dict)
         and (DIGEST not in found or is_as_signed(found))

@@ -3,13 +3,12 @@
 What a directory of before holds is taken as it is, as far as it can be read; it is sealed when somebody asks for it.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.errors import ResultsError
-from headway.files import Content
+from headway.files import Content, kept_json
 from headway.identity import DIGEST, is_as_signed
 from headway.runs import resolved, seal
 from headway.runs.checked import Checked
@@ -49,7 +48,7 @@ def verify(directory: Path, *, adopt: bool = False) -> Iterator[Looked]:
 
     Args:
         directory: the results directory.
-        adopt: whether runs of before are sealed as they are, when they can be read.
+        adopt: whether runs of before are sealed as they are, when they can be read, and those that are gone forgotten.
 
     Raises:
         ResultsError: when it is none.
@@ -61,25 +60,33 @@ def verify(directory: Path, *, adopt: bool = False) -> Iterator[Looked]:
         if not run_folders(directory):
             raise
         damages.append(str(error))
-    damages += [doubt] if store and (doubt := resolved.doubt(directory)) else []
-    if adopt and store and not resolved.is_headed(directory):
+    doubt = resolved.doubt(directory) if store else ""
+    if adopt and store and not doubt and not resolved.is_headed(directory):
         resolved.adopt(directory)
-    yield Looked(n_files=1, damages=(*damages, *_derived(directory)))
     known = Checked(directory)
+    gone = known.gone()
+    if adopt:
+        known.forget(gone)
+    else:
+        damages += [_gone(directory, name) for name in gone]
+    yield Looked(n_files=1, damages=(*damages, *filter(None, [doubt]), *_derived(directory)))
     for folder in run_folders(directory):
         yield _look(folder, store, known, adopt)
     known.save()
 
 
+def _gone(directory: Path, name: str) -> str:
+    return (
+        f"{directory / 'runs' / name}: it was finished here before, and its folder is gone; `headway run` trains it "
+        "anew, and --adopt takes what is there for all there is"
+    )
+
+
 def _derived(directory: Path) -> Iterator[str]:
     """What is damaged of what was computed from runs and kept."""
     for file in sorted(directory.glob("estimators/*.json")):
-        try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-            whole = isinstance(content, dict) and (DIGEST not in content or is_as_signed(content))
-        except (OSError, ValueError):
-            whole = False
-        if not whole:
+        content = kept_json(file)
+        if not isinstance(content, dict) or (DIGEST in content and not is_as_signed(content)):
             yield f"{file} is not as it was written; `headway compare {directory}` computes it anew"
     for name, timing in read_timings(directory).items():
         if timing is None:
@@ -100,7 +107,7 @@ def _look(folder: Path, store: Store | None, known: Checked, adopt: bool) -> Loo
             return Looked(damages=tuple(f"{folder}: {damage}" for damage in why_not_newest(folder, run.id)))
         if run.seal is not None:
             return _sealed(run, known)
-        run.check()  # as far as it can be read
+        run.check(known=known)  # as far as it can be read
         return _adopted(run, known) if adopt else Looked(unsealed=True)
     except ResultsError as error:
         return Looked(damages=(str(error),))

@@ -8,7 +8,6 @@ A commit says whose it is and what had been recorded until then, so that nobody 
 or beside records that are no longer those that were written.
 """
 
-import json
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -21,7 +20,7 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save as format_arrays
 
 from headway.errors import ResultsError
-from headway.files import Content, plain, replacing, write_json
+from headway.files import Content, NotOrdinary, parsed, plain, read_bytes, replacing, write_json
 from headway.identity import DIGEST, is_as_signed, signed
 from headway.train.loop import Arrays, Unrecorded
 
@@ -149,7 +148,7 @@ def contents(directory: Path) -> dict[str, Content]:
     return found
 
 
-_DAMAGES = (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError, SafetensorError)
+_DAMAGES = (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError, NotOrdinary, SafetensorError)
 """What reading something else than what was written may raise."""
 
 
@@ -161,7 +160,7 @@ def _commits(directory: Path) -> list[Path]:
 
 def _committed(path: Path) -> tuple[Commit, Path, Content]:
     """What a commit says, its file of arrays, and what that must hold."""
-    commit = json.loads(path.read_text(encoding="utf-8"))
+    commit = parsed(read_bytes(path))
     if commit["schema"] != SCHEMA:
         raise ValueError(f"it has schema {commit['schema']}, and this Headway reads {SCHEMA}")
     if ("run" in commit or DIGEST in commit) and not is_as_signed(commit):

@@ -1,6 +1,5 @@
 """Compare, the in-context laboratory: what closed-form `estimators` reach, which is costly, and so is kept."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from headway.compare.icl.estimators import estimator_errors
 from headway.compare.laboratory import ComparisonSlice, References
 from headway.declare.icl.run import IclRun
-from headway.files import derived, plain, write_json
+from headway.files import derived, kept_json, plain, write_json
 from headway.identity import is_as_signed, signed
 from headway.runs.folder import Run
 
@@ -35,14 +34,14 @@ class IclComparisonSlice(ComparisonSlice):
 
 def _read_kept(path: Path, key: str) -> References | None:
     """The kept errors of a task; None where they are absent, not as they were written, or of another schema."""
+    kept = kept_json(path)
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(kept, dict) or (kept.get("schema"), kept.get("task")) != (SCHEMA, key):
             return None
         if not is_as_signed(kept):
             return None
         found = TypeAdapter(References).validate_python(kept.get("errors"))
-    except (OSError, ValueError, ValidationError):
+    except ValidationError:
         return None
     return found if found.curves is not None else None
 

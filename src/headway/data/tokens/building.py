@@ -6,6 +6,7 @@ one document is split by position instead.
 """
 
 import math
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import tokenizers
 from jaxtyping import Bool, Int64
 
 from headway import files
+from headway.caches import cache_folder
 from headway.data.tokens.corpus import Corpus, find_corpus, find_ids
 from headway.data.tokens.one_document import Cut, between, cut_of
 from headway.data.tokens.text_kept import TextKept
@@ -80,7 +82,7 @@ class Sources:
         """Find the corpora of a task.
 
         Raises:
-            UserError: when one is missing, or both are the same.
+            UserError: when one is missing, both are the same, or the disk has no room for their tokens.
         """
         corpus = _find(task, task.corpus, task.stories, "task.corpus")
         validation = None if task.validation is None else _find(task, task.validation, None, "task.validation")
@@ -89,7 +91,9 @@ class Sources:
                 f"task.validation {task.validation}: it is the corpus itself; name another, or leave it out to hold "
                 "out a share of the corpus"
             )
-        return cls(task=task, corpus=corpus, validation=validation)
+        found = cls(task=task, corpus=corpus, validation=validation)
+        found._check_room()
+        return found
 
     @property
     def digest(self) -> str:
@@ -106,6 +110,16 @@ class Sources:
     def folder(self) -> str:
         """The name of the tokens in the cache."""
         return f"tokens-{self.digest}"
+
+    def _check_room(self) -> None:
+        """See that the disk holds the tokens, unless they are there, as far as it is known what they take."""
+        cache, least = cache_folder(), self.corpus.least_bytes
+        there = next(folder for folder in (cache, *cache.parents) if folder.exists())
+        if least > (free := shutil.disk_usage(there).free) and not (cache / self.folder).is_dir():
+            raise UserError(
+                f"task.stories {self.task.stories:,}: their tokens take {least / 1e9:,.0f} GB or more, and "
+                f"{free / 1e9:,.0f} GB are free in {cache}; take fewer"
+            )
 
     def write(self, folder: Path) -> None:
         """Write the tokens and all that is known about them."""

@@ -8,8 +8,6 @@ builds and the others wait; the lock is the kernel's and ends with its process.
 import contextlib
 import errno
 import fcntl
-import hashlib
-import json
 import os
 import secrets
 import shutil
@@ -65,16 +63,11 @@ def content_hash(path: Path) -> str:
         known, _, check = seen.read_text(encoding="utf-8", errors="replace").partition(" ")
         if check == digest([known, *stamp]):
             return known
-    text = _hash_of(path)
+    text = files.Content.of_file(path).sha256
     with contextlib.suppress(OSError):  # a cache that can only be read serves as well; it is hashed each time
         seen.parent.mkdir(parents=True, exist_ok=True)
         files.write_text(seen, f"{text} {digest([text, *stamp])}")
     return text
-
-
-def _hash_of(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _build(folder: Path, build: Callable[[Path], None], *, reread: bool) -> None:
@@ -100,15 +93,18 @@ def _build(folder: Path, build: Callable[[Path], None], *, reread: bool) -> None
 
 
 def _is_whole(folder: Path, *, reread: bool = False) -> bool:
-    hash_of = _hash_of if reread else content_hash
+    manifest = files.kept_json(folder / MANIFEST)
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return all(
-            (folder / name).stat().st_size == entry["bytes"] and hash_of(folder / name) == entry["sha256"]
+            (folder / name).stat().st_size == entry["bytes"] and _hash_of(folder / name, reread) == entry["sha256"]
             for name, entry in manifest.items()
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
+
+
+def _hash_of(path: Path, reread: bool) -> str:
+    return files.Content.of_file(path).sha256 if reread else content_hash(path)
 
 
 @contextmanager

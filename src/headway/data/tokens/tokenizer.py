@@ -140,6 +140,8 @@ class Tokenizer:
         try:
             with library_errors():
                 return [found.ids for found in encode()]
+        except TypeError:
+            raise UserError("the text has characters that UTF-8 cannot hold; give it in that encoding") from None
         except Exception as error:  # the library raises plain Exception
             said = shortened(str(error))
             raise UserError(

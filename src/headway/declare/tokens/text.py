@@ -14,6 +14,8 @@ from headway.errors import DeclarationError, near
 CORPORA = ("stories", "tinystories")
 """Corpora that are known by name."""
 
+MOST_MERGED = 1_000_000
+"""Tokens of a BPE that is trained here; four times the largest that are in use."""
 TOKENIZERS = ("bytes", "gpt2", "bpe-N", "ids-N")
 """Tokenizers that are known by name, N a size of the vocabulary."""
 
@@ -67,10 +69,10 @@ class TextTask(TokensTask):
     @model_validator(mode="after")
     def _names_known(self) -> "TextTask":
         bpe = re.fullmatch(r"bpe-([0-9]{1,9})", self.tokenizer)
-        if bpe and int(bpe[1]) < 258:
+        if bpe and not 258 <= int(bpe[1]) <= MOST_MERGED:
             raise ValueError(
                 f"tokenizer {self.tokenizer}: a byte-level BPE needs 258 tokens or more (256 bytes, the end of a "
-                "text, a merge); `bytes` takes 257"
+                f"text, a merge), and may have {MOST_MERGED:,}; `bytes` takes 257"
             )
         ids = re.fullmatch(r"ids-([0-9]{1,7})", self.tokenizer)
         if ids and int(ids[1]) < 2:

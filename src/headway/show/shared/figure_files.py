@@ -4,14 +4,13 @@ Digests of what each file was drawn from, and of what it then held, stand beside
 that was changed or damaged since is drawn again.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from headway.errors import UserError, near
-from headway.files import Content, derived, replacing, write_json
+from headway.files import Content, derived, kept_json, replacing, write_json
 from headway.identity import digest
 from headway.show.shared.figure import Figure
 
@@ -89,10 +88,7 @@ def are_current(folder: Path, state: str) -> bool:
 
 def read_digests(folder: Path) -> Mapping[str, str]:
     """What each figure's file was drawn from, and then held; under the empty name, from which state all were drawn."""
-    try:
-        found = json.loads((folder / DIGESTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+    found = kept_json(folder / DIGESTS)
     return found if isinstance(found, dict) else {}
 
 

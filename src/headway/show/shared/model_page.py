@@ -1,13 +1,12 @@
 """Show: the page of a finished model on a text, and the files beside it: those of an x-ray, and of an ablation."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.files import derived, write_json
+from headway.files import derived, kept_json, write_json
 from headway.heads.model_on_text import ModelOnText
 from headway.heads.names import metric_name
 from headway.heads.scores import HeadScores, to_arrays
@@ -104,10 +103,8 @@ def terminal_table(found: Table) -> "rich.table.Table":
 
 def _former(file: Path) -> dict[str, Any]:
     """What was written there before."""
-    try:
-        return dict(json.loads(file.read_text()))
-    except (OSError, ValueError):
-        return {}
+    found = kept_json(file)
+    return found if isinstance(found, dict) else {}
 
 
 def _whole(checkpoint: Path) -> str:

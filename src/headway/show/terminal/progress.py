@@ -50,7 +50,7 @@ def status_table(store: Store) -> Group:
 
     Of files their sizes are looked at, and nothing is read but what each run says of itself.
     """
-    runs, doubts = [], [Text(f"warning: {doubt}", style="yellow") for doubt in reservations(store.path, ())]
+    runs: list[Progress] = []
     for run in store.runs("sizes"):
         holder = last_holder(run.path / "lease") if run.status in ("running", "interrupted") else None
         progress = Progress(
@@ -68,6 +68,7 @@ def status_table(store: Store) -> Group:
     total = Snapshot(runs=tuple(runs), workers=max(1, running), elapsed_s=0.0)
     left = f"; about {duration(total.seconds_left)} left" if running and total.seconds_left else ""
     said = Text(f"{counted(len(runs), 'run')}: {_counts(total)}{left}")
+    doubts = [Text(f"warning: {doubt}", style="yellow") for doubt in reservations(store.path, (), store.gone())]
     return Group(_table(runs), said, *_messages(runs), *doubts)
 
 
