@@ -25,8 +25,8 @@ from headway.compare.matches import matches_of
 from headway.compare.rates import RatesOfArm, at_best_rates
 from headway.compare.tokens.diversity_loss import LayerAssociation
 from headway.compare.tokens.fits import Fit
+from headway.compare.tokens.judged_statements import JudgedStatement
 from headway.compare.tokens.plain_curve import SizeComparison
-from headway.compare.tokens.statement_verdicts import JudgedStatement
 from headway.compare.trust import doubts
 from headway.declare.experiment import Experiment
 from headway.declare.run import RunSpec

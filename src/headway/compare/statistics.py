@@ -176,6 +176,23 @@ def detectable_effect(n_pairs: int) -> float:
     return float(nctdtrinc(freedom, 1 - POWER, bound)) / math.sqrt(n_pairs)
 
 
+def interval_of_mean(values: Sequence[float] | Float[np.ndarray, " value"]) -> tuple[float, tuple[float, float] | None]:
+    """The mean of independent values and its 95 % interval (t), None where they show no spread.
+
+    Examples:
+        >>> mean, (low, high) = interval_of_mean([0.9, 1.1, 0.8])
+        >>> round(mean, 3), round(low, 3), round(high, 3)
+        (0.933, 0.554, 1.313)
+    """
+    mean = float(np.mean(values))
+    if len(values) < 2 or np.ptp(values) == 0:
+        return mean, None
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(len(values) - 1, 1 - LEVEL / 2) * np.std(values, ddof=1) / math.sqrt(len(values)))
+    return mean, (mean - half, mean + half)
+
+
 @dataclass(frozen=True)
 class _Test:
     interval: tuple[float, float] | None
