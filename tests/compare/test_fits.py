@@ -105,6 +105,24 @@ def test_no_band_with_one_seed_or_as_many_parameters_as_totals():
     assert [form for form, _ in two] == [PUBLISHED_FORM]
 
 
+def test_one_seed_says_no_better_and_no_worse():
+    found = fits([*falling(1, 0.07, 2.5, seeds=1), *falling(1, 0.07, 2.4, seeds=1, scheme="descending")])
+    said = [entry.sentence for entry in found if entry.sentence]
+    assert said[0] == "at 64 heads, descending and constant cannot be compared: one seed (2.411 and 2.511 nats)"
+    assert all(sentence.startswith("at 64 heads, descending and constant cannot be compared") for sentence in said)
+
+
+def test_two_seeds_are_the_ends_of_what_is_drawn_and_widened_to_student_s_interval():
+    # With one curve for each seed, the interval at two seeds is that of t with one degree of freedom.
+    losses = np.array([2.40, 2.44])
+    points = [
+        Point(arm=str(n), scheme="constant", total=int(n), losses=dict(enumerate(losses + np.exp(-0.07 * n))))
+        for n in TOTALS
+    ]
+    low, high = by(fits(points))[PUBLISHED_FORM, "constant"].intervals["c"]
+    assert (low, high) == pytest.approx((2.42 - 12.7062 * 0.02, 2.42 + 12.7062 * 0.02), abs=1e-3)
+
+
 def test_loss_that_rises_with_heads_has_no_curve_as_published():
     rising = [Point(arm=str(n), scheme="constant", total=n, losses={0: 2 + n / 100}) for n in (16, 32, 64)]
     entry = by(fits(rising))[PUBLISHED_FORM, "constant"]

@@ -73,7 +73,6 @@ def compare(
     mean = float(differences.mean()) if n else None
     level = abs(float(pairs.baseline.mean())) if n else 0.0
     test = _t_test(differences) if _has_spread(pairs) else _NO_TEST
-    seeds = pairs_to_detect(0.01 * level / test.deviation) if test.deviation and level > 0 else None
     return Comparison(
         metric=metric,
         arm=arm,
@@ -94,7 +93,7 @@ def compare(
         p_family=None,
         outcome=_outcome(n, test.p),
         detectable=test.detectable,
-        seeds_for_margin=None if seeds is None else (seeds,),
+        seeds_for_margin=_seeds_for(0.01 * level, test.deviation, n) if test.deviation and level > 0 else None,
         verdict="",
     )
 
@@ -160,6 +159,16 @@ def pairs_to_detect(effect: float) -> int:
         middle = (low + enough) // 2
         low, enough = (middle + 1, enough) if detectable_effect(middle) > effect else (low, middle)
     return enough
+
+
+def _seeds_for(effect: float, deviation: float, n_pairs: int) -> tuple[int, int, int]:
+    """Pairs that find an effect, and a range of 80 %: of two or three pairs the one number is too low in 60 of 100."""
+    from scipy.special import chdtri
+
+    freedom = n_pairs - 1
+    low, high = (deviation * math.sqrt(freedom / float(chdtri(freedom, tail))) for tail in (0.1, 0.9))
+    likely, least, most = (pairs_to_detect(effect / spread) for spread in (deviation, low, high))
+    return likely, least, most
 
 
 @lru_cache(maxsize=1024)

@@ -237,7 +237,7 @@ def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
         if fit.sentence and fit.form == published:
             free = [f.against for f in fits if _same(f, fit) and f.form == free_form and f.against]
             said = fit.sentence[:1].upper() + fit.sentence[1:] + " (fits with amplitude 1, as published"
-            said += f"; with a free amplitude {_other(free[0])})" if free else ")"
+            said += f"; with a free amplitude {_other(free[0])})" if free and len(fit.seeds) > 1 else ")"
             said += "" if fit.control is None else f", under {material.experiment.control_label(fit.control)}"
             yield Statement(sentence=said, colour=SCHEME_COLOURS[fit.scheme])
 
