@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import curve_fit
 
-from headway.compare.tokens.fits import FREE_FORM, PARAMETERS, PUBLISHED_FORM, Point, fit, fits
+from headway.compare.tokens.falling import FREE_FORM, PARAMETERS, PUBLISHED_FORM, fit, limit, refitted
+from headway.compare.tokens.fits import Point, fits
 
 TOTALS = np.array([16.0, 24.0, 32.0, 48.0, 64.0])
 
@@ -110,6 +111,19 @@ def test_one_seed_says_no_better_and_no_worse():
     said = [entry.sentence for entry in found if entry.sentence]
     assert said[0] == "at 64 heads, descending and constant cannot be compared: one seed (2.411 and 2.511 nats)"
     assert all(sentence.startswith("at 64 heads, descending and constant cannot be compared") for sentence in said)
+
+
+@pytest.mark.parametrize("form", PARAMETERS)
+def test_many_are_fitted_at_once_as_one_after_the_other(form):
+    rng = np.random.default_rng(0)
+    # Some fall, some rise, some are nothing but noise; some have two minima, and some none.
+    fall = rng.uniform(-0.5, 1.5, (250, 1)) * np.exp(-rng.uniform(0.01, 0.2, (250, 1)) * TOTALS)
+    losses = 2.5 + fall + 0.02 * rng.normal(size=(250, len(TOTALS)))
+    for near in (0.03, 0.2):
+        slow = [fit(form, TOTALS, one, near=near)[0] or limit(form, TOTALS, one) for one in losses]
+        for one, other in zip(refitted(form, TOTALS, losses, near), slow, strict=True):
+            assert one.sse == pytest.approx(other.sse, rel=1e-9)
+            assert (one.b, one.c) == pytest.approx((other.b, other.c), rel=1e-5)
 
 
 def test_two_seeds_are_the_ends_of_what_is_drawn_and_widened_to_student_s_interval():

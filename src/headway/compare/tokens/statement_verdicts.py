@@ -194,10 +194,10 @@ def overall_verdict(verdicts: Sequence[Verdict], *, together: bool = False) -> V
         >>> overall_verdict(["does not hold", "does not hold", *["holds"] * 6])
         'does not hold'
     """
-    from scipy.stats import binom
+    from scipy.special import bdtrc
 
     against = verdicts.count("does not hold")
-    if against and (together or binom.sf(against - 1, len(verdicts), LEVEL / 2) < LEVEL):
+    if against and (together or bdtrc(against - 1, len(verdicts), LEVEL / 2) < LEVEL):
         return "does not hold"
     return "holds" if 2 * verdicts.count("holds") > len(verdicts) else "cannot be told"
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from headway.compare.evidence import Comparison
 from headway.compare.rates import rate_controls
-from headway.compare.tokens.fits import PARAMETERS, AgainstScheme, Fit
+from headway.compare.tokens.falling import PARAMETERS
+from headway.compare.tokens.fits import AgainstScheme, Fit
 from headway.declare.metrics import METRICS
 from headway.declare.tokens.run import PER_BYTE
 from headway.show.report.arm_styles import looks
