@@ -42,9 +42,8 @@ def test_the_published_sentence():
     descending = entries[PUBLISHED_FORM, "descending"]
     assert round(100 * descending.against.relative, 2) == -0.35
     assert round(100 * entries[PUBLISHED_FORM, "ascending"].against.relative, 2) == 4.63
-    assert descending.sentence == (
-        "at 180 heads, descending and constant cannot be compared: one seed (1.589 and 1.595 nats)"
-    )
+    said = "at 180 heads, descending and constant cannot be compared: one seed (1.589 and 1.595 nats)"
+    assert descending.sentence == said
 
 
 def test_the_free_form_goes_through_three_points_and_has_no_band():

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy import special
-from scipy.optimize import brentq
 
+from headway.compare.roots import root
 from headway.compare.simultaneous import Family, detectable_ratio
 
 LEVEL = 0.05
@@ -280,7 +280,7 @@ def prior_freedom(variances: Float[np.ndarray, " contrast"], freedom: Float[np.n
     excess = logs.var(ddof=1) - special.polygamma(1, freedom / 2).mean()
     if excess <= 0:
         return math.inf
-    return 2 * math.exp(brentq(lambda u: special.polygamma(1, math.exp(u)) - excess, -20, 20, xtol=1e-14))
+    return 2 * math.exp(root(lambda u: float(special.polygamma(1, math.exp(u))) - excess, -20.0, 20.0, within=1e-14))
 
 
 def _correlation(tested: Sequence[_Contrast]) -> Float[np.ndarray, "contrast contrast"]:

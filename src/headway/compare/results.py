@@ -6,7 +6,7 @@ made from the value that was written; only readers from outside, and tests, read
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -116,7 +116,7 @@ class Results:
 
     def to_json(self) -> dict[str, Any]:
         """The content of `results.json`: plain JSON types, numbers that are not finite as None."""
-        content = plain(asdict(self))
+        content: dict[str, Any] = plain(self)
         return {**content, "tasks": {key: task.to_json() for key, task in self.tasks.items()}}
 
     @classmethod
