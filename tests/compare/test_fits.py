@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import curve_fit
+from scipy.optimize import curve_fit, minimize_scalar
 
-from headway.compare.tokens.falling import FREE_FORM, PARAMETERS, PUBLISHED_FORM, fit, limit, refitted
+from headway.compare.tokens.falling import FREE_FORM, PARAMETERS, PUBLISHED_FORM, fit, limit, minima, refitted
 from headway.compare.tokens.fits import Point, fits
 
 TOTALS = np.array([16.0, 24.0, 32.0, 48.0, 64.0])
@@ -111,6 +111,26 @@ def test_one_seed_says_no_better_and_no_worse():
     said = [entry.sentence for entry in found if entry.sentence]
     assert said[0] == "at 64 heads, descending and constant cannot be compared: one seed (2.411 and 2.511 nats)"
     assert all(sentence.startswith("at 64 heads, descending and constant cannot be compared") for sentence in said)
+
+
+@pytest.mark.parametrize("form", PARAMETERS)
+def test_minima_are_where_scipy_finds_them(form):
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        losses = 2.5 + rng.uniform(-0.5, 1.5) * np.exp(-rng.uniform(0.01, 0.2) * TOTALS) + 0.02 * rng.normal(size=5)
+
+        def sse(log_b, losses=losses):
+            decay = np.exp(-np.exp(log_b) * TOTALS)
+            free = form == FREE_FORM
+            design = np.stack([np.ones(len(TOTALS)), decay][: 1 + free], axis=1)
+            wanted = losses - (0 if free else decay)
+            return float(((wanted - design @ np.linalg.lstsq(design, wanted, rcond=None)[0]) ** 2).sum())
+
+        for curve in minima(form, TOTALS, losses):
+            near = np.log(curve.b)
+            best = minimize_scalar(sse, bounds=(near - 0.02, near + 0.02), method="bounded", options={"xatol": 1e-10})
+            assert curve.sse == pytest.approx(best.fun, rel=1e-8)
+            assert near == pytest.approx(best.x, abs=1e-4)  # some are flat
 
 
 @pytest.mark.parametrize("form", PARAMETERS)

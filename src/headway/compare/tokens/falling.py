@@ -51,22 +51,13 @@ def minima(form: str, totals: Array, losses: Array) -> list[Curve]:
         >>> [(round(curve.b, 4), round(curve.c, 4)) for curve in published]
         [(0.0352, 1.6671), (0.0019, 0.9229)]
     """
-    from scipy.optimize import minimize_scalar
-
     totals, losses = np.asarray(totals, dtype=float), np.asarray(losses, dtype=float)
     grid = _grid(totals)
     sse = _profile(form, np.exp(grid), totals, losses)[2]
     inside = np.flatnonzero((sse[1:-1] < sse[:-2]) & (sse[1:-1] <= sse[2:])) + 1
-    found = []
-    for at in inside[::-1]:
-        best = minimize_scalar(
-            lambda log_b: float(_profile(form, np.exp(np.atleast_1d(log_b)), totals, losses)[2][0]),
-            bounds=(grid[at - 1], grid[at + 1]),
-            method="bounded",
-            options={"xatol": 1e-9},
-        )
-        found.append(_curve(form, float(np.exp(best.x)), totals, losses))
-    return found
+    of_each = np.broadcast_to(losses, (len(inside), len(losses)))
+    log_b = _golden(form, grid[inside - 1], grid[inside + 1], totals, of_each)
+    return [_curve(form, float(b), totals, losses) for b in np.exp(log_b[::-1])]
 
 
 def fit(form: str, totals: Array, losses: Array, *, near: float | None = None) -> tuple[Curve | None, Curve | None]:
