@@ -1,12 +1,14 @@
 """How often the verdicts err, simulated through the functions that give them: the table of LOG.md.
 
-    python benchmarks/calibration.py [--sweeps 20000] [--processes 2] [--tables families,plans,detectable,halving]
+    python benchmarks/calibration.py [--sweeps 20000] [--processes 2] [--tables families,plans,detectable,halving,...]
 
 Families: the 13 comparisons of head progression, its two declared order contrasts, and four arms with one baseline. A
 sweep is wrong where an interval of the family misses the true difference, 0; with a plan, where any verdict of any look
 is wrong, and an arm gets seeds only while a question that needs it is open, as `headway run --until` gives them.
 Detectable effects are those that the verdict itself states; equivalence is tested at a true difference of exactly the
-margin. Halving searches 32 layouts with true effects N(0, .5 %), the spread of a run .53 %.
+margin. Halving searches 32 layouts with true effects N(0, .5 %), the spread of a run .53 %. Associations are of a loss
+with two numbers of heads that it does not depend on, or of which half of its deviations are; statements on heads are
+those that were published, of models whose heads do nothing.
 """
 
 import argparse
@@ -24,7 +26,9 @@ from headway.compare.halving import chances, new_seeds, ranked
 from headway.compare.look_plan import LookPlan, followed, needed_arms
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "laws"))
+from test_associations_hold import KINDS, p_of
 from test_family import FAMILIES
+from test_statements_silent import verdicts
 
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]
 """From a generator, a number of arms and of seeds to runs (arm, seed) of arms that do not differ."""
@@ -148,13 +152,25 @@ def wrongly_same(family: str, n: int, sweeps: int, seed: int) -> int:
     return count
 
 
+def associated(kind: str, n: int, n_seeds: int, common: float, sweeps: int, seed: int) -> int:
+    """Experiments in which the loss is told to go with the heads."""
+    rng = np.random.default_rng(seed)
+    return sum(p_of(rng, KINDS[kind], n, n_seeds, common) < 0.05 for _ in range(sweeps))
+
+
+LAYER_STATEMENTS = ("orthogonality-falls", "disagreement-rises", "layer-0-settles", "early-layers-differ")
+
+
+def stated(n_layers: int, n_seeds: int, together: float, sweeps: int, seed: int) -> np.ndarray:
+    """Of experiments in which nothing happens, those in which each of four statements holds or does not."""
+    found = verdicts(sweeps, n_layers, n_seeds, together=together, stream=seed)
+    return np.array([found[name]["holds"] + found[name]["does not hold"] for name in LAYER_STATEMENTS])
+
+
 def share(pool: ProcessPoolExecutor, processes: int, sweeps: int, simulate: Callable[..., Any]) -> Any:
     """The share of sweeps, each process with its own seed."""
     portion = sweeps // processes
     return sum(pool.map(partial(simulate, portion), range(processes))) / (portion * processes)
-
-
-TABLES = ("families", "plans", "detectable", "halving")
 
 
 def main() -> None:
@@ -162,7 +178,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sweeps", type=int, default=20_000)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--tables", default=",".join(TABLES))
+    parser.add_argument("--tables", default=",".join(TABLES), help="of " + ", ".join(TABLES))
     asked = parser.parse_args()
     with ProcessPoolExecutor(asked.processes) as pool:
 
@@ -172,7 +188,7 @@ def main() -> None:
 
         print(f"{asked.sweeps:,} sweeps each")
         for table in asked.tables.split(","):
-            {"families": families, "plans": plans, "detectable": detectable, "halving": halving}[table](cell)
+            TABLES[table](cell)
 
 
 Cell = Callable[..., str]
@@ -229,6 +245,38 @@ def halving(cell: Cell) -> None:
     }.items():
         cost = sum(n * max(1, LAYOUTS >> place) for place, n in enumerate(seeds))
         print(f"| {name} | {cost} | {cell(searched, seeds)} |", flush=True)
+
+
+def associations(cell: Cell) -> None:
+    """How often what goes with the loss is found, where it does so by chance and where half of it does."""
+    print("\n| series | probes | seeds | by chance | with half in common |\n|---|---|---|---|---|")
+    for kind in KINDS:
+        for n in (15, 40):
+            for n_seeds in (4, 5):
+                cells = [cell(associated, kind, n, n_seeds, common) for common in (0.0, 0.5)]
+                print(f"| {kind} | {n} | {n_seeds} | {' | '.join(cells)} |", flush=True)
+
+
+def statements(cell: Cell) -> None:
+    """How often anything is said of statements on heads where nothing happens, in two arms."""
+    print("\n| layers | seeds | in common | " + " | ".join(LAYER_STATEMENTS) + " |")
+    print("|---" * (3 + len(LAYER_STATEMENTS)) + "|")
+    for n_layers in (4, 6, 12):
+        for n_seeds in (3, 5):
+            for together in (0.0, 0.5):
+                print(
+                    f"| {n_layers} | {n_seeds} | {together} | {cell(stated, n_layers, n_seeds, together)} |", flush=True
+                )
+
+
+TABLES = {
+    "families": families,
+    "plans": plans,
+    "detectable": detectable,
+    "halving": halving,
+    "associations": associations,
+    "statements": statements,
+}
 
 
 if __name__ == "__main__":

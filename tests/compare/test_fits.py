@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import curve_fit
+from scipy.optimize import curve_fit, minimize_scalar
 
-from headway.compare.tokens.fits import FREE_FORM, PARAMETERS, PUBLISHED_FORM, Point, fit, fits
+from headway.compare.tokens.falling import FREE_FORM, PARAMETERS, PUBLISHED_FORM, fit, limit, minima, refitted
+from headway.compare.tokens.fits import Point, fits
 
 TOTALS = np.array([16.0, 24.0, 32.0, 48.0, 64.0])
 
@@ -103,6 +104,57 @@ def test_no_band_with_one_seed_or_as_many_parameters_as_totals():
     assert few[PUBLISHED_FORM, "constant"].band is not None
     two = by(fits(falling(1, 0.07, 2.5, totals=TOTALS[:2])))
     assert [form for form, _ in two] == [PUBLISHED_FORM]
+
+
+def test_one_seed_says_no_better_and_no_worse():
+    found = fits([*falling(1, 0.07, 2.5, seeds=1), *falling(1, 0.07, 2.4, seeds=1, scheme="descending")])
+    said = [entry.sentence for entry in found if entry.sentence]
+    assert said[0] == "at 64 heads, descending and constant cannot be compared: one seed (2.411 and 2.511 nats)"
+    assert all(sentence.startswith("at 64 heads, descending and constant cannot be compared") for sentence in said)
+
+
+@pytest.mark.parametrize("form", PARAMETERS)
+def test_minima_are_where_scipy_finds_them(form):
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        losses = 2.5 + rng.uniform(-0.5, 1.5) * np.exp(-rng.uniform(0.01, 0.2) * TOTALS) + 0.02 * rng.normal(size=5)
+
+        def sse(log_b, losses=losses):
+            decay = np.exp(-np.exp(log_b) * TOTALS)
+            free = form == FREE_FORM
+            design = np.stack([np.ones(len(TOTALS)), decay][: 1 + free], axis=1)
+            wanted = losses - (0 if free else decay)
+            return float(((wanted - design @ np.linalg.lstsq(design, wanted, rcond=None)[0]) ** 2).sum())
+
+        for curve in minima(form, TOTALS, losses):
+            near = np.log(curve.b)
+            best = minimize_scalar(sse, bounds=(near - 0.02, near + 0.02), method="bounded", options={"xatol": 1e-10})
+            assert curve.sse == pytest.approx(best.fun, rel=1e-8)
+            assert near == pytest.approx(best.x, abs=1e-4)  # some are flat
+
+
+@pytest.mark.parametrize("form", PARAMETERS)
+def test_many_are_fitted_at_once_as_one_after_the_other(form):
+    rng = np.random.default_rng(0)
+    # Some fall, some rise, some are nothing but noise; some have two minima, and some none.
+    fall = rng.uniform(-0.5, 1.5, (250, 1)) * np.exp(-rng.uniform(0.01, 0.2, (250, 1)) * TOTALS)
+    losses = 2.5 + fall + 0.02 * rng.normal(size=(250, len(TOTALS)))
+    for near in (0.03, 0.2):
+        slow = [fit(form, TOTALS, one, near=near)[0] or limit(form, TOTALS, one) for one in losses]
+        for one, other in zip(refitted(form, TOTALS, losses, near), slow, strict=True):
+            assert one.sse == pytest.approx(other.sse, rel=1e-9)
+            assert (one.b, one.c) == pytest.approx((other.b, other.c), rel=1e-5)
+
+
+def test_two_seeds_are_the_ends_of_what_is_drawn_and_widened_to_student_s_interval():
+    # With one curve for each seed, the interval at two seeds is that of t with one degree of freedom.
+    losses = np.array([2.40, 2.44])
+    points = [
+        Point(arm=str(n), scheme="constant", total=int(n), losses=dict(enumerate(losses + np.exp(-0.07 * n))))
+        for n in TOTALS
+    ]
+    low, high = by(fits(points))[PUBLISHED_FORM, "constant"].intervals["c"]
+    assert (low, high) == pytest.approx((2.42 - 12.7062 * 0.02, 2.42 + 12.7062 * 0.02), abs=1e-3)
 
 
 def test_loss_that_rises_with_heads_has_no_curve_as_published():

@@ -73,9 +73,13 @@ def test_published_sample_sizes():
 def test_seeds_for_one_percent_follow_from_spread_and_level():
     c = of([10.1, 9.8, 10.3, 9.9], [10.0, 10.0, 10.0, 10.0])
     spread = np.std([0.1, -0.2, 0.3, -0.1], ddof=1)
-    (seeds,) = c.seeds_for_margin
+    seeds, low, high = c.seeds_for_margin
     assert seeds == pairs_to_detect(0.1 / spread)
     assert detectable_effect(seeds) * spread <= 0.1 < detectable_effect(seeds - 1) * spread
+    # In 80 of 100 cases the spread is what four pairs show, times these.
+    assert low == pairs_to_detect(0.1 / (spread * np.sqrt(3 / stats.chi2.ppf(0.9, 3))))
+    assert high == pairs_to_detect(0.1 / (spread * np.sqrt(3 / stats.chi2.ppf(0.1, 3))))
+    assert low < seeds < high
 
 
 def test_no_pair():

@@ -136,7 +136,7 @@ def test_a_lane_is_compared_with_plain_models_of_its_size(tmp_path):
     assert set(answer(content)) >= {entry.sentence for entry in entries.values()}
     assert list(entries) == ["lane-384", "lane-192", "lane-96", "switched-192"]
     assert entries["lane-96"].relative > 0
-    assert entries["lane-96"].sentence.startswith("DL-768-96-35M lies 4.5 % ")
+    assert entries["lane-96"].sentence.startswith("DL-768-96-35M lies 4.6 % ")
     assert "above the curve of plain models of its size, 95 % interval" in entries["lane-96"].sentence
     assert content.fits == ()
     assert LOSSES["lane-96"] > LOSSES["plain-384"]
@@ -146,10 +146,16 @@ def test_sizes_beyond_the_plain_models_and_single_seeds():
     plain = [
         Sized(name=str(n), title=str(n), plain=True, n_parameters=n, losses={0: 3 - n / 1000}) for n in (1000, 2000)
     ]
-    lane = Sized(name="l", title="lane", plain=False, n_parameters=1500, losses={0: 1.2})
+    lane = Sized(name="l", title="lane", plain=False, n_parameters=1414, losses={0: 1.2})
     (entry,) = against_plain([*plain, lane])
     assert (entry.interval, entry.n_pairs) == (None, 1)
-    assert entry.sentence.endswith("below the curve of plain models of its size (no interval)")
+    assert entry.sentence == ("lane cannot be compared with plain models of its size: one seed (1.20 and 1.41 nats)")
+    several = [replace(one, losses={**one.losses, 1: one.losses[0] + 0.01}) for one in (*plain, lane)]
+    (two,) = against_plain(several)
+    assert (two.interval, two.p, two.n_pairs) == (None, None, 2)
+    assert two.sentence == (
+        "lane: too few seeds to say (2); so far it lies 15.1 % below the curve of plain models of its size"
+    )
     assert against_plain([*plain, replace(lane, n_parameters=2500)]) == []
     assert against_plain([plain[0], lane]) == []
     assert "no seed gave a result" in against_plain([*plain, replace(lane, losses={7: 1.0})])[0].sentence

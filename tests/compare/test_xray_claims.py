@@ -13,7 +13,7 @@ from headway.compare.statistics import compare, paired
 from headway.compare.tokens.diversity_loss import EARLY, ProbedRun, associations
 from headway.compare.tokens.head_progress import HeadProgress
 from headway.compare.tokens.statement_evidence import Evidence, late_rise_beyond_layer_0
-from headway.compare.tokens.statement_verdicts import _known, claims, overall_verdict
+from headway.compare.tokens.statement_verdicts import _known, _of_one, claims, overall_verdict
 from headway.compare.tokens.statements import CLAIMS
 from headway.declare.experiment import Experiment, load, resolve
 from headway.declare.head_metrics import HEAD_METRICS
@@ -135,19 +135,19 @@ def test_what_is_planted_holds_and_its_opposite_does_not(name: str, metric: str)
 
 def test_an_association_that_falls_with_depth_is_found_and_none_is_denied() -> None:
     steady = lambda metric, done, layer: 0.3 + 0 * done  # noqa: E731
-    falling = judged(arms(steady, informed=(2.0, 0.2, 0.1, 0.0, 0.0, 0.0)), associated=True)
+    falling = judged(arms(steady, 5, informed=(2.0, 0.2, 0.1, 0.0, 0.0, 0.0)), associated=True)
     assert falling[None, "r2-high-early", "output_dissimilarity"].verdict == "holds"
     assert falling[None, "r2-falls-with-depth", "output_dissimilarity"].verdict == "holds"
-    # What is not a common trend is in the changes too.
+    # What is not a common trend is in the series as they are, too.
     assert falling[None, "r2-high-early", "output_dissimilarity"].arms[0].also > 0.5
-    none = judged(arms(steady), associated=True)
+    none = judged(arms(steady, 5), associated=True)
     assert none[None, "r2-high-early", "output_dissimilarity"].verdict == "does not hold"
     assert none[None, "r2-falls-with-depth", "output_dissimilarity"].verdict == "cannot be told"
     assert none[None, "layer-0-predicts-badly", "attention_diversity"].verdict == "holds"
 
 
 def test_two_curves_that_merely_move_with_time_explain_nothing() -> None:
-    found = judged(arms(said, falling=2.0), associated=True)
+    found = judged(arms(said, 5, falling=2.0), associated=True)
     high, badly = (
         found[None, "r2-high-early", "output_dissimilarity"],
         found[None, "layer-0-predicts-badly", "attention_diversity"],
@@ -156,11 +156,62 @@ def test_two_curves_that_merely_move_with_time_explain_nothing() -> None:
     assert all(arm.also > 0.5 > arm.value for arm in (*high.arms, *badly.arms))
 
 
-def test_of_numbers_per_layer_those_of_one_layer_count() -> None:
+def test_an_association_takes_four_seeds_and_says_so() -> None:
+    steady = lambda metric, done, layer: 0.3 + 0 * done  # noqa: E731
+    found = judged(arms(steady, informed=(2.0, 0, 0, 0, 0, 0)), associated=True)
+    for name, metric in (
+        ("layer-0-predicts-badly", "attention_diversity"),
+        ("r2-high-early", "output_dissimilarity"),
+        ("r2-falls-with-depth", "output_dissimilarity"),
+    ):
+        entry = found[None, name, metric]
+        assert entry.verdict == "cannot be told"
+        assert f"{entry.says}: cannot be tested with 3 seeds: it takes 4; by arm, " in entry.sentence
+        assert [(arm.value, arm.interval, arm.seeds) for arm in entry.arms] == [(None, None, 3)] * 2
+        assert all(arm.also is not None for arm in entry.arms)
+        assert "{" not in entry.sentence
+
+
+def test_a_high_number_that_swapped_seeds_allow_tells_nothing() -> None:
+    reading = next(claim for claim in CLAIMS if claim.name == "r2-high-early").readings[0]
+    progress = run_of(said, 0).progress
+    metric = "output_dissimilarity"
+    for p, verdict in ((0.04, "holds"), (0.05, "cannot be told"), (None, "cannot be told")):
+        ones = [
+            Evidence(
+                progress=progress,
+                r2={(metric, "early"): {0: 0.95}, (metric, "early_beyond"): {0: 0.9 + 0.01 * seed}},
+                p={} if p is None else {(metric, "early"): {0: p}},
+            )
+            for seed in range(4)
+        ]
+        (arm,) = _of_one(reading, {"arm-0": ones})
+        assert arm.verdict == verdict
+
+
+def test_of_numbers_per_layer_those_that_every_seed_has_count() -> None:
     seeds = [np.array([0.1, -0.1, np.nan]), np.array([-0.1, 0.2, 0.5]), None, np.array([0.0, 0.2, 0.5])]
-    assert _known(seeds, np.argmin) == [0.1, -0.1, 0.0]  # the smallest of each would be -.1, -.1, 0
-    assert _known([0.5, None, math.nan, 0.25], np.argmin) == [0.5, 0.25]
-    assert _known([None], np.argmax) == []
+    assert _known(seeds).tolist() == [[0.1, -0.1], [-0.1, 0.2], [0.0, 0.2]]
+    assert _known([0.5, None, math.nan, 0.25]).tolist() == [[0.5], [0.25]]
+    assert _known([None]).size == 0
+
+
+def test_one_layer_that_falls_among_many_denies_and_the_interval_is_of_the_least() -> None:
+    one_falls = lambda metric, done, layer: 0.3 + (-0.5 if layer == 3 else 0.1) * done  # noqa: E731
+    entry = judged(arms(one_falls))[None, "disagreement-rises", "output_dissimilarity"]
+    assert entry.verdict == "does not hold"
+    for arm in entry.arms:
+        assert arm.interval is not None
+        assert arm.interval[0] < arm.value < arm.interval[1] < 0 < arm.also
+        assert arm.value == pytest.approx(-0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("n_seeds", [1, 2])
+def test_one_seed_or_two_give_no_verdict(n_seeds: int) -> None:
+    for entry in judged(arms(said, n_seeds), associated=True).values():
+        assert entry.verdict == "cannot be told"
+        assert all(arm.interval is None for arm in entry.arms)
+        assert "with one seed" in entry.sentence or f"with {n_seeds} seeds" in entry.sentence
 
 
 def test_one_seed_cannot_tell_and_gives_its_number() -> None:
@@ -293,7 +344,7 @@ def test_what_settles_changes_less_than_half_as_much() -> None:
         null={},
         n_rows={},
     )
-    assert late_rise_beyond_layer_0(Evidence(progress=progress), "attention_diversity") == pytest.approx(0.08)
+    assert late_rise_beyond_layer_0(Evidence(progress=progress), "attention_diversity") == pytest.approx([0.08, 0.12])
 
 
 def test_every_statement_names_metrics_that_exist_and_says_where_its_number_stands() -> None:

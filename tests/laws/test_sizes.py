@@ -11,7 +11,6 @@ LONGEST_FUNCTION = 45
 
 LONG_FILES = {
     "compare/blocks.py": "one test and its bounds, from the formulas to the public function",
-    "compare/tokens/fits.py": "a curve, its interval and its band are one idea",
     "data/tokens/story_plots.py": "the rules of the story grammar: pure data",
     "declare/experiment.py": "from a file to runs, in one order",
     "declare/mapping.py": "YAML as Headway reads, merges and writes it",

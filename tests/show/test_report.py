@@ -12,6 +12,7 @@ from fabricate import fabricate, material_of, small
 
 from headway.compare import results
 from headway.compare.results import read
+from headway.runs.planned_looks import LookMade, Picked, StoredPlan, StoredSearch, keep
 from headway.runs.store import Store
 from headway.show.icl import LABORATORY as regression
 from headway.show.report import tables
@@ -99,6 +100,35 @@ def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: s
     ]
     places = [html.index(text) for text in order]
     assert places == sorted(places)
+
+
+def test_what_a_search_picked_stands_first_in_the_answer(directory: Path) -> None:
+    path = fabricate(directory, small("icl-heads").select(seeds=2))
+    before = page_of(path)
+    search = StoredSearch(arms=("h1", "h2", "h4"), new_seeds=(1, 1), metric="eval_mse", margin=1.0, at_most=12)
+    keep(path, "search", search)
+    keep(path, "picked", Picked(arm="h2", chances={"h1": 0.01, "h2": 0.7, "h4": 0.29}, finalists=("h2", "h4")))
+    asked = {"h2 - h4": {"h2": 1.0, "h4": -1.0}}
+    plan = StoredPlan(
+        looks=(3, 4), margin=1.0, level=0.05, metric="eval_mse", asked=asked, are_declared=False, first_seed=2
+    )
+    keep(path, "plan", plan)
+    ends = {"h2 - h4": (-1.8, -0.2)}
+    keep(path, "after-3", LookMade(n_seeds=3, outcomes={"h2 - h4": "apart"}, intervals=ends, made="now"))
+    after = page_of(path)
+    said = "picked h2 of 3 arms; the chance to be the best is 70 % for h2, 29 % for h4 and 1 % for the others together."
+    assert said not in before
+    assert "rest on fresh seeds alone" not in before
+    places = [
+        after.index(text) for text in ('<section class="answer">', said, "h2 - h4, on fresh seeds: −1.8 to −0.2 %")
+    ]
+    assert places == sorted(places)
+
+
+def page_of(path: Path) -> str:
+    """The report of a directory, written as far as it changed."""
+    store = Store.open(path)
+    return write_report(store, results.write(store), files=False).read_text()
 
 
 def test_the_table_gives_means_over_seeds_beside_the_estimators(heads: ReportData, html: str) -> None:

@@ -197,16 +197,33 @@ def test_a_film_shows_the_colours_of_its_values() -> None:
     assert {(255, 0, 0), (0, 0, 255), (255, 255, 255), (0xC3, 0xC8, 0xD0)} <= seen
 
 
-def test_the_association_says_which_loss_and_shows_changes(plain: dict[str, Figure]) -> None:
+def test_the_association_says_which_loss_and_why_it_is_not_tested(
+    material: ReportData, plain: dict[str, Figure]
+) -> None:
     found = plain
     probe, train = found["association"], found["association-train-loss"]
     assert "R² of the loss on the probe's fixed batch" in probe.caption
     assert "R² of the loss of the batches trained on since the last record" in train.caption
     assert f"the first 40 probed batches (to step {DENSE - 1}) and the whole training" in probe.caption
-    points = [row for row in rows(probe) if row["what"] == "4 heads" and row["window"] == "first 40 probes"]
+    n_seeds = len(material.arms[0].runs)
+    assert f"Whether it is more than chance cannot be tested with {n_seeds} seeds: it takes 4." in probe.caption
+    assert all(row.get("p") is None for row in rows(probe))
+    assert sum("of_seed" in row for row in rows(probe)) == n_seeds * sum("r2" in row for row in rows(probe))
+
+
+def test_the_association_tells_what_a_seed_does_by_itself_from_chance(tmp_path: Path) -> None:
+    figure = association.association(fabricated(tmp_path, seeds=4, steps=(*range(30), 1000, STEPS)))
+    points = sorted((row for row in rows(figure) if "own" in row), key=lambda row: row["layer"])
     # The loss was planted to show the wobble of layer 0.
-    assert points[0]["changes"] > 0.7
-    assert all(point["changes"] < 0.4 for point in points[1:])
+    assert points[0]["own"] > 0.7 > 0.4 > points[0]["swapped"]
+    assert points[0]["p"] == pytest.approx(1 / 24, rel=1e-6)
+    assert all(point["own"] < 0.4 for point in points[1:])
+    assert all(point["r2"] > 0.7 for point in points)
+    told = sum(point["p"] < 0.05 for point in points)
+    assert f"{told} of 6 diamonds are told from chance, by swapping seeds (p below .05 each, so that about " in (
+        figure.caption
+    )
+    assert "grey is how far the heads of other seeds explain that" in figure.caption
 
 
 def test_layers_have_a_point_per_arm_over_training_and_at_the_end(material: ReportData) -> None:

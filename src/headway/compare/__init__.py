@@ -7,7 +7,7 @@
 * `comparisons` of arms, and `contrasts`, what the document asks of several at once; `rates`: each arm at its best
   learning rate; said by `verdicts` of two `sides` (`paired_verdicts` by the rule of before), with `notes`;
 * `cautions` and `trust`: what to know before any of it is believed, such as `strays`;
-* `simultaneous` bounds; `looks` says when one looks, by a `look_plan`, at which of the `look_levels`; `questions` that
-  a plan asks; `halving`: the best of many arms;
+* `simultaneous` bounds, from `sobol` points and by `roots`; `looks` says when one looks, by a `look_plan`, at which of
+  the `look_levels`; `questions` that a plan asks; `halving`: the best of many arms;
 * `first_schema`: files of before.
 """

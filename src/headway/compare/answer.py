@@ -6,7 +6,7 @@ from typing import get_args
 from headway.compare.contrasts import JudgedContrast
 from headway.compare.evidence import Comparison
 from headway.compare.results import Results
-from headway.compare.tokens.statement_verdicts import JudgedStatement, Verdict
+from headway.compare.tokens.judged_statements import JudgedStatement, Verdict
 from headway.compare.verdicts import scope
 from headway.declare.metrics import metric_name
 from headway.words import counted

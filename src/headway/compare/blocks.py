@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy import special
-from scipy.optimize import brentq
 
+from headway.compare.roots import root
 from headway.compare.simultaneous import Family, detectable_ratio
 
 LEVEL = 0.05
@@ -25,7 +25,7 @@ POWER = 0.8
 
 _WILD = 100.0
 """An arm whose runs vary by this much more than those of the others (in variance) is judged by itself."""
-_OWN_SHARE = 4
+OWN_SHARE = 4
 """A contrast's own spread never weighs less than one part in five."""
 
 
@@ -104,7 +104,7 @@ class FamilyVerdict:
 
         def needed(variance: float) -> int:
             def detects(n: int) -> bool:
-                freedom = float(min((_OWN_SHARE + 1) * (n - 1), (n_arms - 1) * (n - 1)))
+                freedom = float(min((OWN_SHARE + 1) * (n - 1), (n_arms - 1) * (n - 1)))
                 ratio = detectable_ratio(freedom, family.bound(freedom, LEVEL), POWER)
                 return ratio * math.sqrt(variance / n) <= margin
 
@@ -199,7 +199,7 @@ class _Spread:
         if not one.has_spread:
             return Judged(n_seeds=one.n, estimate=estimate)
         own_freedom = one.n - 1.0
-        prior = 0.0 if one.wild else min(self.prior_freedom, _OWN_SHARE * own_freedom)
+        prior = 0.0 if one.wild else min(self.prior_freedom, OWN_SHARE * own_freedom)
         share = prior / (prior + own_freedom)
         variance = (share * self.location * one.squares if share else 0.0) + (1 - share) * one.own
         freedom = own_freedom if one.wild else min(prior + own_freedom, self.freedom)
@@ -280,7 +280,7 @@ def prior_freedom(variances: Float[np.ndarray, " contrast"], freedom: Float[np.n
     excess = logs.var(ddof=1) - special.polygamma(1, freedom / 2).mean()
     if excess <= 0:
         return math.inf
-    return 2 * math.exp(brentq(lambda u: special.polygamma(1, math.exp(u)) - excess, -20, 20, xtol=1e-14))
+    return 2 * math.exp(root(lambda u: float(special.polygamma(1, math.exp(u))) - excess, -20.0, 20.0, within=1e-14))
 
 
 def _correlation(tested: Sequence[_Contrast]) -> Float[np.ndarray, "contrast contrast"]:

@@ -39,6 +39,8 @@ def comparisons(matches: Sequence[Match], runs: RunsOfArm, experiment: Experimen
     for metric in sorted(METRICS.values(), key=lambda metric: metric.name != experiment.primary):
         if metric.better is None or (metric.name == PER_BYTE and experiment.primary != PER_BYTE):
             continue
+        if not _anybody_has(metric.name, runs):
+            continue
         measured = [match for match in matches if _is_measured(match, metric.name, runs) and is_compared(match, metric)]
         for control in dict.fromkeys(match.control for match in measured):
             together = [match for match in measured if match.control == control]
@@ -96,10 +98,8 @@ def is_compared(match: Match, metric: Metric) -> bool:
 
 def _is_measured(match: Match, metric: str, runs: RunsOfArm) -> bool:
     """Whether both arms measure a metric; one of which no run is done gets the benefit of the doubt, to be listed."""
-    per_arm = [[_has(run, metric) for run in done(arm, runs)] for arm in (match.arm, match.baseline)]
-    if not any(any(has) for has in per_arm) and not _anybody_has(metric, runs):
-        return False
-    return all(not has or any(has) for has in per_arm)
+    finished = [done(arm, runs) for arm in (match.arm, match.baseline)]
+    return all(not of_arm or any(_has(run, metric) for run in of_arm) for of_arm in finished)
 
 
 def _anybody_has(metric: str, runs: RunsOfArm) -> bool:

@@ -15,8 +15,8 @@ from headway.runs.folder import Run
 if TYPE_CHECKING:  # the slices import this file
     from headway.compare.tokens.diversity_loss import LayerAssociation
     from headway.compare.tokens.fits import Fit
+    from headway.compare.tokens.judged_statements import JudgedStatement
     from headway.compare.tokens.plain_curve import SizeComparison
-    from headway.compare.tokens.statement_verdicts import JudgedStatement
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,8 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float
 from scipy import special
-from scipy.optimize import brentq
+
+from headway.compare.roots import root
 
 LOOKS = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of seeds at which one looks, up to the last of a plan."""
@@ -84,7 +85,7 @@ class _Walk:
 
     def bound(self, time: float, chance: float) -> float:
         """The standard deviations beyond which it is at a time, for the first time, with a chance."""
-        return float(brentq(lambda z: self.crosses(time, z) - chance, 1e-6, 12.0, xtol=1e-12))
+        return root(lambda z: self.crosses(time, z) - chance, 1e-6, 12.0, within=1e-12)
 
     def after(self, time: float, z: float) -> "_Walk":
         """The walk that is inside z standard deviations at a time."""

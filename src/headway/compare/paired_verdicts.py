@@ -4,6 +4,8 @@ An arm beats another only where the test says so after Holm's correction; otherw
 been seen, and how many seeds would see more.
 """
 
+from collections.abc import Sequence
+
 from headway.compare.evidence import JudgedDifference
 from headway.compare.sides import Sides, about
 from headway.compare.statistics import LEVEL
@@ -24,7 +26,7 @@ def paired_finding(c: JudgedDifference, metric: Metric, words: Sides) -> str:
         return (
             f"{words.both} cannot be told apart{words.on} (difference {amount(c.difference)}, "
             f"interval {amount(*c.interval)}; {seeds} would detect {amount(c.detectable or 0.0)})"
-            + (f"; a 1 % difference would need {about(c.seeds_for_margin[0])} seeds" if c.seeds_for_margin else "")
+            + (f"; a 1 % difference would need {_seeds(c.seeds_for_margin)} seeds" if c.seeds_for_margin else "")
         )
     sign = -1 if c.difference < 0 else 1
     size = f"{amount(abs(c.difference))} (95 % interval {amount(*sorted(sign * end for end in c.interval))}"
@@ -47,6 +49,12 @@ def _without_test(c: JudgedDifference, metric: Metric, words: Sides) -> str:
     if c.difference == 0:
         return f"{words.both} do not differ{words.on}, {advice}"
     return f"{words.differ}{words.on} by {_amount(c, metric)(c.difference)}, {advice}"
+
+
+def _seeds(needed: Sequence[int]) -> str:
+    """A number, with its range where one is known and not boundless."""
+    low, high = min(needed), max(needed)
+    return about(needed[0]) + (f" ({low} to {high})" if low < high < 1_000 else "")
 
 
 def _amount(c: JudgedDifference, metric: Metric) -> Amount:

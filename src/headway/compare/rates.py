@@ -141,7 +141,7 @@ def _entry(
         at_edge=edge,
         comparisons=tuple(compared),
         sentence=f"{title(experiment.arm(name), experiment)} is best at x{best.factor:g} of its learning rate"
-        f"{where} ({said})",
+        f"{where} ({said}{'; with one seed this may be chance' if best.n_seeds == 1 else ''})",
     )
 
 

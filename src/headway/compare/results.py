@@ -5,7 +5,7 @@ made from the value that was written; only readers from outside, and tests, read
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ from headway.compare.matches import matches_of
 from headway.compare.rates import RatesOfArm, at_best_rates
 from headway.compare.tokens.diversity_loss import LayerAssociation
 from headway.compare.tokens.fits import Fit
+from headway.compare.tokens.judged_statements import JudgedStatement
 from headway.compare.tokens.plain_curve import SizeComparison
-from headway.compare.tokens.statement_verdicts import JudgedStatement
 from headway.compare.trust import doubts
 from headway.declare.experiment import Experiment
 from headway.declare.run import RunSpec
@@ -115,7 +115,7 @@ class Results:
 
     def to_json(self) -> dict[str, Any]:
         """The content of `results.json`: plain JSON types, numbers that are not finite as None."""
-        content = plain(asdict(self))
+        content: dict[str, Any] = plain(self)
         return {**content, "tasks": {key: task.to_json() for key, task in self.tasks.items()}}
 
     @classmethod

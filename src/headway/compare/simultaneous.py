@@ -14,7 +14,9 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float
 from scipy import special
-from scipy.optimize import brentq
+
+from headway.compare.roots import root
+from headway.compare.sobol import sobol_points
 
 _POINTS, _TOGETHER = 15, 16
 """2^15 points; neighbours among the sorted largest values are averaged by 16, which moves no bound by 1e-5."""
@@ -62,17 +64,15 @@ def _bound(family: Family, freedom: float, level: float) -> float:
     low, high = (float(special.stdtrit(freedom, 1 - level / 2 / n)) for n in (1, family.size))
     if family.size == 1 or family.p(low, freedom) <= level:
         return low
-    return float(brentq(lambda q: family.p(q, freedom) - level, low, 1.0001 * high, xtol=1e-10))
+    return root(lambda q: family.p(q, freedom) - level, low, 1.0001 * high)
 
 
 @lru_cache(maxsize=32)
 def _largest(family: Family) -> Float[np.ndarray, " point"]:
     """The largest |Z| of each of many points, ascending, Z normal with the correlation of the family."""
-    from scipy.stats import qmc  # takes half a second to load
-
     values, vectors = np.linalg.eigh(np.frombuffer(family.correlation).reshape(family.size, family.size))
     kept = values > _NEGLIGIBLE * values.max()
-    points = qmc.Sobol(int(kept.sum()), scramble=True, rng=np.random.default_rng(0)).random_base2(_POINTS)
+    points = sobol_points(int(kept.sum()), _POINTS, seed=0)
     normal = special.ndtri(np.clip(points, 1e-12, 1 - 1e-12))
     largest = np.sort(np.abs(normal @ (vectors[:, kept] * np.sqrt(values[kept])).T).max(1))
     return largest.reshape(-1, _TOGETHER).mean(1)

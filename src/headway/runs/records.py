@@ -1,7 +1,7 @@
 """Runs: the files of a run folder, read: lines of records, arrays of the heads, mappings."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -94,8 +94,8 @@ def read_records(path: Path) -> list[dict[str, Any]]:
             lines = bytes_of(path).split(b"\n")
     except FileNotFoundError:
         return []
-    records = []
-    for number, line in enumerate(lines[:-1], start=1):
+    records = _all_at_once(lines[:-1]) or []
+    for number, line in enumerate(lines[len(records) : -1], start=1):
         try:
             record = parsed(line)
             int(record["step"])
@@ -105,6 +105,17 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     if lines[-1]:
         warnings.warn(f"{path}: the last line was cut short and is left out", stacklevel=1)
     return records
+
+
+def _all_at_once(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
+    """The records of lines as one JSON list, much faster than line by line; None where one of them is no record."""
+    try:
+        records = json.loads(b"[" + b",".join(lines) + b"]")
+        for record in records:
+            int(record["step"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return records if len(records) == len(lines) else None
 
 
 def read_json(path: Path, missing: str) -> dict[str, Any]:

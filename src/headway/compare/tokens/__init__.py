@@ -1,9 +1,10 @@
 """Compare, transformers on tokens.
 
 * `text`: what needs no training on the task of that name; `untrained`: who is no better;
-* `further`: what else runs say: `fits` of loss against heads for each of the `schemes` of layouts; `plain_curve`, of
-  loss against parameters; what probes measured (`head_progress`), how it goes with the loss (`diversity_loss`, by
-  `association`), and the published `statements`: their `statement_evidence` and `statement_verdicts`.
+* `further`: what else runs say: `fits` of loss against heads (`falling`) for each of the `schemes` of layouts;
+  `plain_curve`, of loss against parameters; what probes measured (`head_progress`), how it goes with the loss
+  (`diversity_loss`, by `association`), and the published `statements`: their `statement_evidence`, how `every_layer` is
+  judged, and `statement_verdicts`, which are `judged_statements`.
 """
 
 from collections.abc import Iterator, Sequence

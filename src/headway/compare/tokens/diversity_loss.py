@@ -1,8 +1,8 @@
 """Compare: how much of the loss the diversity of a layer's heads explains while a model trains.
 
 As published, a regression of the loss on the mean and the variance over pairs of heads, at the first 40 probed batches
-and over the whole training. Here with an interval, against a shifted null, and of the changes from probe to probe
-beyond what time explains, since a loss that falls and a diversity that rises explain each other by that alone.
+and over the whole training. Here also of what each seed does by itself, against seeds that are swapped, since a loss
+that falls and a diversity that rises explain each other by that alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,16 +101,18 @@ def _entry(
     window: Window,
     layer: int,
 ) -> Iterator[LayerAssociation]:
-    ys, xs, steps = [], [], []
+    wanted, explaining = [], []
     for one, values in zip(probed, losses, strict=True):
         at = one.progress.layers.index(layer)
         x = np.stack([one.progress.mean[metric][:, at], one.progress.variance[metric][:, at]], axis=1)
         known = np.flatnonzero(np.isfinite(values) & np.isfinite(x).all(1))
-        known = known[:EARLY] if window == "early" else known
-        ys.append(values[known])
-        xs.append(x[known])
-        steps.append(one.progress.steps[known])
-    found = associate(ys, xs, times=steps)
+        wanted.append(dict(zip(one.progress.steps[known].tolist(), values[known], strict=True)))
+        explaining.append(dict(zip(one.progress.steps[known].tolist(), x[known], strict=True)))
+    # Seeds are swapped, so only what all of them have at one step counts.
+    steps = sorted(set.intersection(*map(set, wanted)))[: EARLY if window == "early" else None]
+    ys = [np.array([of_seed[step] for step in steps]) for of_seed in wanted]
+    xs = [np.array([of_seed[step] for step in steps]) for of_seed in explaining]
+    found = associate(ys, xs) if steps else None
     if found is not None:
         yield LayerAssociation(
             arm=arm,
@@ -118,7 +120,7 @@ def _entry(
             metric=metric,
             loss=loss,
             window=window,
-            steps=(min(int(found[0]) for found in steps), max(int(found[-1]) for found in steps)),
+            steps=(steps[0], steps[-1]),
             layer=layer,
             seeds=tuple(one.run.seed for one in probed),
             **asdict(found),

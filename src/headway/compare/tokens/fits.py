@@ -1,11 +1,11 @@
 """Compare: loss against the total number of heads, a falling exponential per scheme of head layouts.
 
-Two forms: `exp(-b n) + c` as published, whose amplitude is fixed at 1, and `a exp(-b n) + c`. For a given b both are
-linear in what is left, so each fit is a search in b alone, which finds every minimum. Of several, the curve is the
-one next to the published start; another one that fits better is told beside it. Bands and intervals come from
-resampling seeds, the same seeds for every arm; a form with as many parameters as there are totals goes through its
-points whatever they are, so it has none. Quantiles of few resampled seeds lie too close together (with three seeds by
-a factor of 2.7): they are moved away from the estimate by what Student's t asks for.
+Two forms (`falling`): `exp(-b n) + c` as published, whose amplitude is fixed at 1, and `a exp(-b n) + c`; the curve is
+the minimum next to the published start. Bands and intervals come from resampling seeds, the same seeds for every arm; a
+form with as many parameters as there are totals goes through its points whatever they are, so it has none. Quantiles of
+few resampled seeds lie too close together (with three seeds by a factor of 2.7): they are moved away from the estimate
+by what Student's t asks for. Of two seeds the quantiles are the seeds themselves, nearer than those of a normal
+distribution, for which they are widened 1.385 times more.
 
 Paper: the head-progression study (blog, November 2024), whose sentence "at 180 heads, descending is x % better than
 constant" is recomputed here with an interval. The widening is that of Hesterberg 2015, arXiv 1411.5279, as a factor.
@@ -13,31 +13,20 @@ constant" is recomputed here with an interval. The widening is that of Hesterber
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from headway.compare.statistics import LEVEL
+from headway.compare.tokens.falling import PARAMETERS, Curve, fit, refitted
 from headway.compare.tokens.schemes import SCHEMES
-from headway.words import Amount, counted
-
-PUBLISHED_FORM, FREE_FORM = "exp(-b n) + c", "a exp(-b n) + c"
-PARAMETERS = {PUBLISHED_FORM: ("b", "c"), FREE_FORM: ("a", "b", "c")}
-"""The forms, as published first, and their parameters."""
+from headway.words import Amount, counted, number
 
 AGAINST = "constant"
 """The scheme that the others are compared with."""
 
-START = 0.05 * 96
-"""Where the search begins: b times the median total. That is b = .05 for the published totals."""
-
-GRID = 400
 RESAMPLES = 1_000
 POINTS = 61
 """Values of n at which a band is given."""
-
-Array = Float[np.ndarray, " point"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,20 +37,6 @@ class Point:
     scheme: str
     total: int
     losses: Mapping[int, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Curve:
-    """A fitted curve: a exp(-b n) + c, and the sum of its squared residuals."""
-
-    a: float
-    b: float
-    c: float
-    sse: float
-
-    def __call__(self, n: Any) -> Any:
-        """The loss at a total number of heads, or at many."""
-        return self.a * np.exp(-self.b * np.asarray(n, dtype=float)) + self.c
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,50 +94,6 @@ class Fit:
     against: AgainstScheme | None
     sentence: str
     note: str
-
-
-def minima(form: str, totals: Array, losses: Array) -> list[Curve]:
-    """Every local least-squares minimum of a form inside the range of b that the totals can show, by falling b.
-
-    Examples:
-        >>> published = minima(PUBLISHED_FORM, np.array([45.0, 90.0, 180.0]), np.array([1.86, 1.74, 1.65]))
-        >>> [(round(curve.b, 4), round(curve.c, 4)) for curve in published]
-        [(0.0352, 1.6671), (0.0019, 0.9229)]
-    """
-    from scipy.optimize import minimize_scalar
-
-    totals, losses = np.asarray(totals, dtype=float), np.asarray(losses, dtype=float)
-    grid = _grid(totals)
-    sse = _profile(form, np.exp(grid), totals, losses)[2]
-    inside = np.flatnonzero((sse[1:-1] < sse[:-2]) & (sse[1:-1] <= sse[2:])) + 1
-    found = []
-    for at in inside[::-1]:
-        best = minimize_scalar(
-            lambda log_b: float(_profile(form, np.exp(np.atleast_1d(log_b)), totals, losses)[2][0]),
-            bounds=(grid[at - 1], grid[at + 1]),
-            method="bounded",
-            options={"xatol": 1e-9},
-        )
-        found.append(_curve(form, float(np.exp(best.x)), totals, losses))
-    return found
-
-
-def fit(form: str, totals: Array, losses: Array, *, near: float | None = None) -> tuple[Curve | None, Curve | None]:
-    """The curve of a form through points, and another minimum that fits better; None where there is none.
-
-    Args:
-        form: one of `PARAMETERS`.
-        totals: heads of all layers of each point.
-        losses: of each point.
-        near: the b next to which the curve is taken; None: the published start.
-    """
-    found = minima(form, totals, losses)
-    if not found:
-        return None, None
-    start = START / float(np.median(totals)) if near is None else near
-    main = min(found, key=lambda curve: abs(np.log(curve.b / start)))
-    best = min(found, key=lambda curve: curve.sse)
-    return main, best if best.sse < main.sse * (1 - 1e-6) else None
 
 
 def fits(points: Iterable[Point], control: str | None = None) -> Iterator[Fit]:
@@ -225,9 +156,8 @@ def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int], draws: np
     resampled: tuple[Curve, ...] = ()
     if not note and curve is not None and losses is not None:
         different, counts = np.unique(draws, axis=0, return_counts=True)
-        drawn = [losses @ (draw / len(seeds)) for draw in different]
-        refitted = [fit(form, totals, one, near=curve.b)[0] or _limit(form, totals, one) for one in drawn]
-        resampled = tuple(one for one, count in zip(refitted, counts, strict=True) for _ in range(count))
+        drawn = refitted(form, totals, different @ losses.T / len(seeds), near=curve.b)
+        resampled = tuple(one for one, count in zip(drawn, counts, strict=True) for _ in range(count))
     return _Fitted(
         form=form,
         members=tuple(members),
@@ -296,9 +226,12 @@ def _against(one: _Fitted, other: _Fitted, at: int) -> AgainstScheme | None:
 def _sentence(one: _Fitted, compared: AgainstScheme, at: int, name: str) -> str:
     relative, interval = compared.relative, compared.interval
     better, amount = relative < 0, Amount.of_share(relative, interval)
+    if len(one.seeds) == 1 and one.curve is not None:
+        ends = (number(loss, 4) for loss in (float(one.curve(at)), float(one.curve(at)) / (1 + relative)))
+        return f"at {at} heads, {name} and {AGAINST} cannot be compared: one seed ({' and '.join(ends)} nats)"
     said = f"at {at} heads, {name} is {amount(abs(relative))} {'better' if better else 'worse'} than {AGAINST}"
     if interval is None:
-        reason = "one seed" if len(one.seeds) == 1 else "the curves have as many parameters as totals"
+        reason = "the curves have as many parameters as totals"
         return f"{said} (no interval: {reason if len(one.seeds) else 'no seed finished in every arm'})"
     return f"{said}, 95 % interval {amount(*sorted(-end if better else end for end in interval))}"
 
@@ -310,10 +243,12 @@ def _interval(values: Sequence[float], estimate: float, n_seeds: int) -> tuple[f
 
 def _quantiles(drawn: np.ndarray, estimate: np.ndarray, n_seeds: int) -> np.ndarray:
     """The lower and the upper end, from draws along the first axis."""
-    from scipy.stats import norm, t
+    from scipy.special import ndtri, stdtrit
 
     upper = 1 - LEVEL / 2
-    wider = np.sqrt(n_seeds / (n_seeds - 1)) * t.ppf(upper, n_seeds - 1) / norm.ppf(upper)
+    wider = np.sqrt(n_seeds / (n_seeds - 1)) * stdtrit(n_seeds - 1, upper) / ndtri(upper)
+    if n_seeds == 2:
+        wider *= ndtri(upper) / np.sqrt(2)  # both quantiles lie sqrt(2) standard errors off
     return estimate + wider * (np.quantile(drawn, [LEVEL / 2, upper], axis=0) - estimate)
 
 
@@ -322,33 +257,3 @@ def _draws(n_seeds: int) -> np.ndarray:
     if n_seeds == 0:
         return np.empty((0, 0))
     return np.random.default_rng(0).multinomial(n_seeds, [1 / n_seeds] * n_seeds, size=RESAMPLES)
-
-
-def _grid(totals: np.ndarray) -> np.ndarray:
-    """The logarithms of b, from a curve that is a straight line over all totals to one level at the smallest."""
-    return np.linspace(np.log(1e-2 / totals.max()), np.log(12 / totals.min()), GRID)
-
-
-def _profile(form: str, b: np.ndarray, totals: np.ndarray, losses: np.ndarray) -> tuple[np.ndarray, ...]:
-    """For each b the best a and c, and the sum of squares that they leave."""
-    decay = np.exp(-np.outer(b, totals))
-    if form == PUBLISHED_FORM:
-        a = np.ones(len(b))
-    else:
-        centred = decay - decay.mean(axis=1, keepdims=True)
-        spread = (centred**2).sum(axis=1)
-        a = np.divide(centred @ (losses - losses.mean()), spread, out=np.zeros(len(b)), where=spread > 0)
-    c = losses.mean() - a * decay.mean(axis=1)
-    residuals = losses - a[:, None] * decay - c[:, None]
-    return a, c, (residuals**2).sum(axis=1)
-
-
-def _limit(form: str, totals: np.ndarray, losses: np.ndarray) -> Curve:
-    """What points without a minimum tend to: the end of the search, line or level, that fits better."""
-    ends = [_curve(form, float(np.exp(_grid(totals)[end])), totals, losses) for end in (0, -1)]
-    return min(ends, key=lambda curve: curve.sse)
-
-
-def _curve(form: str, b: float, totals: np.ndarray, losses: np.ndarray) -> Curve:
-    a, c, sse = _profile(form, np.array([b]), totals, losses)
-    return Curve(a=float(a[0]), b=b, c=float(c[0]), sse=float(sse[0]))

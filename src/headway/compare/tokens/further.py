@@ -8,9 +8,10 @@ from headway.compare.matches import title
 from headway.compare.tokens.diversity_loss import LayerAssociation, ProbedRun, associations
 from headway.compare.tokens.fits import Fit, Point, fits
 from headway.compare.tokens.head_progress import head_progress
+from headway.compare.tokens.judged_statements import JudgedStatement
 from headway.compare.tokens.plain_curve import METRIC, SizeComparison, Sized, against_plain, is_plain
 from headway.compare.tokens.schemes import layout_of, on_curves
-from headway.compare.tokens.statement_verdicts import JudgedStatement, claims
+from headway.compare.tokens.statement_verdicts import claims
 from headway.declare.experiment import Arm, Experiment
 from headway.declare.tokens.run import TokensRun
 from headway.runs.folder import Run

@@ -17,15 +17,20 @@ MIDDLE = (0.4, 0.6)
 """The middle of training, in shares of its steps."""
 
 
+ByLayer = Mapping[int, float]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """What one run says.
 
-    `r2` is R^2 of the probe's loss by metric, window (early, whole, or early_changes) and layer.
+    `r2` is R^2 of the probe's loss by metric, window (early, whole, or early_beyond chance) and layer; `p` that of its
+    arm, by metric, window and layer.
     """
 
     progress: HeadProgress
-    r2: Mapping[tuple[str, str], Mapping[int, float]] = field(default_factory=dict)
+    r2: Mapping[tuple[str, str], ByLayer] = field(default_factory=dict)
+    p: Mapping[tuple[str, str], ByLayer] = field(default_factory=dict)
 
     def at_end(self, values: np.ndarray) -> np.ndarray:
         """The mean over the last probes, (step, layer) -> (layer,)."""
@@ -60,10 +65,13 @@ def _ratios(one: Evidence, metric: str) -> np.ndarray | None:
     return ratios if np.isfinite(ratios).all() and (ratios > 0).all() else None
 
 
-def late_rise_beyond_layer_0(one: Evidence, metric: str) -> float | None:
-    """In the second half, how much later layers rise less twice what layer 0 changes."""
+def late_rise_beyond_layer_0(one: Evidence, metric: str) -> np.ndarray | None:
+    """In the second half, how much later layers rise less twice what layer 0 rises, and less twice what it falls.
+
+    Both, for the size of a change has a mean above 0 where there is none.
+    """
     rises = _late_rises(one, metric)
-    return None if rises is None else rises[1] - 2 * abs(rises[0])
+    return None if rises is None else np.array([rises[1] - 2 * rises[0], rises[1] + 2 * rises[0]])
 
 
 def late_change_of_layer_0(one: Evidence, metric: str) -> float | None:
@@ -126,43 +134,59 @@ def _mean_of(one: Evidence, metric: str, chosen: np.ndarray) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def whole_r2_of_changes(one: Evidence, metric: str) -> float | None:
-    """R^2 of the changes from probe to probe in layer 0 over the whole training."""
-    return one.r2.get((metric, "whole_changes"), {}).get(0)
-
-
 def whole_r2_of_layer_0(one: Evidence, metric: str) -> float | None:
     """R^2 in layer 0 over the whole training."""
     return one.r2.get((metric, "whole"), {}).get(0)
 
 
+def whole_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
+    """How much of it, of what a seed does by itself, is more than swapped seeds give."""
+    return one.r2.get((metric, "whole_beyond"), {}).get(0)
+
+
+def p_of_whole_r2(one: Evidence, metric: str) -> float | None:
+    """That swapped seeds give as much."""
+    return one.p.get((metric, "whole"), {}).get(0)
+
+
 def early_r2_of_layer_0(one: Evidence, metric: str) -> float | None:
     """R^2 in layer 0 over the first probes."""
-    return _early(one, metric).get(0)
+    return _early(one.r2, metric).get(0)
 
 
-def early_r2_of_changes(one: Evidence, metric: str) -> float | None:
-    """R^2 of the changes from probe to probe in layer 0, over the first probes."""
-    return _early(one, metric, "_changes").get(0)
+def early_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
+    """How much of it, of what a seed does by itself, is more than swapped seeds give."""
+    return _early(one.r2, metric, "_beyond").get(0)
+
+
+def p_of_early_r2(one: Evidence, metric: str) -> float | None:
+    """That swapped seeds give as much."""
+    return _early(one.p, metric).get(0)
 
 
 def slope_of_early_r2(one: Evidence, metric: str) -> float | None:
     """How much early R^2 changes from layer to layer: the slope of a straight line through them."""
-    return _slope(_early(one, metric))
+    return _slope(_early(one.r2, metric))
 
 
-def slope_of_early_r2_of_changes(one: Evidence, metric: str) -> float | None:
-    """The same of the changes from probe to probe."""
-    return _slope(_early(one, metric, "_changes"))
+def slope_of_early_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
+    """The same of what is more than swapped seeds give."""
+    return _slope(_early(one.r2, metric, "_beyond"))
 
 
-def _slope(found: Mapping[int, float]) -> float | None:
+def p_of_last_early_r2(one: Evidence, metric: str) -> float | None:
+    """That swapped seeds give as much early R^2 as there is in the last layer."""
+    found = _early(one.p, metric)
+    return found[max(found)] if found else None
+
+
+def _slope(found: ByLayer) -> float | None:
     return float(np.polyfit(list(found), list(found.values()), 1)[0]) if len(found) > 1 else None
 
 
-def _early(one: Evidence, metric: str, end: str = "") -> Mapping[int, float]:
-    """R^2 by layer over the first probes; of a training that has no more of them, over the whole."""
-    return one.r2.get((metric, f"early{end}")) or one.r2.get((metric, f"whole{end}"), {})
+def _early(found: Mapping[tuple[str, str], ByLayer], metric: str, end: str = "") -> ByLayer:
+    """By layer over the first probes; of a training that has no more of them, over the whole."""
+    return found.get((metric, f"early{end}")) or found.get((metric, f"whole{end}"), {})
 
 
 def _split(one: Evidence, values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -1,85 +1,34 @@
 """Compare: which published statements on the diversity of heads hold in the runs of an experiment.
 
-A statement is judged in each arm over its seeds: where the 95 % interval (t) of its number lies on one side of the
-bound, it holds or it does not; otherwise, and with one seed, that cannot be told. The statements are general, so one
-does not hold where more arms speak against it than chance would let. Under each control they are judged again, and
-where the published metric was measured too, by that one: so one sees which conclusion comes from which choice.
+A statement is judged in each arm over its seeds, three at least: where the 95 % interval (t) of its number lies on one
+side of the bound, it holds or it does not; otherwise that cannot be told. Of a statement on all layers the layers of
+all arms are judged together (`every_layer`), and of one on R^2 what is said to be there has to be more than seeds that
+are swapped give (`association`), which takes four. The statements are general, so one does not hold where more arms
+speak against it than chance would let. Under each control they are judged again, and where the published metric was
+measured too, by that one: so one sees which conclusion comes from which choice.
 
 Paper: X-raying heads (article, May 2024), of one model each, which attended to the future only and did not learn.
 """
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from jaxtyping import Float
 
 from headway.compare.evidence import Comparison
+from headway.compare.look_plan import FEWEST
 from headway.compare.matches import title
-from headway.compare.statistics import LEVEL
+from headway.compare.statistics import LEVEL, interval_of_mean
 from headway.compare.tokens.diversity_loss import LayerAssociation, ProbedRun
-from headway.compare.tokens.statement_evidence import Evidence
+from headway.compare.tokens.every_layer import every_layer
+from headway.compare.tokens.judged_statements import JudgedArm, JudgedStatement, Verdict, sentence, where
+from headway.compare.tokens.statement_evidence import ByLayer, Evidence
 from headway.compare.tokens.statements import CLAIMS, Claim, Reading
 from headway.declare.experiment import Arm, Experiment
-from headway.declare.metrics import metric_name
 from headway.words import span
-
-Verdict = Literal["holds", "does not hold", "cannot be told"]
 
 HELPS = 0.01
 """A regulariser that lowers the loss by less than this share hardly helps."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class JudgedArm:
-    """What one arm says of a statement.
-
-    Attributes:
-        arm: its full name.
-        seeds: how many could be asked.
-        value: the mean of the number that the statement rests on.
-        interval: 95 %; None where seeds show no spread.
-        also: the mean of a further number, where there is one.
-        verdict: on the statement, in this arm.
-    """
-
-    arm: str
-    seeds: int
-    value: float
-    interval: tuple[float, float] | None
-    also: float | None
-    verdict: Verdict
-
-
-@dataclass(frozen=True, kw_only=True)
-class JudgedStatement:
-    """What becomes of a published statement without a control, or under one, by one metric.
-
-    Attributes:
-        name: of the statement.
-        says: what was published.
-        short: what it is called in a row of others.
-        control: what the arms are under.
-        metric: that it is read off.
-        as_published: whether that is the metric as it was published.
-        bound: on which side of it the number has to lie.
-        verdict: of all arms together.
-        sentence: that in words.
-        arms: what each says.
-    """
-
-    name: str
-    says: str
-    short: str
-    control: str | None
-    metric: str
-    as_published: bool
-    bound: float
-    verdict: Verdict
-    sentence: str
-    arms: tuple[JudgedArm, ...]
 
 
 def claims(
@@ -96,15 +45,15 @@ def claims(
         associations: what `diversity_loss.associations` said of them.
         comparisons: with their verdicts.
     """
-    r2 = _r2_of_runs(associations)
+    r2, p = _r2_of_runs(associations), _p_of_arms(associations)
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
         arms = [arm for arm in experiment.arms if arm.control == control and probed.get(arm.full_name)]
         found = {
-            arm.full_name: [
-                Evidence(progress=one.progress, r2=r2.get((arm.full_name, one.run.seed), {}))
-                for one in probed[arm.full_name]
+            name: [
+                Evidence(progress=one.progress, r2=r2.get((name, one.run.seed), {}), p=p.get(name, {}))
+                for one in probed[name]
             ]
-            for arm in arms
+            for name in (arm.full_name for arm in arms)
         }
         titles = {arm.full_name: title(arm, experiment) for arm in arms}
         for claim in CLAIMS:
@@ -114,19 +63,26 @@ def claims(
         yield from _regularisers(experiment, control, comparisons)
 
 
-def _r2_of_runs(
-    associations: Sequence[LayerAssociation],
-) -> dict[tuple[str, int], dict[tuple[str, str], dict[int, float]]]:
-    """R^2 with the probe's loss by run, then by metric and window, then by layer."""
+def _r2_of_runs(associations: Sequence[LayerAssociation]) -> dict[tuple[str, int], dict[tuple[str, str], ByLayer]]:
+    """R^2 with the probe's loss by run, then by metric and window, then by layer; and how much of it is not chance."""
     found: dict[tuple[str, int], dict[tuple[str, str], dict[int, float]]] = {}
     for entry in associations:
         for at, seed in enumerate(entry.seeds if entry.loss == "probe_loss_nats" else ()):
             of_run = found.setdefault((entry.arm, seed), {})
             of_run.setdefault((entry.metric, entry.window), {})[entry.layer] = entry.per_series[at]
-            if entry.per_series_changes is not None:
-                changes = of_run.setdefault((entry.metric, f"{entry.window}_changes"), {})
-                changes[entry.layer] = entry.per_series_changes[at]
-    return found
+            if entry.per_series_beyond is not None:
+                beyond = of_run.setdefault((entry.metric, f"{entry.window}_beyond"), {})
+                beyond[entry.layer] = entry.per_series_beyond[at]
+    return {run: dict(of_run) for run, of_run in found.items()}
+
+
+def _p_of_arms(associations: Sequence[LayerAssociation]) -> dict[str, dict[tuple[str, str], ByLayer]]:
+    """Of the same, by arm, that chance gives as much."""
+    found: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
+    for entry in associations:
+        if entry.loss == "probe_loss_nats" and entry.p is not None:
+            found.setdefault(entry.arm, {}).setdefault((entry.metric, entry.window), {})[entry.layer] = entry.p
+    return {arm: dict(of_arm) for arm, of_arm in found.items()}
 
 
 def _judged(
@@ -136,24 +92,9 @@ def _judged(
     found: Mapping[str, Sequence[Evidence]],
     titles: Mapping[str, str],
 ) -> JudgedStatement:
-    arms: list[JudgedArm] = []
-    for name, ones in found.items():
-        measured = [one for one in ones if reading.metric in one.progress.mean]
-        values = _known([reading.value(one, reading.metric) for one in measured], np.argmin)
-        also = _known([reading.also(one, reading.metric) for one in measured], np.argmax) if reading.also else []
-        if values:
-            mean, interval = _interval(values)
-            arms.append(
-                JudgedArm(
-                    arm=name,
-                    seeds=len(values),
-                    value=mean,
-                    interval=interval,
-                    also=float(np.mean(also)) if also else None,
-                    verdict=_verdict(interval, reading.bound, reading.below),
-                )
-            )
-    overall = overall_verdict([arm.verdict for arm in arms])
+    asked = {name: [one for one in ones if reading.metric in one.progress.mean] for name, ones in found.items()}
+    arms = tuple((_of_several if reading.several else _of_one)(reading, {name: o for name, o in asked.items() if o}))
+    overall = overall_verdict([arm.verdict for arm in arms], together=reading.several)
     return JudgedStatement(
         name=claim.name,
         says=claim.says,
@@ -163,33 +104,70 @@ def _judged(
         as_published=reading.published,
         bound=reading.bound,
         verdict=overall,
-        sentence=_sentence(claim, reading, overall, arms, titles),
-        arms=tuple(arms),
+        sentence=sentence(claim, reading, overall, arms, titles),
+        arms=arms,
     )
 
 
-def _known(values: Sequence[float | np.ndarray | None], layer: Callable[[np.ndarray], Any]) -> list[float]:
-    """A number per seed; of several, those of one layer, chosen by the mean over seeds.
+def _of_one(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
+    """What arms say of a number, each by itself."""
+    for name, ones in asked.items():
+        values, also = _known([reading.value(one, reading.metric) for one in ones])[:, :1].ravel(), _also(reading, ones)
+        if len(values):
+            mean, interval = interval_of_mean(values)
+            interval = interval if len(values) >= FEWEST else None
+            verdict = _verdict(interval, reading.bound, reading.below)
+            if not _is_no_chance(reading, ones[0], mean):
+                verdict = "cannot be told"
+            yield JudgedArm(arm=name, seeds=len(values), value=mean, interval=interval, also=also, verdict=verdict)
+        elif reading.said_untested and also is not None:
+            yield JudgedArm(arm=name, seeds=len(ones), value=None, interval=None, also=also, verdict="cannot be told")
 
-    The smallest of each seed by itself would be smaller than that of any layer.
-    """
+
+def _of_several(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
+    """What arms say of numbers that all have to lie above the bound, judged together."""
+    rows = {name: _known([reading.value(one, reading.metric) for one in ones]) for name, ones in asked.items()}
+    rows = {name: found for name, found in rows.items() if found.size}
+    enough = [name for name, found in rows.items() if len(found) >= FEWEST]
+    judged = dict(zip(enough, every_layer([rows[name] for name in enough]), strict=True))
+    for name, found in rows.items():
+        one, interval = judged.get(name), None
+        verdict: Verdict = "cannot be told"
+        if one is not None and np.isfinite(one.least).all():
+            interval = one.least
+            verdict = "does not hold" if one.deny(reading.bound) else verdict
+            verdict = "holds" if one.confirm(reading.bound) else verdict
+        yield JudgedArm(
+            arm=name,
+            seeds=len(found),
+            value=float(found.mean(0).min()),
+            interval=interval,
+            also=_also(reading, asked[name]),
+            verdict=verdict,
+        )
+
+
+def _is_no_chance(reading: Reading, one: Evidence, mean: float) -> bool:
+    """Whether swapped seeds allow what a number says; true of numbers that no seeds are swapped for."""
+    ask = reading.chance_above if mean > reading.bound else reading.chance_below
+    return ask is None or ((p := ask(one, reading.metric)) is not None and p < LEVEL)
+
+
+def _also(reading: Reading, ones: Sequence[Evidence]) -> float | None:
+    """The mean over seeds of the further number; of several, of that whose mean is the largest."""
+    if reading.also is None:
+        return None
+    found = _known([reading.also(one, reading.metric) for one in ones])
+    return float(found.mean(0).max()) if found.size else None
+
+
+def _known(values: Sequence[float | np.ndarray | None]) -> Float[np.ndarray, "seed number"]:
+    """A row per seed that has any number, of those numbers that every such seed has."""
     rows = np.array([np.atleast_1d(value) for value in values if value is not None], dtype=float)
     if not rows.size:
-        return []
+        return np.empty((0, 0))
     rows = rows[np.isfinite(rows).any(1)]
-    rows = rows[:, np.isfinite(rows).all(0)]
-    return list(rows[:, layer(rows.mean(0))]) if rows.size else []
-
-
-def _interval(values: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
-    """The mean over seeds and its 95 % interval, None where seeds show no spread."""
-    mean = float(np.mean(values))
-    if len(values) < 2 or np.ptp(values) == 0:
-        return mean, None
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(len(values) - 1, 1 - LEVEL / 2) * np.std(values, ddof=1) / math.sqrt(len(values)))
-    return mean, (mean - half, mean + half)
+    return rows[:, np.isfinite(rows).all(0)]
 
 
 def _verdict(interval: tuple[float, float] | None, bound: float, below: bool) -> Verdict:
@@ -198,10 +176,11 @@ def _verdict(interval: tuple[float, float] | None, bound: float, below: bool) ->
     return "holds" if (interval[1] < bound) == below else "does not hold"
 
 
-def overall_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+def overall_verdict(verdicts: Sequence[Verdict], *, together: bool = False) -> Verdict:
     """What arms say together: most must tell that it holds, a few are enough against it.
 
-    A few are as many as chance gives in fewer than 1 of 20 cases: of 2 arms one, of 3 to 14 two.
+    A few are as many as chance gives in fewer than 1 of 20 cases: of 2 arms one, of 3 to 14 two. Of arms that were
+    judged together, one.
 
     Examples:
         >>> overall_verdict(["holds", "holds", "cannot be told"])
@@ -210,44 +189,17 @@ def overall_verdict(verdicts: Sequence[Verdict]) -> Verdict:
         'does not hold'
         >>> overall_verdict(["does not hold", *["cannot be told"] * 7])
         'cannot be told'
+        >>> overall_verdict(["does not hold", *["cannot be told"] * 7], together=True)
+        'does not hold'
         >>> overall_verdict(["does not hold", "does not hold", *["holds"] * 6])
         'does not hold'
     """
-    from scipy.stats import binom
+    from scipy.special import bdtrc
 
     against = verdicts.count("does not hold")
-    if against and binom.sf(against - 1, len(verdicts), LEVEL / 2) < LEVEL:
+    if against and (together or bdtrc(against - 1, len(verdicts), LEVEL / 2) < LEVEL):
         return "does not hold"
     return "holds" if 2 * verdicts.count("holds") > len(verdicts) else "cannot be told"
-
-
-def _sentence(
-    claim: Claim, reading: Reading, overall: Verdict, arms: Sequence[JudgedArm], titles: Mapping[str, str]
-) -> str:
-    if not arms:
-        return f"{claim.says}: cannot be told, since no model here has the layers, heads or probes that it takes"
-    also = [arm.also for arm in arms if arm.also is not None]
-    said = reading.said.format(
-        metric=metric_name(reading.metric), value=span(arm.value for arm in arms), also=span(also) if also else "–"
-    )
-    return f"{claim.says}: {overall}{_where(arms, titles)}; {'by arm, ' * (len(arms) > 1)}{said}"
-
-
-def _where(arms: Sequence[JudgedArm], titles: Mapping[str, str]) -> str:
-    """In which arms, where there are several, and why none tells."""
-    if all(arm.seeds == 1 for arm in arms):
-        return " with one seed"
-    counts = Counter(arm.verdict for arm in arms)
-    if len(arms) == 1:
-        return f" ({arms[0].seeds} seeds)"
-    if len(counts) == 1:
-        return f" in all {len(arms)} arms" if "holds" in counts else f" in any of {len(arms)} arms"
-    parts = [
-        f"{verdict} in {titles[named[0]] if len(named) == 1 else len(named)}"
-        for verdict in get_args(Verdict)
-        if (named := [arm.arm for arm in arms if arm.verdict == verdict])
-    ]
-    return f" (of {len(arms)} arms: {', '.join(parts)})"
 
 
 _HARDLY_HELP = "Diversity regularisers hardly help decoder-only models"
@@ -267,7 +219,8 @@ def _regularisers(
     ]
     if judged:
         overall = overall_verdict([arm.verdict for arm in judged])
-        said = f"the loss changes by {span(100 * arm.value for arm in judged)} %; help is 1 % less loss or more"
+        shares = span(100 * arm.value for arm in judged if arm.value is not None)
+        said = f"the loss changes by {shares} %; help is 1 % less loss or more"
         yield JudgedStatement(
             name="regularisers-hardly-help",
             says=_HARDLY_HELP,
@@ -277,7 +230,7 @@ def _regularisers(
             as_published=False,
             bound=-HELPS,
             verdict=overall,
-            sentence=f"{_HARDLY_HELP}: {overall}{_where(judged, titles)}; {said}",
+            sentence=f"{_HARDLY_HELP}: {overall}{where(judged, titles)}; {said}",
             arms=tuple(judged),
         )
 

@@ -15,15 +15,19 @@ import numpy as np
 from headway.compare.tokens import statement_evidence as evidence
 
 Value = Callable[[evidence.Evidence, str], float | np.ndarray | None]
+P = Callable[[evidence.Evidence, str], float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """A statement as a number: it holds where `value` is above `bound`, or below it.
 
-    Of a number per layer the smallest counts, and of `also` the largest: of the layer, not of each seed for itself.
-    `said` is that in words: {value} is its place, {metric} that of the metric's name and {also} that of a further
-    number. `published` marks a metric as the article measured it.
+    Of `several` numbers, such as one per layer, all have to lie above it; the smallest is told, and of `also` the
+    largest: of the layer, not of each seed for itself. `said` is that in words: {value} is its place, {metric} that of
+    the metric's name and {also} that of a further number. `published` marks a metric as the article measured it.
+
+    That a number on R^2 lies above its bound, or below it, may take an association that is more than chance, of which
+    `chance_above` and `chance_below` give the p. `said_untested` is what is said where seeds are too few for one.
     """
 
     metric: str
@@ -32,6 +36,10 @@ class Reading:
     bound: float
     below: bool = False
     also: Value | None = None
+    several: bool = False
+    chance_above: P | None = None
+    chance_below: P | None = None
+    said_untested: str = ""
     published: bool = False
 
 
@@ -76,6 +84,7 @@ CLAIMS = (
             *_ORTHOGONALITY,
             value=evidence.rises,
             also=evidence.rises,
+            several=True,
             said="{metric}, high where heads are alike, changes during training by {value} in the layer where it rises "
             "least and by {also} where it rises most",
             bound=0.0,
@@ -89,6 +98,7 @@ CLAIMS = (
             *_DIVERSITY,
             value=evidence.late_rise_beyond_layer_0,
             also=evidence.late_change_of_layer_0,
+            several=True,
             said="in the second half layer 0's {metric} changes by {also}; the rise of the later layers less twice "
             "that change is {value}, and has to be above 0",
             bound=0.0,
@@ -100,10 +110,13 @@ CLAIMS = (
         short="layer 0's attention diversity predicts the loss badly",
         readings=_read_off(
             "attention_diversity",
-            value=evidence.whole_r2_of_changes,
+            value=evidence.whole_r2_beyond_chance,
             also=evidence.whole_r2_of_layer_0,
-            said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, but of the "
-            "changes from probe to probe, beyond what time explains, {value}; badly is below .5 of those",
+            chance_above=evidence.p_of_whole_r2,
+            said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} "
+            "of what a run does by itself, beyond what other seeds explain; badly is below .5 of that",
+            said_untested="R² of the loss on mean and variance of its {metric} is {also} over the whole training, as "
+            "of any two curves that move with time",
             bound=0.5,
             below=True,
         ),
@@ -116,6 +129,7 @@ CLAIMS = (
             *_DISAGREEMENT,
             value=evidence.rises,
             also=evidence.rises,
+            several=True,
             said="{metric} changes during training by {value} in the layer where it rises least and by {also} where it "
             "rises most",
             bound=0.0,
@@ -129,6 +143,7 @@ CLAIMS = (
             *_DISAGREEMENT,
             value=evidence.rises_of_variance,
             also=evidence.rises_of_variance,
+            several=True,
             said="the variance of {metric} over pairs changes during training by {value} in the layer where it rises "
             "least and by {also} where it rises most",
             bound=0.0,
@@ -153,10 +168,13 @@ CLAIMS = (
         short="R² is high early in layer 0",
         readings=_read_off(
             *_DISAGREEMENT,
-            value=evidence.early_r2_of_changes,
+            value=evidence.early_r2_beyond_chance,
             also=evidence.early_r2_of_layer_0,
-            said="R² of the probe's loss on mean and variance of {metric} is {also} there, but of the changes from "
-            "probe to probe, beyond what time explains, {value}; high is above .5 of those",
+            chance_above=evidence.p_of_early_r2,
+            said="R² of the probe's loss on mean and variance of {metric} is {also} there, and {value} of what a run "
+            "does by itself, beyond what other seeds explain; high is above .5 of that",
+            said_untested="R² of the probe's loss on mean and variance of {metric} is {also} there, as of any two "
+            "curves that move with time",
             bound=0.5,
         ),
     ),
@@ -166,10 +184,13 @@ CLAIMS = (
         short="R² falls with depth",
         readings=_read_off(
             *_DISAGREEMENT,
-            value=evidence.slope_of_early_r2_of_changes,
+            value=evidence.slope_of_early_r2_beyond_chance,
             also=evidence.slope_of_early_r2,
-            said="from layer to layer early R² on {metric} changes by {also}, and that of the changes from probe to "
-            "probe, beyond what time explains, by {value}",
+            chance_above=evidence.p_of_last_early_r2,
+            chance_below=evidence.p_of_early_r2,
+            said="from layer to layer early R² on {metric} changes by {also}, and that of what a run does by itself, "
+            "beyond what other seeds explain, by {value}",
+            said_untested="from layer to layer early R² on {metric} changes by {also}",
             bound=0.0,
             below=True,
         ),

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-_ALL = ("results.json", "experiment.yaml", "timings/*.json", "runs/*/seed-*/run.json")
+_ALL = ("results.json", "experiment.yaml", "timings/*.json", "looks/*.json", "runs/*/seed-*/run.json")
 
 
 def state(directory: Path) -> str:

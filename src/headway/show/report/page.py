@@ -1,7 +1,7 @@
 """Show: the report, one HTML file that holds everything it needs and fetches nothing.
 
-The answer stands first, one sentence per arm; then the numbers, the figures, the tables per head, how it was run
-and how to repeat it.
+The answer stands first, what a search picked and one sentence per arm; then the numbers, the figures, the tables per
+head, how it was run and how to repeat it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +16,7 @@ from headway.compare.results import Results
 from headway.compare.verdicts import scope
 from headway.declare.experiment import load
 from headway.declare.shipped import shipped
+from headway.settle.telling import kept
 from headway.show.report import current, tables
 from headway.show.report.differences import differences
 from headway.show.report.laboratory import laboratory_of
@@ -89,6 +90,7 @@ def page(material: ReportData, drawn: Sequence[Figure]) -> str:
         "report.html.j2",
         drawn,
         experiment=material.experiment,
+        picked=list(kept(material.path)),
         answered=said[None],
         controlled={name: found for name, found in said.items() if name is not None},
         progress=progress(material),

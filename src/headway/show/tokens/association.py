@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from headway.compare.statistics import LEVEL
+from headway.compare.tokens.association import untested
 from headway.compare.tokens.diversity_loss import EARLY, LayerAssociation
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.report.seed_series import per_seed
@@ -10,7 +12,7 @@ from headway.show.shared.figure import WIDTH, Figure, inline, keyed, step_axis, 
 from headway.show.shared.theme import SOLID
 from headway.show.tokens.finished_run import is_probed
 from headway.show.tokens.head_training import PART, panels
-from headway.words import counted, join
+from headway.words import counted, join, number
 
 LOSSES = {
     "probe_loss_nats": "on the probe's fixed batch",
@@ -18,7 +20,7 @@ LOSSES = {
 }
 WINDOW_COLOURS = {"early": "#d55e00", "whole": "#0072b2"}
 CHANCE, CHANCE_COLOUR = "by chance", "#dfe3e8"
-CHANGES = "of changes"
+OWN = "of what a seed does by itself"
 
 
 def association(material: ReportData, loss: str = "probe_loss_nats") -> Figure | None:
@@ -33,21 +35,7 @@ def association(material: ReportData, loss: str = "probe_loss_nats") -> Figure |
     ]
     if not entries:
         return None
-    rows: list[dict[str, Any]] = [
-        {
-            "what": labels[entry.arm],
-            "layer": entry.layer,
-            "window": entry.window,
-            "r2": entry.r2,
-            "low": entry.interval[0],
-            "high": entry.interval[1],
-            "null": entry.null,
-            "p": entry.p,
-            "changes": entry.r2_changes,
-            "n": entry.n,
-        }
-        for entry in entries
-    ]
+    rows = [row for entry in entries for row in _rows(entry, labels[entry.arm])]
     arms = [arm for arm in material.arms if any(row["what"] == arm.label for row in rows)]
     windows = [name for name in WINDOW_COLOURS if any(row["window"] == name for row in rows)]
     named = {"early": f"first {EARLY} probes", "whole": "whole training"}
@@ -62,7 +50,7 @@ def association(material: ReportData, loss: str = "probe_loss_nats") -> Figure |
     )
     shape = alt.Shape(
         "kind:N",
-        scale=alt.Scale(domain=[CHANGES], range=["diamond"]),
+        scale=alt.Scale(domain=[OWN], range=["diamond"]),
         legend=alt.Legend(title=None, orient="bottom", symbolFillColor="white", symbolSize=70),
     )
     x = alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0))
@@ -70,15 +58,21 @@ def association(material: ReportData, loss: str = "probe_loss_nats") -> Figure |
     y_scale = alt.Scale(domain=[0, 1], nice=False)
     y = alt.Y("r2:Q", title="R² of the loss", scale=y_scale, axis=alt.Axis(tickCount=5))
     base = alt.Chart().encode(x=x, xOffset=offset)
-    tooltip = ["what:N", "window:N", "layer:O", "n:Q", "r2:Q", "low:Q", "high:Q", "null:Q", "p:Q", "changes:Q"]
+    tooltip = ["what:N", "window:N", "layer:O", "n:Q", "r2:Q", "own:Q", "swapped:Q", "p:Q"]
     chart = alt.layer(
-        base.mark_bar().encode(y=alt.Y("null:Q", scale=y_scale), y2=alt.datum(0), color=alt.ColorDatum(CHANCE)),
-        base.mark_rule(strokeWidth=1.6).encode(y=alt.Y("low:Q", scale=y_scale), y2="high:Q", color=colour),
-        base.mark_point(filled=True, size=48, opacity=1).encode(y=y, color=colour, tooltip=tooltip),
-        base.transform_filter("isValid(datum.changes)")
-        .transform_calculate(kind=f"'{CHANGES}'")
+        base.transform_filter("isValid(datum.swapped)")
+        .mark_bar()
+        .encode(y=alt.Y("swapped:Q", scale=y_scale), y2=alt.datum(0), color=alt.ColorDatum(CHANCE)),
+        base.transform_filter("isValid(datum.of_seed)")
+        .mark_point(filled=True, size=14, opacity=0.55)
+        .encode(y=alt.Y("of_seed:Q", scale=y_scale), color=colour),
+        base.transform_filter("isValid(datum.r2)")
+        .mark_point(filled=True, size=48, opacity=1)
+        .encode(y=y, color=colour, tooltip=tooltip),
+        base.transform_filter("isValid(datum.own)")
+        .transform_calculate(kind=f"'{OWN}'")
         .mark_point(filled=False, size=34, opacity=1, strokeWidth=1.4)
-        .encode(y=alt.Y("changes:Q", scale=y_scale), color=colour, shape=shape),
+        .encode(y=alt.Y("own:Q", scale=y_scale), color=colour, shape=shape),
         data=inline(rows),
     )
     return Figure(
@@ -92,20 +86,47 @@ def association(material: ReportData, loss: str = "probe_loss_nats") -> Figure |
     )
 
 
+def _rows(entry: LayerAssociation, label: str) -> Iterator[dict[str, Any]]:
+    """Of a layer, and of each seed of it."""
+    place = {"what": label, "layer": entry.layer, "window": entry.window}
+    numbers = {"r2": entry.r2, "own": entry.r2_own, "swapped": entry.r2_swapped, "p": entry.p, "n": entry.n}
+    yield place | numbers
+    if len(entry.per_series) > 1:
+        yield from (place | {"of_seed": one} for one in entry.per_series)
+
+
 def _association_caption(
     material: ReportData, entries: Sequence[LayerAssociation], loss: str, windows: Sequence[str]
 ) -> str:
     ends = {name: max(e.steps[1] for e in entries if e.window == name) for name in windows}
     early = f"the first {EARLY} probed batches (to step {ends['early']:,}) and " if "early" in windows else ""
+    several = max(len(entry.seeds) for entry in entries) > 1
     return join(
         f"R² of the loss {LOSSES[loss]}, regressed on mean and variance over pairs of the layer's output "
-        f"dissimilarity, over {early}the whole training (to step {ends['whole']:,}).",
-        "Bars through points: 95 % intervals, by a bootstrap of blocks of neighbouring probes; means over "
-        f"{counted(material.n_seeds, 'seed')}.",
-        "Grey: where R² stays in 95 of 100 cases when the two are shifted against each other in time.",
-        "Two curves that merely both move with time explain each other: diamonds are R² of the changes from one probe "
-        "to the next, less what the changes of the step and of its logarithm explain of both.",
+        f"dissimilarity, over {early}the whole training (to step {ends['whole']:,}): means over "
+        f"{counted(material.n_seeds, 'seed')}{', and each seed as a small point' if several else ''}.",
+        "Two curves that merely both move with time explain each other.",
+        *_own(entries),
     )
+
+
+def _own(entries: Sequence[LayerAssociation]) -> Iterator[str]:
+    """What is said of what each seed does by itself."""
+    if any(entry.r2_own is not None for entry in entries):
+        yield (
+            "So diamonds are R² of what a seed does by itself, beside the mean over seeds; grey is how far the heads "
+            "of other seeds explain that: by chance."
+        )
+    if reason := untested(max(len(entry.seeds) for entry in entries)):
+        yield f"Whether it is more than chance {reason}."
+        return
+    tested = [entry for entry in entries if entry.p is not None]
+    if tested:
+        found = sum(entry.p is not None and entry.p < LEVEL for entry in tested)
+        yield (
+            f"{found} of {len(tested)} diamonds are told from chance, by swapping seeds (p below .05 each, so that "
+            f"about {number(LEVEL * len(tested), 2)} would be by chance alone)."
+        )
 
 
 def losses(material: ReportData) -> Figure | None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.compare.tokens.fits import PARAMETERS, PUBLISHED_FORM, Fit
+from headway.compare.tokens.falling import PARAMETERS, PUBLISHED_FORM
+from headway.compare.tokens.fits import Fit
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared import labels
 from headway.show.shared.figure import WIDTH, Figure, ends, inline

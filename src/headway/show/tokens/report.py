@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from headway.compare.evidence import Comparison
 from headway.compare.rates import rate_controls
-from headway.compare.tokens.fits import PARAMETERS, AgainstScheme, Fit
+from headway.compare.tokens.falling import PARAMETERS
+from headway.compare.tokens.fits import AgainstScheme, Fit
 from headway.declare.metrics import METRICS
 from headway.declare.tokens.run import PER_BYTE
 from headway.show.report.arm_styles import looks
@@ -237,7 +238,7 @@ def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
         if fit.sentence and fit.form == published:
             free = [f.against for f in fits if _same(f, fit) and f.form == free_form and f.against]
             said = fit.sentence[:1].upper() + fit.sentence[1:] + " (fits with amplitude 1, as published"
-            said += f"; with a free amplitude {_other(free[0])})" if free else ")"
+            said += f"; with a free amplitude {_other(free[0])})" if free and len(fit.seeds) > 1 else ")"
             said += "" if fit.control is None else f", under {material.experiment.control_label(fit.control)}"
             yield Statement(sentence=said, colour=SCHEME_COLOURS[fit.scheme])
 

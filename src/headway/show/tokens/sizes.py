@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headway.compare.tokens.plain_curve import is_plain
+import numpy as np
+
+from headway.compare.tokens.plain_curve import is_plain, on_curve
 from headway.declare.tokens.parameters import PARTS, parameters_of
 from headway.errors import DeclarationError
 from headway.show.report.report_data import ArmResults, ReportData
@@ -20,6 +22,7 @@ from headway.words import counted, join, together
 
 METRIC = "eval_loss_nats"
 SIZE = (WIDTH - 60, 420)
+_POINTS = 61
 
 
 def loss_against_parameters(material: ReportData) -> Figure | None:
@@ -50,7 +53,7 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
     chart = alt.Chart(inline(points)).encode(x=x)
     layers = [*rules(material, domain, "loss_nats")]
     if len(plain) > 1:
-        layers.append(alt.Chart(inline(plain)).mark_line(color=QUIET, strokeWidth=1.6).encode(x=x, y=y))
+        layers.append(alt.Chart(inline(_joined(plain))).mark_line(color=QUIET, strokeWidth=1.6).encode(x=x, y=y))
     layers.append(chart.mark_rule(strokeWidth=1.8).encode(y=low_y, y2="high:Q", color=colour))
     tooltip = ["arm:N", "parameters:Q", "loss_nats:Q", "low:Q", "high:Q"]
     for control in (True, False):
@@ -71,8 +74,8 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
             + (", with its 95 % interval (t)." if material.n_seeds >= SEEDS else ".")
             if material.n_seeds > 1
             else "A point per arm, one seed.",
-            "The line joins the plain models, those without a lane and with full matrices; a point below it does "
-            "better than a plain model of its size would."
+            "The line joins the plain models, those without a lane and with full matrices: what a plain model of that "
+            "size would reach."
             if len(plain) > 1
             else "Only one size of plain model is here, so there is no curve to lie below.",
             "Hollow, in the colour of its arm: under a control." if any(row["control"] for row in points) else "",
@@ -80,6 +83,15 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
         ),
         chart=alt.layer(*layers).properties(width=SIZE[0], height=SIZE[1]),
     )
+
+
+def _joined(plain: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
+    """The curve that other models are compared with, in points near each other."""
+    sizes, losses = ([row[key] for row in plain] for key in ("parameters", "loss_nats"))
+    return [
+        {"parameters": at, "loss_nats": on_curve(at, sizes, losses)}
+        for at in sorted({*sizes, *np.geomspace(sizes[0], sizes[-1], _POINTS).tolist()})
+    ]
 
 
 def _point(arm: ArmResults) -> dict[str, Any]:

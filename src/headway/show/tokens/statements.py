@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 
-from headway.compare.tokens.statement_verdicts import JudgedStatement
+from headway.compare.tokens.association import untested
+from headway.compare.tokens.judged_statements import JudgedStatement
 from headway.declare.metrics import metric_name
 from headway.show.report.laboratory import Statement
 from headway.show.report.report_data import ReportData
@@ -65,6 +66,8 @@ def _cell(entry: JudgedStatement) -> str:
     arms = entry.arms
     if not arms:
         return "–"
-    values = [arm.value for arm in arms]
+    values = [arm.value for arm in arms if arm.value is not None]
     counts = "/".join(str(sum(arm.verdict == verdict for arm in arms)) for verdict in COLOURS)
+    if not values:
+        return f"{entry.verdict}\n{untested(max(arm.seeds for arm in arms))}"
     return f"{entry.verdict}\n{span(values, 2)}" + (f"\n{counts}" if len(arms) > 1 else "")
