@@ -110,10 +110,10 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 def _all_at_once(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
     """The records of lines as one JSON list, much faster than line by line; None where one of them is no record."""
     try:
-        records = json.loads(b"[" + b",".join(lines) + b"]")
+        records = parsed(b"[" + b",".join(lines) + b"]")
         for record in records:
             int(record["step"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return None
     return records if len(records) == len(lines) else None
 
