@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from headway.heads.examination import Repetition
     from headway.heads.scores import Composition, HeadScores
     from headway.model.redraw import Redrawable
-    from headway.model.trace import AttentionTrace
+    from headway.model.trace import AttentionTrace, Trace
 
 TOKENS, LENGTH = 4096, 512
 """What is read where nobody says: enough for two digits, and seconds on two cores."""
 _BATCH = 1024
 """Tokens that are traced at once: what a trace keeps of them is small beside the model."""
+_TRACE_BYTES = 32 * 2**20
+"""More are, of a model of which a trace keeps less than this."""
 _REPEATED, _PERIOD = 8, 64
 """Sequences of repeated random tokens, each after a period of its own, and the longest of these."""
 DRAWS = 16
@@ -96,6 +98,7 @@ def xray(
             repetition=None if period is None else _repetition(opened, period, seed, place),
             weights=opened.ours,
             draws=drawn,
+            n_rows=tokens.size,
         )
         composition = _composition(opened, notes)
     attentions = tuple(seen.attentions)
@@ -130,10 +133,12 @@ class _Seen:
         Raises:
             UserError: at the first, when the text has too few tokens to tell heads of this width from one another.
         """
-        at_once = max(1, _BATCH // self.tokens.shape[1])
-        for start in range(0, len(self.tokens), at_once):
+        start, at_once = 0, max(1, _BATCH // self.tokens.shape[1])
+        while start < len(self.tokens):
             found = self.opened.reading(self.tokens[start : start + at_once])
+            start += at_once
             if not self.attentions:
+                at_once *= max(1, _TRACE_BYTES // _bytes(found.trace))
                 self.attentions.extend(map(described, found.trace.attentions))
                 self.shuffled.add(found.shuffled)
                 self._check_enough()
@@ -148,6 +153,12 @@ class _Seen:
                 f"alike, whatever they do: give a text of more than {2 * widest:,} tokens, or read more of it "
                 "(sequences, length)"
             )
+
+
+def _bytes(trace: "Trace") -> int:
+    """About what a trace keeps."""
+    arrays = [x for a in trace.attentions for x in (a.q, a.k, a.v, a.z)] + list(trace.streams)
+    return sum(x.numel() * x.element_size() for x in arrays)
 
 
 def described(attention: "AttentionTrace") -> AttentionHeads:

@@ -8,8 +8,20 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class SomeQueries:
+    """Queries of an attention that stand for all of them."""
+
+    places: Int[Tensor, " query"]
+    """Which they are, ascending, in all texts alike."""
+    of: int
+    """How many there are in all."""
+    keys_counted: Bool[Tensor, "batch key"]
+    """The keys that any query sees which counts, one of these or not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +58,24 @@ class AttentionTrace:
     gain: Float[Tensor, "batch query"] | None = None
     """What a norm after W_O multiplies all heads with at a position; its weight is in W_O and b_O. None: there is none.
     """
+    some: SomeQueries | None = None
+    """Which queries these are, where they stand for more; None: all."""
+
+    def at(self, some: SomeQueries | None) -> "AttentionTrace":
+        """The same of some of its queries; of all where none are named."""
+        if some is None:
+            return self
+        places = some.places
+        return replace(
+            self,
+            some=some,
+            q=self.q[:, :, places],
+            z=self.z[:, :, places],
+            mask=None if self.mask is None else self.mask[..., places, :],
+            bias=None if self.bias is None else self.bias[..., places, :],
+            rows=None if self.rows is None else self.rows[:, places],
+            gain=None if self.gain is None else self.gain[:, places],
+        )
 
     def contributions(self) -> Float[Tensor, "batch head query d_model"]:
         """What each head adds to the stream: z_h W_O^h, times the gain of a norm after it."""
