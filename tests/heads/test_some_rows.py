@@ -52,7 +52,8 @@ def test_a_mean_over_rows_that_take_turns_is_that_of_all(metric):
         trace = model.trace(tokens)
     n, every = tokens.shape[1], 4
     whole = scores([trace], [metric], nulls=False)[metric].values
-    turns = [torch.arange(turn, n, every) for turn in range(every)]
+    texts = torch.arange(len(tokens))[:, None]
+    turns = [torch.arange(0, n, every) + (turn + texts) % every for turn in range(every)]
     parts = [scores([at(trace, places)], [metric], nulls=False)[metric].values for places in turns]
     for name, value in whole.items():
         others = ~np.eye(len(value), dtype=bool) if value.ndim == 2 else np.ones(value.shape, bool)

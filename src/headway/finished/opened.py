@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -130,14 +130,17 @@ class Opened:
         """
         return self.read(self._on_device(tokens))
 
-    def sequences(self, documents: Iterable[str], *, n: int, length: int, predicted: bool = False) -> np.ndarray:
+    def sequences(
+        self, documents: "Iterable[str] | Iterable[tuple[str, bool]]", *, n: int, length: int, predicted: bool = False
+    ) -> np.ndarray:
         """Documents as (sequence, pos) tokens, one text after the other, cut into pieces of the same length.
 
         Each begins and ends with the tokens that the tokenizer puts around a text; between the documents of a causal
         model stands the end-of-text token, as in training. A text that is too short for one piece gives a shorter one.
 
         Args:
-            documents: the text.
+            documents: the text; or its pieces, each with whether its document ends with it, of which no more are read
+                than are needed.
             n: pieces, at most.
             length: tokens of a piece.
             predicted: whether the last token of a piece is not read, only predicted.
@@ -151,8 +154,8 @@ class Opened:
             raise UserError(f"length {length}: the tokenizer puts {length - room} tokens around a text; give more")
         between = [encoder.end] if self.causal and encoder.end is not None else []
         stream: list[int] = []
-        for document in documents:
-            stream += [*encoder.encode(document[: _ENOUGH * n * room]), *between]
+        for document in _beginnings(documents, _ENOUGH * n * room):
+            stream += [*encoder.encode(document), *between]
             if len(stream) >= n * room:
                 break
         found = min(n, len(stream) // room)
@@ -234,6 +237,22 @@ class Opened:
                 "a shorter one"
             )
         return tokens.astype(np.int64)
+
+
+def _beginnings(documents: "Iterable[str] | Iterable[tuple[str, bool]]", most: int) -> Iterator[str]:
+    """So much of each document from its beginning; the pieces of a long one are not kept beyond that."""
+    begun: list[str] = []
+    length, given = 0, False
+    for each in documents:
+        text, ended = (each, True) if isinstance(each, str) else each
+        if not given:
+            begun.append(text[: most - length])
+            length += len(begun[-1])
+            if ended or length >= most:
+                yield "".join(begun)
+                given = True
+        if ended:
+            begun, length, given = [], 0, False
 
 
 def not_ours(name: str, architecture: str) -> str:

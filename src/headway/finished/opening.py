@@ -52,8 +52,10 @@ def open_own(path: str | Path, tokenizer: str | None = None) -> Opened:
     """
     folder = model_folder(path)
     if folder.kind == "other":
+        from headway import hf
         from headway.hf.reading import architecture_of
 
+        hf.check_own(folder.path)
         raise UserError(not_ours(folder.name, architecture_of(folder.path)))
     opened = _own(folder, tokenizer)
     opened.check_finite("so it has nothing to say")

@@ -127,14 +127,14 @@ def _every(trace: Trace, n_rows: int) -> int:
 
 
 def _one_of(every: int, n_queries: int, turn: int) -> np.ndarray:
-    """One query of every few; another one for each batch and draw, so that all have a turn.
+    """One query of every few; another one in each text, batch and draw, so that all have a turn.
 
-    The first queries see few keys and are like no others: that some draws have them and others not is in the spread of
-    the draws, and not in their mean.
+    The first queries see few keys and are like no others: that some draws have more of them is in the spread of the
+    draws, and not in their mean. In different texts they are different ones, lest pairs of equal positions count more.
     """
     starts = np.arange(0, n_queries, every)
     first = streams.generator(0, "queries of redrawn heads", n_queries, every).integers(every, size=len(starts))
-    return np.unique(np.minimum(starts + (first + turn) % every, n_queries - 1))
+    return np.minimum(starts + (first + turn) % every, n_queries - 1)
 
 
 def _from(first: int, n_queries: int, turn: int) -> np.ndarray:
@@ -146,14 +146,14 @@ def _some(
     trace: Trace, counted: Mapping[str, Tensor], chosen: Callable[[int, int], np.ndarray], turn: int
 ) -> dict[str, SomeQueries]:
     """Some queries of each attention, in all that have as many queries the same."""
-    of_length = {n: chosen(n, turn) for n in {attention.q.shape[2] for attention in trace.attentions}}
+    shapes = {attention.name: (len(attention.q), attention.q.shape[2]) for attention in trace.attentions}
+    of_shape = {
+        (batch, n): torch.from_numpy(np.stack([chosen(n, turn + text) for text in range(batch)]))
+        for batch, n in set(shapes.values())
+    }
     return {
-        attention.name: SomeQueries(
-            places=torch.from_numpy(of_length[attention.q.shape[2]]).to(attention.q.device),
-            of=attention.q.shape[2],
-            keys_counted=counted[attention.name],
-        )
-        for attention in trace.attentions
+        name: SomeQueries(places=of_shape[shape].to(counted[name].device), of=shape[1], keys_counted=counted[name])
+        for name, shape in shapes.items()
     }
 
 

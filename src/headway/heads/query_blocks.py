@@ -56,7 +56,7 @@ class PlacedLooks(Looks):
     """The key that is the first of the block's."""
     one_text: bool
     """Whether queries and keys are of the same text."""
-    places: Int[Tensor, "1 query"]
+    places: Int[Tensor, "#batch query"]
     """The keys at the places of the queries, where they are of one text."""
     first: Int[Tensor, "batch 1"]
     """The first key of the text."""
@@ -261,9 +261,9 @@ def block(of: Subject, examples: slice = slice(None), queries: slice = slice(Non
     counted = of.counted[examples, None, queries]
     some, n_queries, n_keys = attention.some, attention.q.shape[2], attention.k.shape[2]
     if some is None:
-        places = torch.arange(n_keys - n_queries, n_keys, device=sees.device)[queries]
+        places = torch.arange(n_keys - n_queries, n_keys, device=sees.device)[None, queries]
     else:
-        places = some.places[queries] + n_keys - some.of
+        places = some.places[examples, queries] + n_keys - some.of
     placed: dict[str, Any] = {
         "counted": counted,
         "n_keys": sees.sum(3).to(attention.q.dtype).expand(len(counted), -1, -1),
@@ -271,7 +271,7 @@ def block(of: Subject, examples: slice = slice(None), queries: slice = slice(Non
         "sees": sees,
         "start": keys.start or 0,
         "one_text": attention.kind != "cross",
-        "places": places[None],
+        "places": places,
         "first": of.keys_counted[examples].int().argmax(1, keepdim=True),
         "period": None if of.period is None else _of_examples(of.period, examples, sees.device),
         "begins": _of_examples(of.begins, examples, sees.device),

@@ -79,9 +79,7 @@ def context_cka_centred(
     return _cka_centred(context_gram, context_total, context_thirds, context_fourths, rows, whole_rows)
 
 
-OF_SOME = {
-    function.__name__: function for function in (query_cka, context_cka, query_cka_centred, context_cka_centred)
-}
+OF_SOME = {function.__name__: function for function in (query_cka, context_cka, query_cka_centred, context_cka_centred)}
 """By metric: the function that takes some rows for all."""
 
 
@@ -97,12 +95,12 @@ def _thirds(x: Float[Tensor, "rows head width"]) -> Thirds:
 def _cka(gram: Gram, alone: Pairs, rows: Number, whole: Number) -> Pairs:
     """CKA of `whole` rows; `alone` is what the pairs of a row with itself add. NaN for a single row."""
     cross = gram.square().sum((1, 3))
-    pairs = (cross - alone).clamp(min=0) / (rows * (rows - 1))
+    pairs = (cross - alone) / (rows * (rows - 1))
     mean = pairs * (1 - 1 / whole) + alone / (rows * whole)
     own = mean.diagonal()
     there = own > 0
     lengths = torch.where(there, own, 1).sqrt()
-    found = torch.where(there[:, None] & there, mean / torch.outer(lengths, lengths), 0)
+    found = torch.where(there[:, None] & there, mean / torch.outer(lengths, lengths), 0).clamp(min=0)
     return torch.where(rows > 1, found, torch.nan)
 
 
@@ -114,4 +112,4 @@ def _cka_centred(gram: Gram, total: Total, thirds: Thirds, fourths: Pairs, rows:
     inner = torch.einsum("ia,iajb,jb->ij", mean, gram, mean)
     alone = fourths - 2 * (crossed + crossed.mT) + 4 * inner
     alone = alone + torch.outer(sizes, size) + torch.outer(size, sizes) - 3 * rows * torch.outer(size, size)
-    return _cka(centre(gram, total, rows), alone.clamp(min=0), rows, whole)
+    return _cka(centre(gram, total, rows), alone, rows, whole)

@@ -41,7 +41,7 @@ class Subject:
     def share(self) -> float:
         """How many of the queries are here: 1 unless they are some that stand for all."""
         some = self.attention.some
-        return 1.0 if some is None else len(some.places) / some.of
+        return 1.0 if some is None else some.places.shape[1] / some.of
 
 
 def subject(

@@ -39,6 +39,17 @@ def load(folder: str | Path) -> "Transformer":
     return reading.load(folder)
 
 
+def check_own(folder: str | Path) -> None:
+    """Nothing, when what a folder's config.json says of an architecture that `load` reads is no more than that.
+
+    Raises:
+        UserError: saying what Headway's model does not have.
+    """
+    from headway.hf import reading
+
+    reading.check_own(Path(folder))
+
+
 def tokenizer(folder: str | Path) -> "Tokenizer | None":
     """The tokenizer of a folder; None if there is none.
 

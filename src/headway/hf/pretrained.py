@@ -130,8 +130,15 @@ def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[A
 def _check_text(folder: Path, of_class: Any) -> None:
     """Nothing, when an architecture reads text; others are not even built."""
     model_type = getattr(of_class.config_class, "model_type", None)
-    if not any(model_type in names for names in _TEXT):
-        raise UserError(f"{folder}: {of_class.__name__} {_NO_TEXT}")
+    if any(model_type in names for names in _TEXT):
+        return
+    if {"text_config", "vision_config"} <= set(of_class.config_class.sub_configs):
+        raise UserError(
+            f"{folder}: {of_class.__name__} has two towers, one for text and one for pictures, and no text alone goes "
+            "through both; save the one for text to a folder of its own (model.text_model.save_pretrained), or trace "
+            "the whole in Python with headway.hf.trace and both inputs"
+        )
+    raise UserError(f"{folder}: {of_class.__name__} {_NO_TEXT}")
 
 
 def _check_size(folder: Path, config: dict[str, Any], of_class: Any, arrays: Arrays) -> None:

@@ -87,11 +87,10 @@ class Attention(nn.Module):
         some: SomeQueries,
     ) -> tuple[Float[Tensor, "batch query d_model"], AttentionTrace]:
         """What `forward` gives when recording, of some queries: nothing is computed of the others."""
-        places = some.places
-        q, k, v = self._split(self.q(x[:, places])), self._split(self.k(x)), self._split(self.v(x))
+        q, k, v = self._split(self.q(some.in_texts(x))), self._split(self.k(x)), self._split(self.v(x))
         if rotary is not None:
-            q, k = rotate(q, rotary[:, places]), rotate(k, rotary)
-        mask = _sees(places, x.shape[1], self.window, self.attends)
+            q, k = rotate(q, rotary[:, some.places][:, :, None]), rotate(k, rotary)
+        mask = _sees(some.places, x.shape[1], self.window, self.attends)
         z = _attend_at(q, of_queries(k, self.queries), of_queries(v, self.queries), self.scale, mask)
         return self.o(z.transpose(1, 2).flatten(2)), replace(self._trace(q, k, v, z), mask=mask, some=some)
 
@@ -146,9 +145,9 @@ def sees(
 
 
 def _sees(
-    places: Int[Tensor, " query"], n_keys: int, window: int | None, attends: Attends
-) -> Bool[Tensor, "query {n_keys}"]:
-    ago = places[:, None] - torch.arange(n_keys, device=places.device)
+    places: Int[Tensor, "*batch query"], n_keys: int, window: int | None, attends: Attends
+) -> Bool[Tensor, "*batch query {n_keys}"]:
+    ago = places[..., None] - torch.arange(n_keys, device=places.device)
     if attends == "future":
         return ago < 0
     return ago >= 0 if window is None else (ago >= 0) & (ago < window)
@@ -185,16 +184,17 @@ def attend(
         return _in_blocks(attention, q.to(wide), k.to(wide), v.to(wide), window).to(q.dtype)
 
 
-def _attend_at(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Bool[Tensor, "query key"]) -> Tensor:
+def _attend_at(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Bool[Tensor, "batch query key"]) -> Tensor:
     """Contexts of queries anywhere, each block of them against the keys up to the last that it sees."""
     wide, blocks = torch.promote_types(q.dtype, torch.float32), []
-    for rows in torch.arange(len(mask), device=q.device).tensor_split(min(_BLOCKS, len(mask))):
-        seen = mask[rows]
-        end = int(seen.any(0).nonzero()[-1]) + 1 if seen.any() else 1
+    for rows in torch.arange(mask.shape[1], device=q.device).tensor_split(min(_BLOCKS, mask.shape[1])):
+        seen = mask[:, None, rows]
+        keys = seen.flatten(0, 2).any(0).nonzero()
+        end = int(keys[-1]) + 1 if len(keys) else 1
         given = (x.to(wide) for x in (q[:, :, rows], k[:, :, :end], v[:, :, :end]))
-        block = nn.functional.scaled_dot_product_attention(*given, attn_mask=seen[:, :end], scale=scale)
+        block = nn.functional.scaled_dot_product_attention(*given, attn_mask=seen[..., :end], scale=scale)
         # Where a query sees nothing torch may give no number.
-        blocks.append(block.masked_fill(~seen.any(1)[:, None], 0))
+        blocks.append(block.masked_fill(~seen.any(3, keepdim=True), 0))
     return torch.cat(blocks, dim=2).to(q.dtype)
 
 

@@ -79,8 +79,8 @@ def _redrawn(
     some: Mapping[str, SomeQueries] | None = None,
 ) -> Trace:
     attentions: list[AttentionTrace] = []
-    chosen = next(iter(some.values())).places if some else slice(None)  # all attentions have the same queries here
-    streams_there = [stream[:, chosen] for stream in trace.streams]
+    chosen = next(iter(some.values())) if some else None  # all attentions have the same queries here
+    streams_there = [stream if chosen is None else chosen.in_texts(stream) for stream in trace.streams]
     after = list(streams_there)
     for attention in trace.attentions:
         layer = attention.layer

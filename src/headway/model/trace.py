@@ -16,12 +16,27 @@ from torch import Tensor
 class SomeQueries:
     """Queries of an attention that stand for all of them."""
 
-    places: Int[Tensor, " query"]
-    """Which they are, ascending, in all texts alike."""
+    places: Int[Tensor, "batch query"]
+    """Which they are, ascending, in each text."""
     of: int
     """How many there are in all."""
     keys_counted: Bool[Tensor, "batch key"]
     """The keys that any query sees which counts, one of these or not."""
+
+    def in_texts(self, x: Tensor) -> Tensor:
+        """Of (batch, pos, ...) what is at these places: (batch, query, ...)."""
+        return x[torch.arange(len(self.places), device=x.device)[:, None], self.places]
+
+    def in_heads(self, x: Tensor) -> Tensor:
+        """Of (batch, head, pos, ...) what is at these places: (batch, head, query, ...)."""
+        return self.in_texts(x.transpose(1, 2)).transpose(1, 2)
+
+    def of_pairs(self, x: Tensor) -> Tensor:
+        """Of (query, key), (batch, query, key) or (batch, head, query, key) those of these queries, by text."""
+        if x.ndim == 2:
+            return x[self.places]
+        x = x.expand(len(self.places), *x.shape[1:])
+        return self.in_texts(x) if x.ndim == 3 else self.in_heads(x)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,16 +80,15 @@ class AttentionTrace:
         """The same of some of its queries; of all where none are named."""
         if some is None:
             return self
-        places = some.places
         return replace(
             self,
             some=some,
-            q=self.q[:, :, places],
-            z=self.z[:, :, places],
-            mask=None if self.mask is None else self.mask[..., places, :],
-            bias=None if self.bias is None else self.bias[..., places, :],
-            rows=None if self.rows is None else self.rows[:, places],
-            gain=None if self.gain is None else self.gain[:, places],
+            q=some.in_heads(self.q),
+            z=some.in_heads(self.z),
+            mask=None if self.mask is None else some.of_pairs(self.mask),
+            bias=None if self.bias is None else some.of_pairs(self.bias),
+            rows=None if self.rows is None else some.in_texts(self.rows),
+            gain=None if self.gain is None else some.in_texts(self.gain),
         )
 
     def contributions(self) -> Float[Tensor, "batch head query d_model"]:
