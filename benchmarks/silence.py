@@ -1,7 +1,7 @@
 """How often the x-ray of a model that learnt nothing has a finding, and how often planted heads are found.
 
     python benchmarks/silence.py     # some minutes; --models 20: fewer
-    python benchmarks/silence.py --rows 2048 --models 60 --planted 0    # heads are then drawn anew at some queries alone
+    python benchmarks/silence.py --rows 2048 --planted 0    # heads are then drawn anew at some queries alone
     python benchmarks/silence.py --coverage 6    # how many further draws the intervals of the draws hold
 
 Models are drawn: 1 to 6 layers of 1 to 16 heads, ragged, grouped, windowed, d_head 2 to 128, d_model up to 256, with
@@ -236,7 +236,7 @@ def untrained(seed: int, rows: int = 256) -> tuple[TransformerModel, list[Findin
 
 
 def coverage(seed: int, rows: int, further: int = 32) -> dict[str, tuple[int, int]]:
-    """By metric: of further draws, measured at every query, how many lie in the 95 % intervals of 16 at some of them."""
+    """By metric: of further draws, measured at every query, how many lie in the intervals of 16 at some of them."""
     declared, vocab_size, length = drawn_model(seed)
     model = Transformer(declared, vocab_size, initial_weights(declared, vocab_size, seed)).eval()
     reading = redraw.read(model, texts(seed, vocab_size, length, max(2, rows // length)))

@@ -27,6 +27,7 @@ from headway.heads.scores import HeadScores
 from headway.model.attention import Attention
 from headway.model.maps import LowRank, Map
 from headway.model.residual import read_entries
+from headway.model.trace import Trace
 from headway.model.transformer import Transformer
 
 CIRCUITS = tuple(name for name, declared in HEAD_METRICS.items() if declared.family == "circuits")
@@ -82,6 +83,41 @@ def circuit_scores(
         values, null = _copying(model, found, through) if name == "copying_score" else _ranks(model, found, name)
         scores[name] = HeadScores(metric=name, values=values, null=null, n_rows=0)
     return scores
+
+
+def circuits_of_trace(trace: Trace) -> tuple[HeadCircuits, ...]:
+    """Those of the attentions whose matrices are plain, as they read the normed stream: no norm is folded in."""
+    return tuple(
+        HeadCircuits(
+            name=attention.name,
+            layer=attention.layer,
+            qk=Factored(left=_exact(weights.W_Q), right=_exact(weights.W_K)[list(attention.kv_of)].mT),
+            ov=Factored(left=_exact(weights.W_V)[list(attention.kv_of)], right=_exact(attention.W_O)),
+        )
+        for attention in trace.attentions
+        if (weights := attention.plain) is not None
+    )
+
+
+def ranks_of_trace(trace: Trace) -> dict[str, HeadScores]:
+    """Effective ranks of the circuits of plain attentions; none where there is none."""
+    found, scores = circuits_of_trace(trace), {}
+    for name, rank_of, which in (
+        ("qk_effective_rank", qk_effective_rank, "qk"),
+        ("ov_effective_rank", ov_effective_rank, "ov"),
+    ):
+        values = {here.name: rank_of(here).numpy() for here in found}
+        null = {}
+        for here in found:
+            _, d_model, width = getattr(here, which).left.shape
+            null[here.name] = np.array(gaussian_effective_rank(d_model, width))
+        if found:
+            scores[name] = HeadScores(metric=name, values=values, null=null, n_rows=0)
+    return scores
+
+
+def _exact(W: Tensor) -> Tensor:
+    return W.detach().cpu().double()
 
 
 @metric("qk_effective_rank")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headway import streams
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
-from headway.heads.circuits import CIRCUITS, circuit_scores, embedding_of_read_out
+from headway.heads.circuits import CIRCUITS, circuit_scores, embedding_of_read_out, ranks_of_trace
 from headway.heads.examination import Repetition
 from headway.heads.scores import HeadScores
 from headway.heads.stream import HeadStream
@@ -75,6 +75,8 @@ def examine_beside_untrained(
         scores |= repeated.scores()
     if weights is not None:
         scores |= _of_weights(weights, draws)
+    else:
+        scores |= ranks_of_trace(first.trace)
     return {metric: scores[metric] for metric in HEAD_METRICS if metric in scores}
 
 

@@ -100,6 +100,24 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
         )
 
 
+def in_memory(model: transformers.PreTrainedModel) -> Pretrained:
+    """A model that is open already, as it is.
+
+    Raises:
+        UserError: for one that reads no text.
+    """
+    embedding = model.get_input_embeddings()
+    if getattr(embedding, "num_embeddings", None) is None:
+        raise UserError(f"{type(model).__name__} reads no tokens; trace it with headway.hf.trace and what it reads")
+    return Pretrained(
+        model=model,
+        tokenizer=None,
+        vocab_size=embedding.num_embeddings,
+        n_ctx=_longest(model, None),
+        kind=_kind(Path(type(model).__name__), model, None),
+    )
+
+
 def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[Any, tuple[str, str] | None]:
     """The class of transformers that opens a folder, and the folder's own code where there is no other way.
 

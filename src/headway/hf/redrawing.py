@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from headway.hf.convert import CONVERTED, converted
+from headway.hf.plain import plain_weights
 from headway.hf.recording import Call
 from headway.hf.tracing import check_tokens, recorded_pass, traceable
 from headway.model import redraw
@@ -46,8 +47,12 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable
             attentions.append(whole.at(some[attention.name] if some else None))
         return Trace(attentions=tuple(attentions))
 
+    plain = tuple(
+        replace(attention, plain=plain_weights(attention, call, _maps(call)))
+        for attention, call in zip(trace.attentions, recorded.calls, strict=True)
+    )
     return Redrawable(
-        trace=trace,
+        trace=replace(trace, attentions=plain),
         inputs=tuple(call.x for call in recorded.calls),
         turns=tuple(_turn(call, *a.q.shape[2:]) for a, call in zip(trace.attentions, recorded.calls, strict=True)),
         redraw=drawn,

@@ -87,7 +87,8 @@ class Attention(nn.Module):
         some: SomeQueries,
     ) -> tuple[Float[Tensor, "batch query d_model"], AttentionTrace]:
         """What `forward` gives when recording, of some queries: nothing is computed of the others."""
-        q, k, v = self._split(self.q(some.in_texts(x))), self._split(self.k(x)), self._split(self.v(x))
+        read = {"q": some.in_texts(x), "k": x, "v": x}
+        q, k, v = (self._split(getattr(self, name)(of)) for name, of in read.items())
         if rotary is not None:
             q, k = rotate(q, rotary[:, some.places][:, :, None]), rotate(k, rotary)
         mask = _sees(some.places, x.shape[1], self.window, self.attends)
@@ -191,8 +192,10 @@ def _attend_at(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Bool[Tensor,
         seen = mask[:, None, rows]
         keys = seen.flatten(0, 2).any(0).nonzero()
         end = int(keys[-1]) + 1 if len(keys) else 1
-        given = (x.to(wide) for x in (q[:, :, rows], k[:, :, :end], v[:, :, :end]))
-        block = nn.functional.scaled_dot_product_attention(*given, attn_mask=seen[..., :end], scale=scale)
+        of, keys_there, values_there = (x.to(wide) for x in (q[:, :, rows], k[:, :, :end], v[:, :, :end]))
+        block = nn.functional.scaled_dot_product_attention(
+            of, keys_there, values_there, attn_mask=seen[..., :end], scale=scale
+        )
         # Where a query sees nothing torch may give no number.
         blocks.append(block.masked_fill(~seen.any(3, keepdim=True), 0))
     return torch.cat(blocks, dim=2).to(q.dtype)

@@ -40,6 +40,31 @@ class SomeQueries:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlainWeights:
+    """Matrices of an attention whose queries, keys and values are linear maps of one stream, but for rotary turns."""
+
+    x: Float[Tensor, "batch pos d_model"]
+    W_Q: Float[Tensor, "head d_model d_head"]
+    W_K: Float[Tensor, "kv_head d_model d_head"]
+    W_V: Float[Tensor, "kv_head d_model d_value"]
+    b_Q: Float[Tensor, "head d_head"] | None = None
+    b_K: Float[Tensor, "kv_head d_head"] | None = None
+    b_V: Float[Tensor, "kv_head d_value"] | None = None
+
+    def queries(self) -> Float[Tensor, "batch head pos d_head"]:
+        """Before any turn."""
+        return _mapped(self.x, self.W_Q, self.b_Q)
+
+    def keys(self) -> Float[Tensor, "batch kv_head pos d_head"]:
+        """Before any turn."""
+        return _mapped(self.x, self.W_K, self.b_K)
+
+    def values(self) -> Float[Tensor, "batch kv_head pos d_value"]:
+        """What is averaged."""
+        return _mapped(self.x, self.W_V, self.b_V)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttentionTrace:
     """What the heads of one attention did.
 
@@ -75,6 +100,8 @@ class AttentionTrace:
     """
     some: SomeQueries | None = None
     """Which queries these are, where they stand for more; None: all."""
+    plain: PlainWeights | None = None
+    """Of an attention that others wrote, its matrices where they are plain."""
 
     def at(self, some: SomeQueries | None) -> "AttentionTrace":
         """The same of some of its queries; of all where none are named."""
@@ -139,6 +166,11 @@ class AttentionTrace:
             return _part(self.mask, batch, slice(None), queries, keys)
         one = torch.ones((), dtype=torch.bool, device=self.q.device)
         return one.expand(1, 1, self.q.shape[2], self.k.shape[2])[:, :, queries, keys]
+
+
+def _mapped(x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+    made = torch.einsum("bpm,hmd->bhpd", x, W)
+    return made if b is None else made + b[None, :, None]
 
 
 def _part(tensor: Tensor, batch: slice, heads: slice, queries: slice | list[int], keys: slice) -> Tensor:
