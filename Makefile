@@ -23,11 +23,13 @@ lint: $(READY)
 
 setup: $(READY)
 
-# What is generated in docs: every experiment key, the schemas of experiments and results, the floors of the house.
+# What is generated in docs: every experiment key, the schemas of experiments and results, the floors of the house, the
+# architectures that are traced.
 docs: $(READY)
 	$(BIN)/python -m headway.declare.reference docs
 	$(BIN)/python -m headway.compare.reference docs
 	$(BIN)/python docs/house.py
+	$(BIN)/python docs/architectures.py
 
 # The reference of the Python interface, as pages.
 reference: $(READY)

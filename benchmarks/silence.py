@@ -1,6 +1,8 @@
 """How often the x-ray of a model that learnt nothing has a finding, and how often planted heads are found.
 
     python benchmarks/silence.py     # some minutes; --models 20: fewer
+    python benchmarks/silence.py --rows 2048 --planted 0    # heads are then drawn anew at some queries alone
+    python benchmarks/silence.py --coverage 6    # how many further draws the intervals of the draws hold
 
 Models are drawn: 1 to 6 layers of 1 to 16 heads, ragged, grouped, windowed, d_head 2 to 128, d_model up to 256, with
 norms before, after or none, learned, rotary, sinusoidal or no positions, initial weights from 1 to 20 times .01. Their
@@ -20,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import t as student
 
 from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, TransformerModel
 from headway.heads.comparison import examine_beside_untrained
@@ -91,6 +94,7 @@ def page(
             repetition=repetition,
             weights=None,
             draws=draws,
+            n_rows=tokens.numel(),
         )
         composition = compositions(model)
     labels = row_labels([attention.name for attention in reading.trace.attentions])
@@ -225,23 +229,56 @@ def is_found(kind: str, name: str, found: list[Finding]) -> bool:
     return any(SAID[kind] in sentence and (name in sentence or "more" in sentence) for sentence in said)
 
 
-def untrained(seed: int) -> tuple[TransformerModel, list[Finding]]:
+def untrained(seed: int, rows: int = 256) -> tuple[TransformerModel, list[Finding]]:
     declared, vocab_size, length = drawn_model(seed)
     model = Transformer(declared, vocab_size, initial_weights(declared, vocab_size, seed)).eval()
-    return declared, page(model, texts(seed, vocab_size, length, max(2, 256 // length)))
+    return declared, page(model, texts(seed, vocab_size, length, max(2, rows // length)))
+
+
+def coverage(seed: int, rows: int, further: int = 32) -> dict[str, tuple[int, int]]:
+    """By metric: of further draws, measured at every query, how many lie in the intervals of 16 at some of them."""
+    declared, vocab_size, length = drawn_model(seed)
+    model = Transformer(declared, vocab_size, initial_weights(declared, vocab_size, seed)).eval()
+    reading = redraw.read(model, texts(seed, vocab_size, length, max(2, rows // length)))
+    given = {"read": lambda tokens: redraw.read(model, tokens), "repetition": None, "weights": None}
+    some = examine_beside_untrained([reading], **given, draws=DRAWS, n_rows=rows)
+    others = replace(reading, redraw=lambda draw, some: reading.redraw(DRAWS + draw, some))
+    every = examine_beside_untrained([others], **given, draws=further)
+    found = {}
+    for metric, score in some.items():
+        inside = there = 0
+        for name, drawn in score.draws.items():
+            half = float(student.ppf(0.975, DRAWS - 1)) * drawn.std(0, ddof=1) * (1 + 1 / DRAWS) ** 0.5
+            new = every[metric].draws[name]
+            counted = np.isfinite(new) & np.isfinite(half) & (half > 1e-6)
+            inside += int(((np.abs(new - drawn.mean(0)) <= half) & counted).sum())
+            there += int(counted.sum())
+        found[metric] = inside, there
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--rows", type=int, default=256, help="tokens of a text")
+    parser.add_argument("--coverage", type=int, metavar="MODELS", help="of intervals alone, in so many models")
     parser.add_argument("--planted", type=int, default=100, help="models with planted heads")
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    if asked.coverage:
+        with torch.inference_mode():
+            of_models = [
+                coverage(seed, max(asked.rows, 2048)) for seed in range(asked.first, asked.first + asked.coverage)
+            ]
+        for metric in of_models[0]:
+            inside, there = (sum(each[metric][at] for each in of_models if metric in each) for at in (0, 1))
+            print(f"{metric:26} {inside / max(1, there):.3f} of {there:,} draws of a head, pair or layer")
+        return
     kinds: Counter[str] = Counter()
     pages, began = 0, time.perf_counter()
     for seed in range(asked.first, asked.first + asked.models):
-        declared, found = untrained(seed)
+        declared, found = untrained(seed, asked.rows)
         pages += bool(found)
         kinds.update(finding.about for finding in found)
         for finding in found:

@@ -26,8 +26,23 @@ if TYPE_CHECKING:
     from headway.finished.opening import open_model as open_model
     from headway.finished.prune import prune as prune
     from headway.finished.xray import xray as xray
+    from headway.model.plain import plain_attention as plain_attention
+    from headway.model.trace import Trace as Trace
 
-__all__ = ["__version__", "ablate", "hf", "icl", "load", "open", "open_model", "prune", "run", "xray"]
+__all__ = [
+    "Trace",
+    "__version__",
+    "ablate",
+    "hf",
+    "icl",
+    "load",
+    "open",
+    "open_model",
+    "plain_attention",
+    "prune",
+    "run",
+    "xray",
+]
 
 _HOMES = {
     "load": "headway.declare.experiment",
@@ -37,6 +52,8 @@ _HOMES = {
     "xray": "headway.finished.xray",
     "ablate": "headway.finished.ablate",
     "prune": "headway.finished.prune",
+    "Trace": "headway.model.trace",
+    "plain_attention": "headway.model.plain",
 }
 
 

@@ -312,7 +312,7 @@ def test_folders_of_other_models(model, labels, induction, text, tmp_path):
     assert set(found.scores["output_dissimilarity"].values) == set(found.labels)
     assert ("induction_score" in found.scores) == induction
     assert any("causal models only" in note for note in found.notes) != induction
-    assert "circuits (effective ranks, copying, composition) are read off Headway's own models" in " ".join(found.notes)
+    assert " are read off W_Q, W_K, W_V and W_O as they read the normed stream" in " ".join(found.notes)
     rows = [row.cells[0] for row in layers(found).rows]
     assert rows == labels
 

@@ -5,6 +5,7 @@ import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, weights_of
 
 from headway.model.redraw import drawn_weight, read, redrawn, shuffled_rows
+from headway.model.trace import SomeQueries
 from headway.model.transformer import Transformer
 
 CHOSEN = ("ragged", "unequal KV groups", "rotary", "low rank", "RMSNorm after", "attends to the future")
@@ -70,3 +71,22 @@ def test_matrices_are_gaussian_vectors_are_shuffled_and_fused_rows_keep_their_en
     rows = shuffled_rows(weight, 0, "here")
     assert rows.sort(1).values.equal(weight.sort(1).values)
     assert not torch.equal(rows, weight)
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_some_queries_of_drawn_heads_are_those_of_all(name):
+    _, tokens, found = reading(name)
+    last = tokens.shape[1] - 1
+    places = torch.tensor([[0, 3, last], [1, 3, last - 1]])
+    some = {
+        attention.name: SomeQueries(places=places, of=tokens.shape[1], keys_counted=torch.ones_like(tokens).bool())
+        for attention in found.trace.attentions
+    }
+    with torch.no_grad():
+        every, few = found.redraw(2), found.redraw(2, some)
+    for one, other in zip(every.attentions, few.attentions, strict=True):
+        expected = one.at(some[one.name])
+        for field in ("q", "k", "v", "z", "W_O", "mask"):
+            torch.testing.assert_close(getattr(other, field), getattr(expected, field))
+    for one, other in zip(every.streams, few.streams, strict=True):
+        torch.testing.assert_close(other, torch.stack([one[0, places[0]], one[1, places[1]]]))

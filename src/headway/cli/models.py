@@ -1,5 +1,6 @@
 """Door: the verbs that take a finished model: generate, export, xray, ablate, prune."""
 
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -250,8 +251,23 @@ def prune(
 
 
 def _check_out(out: Path | None) -> None:
+    """Nothing, when what is measured can be written afterwards.
+
+    Raises:
+        UserError: when it cannot.
+    """
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
+    place = Path("results") if out is None else out
+    there = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.exists())
+    said = f"--out {out}" if out is not None else "the page would stand in results/, and"
+    if not there.is_dir():
+        raise UserError(f"{said}: {there} is a file; name another folder with --out")
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise UserError(f"{said}: nothing can be written to {there} ({error.strerror}); name another folder") from None
 
 
 def _show_model(

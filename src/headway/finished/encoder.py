@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.data.tokens.tokenizer import Tokenizer
+from headway.data.tokens.tokenizer import EndlessTokenizer, Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +24,9 @@ class Encoder:
     end: int | None
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer | Any) -> "Encoder":
+    def of(cls, tokenizer: Tokenizer | EndlessTokenizer | Any) -> "Encoder":
         """Of Headway's tokenizer, or of one of the library transformers."""
-        if isinstance(tokenizer, Tokenizer):
+        if isinstance(tokenizer, Tokenizer | EndlessTokenizer):
             return cls._of(tokenizer.encode, tokenizer.encode_as_written, tokenizer.end_of_text)
 
         def encode(text: str, **options: Any) -> list[int]:

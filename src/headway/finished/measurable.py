@@ -1,7 +1,26 @@
 """Finished: whether a model's heads can be measured, and how much of a text is read for it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 from headway.errors import UserError
 from headway.finished.opened import Opened
+
+if TYPE_CHECKING:
+    import torch
+
+
+@contextmanager
+def evaluating(module: "torch.nn.Module") -> Iterator[None]:
+    """Within, a module and all in it are in evaluation mode; after it each in its own."""
+    modes = {each: each.training for each in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for each, mode in modes.items():
+            each.training = mode
 
 
 def check_measurable(opened: Opened) -> None:
@@ -10,7 +29,9 @@ def check_measurable(opened: Opened) -> None:
     Raises:
         UserError: where it is not so.
     """
-    if opened.ours is None:
+    if opened.brought:
+        pass  # it has a trace, or it would not be open
+    elif opened.ours is None:
         from headway import hf
 
         hf.traceable(opened.module)

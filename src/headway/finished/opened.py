@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -47,6 +47,7 @@ class Opened:
         vocab_size: tokens below it are the model's.
         n_ctx: tokens of the longest text that it was made for; None where nothing bounds it.
         longest: tokens of the longest text that it can read, likewise.
+        brought: whether it is a module that somebody brought, which says itself what its heads do.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Opened:
     vocab_size: int
     n_ctx: int | None
     longest: int | None
+    brought: bool = False
 
     def __repr__(self) -> str:
         return f"Opened({self.name}, {', '.join(f'{key}: {fact}' for key, fact in self.facts.items())})"
@@ -120,7 +122,7 @@ class Opened:
         Raises:
             UserError: for no tokenizer, what are no tokens of this model, or more than it can read.
         """
-        return self.traced(self._on_device(self.encoder.whole(text) if isinstance(text, str) else text))
+        return self.traced(self.on_device(self.encoder.whole(text) if isinstance(text, str) else text))
 
     def reading(self, tokens: "TokenIds") -> "Redrawable":
         """The same of tokens, with what heads would do that are drawn anew.
@@ -128,16 +130,19 @@ class Opened:
         Raises:
             UserError: as `trace`.
         """
-        return self.read(self._on_device(tokens))
+        return self.read(self.on_device(tokens))
 
-    def sequences(self, documents: Iterable[str], *, n: int, length: int, predicted: bool = False) -> np.ndarray:
+    def sequences(
+        self, documents: "Iterable[str] | Iterable[tuple[str, bool]]", *, n: int, length: int, predicted: bool = False
+    ) -> np.ndarray:
         """Documents as (sequence, pos) tokens, one text after the other, cut into pieces of the same length.
 
         Each begins and ends with the tokens that the tokenizer puts around a text; between the documents of a causal
         model stands the end-of-text token, as in training. A text that is too short for one piece gives a shorter one.
 
         Args:
-            documents: the text.
+            documents: the text; or its pieces, each with whether its document ends with it, of which no more are read
+                than are needed.
             n: pieces, at most.
             length: tokens of a piece.
             predicted: whether the last token of a piece is not read, only predicted.
@@ -151,8 +156,8 @@ class Opened:
             raise UserError(f"length {length}: the tokenizer puts {length - room} tokens around a text; give more")
         between = [encoder.end] if self.causal and encoder.end is not None else []
         stream: list[int] = []
-        for document in documents:
-            stream += [*encoder.encode(document[: _ENOUGH * n * room]), *between]
+        for document in _beginnings(documents, _ENOUGH * n * room):
+            stream += [*encoder.encode(document), *between]
             if len(stream) >= n * room:
                 break
         found = min(n, len(stream) // room)
@@ -197,7 +202,12 @@ class Opened:
             )
         return prompt + str(tokenizer.decode([*begun, *written]))[len(tokenizer.decode(begun)) :]
 
-    def _on_device(self, tokens: "TokenIds") -> "torch.Tensor":
+    def on_device(self, tokens: "TokenIds") -> "torch.Tensor":
+        """Tokens where the model is, checked.
+
+        Raises:
+            UserError: as `checked`.
+        """
         import torch
 
         return torch.from_numpy(self.checked(tokens)).to(next(self.module.parameters()).device)
@@ -212,16 +222,7 @@ class Opened:
         Raises:
             UserError: for what are no tokens of this model, or more than it can read.
         """
-        try:
-            found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
-        except ValueError:
-            raise UserError("sequences of different lengths were given; give those of one length at a time") from None
-        tokens = found[None] if found.ndim == 1 else found
-        if tokens.ndim != 2 or not tokens.size or tokens.dtype.kind not in "iu":
-            raise UserError(
-                "a text, or tokens as whole numbers were expected, (pos) or (batch, pos), with at least one of each; "
-                f"what was given is of shape {found.shape} and type {found.dtype}"
-            )
+        tokens = whole_numbers(given)
         outside = np.unique(tokens[(tokens < 0) | (tokens >= self.vocab_size)])
         if len(outside):
             raise UserError(
@@ -234,6 +235,41 @@ class Opened:
                 "a shorter one"
             )
         return tokens.astype(np.int64)
+
+
+def whole_numbers(given: "TokenIds") -> np.ndarray:
+    """Tokens as (sequence, pos) whole numbers.
+
+    Raises:
+        UserError: for anything else.
+    """
+    try:
+        found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    except ValueError:
+        raise UserError("sequences of different lengths were given; give those of one length at a time") from None
+    tokens = found[None] if found.ndim == 1 else found
+    if tokens.ndim != 2 or not tokens.size or tokens.dtype.kind not in "iu":
+        raise UserError(
+            "a text, or tokens as whole numbers were expected, (pos) or (batch, pos), with at least one of each; "
+            f"what was given is of shape {found.shape} and type {found.dtype}"
+        )
+    return tokens
+
+
+def _beginnings(documents: "Iterable[str] | Iterable[tuple[str, bool]]", most: int) -> Iterator[str]:
+    """So much of each document from its beginning; the pieces of a long one are not kept beyond that."""
+    begun: list[str] = []
+    length, given = 0, False
+    for each in documents:
+        text, ended = (each, True) if isinstance(each, str) else each
+        if not given:
+            begun.append(text[: most - length])
+            length += len(begun[-1])
+            if ended or length >= most:
+                yield "".join(begun)
+                given = True
+        if ended:
+            begun, length, given = [], 0, False
 
 
 def not_ours(name: str, architecture: str) -> str:

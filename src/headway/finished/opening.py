@@ -1,6 +1,7 @@
 """Finished: the model behind a path, opened: a run's folder, its checkpoint, or a folder of Hugging Face."""
 
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,8 @@ from headway.finished.opened import Opened, not_ours
 if TYPE_CHECKING:
     import torch
 
-    from headway.data.tokens.tokenizer import Tokenizer
+    from headway.data.tokens.tokenizer import EndlessTokenizer, Tokenizer
+    from headway.hf.pretrained import Pretrained
     from headway.model.trace import Trace
     from headway.model.transformer import Transformer
     from headway.runs.folder import Run
@@ -52,15 +54,17 @@ def open_own(path: str | Path, tokenizer: str | None = None) -> Opened:
     """
     folder = model_folder(path)
     if folder.kind == "other":
+        from headway import hf
         from headway.hf.reading import architecture_of
 
+        hf.check_own(folder.path)
         raise UserError(not_ours(folder.name, architecture_of(folder.path)))
-    opened = _own(folder, tokenizer)
+    opened = _own(folder, tokenizer, writes=True)
     opened.check_finite("so it has nothing to say")
     return opened
 
 
-def _own(folder: ModelFolder, tokenizer: str | None) -> Opened:
+def _own(folder: ModelFolder, tokenizer: str | None, *, writes: bool = False) -> Opened:
     from headway import hf
 
     if folder.kind == "run":
@@ -68,8 +72,25 @@ def _own(folder: ModelFolder, tokenizer: str | None) -> Opened:
     else:
         model = hf.load(folder.path)
         n_ctx = model.model.n_positions
-    its = _fitting(hf.tokenizer(folder.path), tokenizer, model.vocab_size, str(folder.path))
+    its = _fitting(_its_tokenizer(folder, writes=writes), tokenizer, model.vocab_size, str(folder.path))
     return _opened(model, folder.name, its, n_ctx)
+
+
+def _its_tokenizer(folder: ModelFolder, *, writes: bool) -> "Tokenizer | EndlessTokenizer | None":
+    """The tokenizer of a folder; who writes needs one that can end a text.
+
+    Raises:
+        UserError: when it cannot be read.
+    """
+    from headway import hf
+    from headway.data.tokens.tokenizer import EndlessTokenizer, NoEndOfText
+
+    try:
+        return hf.tokenizer(folder.path)
+    except NoEndOfText:
+        if writes or not (folder.path / "tokenizer.json").is_file():
+            raise
+        return EndlessTokenizer.load(folder.path)
 
 
 def open_module(model: "Transformer", tokenizer: str | None = None, name: str = "the model") -> Opened:
@@ -86,7 +107,7 @@ def open_module(model: "Transformer", tokenizer: str | None = None, name: str = 
     return _opened(model, name, _fitting(None, tokenizer, model.vocab_size, name), model.model.n_positions)
 
 
-def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | None", n_ctx: int) -> Opened:
+def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | EndlessTokenizer | None", n_ctx: int) -> Opened:
     from headway.model import redraw
 
     declared = model.model
@@ -113,6 +134,21 @@ def _other(folder: ModelFolder, tokenizer: str | None, trust_code: bool) -> Open
     from headway import hf
 
     found = hf.open_pretrained(folder.path, trust_code=trust_code)
+    opened = of_transformers(found, folder.name, str(folder.path))
+    if tokenizer is None:
+        return opened
+    return replace(opened, tokenizer=_fitting(None, tokenizer, found.vocab_size, str(folder.path)))
+
+
+def of_transformers(found: "Pretrained", name: str, whose: str) -> Opened:
+    """A model of transformers, opened.
+
+    Args:
+        found: the model.
+        name: what sentences call it.
+        whose: what is named where it cannot read a text.
+    """
+    from headway import hf
 
     def traced(tokens: "torch.Tensor") -> "Trace":
         try:
@@ -122,27 +158,27 @@ def _other(folder: ModelFolder, tokenizer: str | None, trust_code: bool) -> Open
         except Exception as error:  # whatever another library's model does with what its folder declares
             said = shortened(" ".join(str(error).split()), 600)
             raise UserError(
-                f"{folder.path}: its model cannot read a text ({type(error).__name__}: {said}); fetch the folder again"
+                f"{whose}: its model cannot read a text ({type(error).__name__}: {said}); fetch the folder again"
             ) from error
 
     return Opened(
-        name=folder.name,
+        name=name,
         facts={"architecture": type(found.model).__name__, "kind": found.kind},
         module=found.model,
         ours=None,
         traced=traced,
         read=lambda tokens: hf.read(found.model, tokens),
         kind=found.kind,
-        tokenizer=found.tokenizer
-        if tokenizer is None
-        else _fitting(None, tokenizer, found.vocab_size, str(folder.path)),
+        tokenizer=found.tokenizer,
         vocab_size=found.vocab_size,
         n_ctx=found.n_ctx,
         longest=found.n_ctx,
     )
 
 
-def _fitting(its: "Tokenizer | None", asked: str | None, vocab_size: int, whose: str) -> "Tokenizer | None":
+def _fitting(
+    its: "Tokenizer | EndlessTokenizer | None", asked: str | None, vocab_size: int, whose: str
+) -> "Tokenizer | EndlessTokenizer | None":
     """The folder's tokenizer or the one that was asked for, when it has the vocabulary of the model.
 
     That may be padded to a multiple of 64.

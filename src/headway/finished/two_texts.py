@@ -139,7 +139,7 @@ def _read(opened: Opened, text: Any, what: str, n: int, length: int) -> np.ndarr
             raise UserError(f"{what}: sequences of one token were given, and nothing is predicted in them; give longer")
         return tokens[:n] if len(tokens) > n else tokens
     corpus = find_corpus(str(text), limit=None, asked=what)
-    tokens = opened.sequences(corpus.documents(), n=n, length=length + 1, predicted=True)
+    tokens = opened.sequences(corpus.pieces(), n=n, length=length + 1, predicted=True)
     if tokens.shape[1] <= length:
         raise UserError(
             f"{what} {text}: it has only {tokens.size:,} tokens, fewer than one sequence of {length:,} and the token "

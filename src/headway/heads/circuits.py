@@ -27,6 +27,7 @@ from headway.heads.scores import HeadScores
 from headway.model.attention import Attention
 from headway.model.maps import LowRank, Map
 from headway.model.residual import read_entries
+from headway.model.trace import Trace
 from headway.model.transformer import Transformer
 
 CIRCUITS = tuple(name for name, declared in HEAD_METRICS.items() if declared.family == "circuits")
@@ -53,7 +54,11 @@ def circuits(model: Transformer) -> tuple[HeadCircuits, ...]:
     return tuple(_circuits(model, layer) for layer, n_heads in enumerate(model.model.layout.n_heads) if n_heads)
 
 
-def circuit_scores(model: Transformer, metrics: Sequence[str] | None = None) -> dict[str, HeadScores]:
+def circuit_scores(
+    model: Transformer,
+    metrics: Sequence[str] | None = None,
+    through: Float[Tensor, "d_model d_model"] | None = None,
+) -> dict[str, HeadScores]:
     """What the weights say of every head: `qk_effective_rank`, `ov_effective_rank` and `copying_score`.
 
     The null of the ranks is their mean over Gaussian weights of the same shapes (and ranks, where maps are products).
@@ -62,6 +67,7 @@ def circuit_scores(model: Transformer, metrics: Sequence[str] | None = None) -> 
     Args:
         model: one of ours.
         metrics: some of the three; None: all.
+        through: what `embedding_of_read_out` gave for this model; None: it is asked, where a metric needs it.
 
     Raises:
         UserError: for another metric, or weights that hold NaN or infinity, by layer.
@@ -74,9 +80,44 @@ def circuit_scores(model: Transformer, metrics: Sequence[str] | None = None) -> 
             raise UserError(f"{name} cannot be read off weights; {near(name, CIRCUITS)}")
     found, scores = circuits(model), {}
     for name in wanted:
-        values, null = _copying(model, found) if name == "copying_score" else _ranks(model, found, name)
+        values, null = _copying(model, found, through) if name == "copying_score" else _ranks(model, found, name)
         scores[name] = HeadScores(metric=name, values=values, null=null, n_rows=0)
     return scores
+
+
+def circuits_of_trace(trace: Trace) -> tuple[HeadCircuits, ...]:
+    """Those of the attentions whose matrices are plain, as they read the normed stream: no norm is folded in."""
+    return tuple(
+        HeadCircuits(
+            name=attention.name,
+            layer=attention.layer,
+            qk=Factored(left=_exact(weights.W_Q), right=_exact(weights.W_K)[list(attention.kv_of)].mT),
+            ov=Factored(left=_exact(weights.W_V)[list(attention.kv_of)], right=_exact(attention.W_O)),
+        )
+        for attention in trace.attentions
+        if (weights := attention.plain) is not None
+    )
+
+
+def ranks_of_trace(trace: Trace) -> dict[str, HeadScores]:
+    """Effective ranks of the circuits of plain attentions; none where there is none."""
+    found, scores = circuits_of_trace(trace), {}
+    for name, rank_of, which in (
+        ("qk_effective_rank", qk_effective_rank, "qk"),
+        ("ov_effective_rank", ov_effective_rank, "ov"),
+    ):
+        values = {here.name: rank_of(here).numpy() for here in found}
+        null = {}
+        for here in found:
+            _, d_model, width = getattr(here, which).left.shape
+            null[here.name] = np.array(gaussian_effective_rank(d_model, width))
+        if found:
+            scores[name] = HeadScores(metric=name, values=values, null=null, n_rows=0)
+    return scores
+
+
+def _exact(W: Tensor) -> Tensor:
+    return W.detach().cpu().double()
 
 
 @metric("qk_effective_rank")
@@ -163,13 +204,15 @@ def _ranks(
     return values, null
 
 
-def _copying(model: Transformer, found: Sequence[HeadCircuits]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    through = _embedding_of_read_out(model)
+def _copying(
+    model: Transformer, found: Sequence[HeadCircuits], through: Float[Tensor, "d_model d_model"] | None
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    through = embedding_of_read_out(model) if through is None else through
     values = {here.name: copying_score(here, through).numpy() for here in found}
     return values, {here.name: np.array(0.0) for here in found}
 
 
-def _embedding_of_read_out(model: Transformer) -> Float[Tensor, "d_model d_model"]:
+def embedding_of_read_out(model: Transformer) -> Float[Tensor, "d_model d_model"]:
     """W_U W_E with the final norm folded in, summed over the vocabulary in blocks; the lane is 0."""
     embedding = model.embedding.weight.detach()
     read_out = embedding if model.model.tied else model.readout.weight.detach()

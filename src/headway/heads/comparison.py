@@ -4,26 +4,31 @@ What reads one batch gives its trace, and the traces of heads that are drawn ane
 is, on the same rows, so that an untrained model is one more draw.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from headway import streams
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
-from headway.heads.circuits import CIRCUITS, circuit_scores
+from headway.heads.circuits import CIRCUITS, circuit_scores, embedding_of_read_out, ranks_of_trace
 from headway.heads.examination import Repetition
 from headway.heads.scores import HeadScores
 from headway.heads.stream import HeadStream
 from headway.heads.stream_null import StreamNull, stream_null
 from headway.heads.subject import subject
 from headway.model.redraw import Redrawable, redrawn
+from headway.model.trace import SomeQueries, Trace
 from headway.model.transformer import Transformer
 
 PAIRS = 128
 """Pairs of heads are compared in attentions of at most so many heads: every draw has all of them."""
+_ROWS_OF_DRAWS, _ROWS_PER_WIDTH = 512, 16
+"""At how many positions drawn heads are asked at least, and for each dimension of a head."""
 _FORMULAS = {"query_cka": "uncentred", "query_cka_centred": "centred"}
 _ROWS = 1024
 """Rows of the stream from which the formulas are taken."""
@@ -36,6 +41,7 @@ def examine_beside_untrained(
     repetition: Repetition | None,
     weights: Transformer | None,
     draws: int,
+    n_rows: int | None = None,
 ) -> dict[str, HeadScores]:
     """Every metric of every head of a model, as `examination.examine`, with draws of untrained heads.
 
@@ -45,19 +51,21 @@ def examine_beside_untrained(
         repetition: those; None: nothing of repetition is measured.
         weights: one of Headway's models, for what is read off weights; None: nothing is.
         draws: how many times heads are drawn anew; 0: formulas alone say what untrained heads show.
+        n_rows: positions of the text in all, of which drawn heads are then asked at some (`rows_of_draws`); None: they
+            are asked at all of them.
 
     Raises:
         UserError: as `HeadStream` and `circuit_scores`.
     """
-    of_text = _Beside(draws, lambda nulls: HeadStream(nulls=nulls))
+    of_text = _Beside(draws, lambda nulls: HeadStream(nulls=nulls), n_rows)
     first: Redrawable | None = None
     for reading in text:
         first = first or reading
         of_text.add(reading)
     scores = of_text.scores()
+    assert first is not None, "there are no scores of no text"
+    formulas = _formulas(first, scores["query_cka"].n_rows)
     for metric, which in _FORMULAS.items():
-        assert first is not None, "there are no scores of no text"
-        formulas = _formulas(first, scores[metric].n_rows)
         found = {name: np.array(getattr(formula, which)) for name, formula in formulas.items()}
         scores[metric] = replace(scores[metric], formula=found)
     if repetition is not None:
@@ -67,31 +75,96 @@ def examine_beside_untrained(
         scores |= repeated.scores()
     if weights is not None:
         scores |= _of_weights(weights, draws)
+    else:
+        scores |= ranks_of_trace(first.trace)
     return {metric: scores[metric] for metric in HEAD_METRICS if metric in scores}
 
 
 class _Beside:
     """Metrics of the model's heads, and of every draw."""
 
-    def __init__(self, draws: int, stream: Callable[[bool], HeadStream]) -> None:
+    def __init__(self, draws: int, stream: Callable[[bool], HeadStream], n_rows: int | None = None) -> None:
         self._own = stream(True)
         self._drawn = [stream(False) for _ in range(draws)]
+        self._n_rows, self._batches = n_rows, 0
 
     def add(self, reading: Redrawable, periods: Tensor | None = None, begins: Tensor | None = None) -> None:
         self._own.add(reading.trace, periods, begins)
+        if not self._drawn:
+            return
+        chosen = self._chosen(reading.trace, periods, begins)
+        attentions = reading.trace.attentions
+        counted = {} if chosen is None else {at.name: subject(at).keys_counted for at in attentions}
         for draw, stream in enumerate(self._drawn):
-            stream.add(reading.redraw(draw), periods, begins)
+            some = None if chosen is None else _some(reading.trace, counted, chosen, draw + self._batches)
+            stream.add(reading.redraw(draw, some), periods, begins)
+        self._batches += 1
+
+    def _chosen(
+        self, trace: Trace, periods: Tensor | None, begins: Tensor | None
+    ) -> "Callable[[int, int], np.ndarray] | None":
+        """The queries of drawn heads, by how many there are and whose turn it is; None: all."""
+        if periods is not None and begins is not None:
+            # Nothing is asked of a query before what is repeated stands there again.
+            return partial(_from, int((periods + begins).min()))
+        every = 1 if self._n_rows is None else _every(trace, self._n_rows)
+        return partial(_one_of, every) if every > 1 else None
 
     def scores(self) -> dict[str, HeadScores]:
         return _with_draws(self._own.scores(), [stream.scores() for stream in self._drawn])
 
 
+def rows_of_draws(n_rows: int, d_head: int) -> int:
+    """At how many positions of a text heads that are drawn anew are asked.
+
+    What an untrained head shows differs from head to head and draw to draw far more than with the positions, as long as
+    those are many beside the width of a head.
+    """
+    return min(n_rows, max(_ROWS_OF_DRAWS, _ROWS_PER_WIDTH * d_head))
+
+
+def _every(trace: Trace, n_rows: int) -> int:
+    """Of how many queries one is asked."""
+    return n_rows // rows_of_draws(n_rows, max(attention.q.shape[3] for attention in trace.attentions))
+
+
+def _one_of(every: int, n_queries: int, turn: int) -> np.ndarray:
+    """One query of every few; another one in each text, batch and draw, so that all have a turn.
+
+    The first queries see few keys and are like no others: that some draws have more of them is in the spread of the
+    draws, and not in their mean. In different texts they are different ones, lest pairs of equal positions count more.
+    """
+    starts = np.arange(0, n_queries, every)
+    first = streams.generator(0, "queries of redrawn heads", n_queries, every).integers(every, size=len(starts))
+    return np.minimum(starts + (first + turn) % every, n_queries - 1)
+
+
+def _from(first: int, n_queries: int, turn: int) -> np.ndarray:
+    del turn  # always the same
+    return np.arange(min(first, n_queries - 1), n_queries)
+
+
+def _some(
+    trace: Trace, counted: Mapping[str, Tensor], chosen: Callable[[int, int], np.ndarray], turn: int
+) -> dict[str, SomeQueries]:
+    """Some queries of each attention, in all that have as many queries the same."""
+    shapes = {attention.name: (len(attention.q), attention.q.shape[2]) for attention in trace.attentions}
+    of_shape = {
+        (batch, n): torch.from_numpy(np.stack([chosen(n, turn + text) for text in range(batch)]))
+        for batch, n in set(shapes.values())
+    }
+    return {
+        name: SomeQueries(places=of_shape[shape].to(counted[name].device), of=shape[1], keys_counted=counted[name])
+        for name, shape in shapes.items()
+    }
+
+
 def _of_weights(model: Transformer, draws: int) -> dict[str, HeadScores]:
-    drawn = []
+    through, drawn = embedding_of_read_out(model), []  # heads that are drawn anew read and write the same stream
     for draw in range(draws):
         with redrawn(model, draw):
-            drawn.append(circuit_scores(model, CIRCUITS))
-    return _with_draws(circuit_scores(model, CIRCUITS), drawn)
+            drawn.append(circuit_scores(model, CIRCUITS, through))
+    return _with_draws(circuit_scores(model, CIRCUITS, through), drawn)
 
 
 def _with_draws(own: dict[str, HeadScores], drawn: Sequence[dict[str, HeadScores]]) -> dict[str, HeadScores]:

@@ -23,6 +23,8 @@ BLOCK_BYTES = 16 * 2**20
 """Of the logits of a block in float32; a few tensors of that size are held at once."""
 _ROWS = 64
 """Queries of a block where that many fit: of a causal text more of them see fewer of the block's keys."""
+_FEW_ROWS = 16
+"""The same of some queries that stand for all: they lie farther apart."""
 
 Values = Float[Tensor, "batch head query"]
 """A number per query; one head stands for all where they do not differ."""
@@ -54,7 +56,7 @@ class PlacedLooks(Looks):
     """The key that is the first of the block's."""
     one_text: bool
     """Whether queries and keys are of the same text."""
-    places: Int[Tensor, "1 query"]
+    places: Int[Tensor, "#batch query"]
     """The keys at the places of the queries, where they are of one text."""
     first: Int[Tensor, "batch 1"]
     """The first key of the text."""
@@ -239,8 +241,9 @@ def blocks(of: Subject) -> Iterator[Block]:
     attention = of.attention
     batch, n_heads, n_queries, _ = attention.q.shape
     row_bytes = 4 * n_heads * attention.k.shape[2]
-    n_examples = min(batch, max(1, BLOCK_BYTES // (row_bytes * min(n_queries, _ROWS))))
-    n_rows = min(_ROWS, max(1, BLOCK_BYTES // (row_bytes * n_examples)))
+    most = _ROWS if attention.some is None else max(_FEW_ROWS, int(_ROWS * of.share))
+    n_examples = min(batch, max(1, BLOCK_BYTES // (row_bytes * min(n_queries, most))))
+    n_rows = min(most, max(1, BLOCK_BYTES // (row_bytes * n_examples)))
     for example in range(0, batch, n_examples):
         examples = slice(example, min(batch, example + n_examples))
         for row in range(0, n_queries, n_rows):
@@ -256,8 +259,11 @@ def block(of: Subject, examples: slice = slice(None), queries: slice = slice(Non
     attention = of.attention
     sees = attention.sees(examples, queries, keys)
     counted = of.counted[examples, None, queries]
-    n_queries, n_keys = attention.q.shape[2], attention.k.shape[2]
-    places = torch.arange(n_keys - n_queries, n_keys, device=sees.device)[queries]
+    some, n_queries, n_keys = attention.some, attention.q.shape[2], attention.k.shape[2]
+    if some is None:
+        places = torch.arange(n_keys - n_queries, n_keys, device=sees.device)[None, queries]
+    else:
+        places = some.places[examples, queries] + n_keys - some.of
     placed: dict[str, Any] = {
         "counted": counted,
         "n_keys": sees.sum(3).to(attention.q.dtype).expand(len(counted), -1, -1),
@@ -265,7 +271,7 @@ def block(of: Subject, examples: slice = slice(None), queries: slice = slice(Non
         "sees": sees,
         "start": keys.start or 0,
         "one_text": attention.kind != "cross",
-        "places": places[None],
+        "places": places,
         "first": of.keys_counted[examples].int().argmax(1, keepdim=True),
         "period": None if of.period is None else _of_examples(of.period, examples, sees.device),
         "begins": _of_examples(of.begins, examples, sees.device),

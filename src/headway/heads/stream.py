@@ -23,6 +23,7 @@ from headway.heads.nulls import GAUSSIAN, NULLS, gaussian_attention, logit_varia
 from headway.heads.query_blocks import PER_QUERY, PlacedLooks, blocks
 from headway.heads.registry import FUNCTIONS
 from headway.heads.scores import HeadScores
+from headway.heads.some_rows import OF_SOME
 from headway.heads.subject import Subject, only, subject
 from headway.heads.sums import SUMS
 from headway.model.trace import Trace
@@ -188,7 +189,7 @@ def _measured(of: Subject, metrics: Sequence[str], nulls: bool) -> _Tally:
     of_looks = [name for name in metrics if name in PER_QUERY]
     names = {"rows", "texts"}
     for name in metrics:
-        names.update(_needs(FUNCTIONS[name]) if name not in PER_QUERY else ())
+        names.update(_needs(_function(name, nulls)) if name not in PER_QUERY else ())
         names.update(_needs(NULLS[name]) if nulls and name in NULLS else ())
     sums = {name: SUMS[name](of) for name in sorted(names)} | (_of_looks(of, of_looks, nulls) if of_looks else {})
     gaussian = nulls and any(name in GAUSSIAN for name in metrics)
@@ -223,18 +224,23 @@ def _number(name: str, looks: PlacedLooks) -> Tensor:
 def _score(name: str, tallies: dict[str, _Tally], n_rows: int, with_nulls: bool) -> HeadScores:
     values, nulls = {}, {}
     for attention, tally in tallies.items():
-        values[attention] = _value(name, tally).cpu().numpy()
+        values[attention] = _value(name, tally, with_nulls).cpu().numpy()
         null = _null(name, tally) if with_nulls else None
         if null is not None and bool(null.isfinite().all()):
             nulls[attention] = null.cpu().numpy()
     return HeadScores(metric=name, values=values, null=nulls, n_rows=n_rows)
 
 
-def _value(name: str, tally: _Tally) -> Tensor:
+def _value(name: str, tally: _Tally, with_nulls: bool) -> Tensor:
     if name in PER_QUERY:
         return _mean(name, tally, name)
-    value = tally.of(FUNCTIONS[name])
+    value = tally.of(_function(name, with_nulls))
     return value if tally.sums["rows"] > 0 else torch.full_like(value, torch.nan)
+
+
+def _function(name: str, with_nulls: bool) -> Callable[..., Tensor]:
+    """Of heads drawn anew, which may be asked at some rows only, what stands for all of them."""
+    return FUNCTIONS[name] if with_nulls else OF_SOME.get(name, FUNCTIONS[name])
 
 
 def _null(name: str, tally: _Tally) -> Tensor | None:

@@ -37,6 +37,12 @@ class Subject:
         """Query heads."""
         return self.attention.q.shape[1]
 
+    @property
+    def share(self) -> float:
+        """How many of the queries are here: 1 unless they are some that stand for all."""
+        some = self.attention.some
+        return 1.0 if some is None else some.places.shape[1] / some.of
+
 
 def subject(
     attention: AttentionTrace,
@@ -60,7 +66,7 @@ def subject(
     return Subject(
         attention=attention,
         counted=counted,
-        keys_counted=(sees & counted[:, :, None]).any(1),
+        keys_counted=(sees & counted[:, :, None]).any(1) if attention.some is None else attention.some.keys_counted,
         before=streams[0] if streams else None,
         after=streams[attention.layer + 1] if streams else None,
         period=period,

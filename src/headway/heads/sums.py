@@ -37,8 +37,8 @@ def rows(of: Subject) -> Float[Tensor, ""]:
 
 @additive
 def texts(of: Subject) -> Float[Tensor, ""]:
-    """Texts of which a position counts."""
-    return of.counted.any(1).sum(dtype=torch.float64)
+    """Texts of which a position counts; of one of which some positions are here, as much of it as is here."""
+    return of.counted.any(1).sum(dtype=torch.float64) * of.share
 
 
 @additive

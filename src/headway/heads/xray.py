@@ -18,6 +18,8 @@ class XRay(ModelOnText):
 
     Attributes:
         composition: between heads; None where it is not known.
+        loss_nats: of the model, the mean over the tokens that were read, less the first of each sequence; None where it
+            is not known, and then a note says why.
     """
 
     nothing: ClassVar[str] = "nothing stands out of untrained heads on the same stream"
@@ -28,6 +30,14 @@ class XRay(ModelOnText):
     )
 
     composition: Composition | None = None
+    loss_nats: float | None = None
+
+    @property
+    def read(self) -> str:
+        """How much of which text was read, and how well the model predicts it, in words."""
+        if self.loss_nats is None:
+            return super().read
+        return f"{super().read}; its loss there is {self.loss_nats:.4g} nats per token"
 
     @cached_property
     def looked_for(self) -> tuple[Finding, ...]:
@@ -55,6 +65,7 @@ class XRay(ModelOnText):
             # Also where it stood before it was a metric: who reads these files finds it there.
             "output_share": {name: five_digits(share) for name, share in shares.items()},
             "composition": self._composition(),
+            "loss_nats": self.loss_nats,
             "findings": [vars(finding) for finding in self.findings],
             "not_found": [vars(finding) for finding in self.not_found],
             "notes": [*self.notes, *self._left_out()],

@@ -6,8 +6,8 @@
 * `export`: a folder written; `configuration_headway`, `modeling_headway`: the code that goes along when no stock
   architecture fits;
 * `pretrained`: any folder opened by transformers; `tracing`: what the heads of such a model do; `redrawing`: what
-  others would do in their place; `recording`, `interface`, `entering`: how that is seen; `convert`: a model whose
-  attention is not open, as Headway's.
+  others would do in their place; `plain`: the matrices of its attentions; `recording`, `interface`, `entering`: how
+  that is seen; `convert`: a model whose attention is not open, as Headway's.
 """
 
 from collections.abc import Mapping
@@ -37,6 +37,17 @@ def load(folder: str | Path) -> "Transformer":
     from headway.hf import reading
 
     return reading.load(folder)
+
+
+def check_own(folder: str | Path) -> None:
+    """Nothing, when what a folder's config.json says of an architecture that `load` reads is no more than that.
+
+    Raises:
+        UserError: saying what Headway's model does not have.
+    """
+    from headway.hf import reading
+
+    reading.check_own(Path(folder))
 
 
 def tokenizer(folder: str | Path) -> "Tokenizer | None":

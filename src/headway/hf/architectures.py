@@ -18,6 +18,10 @@ from headway.hf.description import declared, describe
 Config = Mapping[str, Any]
 
 
+class NotOurs(UserError):
+    """A configuration has something that Headway's own model does not have."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
     """An architecture: the class that transformers loads it as, its names of arrays, and its configuration."""
@@ -83,7 +87,7 @@ def _activation(config: Config, key: str, kinds: tuple[str, ...], default: str) 
     given = config.get(key, default)
     names = [name for name, kind in _ACTIVATIONS.items() if kind in kinds]
     if given not in names:
-        raise UserError(f"{key} {shortened(repr(given))} is not known here; there is {', '.join(names)}")
+        raise NotOurs(f"{key} {shortened(repr(given))} is not known here; there is {', '.join(names)}")
     return _ACTIVATIONS[given]
 
 
@@ -95,7 +99,7 @@ def _plain(config: Config, **values: Any) -> None:
         if config.get(key) not in (value, None)
     ]
     if other:
-        raise UserError(f"{' and '.join(other)}, which Headway's model does not have")
+        raise NotOurs(f"{' and '.join(other)}, which Headway's model does not have")
 
 
 def _dropout(config: Config, *keys: str, default: float) -> float:
@@ -196,9 +200,7 @@ def _read_llama(config: Config) -> Llama:
         raise UserError(f"rope_parameters {shortened(repr(rope))} is no mapping, keys with values")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
-        raise UserError(
-            f"rope_type is {shortened(repr(kind))}, which Headway's model does not have; it has the default"
-        )
+        raise NotOurs(f"rope_type is {shortened(repr(kind))}, which Headway's model does not have; it has the default")
     _plain({**config, **rope}, partial_rotary_factor=1.0)
     d_model, n_heads = config["hidden_size"], config["num_attention_heads"]
     if config.get("model_type", "llama") == "llama" and d_model % n_heads:

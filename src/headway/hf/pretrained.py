@@ -100,6 +100,24 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
         )
 
 
+def in_memory(model: transformers.PreTrainedModel) -> Pretrained:
+    """A model that is open already, as it is.
+
+    Raises:
+        UserError: for one that reads no text.
+    """
+    embedding = model.get_input_embeddings()
+    if getattr(embedding, "num_embeddings", None) is None:
+        raise UserError(f"{type(model).__name__} reads no tokens; trace it with headway.hf.trace and what it reads")
+    return Pretrained(
+        model=model,
+        tokenizer=None,
+        vocab_size=embedding.num_embeddings,
+        n_ctx=_longest(model, None),
+        kind=_kind(Path(type(model).__name__), model, None),
+    )
+
+
 def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[Any, tuple[str, str] | None]:
     """The class of transformers that opens a folder, and the folder's own code where there is no other way.
 
@@ -130,8 +148,15 @@ def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[A
 def _check_text(folder: Path, of_class: Any) -> None:
     """Nothing, when an architecture reads text; others are not even built."""
     model_type = getattr(of_class.config_class, "model_type", None)
-    if not any(model_type in names for names in _TEXT):
-        raise UserError(f"{folder}: {of_class.__name__} {_NO_TEXT}")
+    if any(model_type in names for names in _TEXT):
+        return
+    if {"text_config", "vision_config"} <= set(of_class.config_class.sub_configs):
+        raise UserError(
+            f"{folder}: {of_class.__name__} has two towers, one for text and one for pictures, and no text alone goes "
+            "through both; save the one for text to a folder of its own (model.text_model.save_pretrained), or trace "
+            "the whole in Python with headway.hf.trace and both inputs"
+        )
+    raise UserError(f"{folder}: {of_class.__name__} {_NO_TEXT}")
 
 
 def _check_size(folder: Path, config: dict[str, Any], of_class: Any, arrays: Arrays) -> None:

@@ -4,6 +4,7 @@ The configuration says what the model is; then every array is looked for under i
 must have, before any is read.
 """
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from headway.declare.tokens.parameters import parameters_of
 from headway.declare.tokens.transformer import TransformerModel
 from headway.errors import UserError, shortened
 from headway.files import read_json
-from headway.hf.architectures import ARCHITECTURES, Architecture, vocab_size_of
+from headway.hf.architectures import ARCHITECTURES, Architecture, NotOurs, vocab_size_of
 from headway.hf.array_names import BUFFERS, Table, from_folder, place_of, shapes_of
 from headway.hf.arrays import Arrays, differences
 from headway.hf.bounds import LARGEST_TEXT, check_built, check_declared, check_files, check_memory
@@ -22,6 +23,10 @@ from headway.model.weights import Weights
 
 if TYPE_CHECKING:
     from headway.model.transformer import Transformer
+
+
+_OTHER_HEAD = re.compile(r"For(?!CausalLM)[A-Z]|DoubleHeads")
+"""Classes of transformers that end with something else than a read-out of the next token."""
 
 
 def load(folder: str | Path) -> "Transformer":
@@ -77,12 +82,41 @@ def fixed_bytes(model: TransformerModel) -> int:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder's architecture is one that `load` reads.
+    """Whether a folder's model is one that Headway's own can be: of an architecture that `load` reads, and no more.
+
+    A Llama with scaled rotary turns is not, nor a GPT-2 that classifies or reads an encoder.
 
     Raises:
         UserError: when it has no config.json, or that is no JSON.
     """
-    return config_of(folder).get("model_type") in ARCHITECTURES
+    config = config_of(folder)
+    architecture = ARCHITECTURES.get(config.get("model_type", ""))
+    if architecture is None:
+        return False
+    named = next(iter(named_architectures(config)), "")
+    if _OTHER_HEAD.search(named):
+        return False
+    try:
+        architecture.read(config)
+    except NotOurs:
+        return False
+    except (KeyError, UserError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return True  # what is wrong with it is said when it is opened
+    return True
+
+
+def check_own(folder: Path) -> None:
+    """Nothing, when what config.json says of an architecture that `load` reads is no more than that.
+
+    Raises:
+        UserError: saying what Headway's model does not have.
+    """
+    config = config_of(folder)
+    if (architecture := ARCHITECTURES.get(config.get("model_type", ""))) is not None:
+        try:
+            architecture.read(config)
+        except NotOurs as error:
+            raise UserError(f"{folder}/config.json: {error}") from None
 
 
 def architecture_of(folder: Path) -> str:

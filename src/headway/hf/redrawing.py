@@ -10,11 +10,12 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from headway.hf.convert import CONVERTED, converted
+from headway.hf.plain import plain_weights
 from headway.hf.recording import Call
 from headway.hf.tracing import check_tokens, recorded_pass, traceable
 from headway.model import redraw
 from headway.model.redraw import Redrawable, drawn_weight, shuffled_rows
-from headway.model.trace import Trace
+from headway.model.trace import SomeQueries, Trace
 
 _PLAIN = 3
 """So many linear maps, of queries, keys and values, are apart; of fewer one holds several."""
@@ -37,16 +38,21 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable
         return redraw.read(converted(model), tokens)
     trace, recorded = recorded_pass(model, given)
 
-    def drawn(draw: int) -> Trace:
+    def drawn(draw: int, some: Mapping[str, SomeQueries] | None = None) -> Trace:
         attentions = []
         for at, (attention, call) in enumerate(zip(trace.attentions, recorded.calls, strict=True)):
             W_O = drawn_weight(call.W_O.flatten(0, 1), draw, f"{attention.name}.o").view_as(call.W_O)
             again = recorded.again(at, _parameters(call, draw, attention.name), W_O, call.b_O)
-            attentions.append(replace(again, rows=attention.rows))
+            whole = replace(again, rows=attention.rows)
+            attentions.append(whole.at(some[attention.name] if some else None))
         return Trace(attentions=tuple(attentions))
 
+    plain = tuple(
+        replace(attention, plain=plain_weights(attention, call, _maps(call)))
+        for attention, call in zip(trace.attentions, recorded.calls, strict=True)
+    )
     return Redrawable(
-        trace=trace,
+        trace=replace(trace, attentions=plain),
         inputs=tuple(call.x for call in recorded.calls),
         turns=tuple(_turn(call, *a.q.shape[2:]) for a, call in zip(trace.attentions, recorded.calls, strict=True)),
         redraw=drawn,

@@ -7,10 +7,11 @@ many heads share them. `reference_attention` is the slow, obvious version.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headway.declare.tokens.transformer import Attends, TransformerModel
@@ -18,7 +19,7 @@ from headway.model.cache import KVCache
 from headway.model.edits import Edits, edited
 from headway.model.maps import linear
 from headway.model.positions import rotate
-from headway.model.trace import AttentionTrace
+from headway.model.trace import AttentionTrace, SomeQueries
 
 _BLOCKS, _SMALLEST_BLOCK = 4, 32
 """Blocks of queries: 5/8 of the work of one block without a window, less with one; more of them cost their overhead."""
@@ -79,6 +80,21 @@ class Attention(nn.Module):
         written = self.o(z.transpose(1, 2).flatten(2))
         return written, self._trace(q, k, v, z) if record else None
 
+    def at(
+        self,
+        x: Float[Tensor, "batch pos d_model"],
+        rotary: Float[Tensor, "2 pos d_head"] | None,
+        some: SomeQueries,
+    ) -> tuple[Float[Tensor, "batch query d_model"], AttentionTrace]:
+        """What `forward` gives when recording, of some queries: nothing is computed of the others."""
+        read = {"q": some.in_texts(x), "k": x, "v": x}
+        q, k, v = (self._split(getattr(self, name)(of)) for name, of in read.items())
+        if rotary is not None:
+            q, k = rotate(q, rotary[:, some.places][:, :, None]), rotate(k, rotary)
+        mask = _sees(some.places, x.shape[1], self.window, self.attends)
+        z = _attend_at(q, of_queries(k, self.queries), of_queries(v, self.queries), self.scale, mask)
+        return self.o(z.transpose(1, 2).flatten(2)), replace(self._trace(q, k, v, z), mask=mask, some=some)
+
     def _split(self, x: Tensor) -> Float[Tensor, "batch head pos d_head"]:
         return x.unflatten(2, (-1, self.d_head)).transpose(1, 2)
 
@@ -126,7 +142,13 @@ def sees(
     n_queries: int, n_keys: int, window: int | None, device: torch.device, attends: Attends = "past"
 ) -> Bool[Tensor, "{n_queries} {n_keys}"]:
     """Whether each query sees each key, the queries being the last positions of the keys."""
-    ago = torch.arange(n_keys - n_queries, n_keys, device=device)[:, None] - torch.arange(n_keys, device=device)
+    return _sees(torch.arange(n_keys - n_queries, n_keys, device=device), n_keys, window, attends)
+
+
+def _sees(
+    places: Int[Tensor, "*batch query"], n_keys: int, window: int | None, attends: Attends
+) -> Bool[Tensor, "*batch query {n_keys}"]:
+    ago = places[..., None] - torch.arange(n_keys, device=places.device)
     if attends == "future":
         return ago < 0
     return ago >= 0 if window is None else (ago >= 0) & (ago < window)
@@ -161,6 +183,22 @@ def attend(
     wide = torch.promote_types(q.dtype, torch.float32)
     with torch.autocast(q.device.type, enabled=False):
         return _in_blocks(attention, q.to(wide), k.to(wide), v.to(wide), window).to(q.dtype)
+
+
+def _attend_at(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Bool[Tensor, "batch query key"]) -> Tensor:
+    """Contexts of queries anywhere, each block of them against the keys up to the last that it sees."""
+    wide, blocks = torch.promote_types(q.dtype, torch.float32), []
+    for rows in torch.arange(mask.shape[1], device=q.device).tensor_split(min(_BLOCKS, mask.shape[1])):
+        seen = mask[:, None, rows]
+        keys = seen.flatten(0, 2).any(0).nonzero()
+        end = int(keys[-1]) + 1 if len(keys) else 1
+        of, keys_there, values_there = (x.to(wide) for x in (q[:, :, rows], k[:, :, :end], v[:, :, :end]))
+        block = nn.functional.scaled_dot_product_attention(
+            of, keys_there, values_there, attn_mask=seen[..., :end], scale=scale
+        )
+        # Where a query sees nothing torch may give no number.
+        blocks.append(block.masked_fill(~seen.any(3, keepdim=True), 0))
+    return torch.cat(blocks, dim=2).to(q.dtype)
 
 
 def _to_the_future(q: Tensor, k: Tensor, v: Tensor, *, scale: float, dropout: float) -> Tensor:

@@ -22,7 +22,7 @@ def rotary_table(n_positions: int, d_head: int, base: float) -> Float[Tensor, "2
 
 
 def rotate(
-    x: Float[Tensor, "batch head pos d_head"], table: Float[Tensor, "2 pos d_head"]
+    x: Float[Tensor, "batch head pos d_head"], table: Float[Tensor, "2 *#batch pos d_head"]
 ) -> Float[Tensor, "batch head pos d_head"]:
     """Queries or keys turned by their position, entry i paired with entry i + d_head / 2.
 

@@ -9,17 +9,17 @@ what they are. An untrained layer is one more such draw: that makes a test of it
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from headway import streams
 from headway.model.attention import Attention
-from headway.model.trace import AttentionTrace, Trace
+from headway.model.trace import AttentionTrace, SomeQueries, Trace
 from headway.model.transformer import Transformer
 
 
@@ -33,9 +33,10 @@ class Redrawable:
     turns: tuple[Float[Tensor, " distance"] | None, ...]
     """For each attention the trace of the rotary turn between two positions by their distance, d_head where there is
     none; None where queries are no linear map of the stream."""
-    redraw: Callable[[int], Trace]
-    """The same attentions with other heads, by the number of the draw. The stream after a layer, where it is there,
-    is what would come after these heads: of each layer for itself, on the model's own stream before it."""
+    redraw: Callable[..., Trace]
+    """The same attentions with other heads, by the number of the draw; also, by the name of each attention, at some of
+    its queries alone. The stream after a layer, where it is there, is what would come after these heads: of each layer
+    for itself, on the model's own stream before it."""
     shuffled: bool = False
     """Whether rows of some matrices had their entries shuffled, instead of being drawn."""
 
@@ -61,7 +62,7 @@ def read(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> Redrawable:
         trace=trace,
         inputs=tuple(given[attention.layer][0] for attention in trace.attentions),
         turns=turns,
-        redraw=lambda draw: _redrawn(model, trace, given, draw),
+        redraw=partial(_redrawn, model, trace, given),
     )
 
 
@@ -70,30 +71,50 @@ def _turn(rotary: Float[Tensor, "2 pos d_head"] | None, n_queries: int, d_head: 
     return torch.full((n_queries,), float(d_head)) if rotary is None else rotary[0].sum(1)
 
 
-def _redrawn(model: Transformer, trace: Trace, given: Mapping[int, tuple[Tensor, Tensor | None]], draw: int) -> Trace:
+def _redrawn(
+    model: Transformer,
+    trace: Trace,
+    given: Mapping[int, tuple[Tensor, Tensor | None]],
+    draw: int,
+    some: Mapping[str, SomeQueries] | None = None,
+) -> Trace:
     attentions: list[AttentionTrace] = []
-    after = list(trace.streams)
+    chosen = next(iter(some.values())) if some else None  # all attentions have the same queries here
+    streams_there = [stream if chosen is None else chosen.in_texts(stream) for stream in trace.streams]
+    after = list(streams_there)
     for attention in trace.attentions:
         layer = attention.layer
-        module = model.get_submodule(f"layers.{layer}.attention")
-        drawn = drawn_weights(dict(module.named_parameters()), draw, attention.name)
-        written, recorded = functional_call(module, drawn, (*given[layer], None, None, True))
-        attentions.append(recorded)
-        after[layer + 1] = model.rest(trace.streams[layer], written, layer)
+        module = cast(Attention, model.get_submodule(f"layers.{layer}.attention"))
+        x, rotary = given[layer]
+        with _wearing({attention.name: module}, draw):
+            if some:
+                written, recorded = module.at(x, rotary, some[attention.name])
+            else:
+                written, whole = module(x, rotary, record=True)
+                recorded = cast(AttentionTrace, whole)
+        b_O = None if recorded.b_O is None else recorded.b_O.detach()
+        attentions.append(replace(recorded, W_O=recorded.W_O.detach(), b_O=b_O))
+        after[layer + 1] = model.rest(streams_there[layer], written, layer)
     return Trace(attentions=tuple(attentions), streams=tuple(after))
 
 
 @contextmanager
 def redrawn(model: Transformer, draw: int) -> Iterator[None]:
     """Within, the model has the heads of a draw: for what is read off weights."""
+    with _wearing({name: each for name, each in model.named_modules() if isinstance(each, Attention)}, draw):
+        yield
+
+
+@contextmanager
+def _wearing(modules: Mapping[str, Attention], draw: int) -> Iterator[None]:
+    """Within, these attentions have the weights of a draw."""
     own: list[tuple[nn.Parameter, Tensor]] = []
     try:
-        for name, module in model.named_modules():
-            if isinstance(module, Attention):
-                drawn = drawn_weights(dict(module.named_parameters()), draw, name)
-                for which, parameter in module.named_parameters():
-                    own.append((parameter, parameter.data))
-                    parameter.data = drawn[which].detach()
+        for name, module in modules.items():
+            drawn = drawn_weights(dict(module.named_parameters()), draw, name)
+            for which, parameter in module.named_parameters():
+                own.append((parameter, parameter.data))
+                parameter.data = drawn[which].detach()
         yield
     finally:
         for parameter, data in own:

@@ -8,8 +8,60 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class SomeQueries:
+    """Queries of an attention that stand for all of them."""
+
+    places: Int[Tensor, "batch query"]
+    """Which they are, ascending, in each text."""
+    of: int
+    """How many there are in all."""
+    keys_counted: Bool[Tensor, "batch key"]
+    """The keys that any query sees which counts, one of these or not."""
+
+    def in_texts(self, x: Tensor) -> Tensor:
+        """Of (batch, pos, ...) what is at these places: (batch, query, ...)."""
+        return x[torch.arange(len(self.places), device=x.device)[:, None], self.places]
+
+    def in_heads(self, x: Tensor) -> Tensor:
+        """Of (batch, head, pos, ...) what is at these places: (batch, head, query, ...)."""
+        return self.in_texts(x.transpose(1, 2)).transpose(1, 2)
+
+    def of_pairs(self, x: Tensor) -> Tensor:
+        """Of (query, key), (batch, query, key) or (batch, head, query, key) those of these queries, by text."""
+        if x.ndim == 2:
+            return x[self.places]
+        x = x.expand(len(self.places), *x.shape[1:])
+        return self.in_texts(x) if x.ndim == 3 else self.in_heads(x)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainWeights:
+    """Matrices of an attention whose queries, keys and values are linear maps of one stream, but for rotary turns."""
+
+    x: Float[Tensor, "batch pos d_model"]
+    W_Q: Float[Tensor, "head d_model d_head"]
+    W_K: Float[Tensor, "kv_head d_model d_head"]
+    W_V: Float[Tensor, "kv_head d_model d_value"]
+    b_Q: Float[Tensor, "head d_head"] | None = None
+    b_K: Float[Tensor, "kv_head d_head"] | None = None
+    b_V: Float[Tensor, "kv_head d_value"] | None = None
+
+    def queries(self) -> Float[Tensor, "batch head pos d_head"]:
+        """Before any turn."""
+        return _mapped(self.x, self.W_Q, self.b_Q)
+
+    def keys(self) -> Float[Tensor, "batch kv_head pos d_head"]:
+        """Before any turn."""
+        return _mapped(self.x, self.W_K, self.b_K)
+
+    def values(self) -> Float[Tensor, "batch kv_head pos d_value"]:
+        """What is averaged."""
+        return _mapped(self.x, self.W_V, self.b_V)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +98,25 @@ class AttentionTrace:
     gain: Float[Tensor, "batch query"] | None = None
     """What a norm after W_O multiplies all heads with at a position; its weight is in W_O and b_O. None: there is none.
     """
+    some: SomeQueries | None = None
+    """Which queries these are, where they stand for more; None: all."""
+    plain: PlainWeights | None = None
+    """Of an attention that others wrote, its matrices where they are plain."""
+
+    def at(self, some: SomeQueries | None) -> "AttentionTrace":
+        """The same of some of its queries; of all where none are named."""
+        if some is None:
+            return self
+        return replace(
+            self,
+            some=some,
+            q=some.in_heads(self.q),
+            z=some.in_heads(self.z),
+            mask=None if self.mask is None else some.of_pairs(self.mask),
+            bias=None if self.bias is None else some.of_pairs(self.bias),
+            rows=None if self.rows is None else some.in_texts(self.rows),
+            gain=None if self.gain is None else some.in_texts(self.gain),
+        )
 
     def contributions(self) -> Float[Tensor, "batch head query d_model"]:
         """What each head adds to the stream: z_h W_O^h, times the gain of a norm after it."""
@@ -95,6 +166,11 @@ class AttentionTrace:
             return _part(self.mask, batch, slice(None), queries, keys)
         one = torch.ones((), dtype=torch.bool, device=self.q.device)
         return one.expand(1, 1, self.q.shape[2], self.k.shape[2])[:, :, queries, keys]
+
+
+def _mapped(x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+    made = torch.einsum("bpm,hmd->bhpd", x, W)
+    return made if b is None else made + b[None, :, None]
 
 
 def _part(tensor: Tensor, batch: slice, heads: slice, queries: slice | list[int], keys: slice) -> Tensor:

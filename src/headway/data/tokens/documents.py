@@ -21,6 +21,8 @@ FIELDS = ("text", "story")
 PIECE = 1 << 16
 """Characters of a piece of a long document."""
 
+_LONGEST_LINE = 1 << 20
+"""Bytes of a line of text that are held at once, where it has a space."""
 _LAST_SEAM = re.compile(r".*\S(?=\s)", re.DOTALL)
 
 
@@ -39,7 +41,7 @@ def read(path: Path, field: str | None = None) -> Iterator[tuple[str, bool]]:
     Raises:
         UserError: where it cannot be read, is no text, or a line is no JSON object with such a text.
     """
-    return pieces(_json_texts(path, field) if kind_of(path) in JSON else _lines(path))
+    return pieces(_json_texts(path, field) if kind_of(path) in JSON else _lines(path, _LONGEST_LINE))
 
 
 def split_documents(lines: Iterable[str]) -> Iterator[str]:
@@ -91,15 +93,19 @@ def pieces(lines: Iterable[str], size: int = PIECE) -> Iterator[tuple[str, bool]
     yield from ended()
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _lines(path: Path, longest: int | None = None) -> Iterator[str]:
     """The lines of a text file, each ending with one newline character whatever the file has.
+
+    Args:
+        path: of the file.
+        longest: bytes from which on a line is given in parts, each but the last ending before a space.
 
     Raises:
         UserError: where it is no text, with the line and the offset.
     """
     offset = 0
     with _opened(path) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in _parts(file, longest):
             if (nul := line.find(b"\0")) >= 0:
                 raise _no_text(path, number, offset + nul, "a NUL byte")
             try:
@@ -108,6 +114,24 @@ def _lines(path: Path) -> Iterator[str]:
                 raise _no_text(path, number, offset + error.start, "bytes that are no UTF-8") from error
             offset += len(line)
             yield text.replace("\r\n", "\n")
+
+
+def _parts(file: IO[bytes], longest: int | None) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers; of a long one its parts, none of which ends within a character or a word."""
+    if longest is None:
+        yield from enumerate(file, 1)
+        return
+    number, kept = 1, b""
+    while part := file.readline(longest):
+        kept += part
+        if part.endswith(b"\n"):
+            yield number, kept
+            number, kept = number + 1, b""
+        elif (at := kept.rfind(b" ")) > 0:
+            yield number, kept[:at]
+            kept = kept[at:]
+    if kept:
+        yield number, kept
 
 
 def _json_texts(path: Path, field: str | None) -> Iterator[str]:

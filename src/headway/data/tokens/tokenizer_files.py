@@ -92,3 +92,14 @@ def _growth(step: Any) -> float:
     if step.get("type") == "Precompiled":
         growth *= 20.0 if len(step["precompiled_charsmap"]) < 4_000_000 else 1e6
     return growth
+
+
+def named_end(folder: Path) -> str | None:
+    """The token that a folder's tokenizer_config.json says ends a text; None where it says none."""
+    try:
+        said = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None  # such a file is no part of a tokenizer
+    given = said.get("eos_token") if isinstance(said, dict) else None
+    given = given.get("content") if isinstance(given, dict) else given
+    return given if isinstance(given, str) else None

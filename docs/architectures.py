@@ -1,0 +1,152 @@
+"""Every architecture of transformers that reads text, as small as its configuration allows, with random weights."""
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers.models.auto import modeling_auto
+
+import headway
+from headway.errors import UserError
+
+VOCAB_SIZE = 97
+_TABLES = (
+    (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, transformers.AutoModelForCausalLM),
+    (modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, transformers.AutoModelForMaskedLM),
+    (modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, transformers.AutoModelForSeq2SeqLM),
+)
+_SIZES: dict[int, tuple[str, ...]] = {
+    VOCAB_SIZE: ("vocab_size",),
+    32: ("hidden_size", "n_embd", "d_model", "dim", "emb_dim", "embedding_size", "word_embed_proj_dim"),
+    2: (
+        *("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers"),
+        *("num_decoder_layers", "num_key_value_heads", "num_experts", "num_local_experts", "n_routed_experts"),
+        "eos_token_id",
+    ),
+    4: (
+        *("num_attention_heads", "n_head", "n_heads", "num_heads"),
+        *("encoder_attention_heads", "decoder_attention_heads"),
+    ),
+    48: ("intermediate_size", "n_inner", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "hidden_dim"),
+    8: ("head_dim", "d_kv"),
+    64: ("max_position_embeddings", "n_positions", "n_ctx", "max_target_positions"),
+    16: ("moe_intermediate_size", "shared_expert_intermediate_size"),
+    0: ("pad_token_id",),
+    1: ("bos_token_id", "decoder_start_token_id", "num_experts_per_tok"),
+}
+_SMALL = {name: size for size, names in _SIZES.items() for name in names} | {"initializer_range": 0.2, "init_std": 0.2}
+LARGEST = 5_000_000
+"""Numbers of the largest model that is drawn: whose configuration takes no smaller sizes is not."""
+
+
+def types() -> Iterator[tuple[str, Any]]:
+    """Types of model, each once, and what opens them."""
+    seen: set[str] = set()
+    for table, kind in _TABLES:
+        for name in table:
+            if name not in seen:
+                seen.add(name)
+                yield name, kind
+
+
+def drawn(model_type: str, kind: Any, **sizes: int) -> "transformers.PreTrainedModel":
+    """A small random model of a type, some of its sizes given."""
+    config = transformers.AutoConfig.for_model(model_type).__class__
+    takes = inspect.signature(config.__init__).parameters
+    fields = getattr(config, "__dataclass_fields__", {})
+    known = {*takes, *fields, *getattr(config, "attribute_map", {})}
+    made = config(**{name: value for name, value in {**_SMALL, **sizes}.items() if name in known})
+    with torch.device("meta"):
+        numbers = sum(parameter.numel() for parameter in kind.from_config(made).parameters())
+    if numbers > LARGEST:
+        raise ValueError(f"its smallest has {numbers:,} numbers")
+    torch.manual_seed(0)
+    model = kind.from_config(made).eval()
+    if not made.is_encoder_decoder:
+        with torch.no_grad():
+            model(_tokens())  # sizes that do not fit together show here
+    return model
+
+
+def agrees(model: "transformers.PreTrainedModel") -> int:
+    """How many attentions were traced, when each returns what its trace says: softmax(q k) v, to 1e-5."""
+    with torch.no_grad():
+        trace = headway.hf.trace(model, _tokens())
+        for attention in trace.attentions:
+            z = attention.patterns() @ attention.v[:, list(attention.kv_of)]
+            torch.testing.assert_close(z, attention.z, rtol=1e-4, atol=1e-5)
+    return len(trace.attentions)
+
+
+def _attends(model: "transformers.PreTrainedModel") -> bool:
+    try:
+        headway.hf.traceable(model)
+    except UserError as error:
+        return "it has no attention" not in str(error)
+    return True
+
+
+def _tokens() -> torch.Tensor:
+    return torch.randint(3, VOCAB_SIZE, (2, 12), generator=torch.Generator().manual_seed(0))
+
+
+def outcome(model_type: str, kind: Any) -> tuple[str, str]:
+    """What becomes of a type: agrees, refused or not drawn; and what more there is to say."""
+    try:
+        model = drawn(model_type, kind)
+    except Exception as error:  # noqa: BLE001 - whatever a configuration does not like about small sizes
+        return "not drawn", f"{type(error).__name__}: {' '.join(str(error).split())}"
+    try:
+        if not _attends(model):  # of some architectures one layer in eight has attention
+            model = drawn(model_type, kind, num_hidden_layers=8)
+        return "agrees", str(agrees(model))
+    except UserError as error:
+        return "refused", str(error).partition("cannot be traced: ")[2].partition(";")[0] or str(error)
+
+
+def _wrapped(names: list[str]) -> list[str]:
+    return textwrap.wrap(", ".join(f"`{name}`" for name in names), 118, break_on_hyphens=False, break_long_words=False)
+
+
+def page() -> str:
+    """The page."""
+    found = [(name, *outcome(name, kind)) for name, kind in types()]
+    agreeing = [name for name, what, _ in found if what == "agrees"]
+    refused = [(name, why) for name, what, why in found if what == "refused"]
+    others = [name for name, what, _ in found if what == "not drawn"]
+    lines = [
+        "# Which architectures are traced",
+        "",
+        f"Written by `make docs` with transformers {transformers.__version__}, and tested. Of each type that reads",
+        "text a small random model was drawn. A type *agrees* if every attention of it returns softmax(q k) v of its",
+        "trace, to 1e-5; that its heads' contributions add up to what enters the stream is a test of its own",
+        "(`tests/hf/test_entering.py`). The names are those of `model_type` in a config.json.",
+        "",
+        f"## {len(agreeing)} agree",
+        "",
+        *textwrap.wrap(
+            ", ".join(f"`{name}`" for name in agreeing), 118, break_on_hyphens=False, break_long_words=False
+        ),
+        "",
+        f"## {len(refused)} are refused, with a sentence",
+        "",
+        "| model_type | why |",
+        "|---|---|",
+        *(f"| `{name}` | {why} |" for name, why in refused),
+        "",
+        f"## {len(others)} were not drawn",
+        "",
+        "Their configurations have no small sizes by the usual names, or parts that read no text:",
+        "",
+        *_wrapped(others),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    transformers.utils.logging.set_verbosity_error()
+    Path(__file__).with_suffix(".md").write_text(page())

@@ -1,0 +1,75 @@
+"""Finished: the loss of a model on what it reads for something else, from the passes that are made for that."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headway.finished.opened import Opened
+
+if TYPE_CHECKING:
+    import torch
+
+    from headway.model.redraw import Redrawable
+
+
+@dataclass(kw_only=True)
+class LossSoFar:
+    """The summed loss of the tokens after the first of each sequence, batch by batch; `why` there is none.
+
+    Attributes:
+        opened: the model.
+        nats: summed.
+        tokens: that were predicted.
+        why: what stands in the way, in words; None: nothing does.
+    """
+
+    opened: Opened = field(repr=False)
+    nats: float = 0.0
+    tokens: int = 0
+    why: str | None = None
+
+    def add(self, reading: "Redrawable", tokens: "torch.Tensor") -> None:
+        """Of one batch that was read."""
+        if self.why is not None:
+            return
+        if not self.opened.causal:
+            self.why = f"its loss on the text is not measured: {_NOT_CAUSAL[self.opened.kind]}"
+            return
+        for at in range(len(tokens)):  # logits of one sequence at a time: a vocabulary is wide
+            logits = self._logits(reading, tokens, at)
+            if logits is None:
+                self.why = "its loss on the text is not known: it gives no logits of the next token"
+                return
+            self._count(logits, tokens[at])
+
+    @property
+    def mean(self) -> float | None:
+        """In nats per token; None where there is none."""
+        return self.nats / self.tokens if self.tokens and self.why is None else None
+
+    def _count(self, logits: "torch.Tensor", tokens: "torch.Tensor") -> None:
+        from headway.model.transformer import mean_nll
+
+        if len(tokens) > 1:
+            self.nats += float(mean_nll(logits[None, :-1], tokens[None, 1:])) * (len(tokens) - 1)
+            self.tokens += len(tokens) - 1
+
+    def _logits(self, reading: "Redrawable", tokens: "torch.Tensor", at: int) -> "torch.Tensor | None":
+        """Those of a sequence, (pos, vocab)."""
+        import torch
+
+        opened = self.opened
+        if opened.ours is not None:
+            return opened.ours.read_out(reading.trace.streams[-1][at : at + 1])[0]
+        if opened.brought:
+            return None
+        found = getattr(opened.module(tokens[at : at + 1]), "logits", None)
+        if not isinstance(found, torch.Tensor) or found.ndim != 3 or found.shape[:2] != (1, tokens.shape[1]):
+            return None
+        return found[0] if found.shape[2] >= opened.vocab_size else None
+
+
+_NOT_CAUSAL = {
+    "future": "it attends to what comes later",
+    "masked": "a masked model predicts hidden tokens, and nothing is hidden from it here",
+    "encoder-decoder": "its decoder reads the text that its encoder has read",
+}
