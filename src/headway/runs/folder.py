@@ -5,6 +5,8 @@
     samples.jsonl             a line per text that the model wrote
     tokenizer.json            how a language model's text becomes tokens
     heads/STEP.safetensors    what was measured per head
+    weights/STEP.safetensors  weights of a step from which another run starts
+    start.json                what became of the run that this one started from
     curves.json               what the finished model was judged by, where that is too long for a number
     seal.json                 what all these files hold, once the run is done
     checkpoint/ lease/ log.txt
@@ -25,7 +27,17 @@ from headway.errors import DeclarationError, ResultsError
 from headway.files import write_text
 from headway.runs import seal as seals
 from headway.runs.lease import Lease, is_held
-from headway.runs.records import anew, heads_steps, reached, read_heads, read_json, read_records
+from headway.runs.records import (
+    anew,
+    beginning_of,
+    heads_steps,
+    reached,
+    read_heads,
+    read_json,
+    read_records,
+    read_weights,
+    weights_steps,
+)
 from headway.runs.run_json import content_of, signed_text
 from headway.train import checkpoint
 from headway.train.laboratory import laboratory_of
@@ -41,7 +53,7 @@ class Run:
 
     `control` is None for a plain arm, `metrics` is empty until the run is done, and `execution` says how it was
     computed (trainer, instruction set, threads, versions, host, ...). `counted_steps` are those of a run whose length
-    its corpus decides, None before that was opened. `seal` is the digest of its seal, None before it is done, and for
+    its corpus decides, None before that was opened. `keeps_weights` are steps from which other runs start. `seal` is the digest of its seal, None before it is done, and for
     a run that was made before there were seals.
     """
 
@@ -58,6 +70,7 @@ class Run:
     execution: Mapping[str, Any]
     metrics: Mapping[str, Any]
     counted_steps: int | None = None
+    keeps_weights: tuple[int, ...] = ()
     seal: str | None = None
 
     @classmethod
@@ -110,6 +123,8 @@ class Run:
         self.weights()
         for step in self.head_steps():
             self.head_arrays(step)
+        for step in self.weight_steps():
+            self.weights(step)
 
     def check_name(self) -> None:
         """See that the folder is named as its run.json says, which is as it was written.
@@ -194,12 +209,18 @@ class Run:
         path = self.path / "curves.json"
         return read_json(path, "") if path.is_file() else {}
 
-    def weights(self) -> Arrays:
-        """The weights of the newest checkpoint: of the last step when the run is done.
+    def weight_steps(self) -> list[int]:
+        """The steps, beside the last, of which weights were kept since other runs start there."""
+        return weights_steps(self.path)
+
+    def weights(self, step: int | None = None) -> Arrays:
+        """The weights of the newest checkpoint: of the last step when the run is done; or those kept of a step.
 
         Raises:
             ResultsError: when there is none.
         """
+        if step is not None:
+            return read_weights(self.path, step)
         with reached(self.path / "checkpoint"):
             found, damages = checkpoint.load(self.path / "checkpoint", self._why_not)
         if self.status == "done" and (found is None or found.step != self.steps):
@@ -220,7 +241,7 @@ class Run:
         Raises:
             ResultsError: when there is no checkpoint.
         """
-        return laboratory_of(self.spec).trained_model(self.spec, self.weights())
+        return laboratory_of(self.spec).trained_model(self.spec, self.weights(), beginning_of(self.path))
 
 
 _IDENTITY = ("id", "arm", "control", "group", "seed")
@@ -241,7 +262,8 @@ def read(path: Path) -> Run:
         named = {key: content[key] for key in (*_IDENTITY, "status", "message", "config", "execution", "metrics")}
         if content["status"] == "done" and "digest" in content and content.get("seal") is None:
             raise TypeError("done without a seal")
-        named |= {"counted_steps": content.get("steps"), "seal": content.get("seal")}
+        keeps = tuple(int(step) for step in content["logging"].get("weights", ()))
+        named |= {"counted_steps": content.get("steps"), "seal": content.get("seal"), "keeps_weights": keeps}
         return Run(path=path, log_every=content["logging"]["every"], **named)
     except (KeyError, TypeError) as error:
         raise ResultsError(f"{path}: run.json is damaged ({error!r}); {anew(path)}") from None
@@ -278,7 +300,7 @@ def document(run: Run) -> str:
         "status": run.status,
         "message": run.message,
         "config": run.config,
-        "logging": {"every": run.log_every},
+        "logging": {"every": run.log_every, **({"weights": run.keeps_weights} if run.keeps_weights else {})},
         "execution": run.execution,
         "metrics": run.metrics,
         **({} if run.counted_steps is None else {"steps": run.counted_steps}),

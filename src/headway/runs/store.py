@@ -148,6 +148,7 @@ class Store:
             message="",
             config=arm.configuration(seed),
             log_every=self.experiment.logging.every,
+            keeps_weights=self.experiment.kept_weights(arm),
             execution={},
             metrics={},
         )

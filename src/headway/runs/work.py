@@ -130,6 +130,7 @@ class _Work:
                 log_every=self._run.log_every,
                 store_every_s=CHECKPOINT_EVERY_S,
                 count=lambda training_s: self._count(study, base, training_s),
+                keeps_weights=self._run.keeps_weights,
             ).to_the_end()
             self._contents |= recorder.contents
         conclusion = study.conclude()
@@ -142,7 +143,7 @@ class _Work:
         metrics = {
             **{name: last.get(name) for name in study.carried},
             **conclusion.metrics,
-            **{f"{name}_per_s": n / training_s for name, n in self._amounts(conclusion.metrics).items()},
+            **{f"{name}_per_s": n / training_s for name, n in self._amounts(conclusion.metrics).items() if training_s},
             **counters,
         }
         sealed = self._sealed()

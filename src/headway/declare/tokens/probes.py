@@ -33,6 +33,10 @@ class HeadProbes(Spec):
     circuits: bool = Field(False, description="what the weights alone say: effective ranks and copying")
     published: bool = Field(False, description="metrics as a published code computes them, for comparison")
     outputs: bool = Field(False, description="how much each head adds to the stream: its share in its layer's heads")
+    importance: bool = Field(
+        False,
+        description="how much the loss is sensitive to each head, by a gradient: a forward and a backward pass a probe",
+    )
     metrics: tuple[
         Annotated[str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(HEAD_METRICS)})], ...
     ] = Field((), description="single metrics by name, beside the families")
@@ -46,7 +50,7 @@ class HeadProbes(Spec):
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The metrics that are measured, in their declared order; empty when nothing is."""
+        """The metrics that a plain pass shows, in their declared order; empty when none is asked for."""
         return tuple(
             metric.name
             for metric in HEAD_METRICS.values()

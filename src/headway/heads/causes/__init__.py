@@ -16,9 +16,8 @@ With torch:
 * `attribution`: the cheap estimates of the same: Michel's, first-order, and integrated along the gates;
 * `other_text`, `batched`: the same on texts that are read in batches;
 * `selfcheck`: what must hold on the model at hand before any number is given;
-* `units`: heads that go together; `importance`, `learned`: in which order, by one of the `methods`; `stepwise`: down to
-  so many heads;
-* `pruning`: a model without some heads, as an ordinary model of another layout;
+* `importance`, `learned`: in which order heads go, by one of the `methods`; `stepwise`: down to so many heads;
+* `pruning`: a model without some heads, as an ordinary model of another layout; `regrowing`: with them again;
 * `passes`: how many forward passes some passes through a part of the layers amount to.
 
 Interventions edit z, the contexts that enter the output projection (`headway.model.edits`), and nothing else.

@@ -1,0 +1,58 @@
+"""Train: how a run began that started from another: what its folder says of it, as `start.json`."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from headway.declare.tokens.transformer import LanguageModel, TransformerModel
+from headway.errors import ResultsError
+
+_MODEL: TypeAdapter[TransformerModel] = TypeAdapter(LanguageModel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """What became of the other run.
+
+    Attributes:
+        origin: the other run's arm and seed.
+        model: what is trained now.
+        heads: of its heads, in the order of the model, what each is called in the model that was declared.
+        steps_before: training steps that the weights have behind them; the data go on from there.
+    """
+
+    origin: str
+    model: TransformerModel
+    heads: tuple[tuple[int, int], ...]
+    steps_before: int
+
+    @property
+    def text(self) -> str:
+        """The content of its file."""
+        content = {
+            "origin": self.origin,
+            "model": self.model.model_dump(mode="json"),
+            "heads": [list(head) for head in self.heads],
+            "steps_before": self.steps_before,
+        }
+        return json.dumps(content, indent=1) + "\n"
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> "Begun":
+        """From the content of the file.
+
+        Raises:
+            ResultsError: when it is not what `text` wrote.
+        """
+        try:
+            return cls(
+                origin=str(content["origin"]),
+                model=_MODEL.validate_python(content["model"]),
+                heads=tuple((int(layer), int(head)) for layer, head in content["heads"]),
+                steps_before=int(content["steps_before"]),
+            )
+        except (KeyError, TypeError, ValueError, ValidationError) as error:
+            raise ResultsError(f"start.json is not as Headway wrote it ({error!r}); train the run anew") from None
