@@ -83,7 +83,8 @@ def plan(
         if cache and "torch" in sys.modules:
             warn(cache)
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
-        print_tables(*planned.tables(), picture)
+        starts = planned.starts()
+        print_tables(*planned.tables(), *([] if starts is None else [starts]), picture)
         for sentence in (*planned.sentences(), *notes):
             print(sentence)
     if out is not None:

@@ -6,7 +6,7 @@ laboratory it belongs to.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar
@@ -148,6 +148,15 @@ class RunSpec(Spec):
         """Why it cannot start from another run, whose arm has this name; empty where it can."""
         del parent, name
         return ""
+
+    def trained_as(self, beginning: Mapping[str, Any] | None) -> "RunSpec":
+        """The run as it was trained: with the model that it began with, of which its folder says it.
+
+        Raises:
+            DeclarationError: when that is not what a run wrote.
+        """
+        del beginning
+        return self
 
     @property
     def stored_for(self) -> tuple[int, ...]:

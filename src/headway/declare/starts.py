@@ -1,4 +1,4 @@
-"""Declare: which arm each arm of a document starts from; what an arm does to it stands in the types of its laboratory."""
+"""Declare: which arm each arm of a document starts from; what it does to it is its laboratory's affair."""
 
 from collections.abc import Mapping
 from typing import Any

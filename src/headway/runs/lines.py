@@ -53,7 +53,7 @@ class Lines:
                 return str(error)
             return "" if found is None else why_never(found)
         parent = self._parent.get(run.path)
-        return why_never(settled[parent]) if parent in settled else ""
+        return "" if parent is None or parent not in settled else why_never(settled[parent])
 
     def _elsewhere(self, run: Run) -> Run | None:
         """What a run starts from, when it is no run of this sweep; None while another process works on it."""

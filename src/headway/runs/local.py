@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.errors import ResultsError
-from headway.runs.folder import Run, Status, damaged, read, update
+from headway.runs.folder import Run, Status, damaged, read
+from headway.runs.folder_written import update
 from headway.runs.lease import Lease, LeaseHeld, is_held, last_holder
 from headway.runs.lines import Lines
 from headway.runs.memory import estimated_bytes
@@ -33,8 +34,9 @@ def run_all(runs: Sequence[Run], places: Sequence[Place]) -> Generator[Snapshot,
     """Work on runs until each is done or has failed, longest first, and show how far they are.
 
     Runs that are done or damaged are left alone, those that failed before are tried once more. A run that fails does
-    not stop the others, but for those that start from it, which then fail with its name. An exception in the iteration (Ctrl-C), or closing it, stops the workers, which store where
-    they are; use `contextlib.closing` where that is to happen at once. SIGTERM and SIGHUP then act like Ctrl-C.
+    not stop the others, but for those that start from it: these fail with its name. An exception in the iteration
+    (Ctrl-C), or closing it, stops the workers, which store where they are; use `contextlib.closing` where that is to
+    happen at once. SIGTERM and SIGHUP then act like Ctrl-C.
 
     Args:
         runs: what to work on.

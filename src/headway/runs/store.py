@@ -21,7 +21,8 @@ from headway.files import create_text
 from headway.runs import resolved
 from headway.runs.checked import Checked, Stamp, stamp_of
 from headway.runs.dropped import drop
-from headway.runs.folder import Run, Status, damaged, document, read
+from headway.runs.folder import Run, Status, damaged, read
+from headway.runs.folder_written import document
 from headway.runs.growth import check, turn, why_not_asked
 from headway.runs.records import holds_run, run_folders
 from headway.runs.seal import Depth

@@ -13,7 +13,8 @@ from headway.files import Content
 from headway.identity import DIGEST, is_as_signed
 from headway.runs import resolved, seal
 from headway.runs.checked import Checked
-from headway.runs.folder import Run, update
+from headway.runs.folder import Run
+from headway.runs.folder_written import update
 from headway.runs.growth import why_not_asked
 from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.recorder import why_not_newest

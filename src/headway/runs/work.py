@@ -19,7 +19,8 @@ from headway.files import Content, json_text, plain, write_text
 from headway.runs import seal
 from headway.runs.course import Course
 from headway.runs.execution import changes, surroundings
-from headway.runs.folder import Run, Status, update
+from headway.runs.folder import Run, Status
+from headway.runs.folder_written import update
 from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.memory import is_out_of_memory, out_of_memory
 from headway.runs.recorder import Recorder

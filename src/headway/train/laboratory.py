@@ -66,10 +66,8 @@ class TrainingSlice(ABC):
         """
 
     @abstractmethod
-    def trained_model(
-        self, run: Any, weights: dict[str, np.ndarray], beginning: Mapping[str, Any] | None = None
-    ) -> Any:
-        """The torch module of a run with these weights; `beginning` as in `open_study`."""
+    def trained_model(self, run: Any, weights: dict[str, np.ndarray]) -> Any:
+        """The torch module of a run, as it was trained, with these weights."""
 
     @abstractmethod
     def trial_steps_per_s(self, run: Any, seconds: float = 0.3) -> float:

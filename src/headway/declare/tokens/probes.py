@@ -6,8 +6,10 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, WithJsonSchema, field_validator
 
 from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.run import Training
 from headway.declare.spec import Spec
 from headway.errors import near
+from headway.words import counted
 
 
 def _known(metric: str) -> str:
@@ -56,3 +58,15 @@ class HeadProbes(Spec):
             for metric in HEAD_METRICS.values()
             if getattr(self, metric.family) or metric.name in self.metrics
         )
+
+
+def about_importance(probes: HeadProbes, training: Training, steps: int | None) -> tuple[str, ...]:
+    """What probes of importance cost, in a sentence; nothing where none are taken, or how many is not known."""
+    if not (probes.importance and steps):
+        return ()
+    taken = 1 + probes.dense_until + steps // probes.every
+    share = taken * probes.sequences / (steps * training.batch_size)
+    return (
+        f"probes.importance: a forward and a backward pass of {counted(probes.sequences, 'sequence')} every "
+        f"{probes.every:,} steps, about {100 * share:.2g} % of what training takes",
+    )

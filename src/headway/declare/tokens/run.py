@@ -1,10 +1,10 @@
 """Declare: a run of a transformer on tokens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from headway.declare.budget import Budget
 from headway.declare.head_metrics import REPEATED
@@ -14,19 +14,21 @@ from headway.declare.tokens import budget
 from headway.declare.tokens.after import AfterTraining
 from headway.declare.tokens.evaluation import PROMPT, Samples, TokensEvaluation
 from headway.declare.tokens.head_units import heads_to_keep, units_of
-from headway.declare.tokens.probes import HeadProbes
+from headway.declare.tokens.probes import HeadProbes, about_importance
 from headway.declare.tokens.start import Start
 from headway.declare.tokens.task import TokensTask
 from headway.declare.tokens.tasks import TASKS, any_of
 from headway.declare.tokens.training import TokensTraining
-from headway.declare.tokens.transformer import LanguageModel
+from headway.declare.tokens.transformer import LanguageModel, TransformerModel
 from headway.declare.tokens.without_heads import spread_evenly
-from headway.words import counted
+from headway.errors import DeclarationError
 
 if TYPE_CHECKING:
     AnyTask = TokensTask
 else:
     AnyTask = any_of(TASKS)
+
+_MODEL: TypeAdapter[TransformerModel] = TypeAdapter(LanguageModel)
 
 PER_BYTE = "eval_bits_per_byte"
 """What arms of different tokens are compared by."""
@@ -200,7 +202,21 @@ class TokensRun(RunSpec):
             model = spread_evenly(self.model, heads)
         else:
             model = self.model if self.start.regrow else parent.model
-        # Made anew, since a copy would keep the budget that was counted; and not validated, since it may have no steps.
+        return self._with(model)
+
+    def trained_as(self, beginning: Mapping[str, Any] | None) -> "TokensRun":
+        """With the heads that were left; see `RunSpec`."""
+        if beginning is None:
+            return self
+        try:
+            model = _MODEL.validate_python(beginning["model"], strict=False)
+        except (KeyError, TypeError, ValidationError) as error:
+            raise DeclarationError(f"what is said of how it began is no model ({type(error).__name__})") from None
+        return self._with(model)
+
+    def _with(self, model: TransformerModel) -> "TokensRun":
+        # Made anew, since a copy would keep the budget that was counted; and not validated, since what is asked of
+        # heads is asked of those that were declared.
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return type(self).model_construct(**fields | {"model": model})
 
@@ -231,17 +247,7 @@ class TokensRun(RunSpec):
     @property
     def remarks(self) -> tuple[str, ...]:
         """What probes of importance cost, and positions that are learned from nothing."""
-        return (*self._about_importance(), *self._about_positions())
-
-    def _about_importance(self) -> Iterator[str]:
-        probes, steps = self.probes, self.expected_steps
-        if probes.importance and steps:
-            taken = 1 + probes.dense_until + steps // probes.every
-            share = taken * probes.sequences / (steps * self.training.batch_size)
-            yield (
-                f"probes.importance: a forward and a backward pass of {counted(probes.sequences, 'sequence')} every "
-                f"{probes.every:,} steps, about {100 * share:.2g} % of what training takes"
-            )
+        return (*about_importance(self.probes, self.training, self.expected_steps), *self._about_positions())
 
     def _about_positions(self) -> tuple[str, ...]:
         n_ctx, n_positions = self.task.n_ctx, self.model.n_positions

@@ -6,6 +6,7 @@ head that reads it has gone. A layer may lose all heads: what it adds is then it
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from headway.declare.tokens.without_heads import Keep, without_heads
 from headway.errors import UserError
 from headway.model.transformer import Transformer
 
-_PROJECTIONS = ("q", "k", "v", "o")
+_PROJECTIONS: tuple[Literal["q", "k", "v", "o"], ...] = ("q", "k", "v", "o")
 
 
 def pruned(model: Transformer, keep: Keep) -> Transformer:

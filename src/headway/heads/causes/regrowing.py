@@ -1,4 +1,4 @@
-"""Heads: a pruned model with the heads again that it has lost, drawn anew: the inverse of `pruning` but for what is lost.
+"""Heads: a pruned model with the heads again that it has lost, drawn anew.
 
 What the kept heads and everything else do is as it was in the pruned model; the heads that are back write at random.
 """

@@ -35,11 +35,8 @@ class IclTrainingSlice(TrainingSlice):
 
         return open_study(run, trainer=trainer, compile=compile, device=device)
 
-    def trained_model(
-        self, run: IclRun, weights: dict[str, np.ndarray], beginning: Mapping[str, Any] | None = None
-    ) -> "InContextAttention":
+    def trained_model(self, run: IclRun, weights: dict[str, np.ndarray]) -> "InContextAttention":
         """The torch module of a run with these weights."""
-        del beginning
         from headway.icl.attention import InContextAttention
 
         return InContextAttention(run.model, run.task, weights)

@@ -38,15 +38,11 @@ class TokensTrainingSlice(TrainingSlice):
 
         return open_study(run, trainer=trainer, compile=compile, device=device, origin=origin, beginning=beginning)
 
-    def trained_model(
-        self, run: TokensRun, weights: dict[str, np.ndarray], beginning: Mapping[str, Any] | None = None
-    ) -> "Transformer":
+    def trained_model(self, run: TokensRun, weights: dict[str, np.ndarray]) -> "Transformer":
         """The torch module of a run with these weights."""
         from headway.model.transformer import Transformer
-        from headway.train.tokens.begun import Begun
 
-        model = run.model if beginning is None else Begun.read(beginning).model
-        return Transformer(model, len(weights["embedding.weight"]), weights)
+        return Transformer(run.model, len(weights["embedding.weight"]), weights)
 
     def trial_steps_per_s(self, run: TokensRun, seconds: float = 0.3) -> float:
         """On random tokens; see `trial`."""

@@ -86,9 +86,9 @@ def begin(run: TokensRun, origin: Origin, examples: Examples) -> Beginning:
 
 def _former(origin: Origin) -> Begun:
     """What the other run itself was trained as."""
-    if origin.beginning is not None:
-        return Begun.read(origin.beginning)
     assert isinstance(origin.run, TokensRun)
+    if origin.beginning is not None:
+        return Begun.read(origin.run, origin.beginning)
     model = origin.run.model
     heads = tuple(head for unit in units_of(model.layout) for head in unit)
     return Begun(origin="", model=model, heads=heads, steps_before=0)

@@ -5,12 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from headway.declare.tokens.transformer import LanguageModel, TransformerModel
+from headway.declare.tokens.run import TokensRun
+from headway.declare.tokens.transformer import TransformerModel
 from headway.errors import ResultsError
-
-_MODEL: TypeAdapter[TransformerModel] = TypeAdapter(LanguageModel)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +38,8 @@ class Begun:
         return json.dumps(content, indent=1) + "\n"
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> "Begun":
-        """From the content of the file.
+    def read(cls, run: TokensRun, content: Mapping[str, Any]) -> "Begun":
+        """From the content of the file of a run.
 
         Raises:
             ResultsError: when it is not what `text` wrote.
@@ -50,9 +47,9 @@ class Begun:
         try:
             return cls(
                 origin=str(content["origin"]),
-                model=_MODEL.validate_python(content["model"]),
+                model=run.trained_as(content).model,
                 heads=tuple((int(layer), int(head)) for layer, head in content["heads"]),
                 steps_before=int(content["steps_before"]),
             )
-        except (KeyError, TypeError, ValueError, ValidationError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ResultsError(f"start.json is not as Headway wrote it ({error!r}); train the run anew") from None

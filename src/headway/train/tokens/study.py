@@ -22,6 +22,7 @@ from headway.train.device import check_precision, find_device
 from headway.train.laboratory import BEGINNING, Origin, TrainerChoice
 from headway.train.loop import Study
 from headway.train.meter import Meter
+from headway.train.tokens.ablating import METRICS, ablated
 from headway.train.tokens.beginning import begin
 from headway.train.tokens.begun import Begun
 from headway.train.tokens.judge import check_judged, judge_of
@@ -72,17 +73,17 @@ def open_study(
     run = run if begun is None else run.model_copy(update={"model": begun.model})
     module = Transformer(run.model, examples.vocab_size, weights)
     loss = TokensLoss(run, module.to(place), compile=compiled)
-    judge = judge_of(run, examples, loss, steps)
+    judge, after = judge_of(run, examples, loss, steps), ablated(run.after.ablate, examples, loss, steps)
     return Study(
         trainer=tokens_trainer(loss, steps, _metered(_parts(loss, examples, begun), meter)),
-        measures=(*judge.measures(), *head_probes(run, examples, loss, steps)),
+        measures=(*judge.measures(), *head_probes(run, examples, loss, steps), *after),
         execution=_execution(examples, place, compiled),
         conclude=judge.conclude,
         loss="train_loss_nats",
         terms=tuple(term.metric for term in run.training.regularizers),
         steps=steps,
         extra=judge.extra,
-        carried=("train_loss_nats",),
+        carried=("train_loss_nats", *(METRICS if after else ())),
         files={**examples.files, **({} if begun is None else {BEGINNING: begun.text})},
         memory=meter.metrics,
     )
@@ -112,7 +113,7 @@ def _begun(
 ) -> tuple[Begun | None, Weights]:
     """How a run began that started from another, and the weights; of one that goes on they are restored later."""
     if run.start is None or beginning is not None:
-        begun = None if beginning is None else Begun.read(beginning)
+        begun = None if beginning is None else Begun.read(run, beginning)
         model = run.model if begun is None else begun.model
         return begun, initial_weights(model, examples.vocab_size, run.seed)
     if origin is None:
