@@ -91,7 +91,7 @@ class Recorder:
 
     def _keep(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         path.parent.mkdir(exist_ok=True)
-        data = format_arrays({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+        data = format_arrays(dict(arrays))
         with replacing(path) as temporary:
             temporary.write_bytes(data)
         self._of_steps[path.relative_to(self._path).as_posix()] = Content.of(data)

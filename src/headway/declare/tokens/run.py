@@ -223,7 +223,7 @@ class TokensRun(RunSpec):
     def why_not_from(self, parent: RunSpec, name: str) -> str:
         """Another model or task, or a step that the other is not trained for; see `RunSpec`."""
         assert self.start is not None
-        mine, theirs = ({"model": run.model, "task": run.task} for run in (self, parent))
+        mine, theirs = self.effective(), parent.effective()
         for part in ("model", "task"):
             if mine[part] != theirs[part]:
                 return (
