@@ -86,7 +86,7 @@ class Plan:
         if any(c.steps is None for c in self.costs):
             yield "how long an epoch is shows when the corpus is read: FLOPs and time of a run are left out"
         if any(c.arm.parent is not None for c in self.costs):
-            yield "which heads are left shows when a run begins: layouts and costs of arms that start from others are guesses"
+            yield "layouts and costs of pruned arms are guesses: which heads are left shows when a run begins"
         yield from dict.fromkeys(c.about_trial for c in self.costs if c.about_trial)
         for reason in dict.fromkeys(c.untimed for c in self.costs if c.untimed):
             names = [c.arm.full_name for c in self.costs if c.untimed == reason]
