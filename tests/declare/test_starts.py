@@ -150,3 +150,11 @@ def test_heads_cannot_be_ablated_where_there_are_none():
     }.items():
         with pytest.raises(DeclarationError, match=f"{key}: it is of heads, but the model has none"):
             small_text.run_of(model={"n_heads": "0-0"}, **over)
+
+
+def test_a_setting_of_steps_reaches_multiples_of_them_and_leaves_arms_untrained():
+    arms = {"dense": {}, "small": SMALL, "on": {"start": {"arm": "dense"}, "training": {"steps": "x0.5"}}}
+    content = small_text.experiment(arms=arms, baseline="dense").plain()
+    of = resolve(content, settings=["training.steps=60"])
+    of.check_settings()
+    assert [of.arm(name).template.declared_steps for name in arms] == [60, 0, 30]
