@@ -1,6 +1,5 @@
 """Train: how a run began that started from another: what its folder says of it, as `start.json`."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,22 +26,21 @@ class Begun:
     steps_before: int
 
     @property
-    def text(self) -> str:
-        """The content of its file."""
-        content = {
+    def content(self) -> dict[str, Any]:
+        """What its file says."""
+        return {
             "origin": self.origin,
             "model": self.model.model_dump(mode="json"),
             "heads": [list(head) for head in self.heads],
             "steps_before": self.steps_before,
         }
-        return json.dumps(content, indent=1) + "\n"
 
     @classmethod
     def read(cls, run: TokensRun, content: Mapping[str, Any]) -> "Begun":
         """From the content of the file of a run.
 
         Raises:
-            ResultsError: when it is not what `text` wrote.
+            ResultsError: when it is not what `content` gave.
         """
         try:
             return cls(

@@ -16,6 +16,7 @@ from headway import streams
 from headway.data.tokens.examples import Examples, open_examples
 from headway.declare.tokens.run import TokensRun
 from headway.errors import UserError
+from headway.files import json_text
 from headway.model.transformer import Transformer
 from headway.model.weights import Weights, initial_weights
 from headway.train.device import check_precision, find_device
@@ -84,7 +85,7 @@ def open_study(
         steps=steps,
         extra=judge.extra,
         carried=("train_loss_nats", *(METRICS if after else ())),
-        files={**examples.files, **({} if begun is None else {BEGINNING: begun.text})},
+        files={**examples.files, **({} if begun is None else {BEGINNING: json_text(begun.content)})},
         memory=meter.metrics,
     )
 
