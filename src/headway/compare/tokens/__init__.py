@@ -3,7 +3,8 @@
 * `text`: what needs no training on the task of that name; `untrained`: who is no better;
 * `further`: what else runs say: `fits` of loss against heads for each of the `schemes` of layouts; `plain_curve`, of
   loss against parameters; what probes measured (`head_progress`), how it goes with the loss (`diversity_loss`, by
-  `association`), and the published `statements`: their `statement_evidence` and `statement_verdicts`.
+  `association`), and the published `statements`: their `statement_evidence` and `statement_verdicts`;
+* models that were pruned and judged `without_training`, and what they say of `pruning_statements`.
 """
 
 from collections.abc import Iterator, Sequence

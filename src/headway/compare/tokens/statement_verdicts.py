@@ -142,7 +142,7 @@ def _judged(
         values = _known([reading.value(one, reading.metric) for one in measured], np.argmin)
         also = _known([reading.also(one, reading.metric) for one in measured], np.argmax) if reading.also else []
         if values:
-            mean, interval = _interval(values)
+            mean, interval = interval_over_seeds(values)
             arms.append(
                 JudgedArm(
                     arm=name,
@@ -150,7 +150,7 @@ def _judged(
                     value=mean,
                     interval=interval,
                     also=float(np.mean(also)) if also else None,
-                    verdict=_verdict(interval, reading.bound, reading.below),
+                    verdict=verdict_of(interval, reading.bound, reading.below),
                 )
             )
     overall = overall_verdict([arm.verdict for arm in arms])
@@ -181,7 +181,7 @@ def _known(values: Sequence[float | np.ndarray | None], layer: Callable[[np.ndar
     return list(rows[:, layer(rows.mean(0))]) if rows.size else []
 
 
-def _interval(values: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
+def interval_over_seeds(values: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
     """The mean over seeds and its 95 % interval, None where seeds show no spread."""
     mean = float(np.mean(values))
     if len(values) < 2 or np.ptp(values) == 0:
@@ -192,7 +192,8 @@ def _interval(values: Sequence[float]) -> tuple[float, tuple[float, float] | Non
     return mean, (mean - half, mean + half)
 
 
-def _verdict(interval: tuple[float, float] | None, bound: float, below: bool) -> Verdict:
+def verdict_of(interval: tuple[float, float] | None, bound: float, below: bool) -> Verdict:
+    """Whether an interval lies on one side of the bound; `below`: on which it has to lie for the statement to hold."""
     if interval is None or interval[0] <= bound <= interval[1]:
         return "cannot be told"
     return "holds" if (interval[1] < bound) == below else "does not hold"
@@ -230,10 +231,10 @@ def _sentence(
     said = reading.said.format(
         metric=metric_name(reading.metric), value=span(arm.value for arm in arms), also=span(also) if also else "–"
     )
-    return f"{claim.says}: {overall}{_where(arms, titles)}; {'by arm, ' * (len(arms) > 1)}{said}"
+    return f"{claim.says}: {overall}{where_it_holds(arms, titles)}; {'by arm, ' * (len(arms) > 1)}{said}"
 
 
-def _where(arms: Sequence[JudgedArm], titles: Mapping[str, str]) -> str:
+def where_it_holds(arms: Sequence[JudgedArm], titles: Mapping[str, str]) -> str:
     """In which arms, where there are several, and why none tells."""
     if all(arm.seeds == 1 for arm in arms):
         return " with one seed"
@@ -277,14 +278,14 @@ def _regularisers(
             as_published=False,
             bound=-HELPS,
             verdict=overall,
-            sentence=f"{_HARDLY_HELP}: {overall}{_where(judged, titles)}; {said}",
+            sentence=f"{_HARDLY_HELP}: {overall}{where_it_holds(judged, titles)}; {said}",
             arms=tuple(judged),
         )
 
 
 def _helped(c: Comparison, share: float) -> JudgedArm:
     interval = c.share_interval
-    verdict = _verdict(interval, -HELPS, below=False)
+    verdict = verdict_of(interval, -HELPS, below=False)
     return JudgedArm(arm=c.arm, seeds=c.n_pairs, value=share, interval=interval, also=None, verdict=verdict)
 
 
