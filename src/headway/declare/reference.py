@@ -104,7 +104,11 @@ def schema() -> dict[str, Any]:
         value.pop("required", None)
     document = Document.model_json_schema(ref_template="#/$defs/{model}")
     document["$defs"] = {**document.get("$defs", {}), **partial}
-    override = {"type": "object", "additionalProperties": False, "properties": {**parts, "label": {"type": "string"}}}
+    override: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {**parts, "label": {"type": "string"}},
+    }
     document["properties"] |= parts
     start = document["$defs"]["Start"]["properties"]
     del start["run"]

@@ -85,15 +85,18 @@ class TokensReportSlice(ReportSlice):
 
     controls_apart: ClassVar[bool] = True
 
+    def answers(self, material: ReportData) -> Iterator[Figure | None]:
+        """What the loss does without heads, where arms were pruned and judged at once."""
+        for draw in OF_STARTS if _starts(material) else ():
+            shown = (None, *(control for control in material.controls if control is not None))
+            yield from (_under(material, control, draw) for control in shown)
+
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """The figures in their order; None in place of one that the results have no numbers for."""
         shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
-        if starts := any(arm.parent is not None for arm in material.experiment.arms):
-            for draw in OF_STARTS:
-                yield from (_under(material, control, draw) for control in shown)
         trained = _trained(material)
         per_control = {draw: [_under(trained, control, draw) for control in shown] for draw in PER_CONTROL}
-        if not starts:  # the heads of a pruned arm are no layout that somebody chose
+        if not _starts(material):  # the heads of a pruned arm are no layout that somebody chose
             yield from per_control[LOSS_AGAINST_HEADS]
             yield by_task(sizes.loss_against_parameters, material)
         yield (
@@ -184,6 +187,11 @@ class TokensReportSlice(ReportSlice):
     def writings(self, material: ReportData) -> list[Writing]:
         """The texts of each arm's shown run."""
         return writing.writings(material)
+
+
+def _starts(material: ReportData) -> bool:
+    """Whether arms start from others."""
+    return any(arm.parent is not None for arm in material.experiment.arms)
 
 
 def _trained(material: ReportData) -> ReportData:

@@ -18,11 +18,11 @@ def inequality(material: ReportData) -> Figure | None:
     """The share of heads that have half of all importance, over training; None where it was not probed."""
     import altair as alt
 
-    arms = {arm: rows for arm in material.arms if len(rows := _rows(arm)) > 1}
-    if not arms:
+    found = [(arm, rows) for arm in material.arms if len(rows := _rows(arm)) > 1]
+    if not found:
         return None
-    look = keyed("arm", [(arm.label, arm.colour, SOLID) for arm in arms], nested=False)
-    base = alt.Chart(inline([row for rows in arms.values() for row in rows])).encode(
+    look = keyed("arm", [(arm.label, arm.colour, SOLID) for arm, _ in found], nested=False)
+    base = alt.Chart(inline([row for _, rows in found for row in rows])).encode(
         x=alt.X("step:Q", title="training step", scale=alt.Scale(nice=False))
     )
     y = "share of the heads that have half of all importance (%)"
