@@ -13,7 +13,7 @@ from headway.errors import UserError
 from headway.model.weights import initial_weights
 from headway.train.laboratory import Origin
 from headway.train.tokens.beginning import begin
-from headway.train.tokens.begun import Begun
+from headway.train.tokens.started import Started
 
 MODEL = {"n_heads": "4:2-4"}
 
@@ -78,4 +78,4 @@ def test_heads_are_added_back_where_they_are_missing(origin, examples):
 
 def test_what_began_is_read_back(origin, examples):
     begun = begin(child(prune={"by": "random", "keep": 4}), origin, examples).begun
-    assert Begun.read(child(), begun.content) == begun
+    assert Started.read(child(), begun.content) == begun

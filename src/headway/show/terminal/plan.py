@@ -62,18 +62,18 @@ class Plan:
             )
         return counts, costs
 
-    def starts(self) -> Tree | None:
-        """Which arm starts from which, and what it does to it first; None where none does."""
+    def starts(self) -> tuple[Tree, ...]:
+        """Which arm starts from which, and what it does to it first; nothing where none does."""
         arms = [cost.arm for cost in self.costs]
         if all(arm.parent is None for arm in arms):
-            return None
+            return ()
         tree = Tree("each run starts from the run of its seed of the arm above it", guide_style="dim")
         branches: dict[str, Tree] = {}
         for arm in sorted(arms, key=lambda arm: len(arm.ancestors)):
             above = tree if arm.parent is None else branches.get(arm.parent.full_name, tree)
             said = ", ".join(part for part in (arm.template.beginning, _then(arm.template)) if part)
             branches[arm.full_name] = above.add(f"{escape(arm.full_name)}: {escape(said)}")
-        return tree
+        return (tree,)
 
     def sentences(self) -> Iterable[str]:
         """What the columns mean, which arms are matched, and how long all of it takes."""

@@ -88,8 +88,7 @@ class TokensReportSlice(ReportSlice):
     def answers(self, material: ReportData) -> Iterator[Figure | None]:
         """What the loss does without heads, where arms were pruned and judged at once."""
         for draw in OF_STARTS if _starts(material) else ():
-            shown = (None, *(control for control in material.controls if control is not None))
-            yield from (_under(material, control, draw) for control in shown)
+            yield from (_under(material, control, draw) for control in material.controls)
 
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """The figures in their order; None in place of one that the results have no numbers for."""

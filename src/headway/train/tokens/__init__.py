@@ -1,7 +1,7 @@
 """Train, transformers on tokens.
 
 * `study`: a run as what the loop drives; `trial`: how fast it would be;
-* `beginning`: what a run does to the one that it starts from, and `begun`, what it says of that;
+* `beginning`: what a run does to the one that it starts from, and `started`, what it says of that;
 * `loss`: the model with its loss, `regularizers` and `drophead` what changes it; `optimizer`, `schedule`;
 * `judge`: how every task is judged, `text`: what language adds, with its `samples`; `probes`: what heads do meanwhile;
   `ablating`: what the loss does without them at the end.

@@ -25,7 +25,7 @@ from headway.heads.causes.stepwise import pruned_to
 from headway.model.transformer import Transformer
 from headway.model.weights import Weights, initial_weights
 from headway.train.laboratory import Origin
-from headway.train.tokens.begun import Begun
+from headway.train.tokens.started import Started
 from headway.words import counted
 
 _BATCH = 1024
@@ -38,7 +38,7 @@ _CHECKED = 32
 class Beginning:
     """What a run that starts from another is trained from."""
 
-    begun: Begun
+    begun: Started
     weights: Weights
 
 
@@ -80,22 +80,22 @@ def begin(run: TokensRun, origin: Origin, examples: Examples) -> Beginning:
         drawn = initial_weights(run.model, examples.vocab_size, streams.key(run.seed, "heads added back") >> 1)
         model, left = run.model, regrown(run.model, drawn, left, stays)
         stays = tuple(head for unit in units_of(model.layout) for head in unit)
-    begun = Begun(origin=origin.name, model=model, heads=stays, steps_before=former.steps_before + at)
+    begun = Started(origin=origin.name, model=model, heads=stays, steps_before=former.steps_before + at)
     return Beginning(begun=begun, weights=left)
 
 
-def _former(origin: Origin) -> Begun:
+def _former(origin: Origin) -> Started:
     """What the other run itself was trained as."""
     assert isinstance(origin.run, TokensRun)
     if origin.beginning is not None:
-        return Begun.read(origin.run, origin.beginning)
+        return Started.read(origin.run, origin.beginning)
     model = origin.run.model
     heads = tuple(head for unit in units_of(model.layout) for head in unit)
-    return Begun(origin="", model=model, heads=heads, steps_before=0)
+    return Started(origin="", model=model, heads=heads, steps_before=0)
 
 
 def _chosen(
-    run: TokensRun, asked: StartPruning, module: Transformer, former: Begun, examples: Examples, name: str
+    run: TokensRun, asked: StartPruning, module: Transformer, former: Started, examples: Examples, name: str
 ) -> tuple[Head, ...]:
     """The heads that stay, as the declared model calls them."""
     keep = heads_to_keep(asked.keep, units_of(run.model.layout))
@@ -113,7 +113,7 @@ def _chosen(
     return tuple(called[head] for head in found.heads)
 
 
-def _rewound(origin: Origin, former: Begun, step: int, vocab_size: int) -> Weights:
+def _rewound(origin: Origin, former: Started, step: int, vocab_size: int) -> Weights:
     """What the weights of the other run were at a step."""
     if step == 0 and origin.beginning is None:
         return initial_weights(former.model, vocab_size, origin.run.seed)
@@ -128,6 +128,6 @@ def _only(module: Transformer, heads: Sequence[Head], stays: Sequence[Head]) -> 
     return pruned(module, [[next(at) in kept for _ in range(n)] for n in module.model.layout.n_heads])
 
 
-def _numbered(former: Begun) -> list[Head]:
+def _numbered(former: Started) -> list[Head]:
     """Its heads by their place in it."""
     return [(layer, head) for layer, n in enumerate(former.model.layout.n_heads) for head in range(n)]

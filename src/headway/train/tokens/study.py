@@ -25,13 +25,13 @@ from headway.train.loop import Study
 from headway.train.meter import Meter
 from headway.train.tokens.ablating import METRICS, ablated
 from headway.train.tokens.beginning import begin
-from headway.train.tokens.begun import Begun
 from headway.train.tokens.judge import check_judged, judge_of
 from headway.train.tokens.loss import TokensLoss
 from headway.train.tokens.optimizer import tokens_optimizers
 from headway.train.tokens.probes import head_probes
 from headway.train.tokens.regularizers import Parts, guided
 from headway.train.tokens.schedule import rate_share, steps_of
+from headway.train.tokens.started import Started
 from headway.train.trainer import Part, Rules, TorchTrainer, compiling_obstacle
 
 _WORTH_COMPILING = {"cuda": 1_000, "bf16": 2_000, "fp32": 5_000}
@@ -111,10 +111,10 @@ def tokens_trainer(loss: TokensLoss, steps: int, parts: Parts) -> TorchTrainer:
 
 def _begun(
     run: TokensRun, origin: Origin | None, beginning: Mapping[str, Any] | None, examples: Examples
-) -> tuple[Begun | None, Weights]:
+) -> tuple[Started | None, Weights]:
     """How a run began that started from another, and the weights; of one that goes on they are restored later."""
     if run.start is None or beginning is not None:
-        begun = None if beginning is None else Begun.read(run, beginning)
+        begun = None if beginning is None else Started.read(run, beginning)
         model = run.model if begun is None else begun.model
         return begun, initial_weights(model, examples.vocab_size, run.seed)
     if origin is None:
@@ -123,7 +123,7 @@ def _begun(
     return began.begun, began.weights
 
 
-def _parts(loss: TokensLoss, examples: Examples, begun: Begun | None) -> Parts:
+def _parts(loss: TokensLoss, examples: Examples, begun: Started | None) -> Parts:
     run, behind = loss.run, 0 if begun is None else begun.steps_before
     # The first step of a trainer is 1, the first batch of a corpus 0.
     return lambda step: loss.split(examples.training_batch(run.seed, behind + step - 1, run.training.batch_size))

@@ -10,7 +10,7 @@ from headway.errors import ResultsError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begun:
+class Started:
     """What became of the other run.
 
     Attributes:
@@ -36,7 +36,7 @@ class Begun:
         }
 
     @classmethod
-    def read(cls, run: TokensRun, content: Mapping[str, Any]) -> "Begun":
+    def read(cls, run: TokensRun, content: Mapping[str, Any]) -> "Started":
         """From the content of the file of a run.
 
         Raises:
