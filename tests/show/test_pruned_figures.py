@@ -100,6 +100,14 @@ def test_a_line_for_each_share_over_the_steps_at_which_heads_went():
     )  # fmt: skip
 
 
+def test_how_many_can_go_is_said_for_every_step():
+    losses = {"dense": 2.0, "at": 3.0, "at-75": 3.0, "at-50": 3.0, "last-75": 2.01, "last-50": 2.4}
+    said = pruned.prunable(material(STEPS, losses))
+    assert said is not None
+    assert said.sentence.endswith("before the loss rises by 1 %: 50 % at step 10 and 25 % at step 40")
+    assert pruned.prunable(material(METHODS, LOSSES)) is None
+
+
 def test_heads_that_matter_alike_have_half_of_it_in_half_of_them():
     one = material(METHODS, LOSSES, importance=([1.0, 1.0, 1.0, 1.0], [4.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]))
     figure = settling.inequality(one)

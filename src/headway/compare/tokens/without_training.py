@@ -19,6 +19,7 @@ class PrunedAtOnce:
         step: of the training of the whole model, at which it was pruned.
         kept: share of the heads that stay.
         rises: of the loss, nats per token, by seed.
+        loss: of the whole model, the mean over these seeds.
     """
 
     arm: str
@@ -26,6 +27,12 @@ class PrunedAtOnce:
     step: int
     kept: float
     rises: Mapping[int, float]
+    loss: float
+
+    @property
+    def relative(self) -> float:
+        """The mean rise, as a share of the loss."""
+        return sum(self.rises.values()) / len(self.rises) / self.loss
 
 
 Metrics = Mapping[int, Mapping[str, float]]
@@ -61,6 +68,7 @@ def pruned_at_once(
                 step=steps[arm.parent.full_name] if run.start.step == "last" else run.start.step,
                 kept=small[_HEADS] / large[_HEADS],
                 rises={seed: one[_LOSS] - other[_LOSS] for seed, (one, other) in pairs.items()},
+                loss=sum(other[_LOSS] for _, other in pairs.values()) / len(pairs),
             )
 
 

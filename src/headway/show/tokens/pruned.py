@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.compare.tokens.without_training import PrunedAtOnce, pruned_at_once
+from headway.show.report.laboratory import Statement
 from headway.show.report.report_data import ReportData
 from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed
 from headway.show.shared.summary import SEEDS, over_seeds
 from headway.show.shared.theme import ARM_COLOURS, QUIET, SOLID
-from headway.words import counted, join
+from headway.words import counted, join, listed
 
+_MUCH = 0.01
+"""A share of the loss."""
 _RISE = "rise of the evaluation loss (nats per token)"
 _METHODS = {
     "random": (QUIET, (4, 3)),
@@ -84,6 +87,22 @@ def over_training(material: ReportData) -> Figure | None:
         ),
         chart=_lines_chart(rows, looks, title="training step at which heads are taken", reverse=False),
     )
+
+
+def prunable(material: ReportData) -> Statement | None:
+    """How many heads can go at each step before the loss rises by much; None where they were taken at one step."""
+    found = _found(material)
+    steps = sorted({one.step for one in found})
+    if len(steps) < 2:
+        return None
+    said = []
+    for step in steps:
+        fitting = [1 - one.kept for one in found if one.step == step and one.relative < _MUCH]
+        said.append(
+            f"{100 * max(fitting):.0f} % at step {step:,}" if fitting else f"none that was tried at step {step:,}"
+        )
+    sentence = f"Of the shares that were tried, so many heads can go before the loss rises by 1 %: {listed(said)}"
+    return Statement(sentence=sentence, colour=QUIET)
 
 
 def _found(material: ReportData) -> list[PrunedAtOnce]:

@@ -172,7 +172,7 @@ class TokensReportSlice(ReportSlice):
             found.append(
                 Statement(sentence="No verdict changes when each arm takes its best learning rate", colour=QUIET)
             )
-        return found + claims.statements(material)
+        return [*found, *filter(None, [pruned.prunable(material.under(None))]), *claims.statements(material)]
 
     def tables(self, material: ReportData) -> list[tuple[str, Table]]:
         """Further tables: learning rates, and what samples repeat and use."""
