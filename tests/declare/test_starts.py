@@ -52,6 +52,13 @@ def test_an_arm_brings_along_those_that_it_starts_from():
     assert [arm.name for arm in chosen.arm("regrown").ancestors] == ["dense", "tuned"]
 
 
+def test_seeds_that_are_added_to_an_arm_are_added_to_its_parents():
+    of = experiment()
+    pairs = [(of.arm("dense"), 0), (of.arm("regrown"), 4)]
+    found = [(arm.name, seed) for arm, seed in of.with_ancestors(pairs)]
+    assert found == [("dense", 0), ("dense", 4), ("tuned", 4), ("regrown", 4)]
+
+
 def test_the_parent_keeps_the_weights_that_are_asked_of_it():
     of = experiment()
     assert of.kept_weights(of.arm("dense")) == (10, 20)

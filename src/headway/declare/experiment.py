@@ -133,6 +133,15 @@ class Experiment:
         """What figures and sentences call a control, or arms without one."""
         return "no control" if control is None else self.document.control_label(control)
 
+    @staticmethod
+    def with_ancestors(runs: Iterable[tuple[Arm, int]]) -> tuple[tuple[Arm, int], ...]:
+        """Runs of arms, with those of the same seeds that they start from before them."""
+        found: dict[tuple[str, int], tuple[Arm, int]] = {}
+        for arm, seed in runs:
+            for each in (*arm.ancestors, arm):
+                found.setdefault((each.full_name, seed), (each, seed))
+        return tuple(found.values())
+
     def kept_weights(self, arm: Arm) -> tuple[int, ...]:
         """The steps at which runs of an arm have to keep their weights, since those of other arms start there.
 
