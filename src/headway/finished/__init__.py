@@ -5,5 +5,6 @@
 * `measurable`: whether its heads can be measured, and how much is read for it; `two_texts`: a text and another one;
 * `xray`: what every head of it does on a text;
 * `interventions`: a model of which heads can be taken away, checked; `ablate`: what it does without each of them;
+* `patch`: what its heads did on one text, put into a run of another; `circuit`: how much some of them explain alone;
 * `prune`: the same model without some of them, and `pass_costs`: what passes of both cost.
 """
