@@ -17,6 +17,8 @@ RETURNED = {
     "headway.heads.scores": ["HeadScores"],
     "headway.heads.model_on_text": ["ModelOnText"],
     "headway.heads.causes.effects": ["ExactEffects", "HeadEffects"],
+    "headway.heads.causes.patched": ["Patching", "HeadPaths"],
+    "headway.heads.causes.faithfulness": ["Faithfulness"],
 }
 """What the functions of `headway` return, by the module where it stands; `headway.ablate`, `prune` and `xray` say
 themselves what they return."""

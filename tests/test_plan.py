@@ -60,6 +60,20 @@ def test_padded_batches_have_the_published_number_of_steps():
     assert plan(experiment, trial=False).costs[1].steps == 123_750
 
 
+def test_what_starts_from_what_is_drawn():
+    planned = plan(load("pruned-or-scratch"), trial=False)
+    drawn = printed(*planned.starts(), width=120)
+    assert "dense: trained for 1,000 steps\n" in drawn
+    assert "    ├── pruned: pruned by taylor to 50 %, then not trained\n" in drawn
+    assert "    │   └── regrown: lost heads drawn anew, then trained for 250 steps\n" in drawn
+    assert "layouts and costs of pruned arms are guesses: which heads are left shows when a run begins" in [
+        *planned.sentences()
+    ]
+    pruned = {cost.arm.name: cost for cost in planned.costs}["pruned"]
+    assert (pruned.run.heads, pruned.seconds, pruned.untimed) == ("4x8-4x8-4x8-4x8", 0.0, "it is not trained")
+    assert plan(load("gqa"), trial=False).starts() == ()
+
+
 def test_a_heavy_model_is_not_tried():
     planned = plan(load("head-scaling", scale="paper").select(arms=["uniform"]))
     assert planned.costs[0].steps_per_s is None

@@ -9,8 +9,9 @@
 `headway.icl` holds the in-context laboratory's models, estimators and theory; `headway.hf.load(folder)` reads a
 language model of Hugging Face; `headway.open_model(path).trace("Once upon a time")` says what the heads of a finished
 model do with a text, `headway.xray(path, text=...)` measures them, `headway.ablate(path, text=...)` takes them away one
-by one, and `headway.prune(path, ...)` some of them for good. Names are imported when they are first used, so that
-`import headway` costs nothing.
+by one, `headway.patch(path, clean, corrupted, ...)` puts what they did on one text into a run of another,
+`headway.circuit(path, heads, ...)` says how much some of them explain alone, and `headway.prune(path, ...)` takes some
+away for good. Names are imported when they are first used, so that `import headway` costs nothing.
 """
 
 from importlib import import_module
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from headway.api import run as run
     from headway.declare.experiment import load as load
     from headway.finished.ablate import ablate as ablate
+    from headway.finished.circuit import circuit as circuit
     from headway.finished.opening import open_model as open_model
+    from headway.finished.patch import patch as patch
     from headway.finished.prune import prune as prune
     from headway.finished.xray import xray as xray
     from headway.model.plain import plain_attention as plain_attention
@@ -33,11 +36,13 @@ __all__ = [
     "Trace",
     "__version__",
     "ablate",
+    "circuit",
     "hf",
     "icl",
     "load",
     "open",
     "open_model",
+    "patch",
     "plain_attention",
     "prune",
     "run",
@@ -51,6 +56,8 @@ _HOMES = {
     "open_model": "headway.finished.opening",
     "xray": "headway.finished.xray",
     "ablate": "headway.finished.ablate",
+    "patch": "headway.finished.patch",
+    "circuit": "headway.finished.circuit",
     "prune": "headway.finished.prune",
     "Trace": "headway.model.trace",
     "plain_attention": "headway.model.plain",

@@ -218,7 +218,9 @@ def _hands(
     return Hands(
         experiment=experiment,
         path=path,
-        run=lambda pairs: watch(run_all(Store.with_runs(path, experiment, pairs)[1], places)),
+        run=lambda pairs: watch(
+            run_all(Store.with_runs(path, experiment, experiment.with_ancestors(pairs))[1], places)
+        ),
         tell=tell,
         guess=lambda: _trial_seconds(experiment) if on_processor else {},
         spending=Spending(seconds=goal.seconds, n_places=len(places)),

@@ -11,11 +11,11 @@ import torch
 
 import headway
 from headway.data.tokens.tokenizer import bytes_tokenizer
+from headway.declare.tokens.head_units import units_of
 from headway.declare.tokens.transformer import GptNeo, Llama
 from headway.errors import UserError
 from headway.heads.causes.importance import PruningText, at_random
 from headway.heads.causes.methods import METHODS
-from headway.heads.causes.units import units_of
 from headway.hf.export import export
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights

@@ -6,6 +6,7 @@ import pytest
 
 from headway.declare.experiment import load, resolve
 from headway.declare.laboratories import parse_run
+from headway.declare.tokens.start import Start
 
 GOLDEN = {
     ("icl-heads", "h2", 0): "run1-a3050d9aff89e458",
@@ -110,7 +111,10 @@ VARIATIONS = {
                      "regularizers": [{"metric": "orthogonality"}]},
         "evaluation": {"every": 7, "sequences_during": 7, "sequences": 7},
         "probes": {"every": 7, "dense_until": 7, "sequences": 7, "diversity": True, "patterns": True, "circuits": True,
-                   "published": True, "outputs": True, "metrics": ["sink_score"]},
+                   "published": True, "outputs": True, "importance": True, "metrics": ["sink_score"]},
+        "after": {"ablate": {"sequences": 7}},
+        "start": {"run": "run1-7", "step": 7, "prune": {"by": "random", "keep": 1}, "regrow": True, "weights": "fresh",
+                  "rewind_to": 7},
         "samples": {"prompt": "Seven", "tokens": 7, "temperature": 0.7, "top_k": 7, "top_p": 0.7, "count": 7},
     },
 }  # fmt: skip
@@ -128,6 +132,8 @@ def test_every_field_changes_the_id(kind, part, field):
         content = {**content, "samples": None, "model": {**content["model"], "windows": [None]}}
     if field == "emptied":  # a layer that has heads has not lost them
         content = {**content, "model": {**content["model"], "n_heads": "0-4"}}
+    if part == "start":  # a run that starts from another; rewinding is for weights that are rewound
+        content = {**content, "start": {"run": "run1-0", **({"weights": "rewound"} if field == "rewind_to" else {})}}
     changed = {**content.get(part, {}), field: VARIATIONS[kind][part][field]}
     if field in ("tokens", "epochs") and part == "training":  # instead of steps
         changed = {**changed, "steps": None, field: 100}
@@ -141,7 +147,8 @@ def test_the_variations_cover_every_field(kind):
     run = parse_run(BASES[kind])
     assert set(VARIATIONS[kind]) == set(type(run).model_fields) - {"seed"}
     for part, fields in VARIATIONS[kind].items():
-        declared = set(type(getattr(run, part)).model_fields) - {"kind", "family", "optimizer"}
+        declared = set((Start if part == "start" else type(getattr(run, part))).model_fields)
+        declared -= {"kind", "family", "optimizer"}
         assert declared == set(fields), part
 
 
@@ -188,7 +195,9 @@ def test_defaults_of_language_models_are_frozen(family):
                      "adamw_learning_rate": 0.01, "regularizers": [], "drophead": None},
         "evaluation": {"every": 1000, "sequences_during": 64, "sequences": None},
         "probes": {"every": 500, "dense_until": 0, "sequences": 8, "diversity": False, "patterns": False,
-                   "circuits": False, "published": False, "outputs": False, "metrics": []},
+                   "circuits": False, "published": False, "outputs": False, "importance": False, "metrics": []},
+        "after": {"ablate": None},
+        "start": None,
         "samples": {"prompt": "Once upon a time there was", "tokens": 500, "temperature": 0.9, "top_k": None,
                     "top_p": None, "count": 1},
     }  # fmt: skip
@@ -223,3 +232,11 @@ def test_ids_of_probed_and_regularized_runs_are_frozen():
     assert json.loads(parse_run({**TEXT, "training": minimal}).training.model_dump_json())["regularizers"] == [
         {"metric": "orthogonality", "weight": 1.0, "schedule": "constant"}
     ]
+
+
+def test_ids_of_runs_that_start_from_others_are_frozen():
+    parent = parse_run(TEXT)
+    start = {"run": parent.id, "prune": {"by": "taylor", "keep": 0.5}}
+    assert parent.id == "run1-f8fa18bdce8fafed"
+    assert parse_run({**TEXT, "start": start}).id == "run1-98e3c88d79718cff"
+    assert parse_run({**TEXT, "start": {**start, "weights": "kept", "regrow": False}}).id == "run1-98e3c88d79718cff"

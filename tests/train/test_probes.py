@@ -162,3 +162,26 @@ def test_a_probe_taken_again_is_the_same_bits():
     assert one.metrics == two.metrics
     assert list(one.arrays) == list(two.arrays)
     assert all(one.arrays[name].tobytes() == two.arrays[name].tobytes() for name in one.arrays)
+
+
+def test_importance_is_that_of_the_gates_and_changes_nothing_in_training():
+    plain, probed = study_of(), study_of(probes={"every": 20, "importance": True})
+    weights = []
+    for study in (plain, probed):
+        found = milestones(study)
+        weights.append(study.trainer.weights())
+    assert [step for step, e in found.items() if e.arrays] == [0, 20, 40]
+    assert all(np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
+    scores = from_arrays(found[40].arrays, NAMES)
+    assert set(scores) == {"michel_importance_nats", "zero_attribution_nats"}
+    michel = [scores["michel_importance_nats"].values[name] for name in NAMES]
+    signed = [scores["zero_attribution_nats"].values[name] for name in NAMES]
+    assert [len(values) for values in michel] == [4, 2]
+    assert all((m >= abs(s) - 1e-7).all() for m, s in zip(michel, signed, strict=True))
+    assert max(values.max() for values in michel) > 0
+
+
+def test_importance_is_measured_beside_other_metrics():
+    measured = probe_of(study_of(probes={"importance": True, "metrics": ["sink_score"]})).take()
+    assert set(from_arrays(measured.arrays, NAMES)) == {"michel_importance_nats", "zero_attribution_nats", "sink_score"}
+    assert "probe_loss_nats" in measured.metrics

@@ -83,7 +83,7 @@ def plan(
         if cache and "torch" in sys.modules:
             warn(cache)
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
-        print_tables(*planned.tables(), picture)
+        print_tables(*planned.tables(), *planned.starts(), picture)
         for sentence in (*planned.sentences(), *notes):
             print(sentence)
     if out is not None:

@@ -18,6 +18,8 @@ class Arm:
     template: RunSpec
     idle: bool = False
     """Whether its control changes nothing in it, so that its runs would be those of the arm without the control."""
+    parent: "Arm | None" = None
+    """The arm whose runs its runs start from, each from that of its own seed; None where they start from nothing."""
 
     @property
     def full_name(self) -> str:
@@ -26,11 +28,28 @@ class Arm:
 
     def spec(self, seed: int) -> RunSpec:
         """The run of this arm with a seed."""
-        return self.template.model_copy(update={"seed": seed})
+        return self.template.at_seed(seed, None if self.parent is None else self.parent.spec(seed).id)
 
     def configuration(self, seed: int) -> dict[str, Any]:
         """The same as plain values, defaults written out."""
-        return {**self._configuration, "seed": seed}
+        if self.parent is None:
+            return {**self._configuration, "seed": seed}
+        start = {**self._configuration["start"], "run": self.parent.spec(seed).id}
+        return {**self._configuration, "seed": seed, "start": start}
+
+    @cached_property
+    def expected(self) -> RunSpec:
+        """Its run as it is expected to be trained, where that depends on the run that it starts from."""
+        return self.template if self.parent is None else self.template.starting_from(self.parent.expected)
+
+    def starts_from(self, other: "Arm") -> bool:
+        """Whether its runs start from those of another arm, with none between."""
+        return self.parent is not None and self.parent.full_name == other.full_name
+
+    @property
+    def ancestors(self) -> "tuple[Arm, ...]":
+        """The arms that have to be run before it, the first first."""
+        return () if self.parent is None else (*self.parent.ancestors, self.parent)
 
     @cached_property
     def _configuration(self) -> dict[str, Any]:

@@ -10,10 +10,14 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from headway.declare.contrasts import contrasts_of
 from headway.declare.limits import LONGEST_NAME
 from headway.declare.spec import Spec
+from headway.declare.starts import starts_of
 from headway.errors import near, shortened
 
-PARTS = ("task", "model", "training", "evaluation", "probes", "samples")
+PARTS = ("task", "model", "training", "evaluation", "probes", "samples", "after")
 """The keys of a document that make up a run; arms and controls override them."""
+
+OF_ARMS = ("label", "start")
+"""What an arm may say beside."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -45,8 +49,11 @@ class Document(Spec):
     evaluation: dict[str, Any] = Field({}, description="on what it is judged")
     probes: dict[str, Any] = Field({}, description="what is measured in the heads")
     samples: dict[str, Any] | None = Field({}, description="what the model writes before and after training")
+    after: dict[str, Any] = Field({}, description="what is done to the trained model")
     logging: Logging = Field(Logging(), description="how often a run writes a line")
-    arms: dict[str, dict[str, Any] | None] = Field(description="what differs, by name; `label` names an arm in figures")
+    arms: dict[str, dict[str, Any] | None] = Field(
+        description="what differs, by name; `label` names it in figures, and `start` another arm that it starts from"
+    )
     controls: dict[str, dict[str, Any]] = Field({}, description="variations that cross the arms when asked for")
     groups: dict[str, Group] = Field({}, description="arms that are compared among themselves")
     contrasts: dict[str, Any] = Field(
@@ -124,8 +131,10 @@ class Document(Spec):
             if not isinstance((value or {}).get("label", ""), str):
                 raise ValueError(f"{where}.label: {(value or {})['label']!r} was given; a label is text, in quotes")
             for key in value or {}:
-                if key not in (*PARTS, "label"):
-                    raise ValueError(f"{where}.{key}: there is no such key; {near(key, (*PARTS, 'label'))}")
+                known = (*PARTS, *OF_ARMS) if where.startswith("arms.") else (*PARTS, "label")
+                if key not in known:
+                    raise ValueError(f"{where}.{key}: there is no such key; {near(key, known)}")
+        starts_of(self.arms)
         labels = [str((arm or {}).get("label", name)) for name, arm in self.arms.items()]
         if twice := [label for label, count in Counter(labels).items() if count > 1]:
             raise ValueError(

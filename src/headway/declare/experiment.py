@@ -20,6 +20,7 @@ from headway.declare.selection import controls_of, names_of, seeds_of
 from headway.declare.settings import check_effect, meant_for, unheard, with_settings
 from headway.declare.shipped import shipped
 from headway.declare.spec import Locate, parse
+from headway.declare.starts import starts_of
 from headway.errors import DeclarationError, near, shortened
 from headway.words import listed
 
@@ -132,6 +133,23 @@ class Experiment:
         """What figures and sentences call a control, or arms without one."""
         return "no control" if control is None else self.document.control_label(control)
 
+    @staticmethod
+    def with_ancestors(runs: Iterable[tuple[Arm, int]]) -> tuple[tuple[Arm, int], ...]:
+        """Runs of arms, with those of the same seeds that they start from before them."""
+        found: dict[tuple[str, int], tuple[Arm, int]] = {}
+        for arm, seed in runs:
+            for each in (*arm.ancestors, arm):
+                found.setdefault((each.full_name, seed), (each, seed))
+        return tuple(found.values())
+
+    def kept_weights(self, arm: Arm) -> tuple[int, ...]:
+        """The steps at which runs of an arm have to keep their weights, since those of other arms start there.
+
+        First weights are kept only of runs that start from others themselves: of any other they can be drawn again.
+        """
+        asked = {step for other in self.arms if other.starts_from(arm) for step in other.template.stored_for}
+        return tuple(sorted(asked - ({0} if arm.parent is None else set())))
+
     def check_settings(self) -> None:
         """Look whether every setting has an effect in every arm that is to be run.
 
@@ -197,6 +215,9 @@ class Experiment:
         """
         now = tuple(dict.fromkeys(arm.name for arm in self.selected))
         names = now if arms is None else names_of("arm", arms, self.document.arms)
+        # An arm brings along those that it starts from.
+        needed = {parent.name for arm in self.arms if arm.name in names for parent in arm.ancestors}
+        names = (*names, *(name for name in needed if name not in names))
         if not names:
             raise DeclarationError(f"no arm was chosen, so there is nothing to run; {near('', self.document.arms)}")
         crossed = self.crossed if controls is None else controls_of(controls, tuple(self.document.controls))
@@ -304,22 +325,54 @@ def _assemble(document: Document, source: str) -> Experiment:
     group_of = {arm: group for group, members in reversed(document.groups.items()) for arm in members.arms}
     common = count_values(shared) + count_values(document.controls) // max(1, len(document.controls))
     check_arms(len(document.arms), len(document.controls), (common + count_values(a) for a in document.arms.values()))
-    arms = []
-    for name, override in document.arms.items():
-        override = dict(override or {})
-        label = override.pop("label", name)
-        group = group_of.get(name)
-        content, alone = merge(shared, override), dict[str, Any]()
+    made: dict[tuple[str, str | None], Arm] = {}
+    for name, parent in starts_of(document.arms).items():
         for control in (None, *document.controls):
-            over = {k: v for k, v in document.controls[control].items() if k != "label"} if control else {}
-            locate = _locator(source, name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
-            template = parse_run({**merge(content, over), "seed": 0}, locate)
-            full = f"{label}, {document.control_label(control)}" if control else label
-            alone = template.effective() if control is None else alone
-            idle = control is not None and template.effective() == alone
-            arms.append(Arm(name=name, control=control, group=group, label=full, template=template, idle=idle))
+            made[name, control] = replace(
+                _arm(document, shared, source, name, control, made, parent), group=group_of.get(name)
+            )
+    arms = tuple(made[name, control] for name in document.arms for control in (None, *document.controls))
     plain = tuple(arm for arm in arms if arm.control is None)
-    return Experiment(document=document, arms=tuple(arms), selected=plain, seeds=seeds_of(document.seeds))
+    return Experiment(document=document, arms=arms, selected=plain, seeds=seeds_of(document.seeds))
+
+
+def _arm(
+    document: Document,
+    shared: Mapping[str, Any],
+    source: str,
+    name: str,
+    control: str | None,
+    made: Mapping[tuple[str, str | None], Arm],
+    starts_from: str | None,
+) -> Arm:
+    """An arm without a control or under one; those that it starts from and is crossed from are made already."""
+    override = dict(document.arms[name] or {})
+    label = override.pop("label", name)
+    over = {k: v for k, v in document.controls[control].items() if k != "label"} if control else {}
+    locate = _locator(source, name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
+    content, parent = {**merge(merge(shared, override), over), "seed": 0}, None
+    if starts_from is not None:
+        # Under the same control, unless that changes nothing there and is not run.
+        parent = made[starts_from, control]
+        parent = made[starts_from, None] if parent.idle else parent
+        if not parent.template.starts_others:
+            raise DeclarationError(
+                f"{locate('start')}: only a transformer on tokens can start from another; leave it out"
+            )
+        content["start"] = {k: v for k, v in content["start"].items() if k != "arm"} | {"run": parent.template.id}
+    template = parse_run(content, locate)
+    if parent is not None and (why_not := template.why_not_from(parent.template, parent.full_name)):
+        raise DeclarationError(f"{locate('start')}: {why_not}")
+    alone = template if control is None else made[name, None].template
+    return Arm(
+        name=name,
+        control=control,
+        group=None,
+        label=f"{label}, {document.control_label(control)}" if control else label,
+        template=template,
+        idle=control is not None and template.effective() == alone.effective(),
+        parent=parent,
+    )
 
 
 def _locator(source: str, arm: str, *places: tuple[str, Mapping[str, Any]]) -> Locate:

@@ -20,6 +20,13 @@ class Metric(Spec):
     """Whether arms of some task are judged by it, so that sentences need not name it."""
 
 
+_WAYS = {
+    "zero": "set to zero",
+    "mean": "at its mean over other text",
+    "resample": "taken from other text",
+}
+"""What a head's context becomes when it is taken away."""
+
 _ALL = (
     Metric(
         name="eval_mse",
@@ -119,6 +126,40 @@ _ALL = (
         null=0.0,
     ),
     Metric(name="text_kept", sentence="share of the held-out text that its tokens give back", unit="fraction"),
+    *(
+        metric
+        for way, said in _WAYS.items()
+        for metric in (
+            Metric(
+                name=f"{way}_ablation_largest_nats",
+                sentence=f"what the loss rises by without the head that matters most, its context {said}",
+                unit="nats per token",
+                null=0.0,
+            ),
+            Metric(
+                name=f"{way}_ablation_all_nats",
+                sentence=f"what the loss rises by without any head, their contexts {said}",
+                unit="nats per token",
+                null=0.0,
+            ),
+            Metric(
+                name=f"{way}_ablation_share_that_adds_up",
+                sentence=f"single effects of heads, summed, over the effect of all together, contexts {said}",
+                unit="fraction",
+                null=1.0,
+            ),
+        )
+    ),
+    Metric(
+        name="idle_head_share",
+        sentence="share of the heads without which, at their mean, the loss rises by less than .01 nats per token",
+        unit="fraction",
+    ),
+    Metric(
+        name="half_effect_heads",
+        sentence="the fewest heads that have half of all single effects, at their mean",
+        unit="heads",
+    ),
     Metric(name="n_heads", sentence="heads in each layer", unit="heads"),
     Metric(name="total_heads", sentence="query heads of all layers", unit="heads"),
     Metric(name="n_layers", sentence="layers", unit="layers"),

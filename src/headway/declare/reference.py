@@ -40,6 +40,7 @@ UNITS = {
     "dense_until": "steps",
     "turn": "share of the steps",
     "start": "probability",
+    "rewind_to": "steps",
     "end": "probability",
     "weight": "nats",
     "margin": "per cent",
@@ -63,6 +64,11 @@ _CONTRAST: dict[str, Any] = {
 """What a contrast may be; see `contrasts`."""
 
 
+_ARM = "the arm that it starts from, each of its runs from the run of its own seed"
+_ARM_ROW = f"| `arm` | text |  | (required) | {_ARM} |"
+"""A file names the arm where a run holds the id of a run."""
+
+
 def reference() -> str:
     """Every key of an experiment's file as Markdown tables: type, unit, default, meaning."""
     lines = [
@@ -78,6 +84,9 @@ def reference() -> str:
         for part in (part for part in PARTS if part in run.model_fields):
             for member in dict.fromkeys(_nested(run.model_fields[part].annotation)):
                 lines += _table(f"`{part}` of `task.kind: {kind}`", _choice(member), member)
+        for member in dict.fromkeys(_nested(run.model_fields["start"].annotation)) if run.starts_others else ():
+            rows = _table(f"`arms.NAME.start` of `task.kind: {kind}`", _choice(member), member)
+            lines += [_ARM_ROW if row.startswith("| `run` |") else row for row in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -95,9 +104,17 @@ def schema() -> dict[str, Any]:
         value.pop("required", None)
     document = Document.model_json_schema(ref_template="#/$defs/{model}")
     document["$defs"] = {**document.get("$defs", {}), **partial}
-    override = {"type": "object", "additionalProperties": False, "properties": {**parts, "label": {"type": "string"}}}
+    override: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {**parts, "label": {"type": "string"}},
+    }
     document["properties"] |= parts
-    document["properties"]["arms"]["additionalProperties"] = {"anyOf": [override, {"type": "null"}]}
+    start = document["$defs"]["Start"]["properties"]
+    del start["run"]
+    document["$defs"]["Start"]["properties"] = {"arm": {"type": "string", "description": _ARM}, **start}
+    of_arm = {**override, "properties": {**override["properties"], "start": {"$ref": "#/$defs/Start"}}}
+    document["properties"]["arms"]["additionalProperties"] = {"anyOf": [of_arm, {"type": "null"}]}
     document["properties"]["controls"]["additionalProperties"] = override
     document["properties"]["scales"]["additionalProperties"] = {"type": "object"}
     document["properties"]["contrasts"]["additionalProperties"] = _CONTRAST

@@ -6,7 +6,7 @@ laboratory it belongs to.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar
@@ -43,6 +43,9 @@ class RunSpec(Spec):
     """What FLOPs are told of: a prompt, or a token."""
     uses_gpu: ClassVar[bool] = False
     """Whether it is worth a GPU; those that are not train on the processor whatever there is."""
+
+    starts_others: ClassVar[bool] = False
+    """Whether other runs can start from one of its kind."""
 
     saves_memory: ClassVar[str] = "lower training.batch_size"
     """What to do where memory is short."""
@@ -125,6 +128,45 @@ class RunSpec(Spec):
         """Why a difference in a metric to another run is no merit of either, in a sentence; empty where it is one."""
         del metric
         return "" if self.content()["task"] == other.content()["task"] else "they are judged on different tasks"
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the run of the same seed that it starts from; None where it starts from the beginning."""
+        return None
+
+    def at_seed(self, seed: int, parent: str | None = None) -> "RunSpec":
+        """The same run with another seed, and the id of that seed's run that it starts from, if it does."""
+        del parent
+        return self.model_copy(update={"seed": seed})
+
+    def starting_from(self, parent: "RunSpec") -> "RunSpec":
+        """The run as it is expected to be trained, starting from another; for counting what it costs."""
+        del parent
+        return self
+
+    def why_not_from(self, parent: "RunSpec", name: str) -> str:
+        """Why it cannot start from another run, whose arm has this name; empty where it can."""
+        del parent, name
+        return ""
+
+    def trained_as(self, beginning: Mapping[str, Any] | None) -> "RunSpec":
+        """The run as it was trained: with the model that it began with, of which its folder says it.
+
+        Raises:
+            DeclarationError: when that is not what a run wrote.
+        """
+        del beginning
+        return self
+
+    @property
+    def stored_for(self) -> tuple[int, ...]:
+        """The steps of the run that it starts from whose weights have to be stored there, beside the last."""
+        return ()
+
+    @property
+    def beginning(self) -> str:
+        """What is done to the run that it starts from, in words; empty where nothing is."""
+        return ""
 
     @classmethod
     def compared_by(cls, runs: Sequence["RunSpec"]) -> str:

@@ -65,6 +65,7 @@ def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mappin
             arm
             for arm, override in arms.items()
             if not _holds(merge(parts, override or {}), path, meant) and not _is_set(f"arms.{arm}.{path}", paths)
+            if not _follows(override or {}, path, meant)
         ]
         if deaf:
             places = {arm: _settable(path, arms[arm]) for arm in deaf}
@@ -73,6 +74,12 @@ def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mappin
             raise DeclarationError(
                 f"setting {path}: {who}, or what holds it, so this would change nothing there; set {instead} too"
             )
+
+
+def _follows(override: Mapping[str, Any], path: str, value: Any) -> bool:
+    """Whether an arm has a multiple of what is set, or starts from another arm and is not trained, as it says."""
+    untrained = path == "training.steps" and "start" in override and _at(path, override) == 0
+    return untrained or is_factor(value, _at(path, override))
 
 
 def meant_for(settings: Iterable[str], arms: Mapping[str, Any], message: str) -> list[str]:

@@ -6,5 +6,6 @@
 * `in_memory`: a model that is no path; `loss`: how well it predicts what it reads;
 * `xray`: what every head of it does on a text, and `xray_notes`: what limits that;
 * `interventions`: a model of which heads can be taken away, checked; `ablate`: what it does without each of them;
+* `patch`: what its heads did on one text, put into a run of another; `circuit`: how much some of them explain alone;
 * `prune`: the same model without some of them, and `pass_costs`: what passes of both cost.
 """

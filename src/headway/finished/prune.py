@@ -146,9 +146,9 @@ def prune(
         UserError: for a model or text that cannot be opened, a method, number or folder that cannot be, and a model
             that fails a check of what is done to it, naming the check.
     """
+    from headway.declare.tokens.head_units import heads_to_keep, units_of
     from headway.heads.causes.methods import METHODS
     from headway.heads.causes.stepwise import pruned_to
-    from headway.heads.causes.units import heads_to_keep, units_of
 
     if by not in METHODS:
         raise UserError(f"by {by}: there is no such method; {near(by, METHODS)}")

@@ -1,10 +1,12 @@
 """Runs: run folders, and running many of them.
 
-* `folder`: one run, read; its `records`, written by the `recorder` of its owner, who holds the `lease`;
+* `folder`: one run, read, and `folder_written`; its `records`, written by the `recorder` of its owner, who holds the
+  `lease`;
 * `run_json`: what a folder says of its run; `seal`: what a finished one must hold, `checked` once on each place, and
   whole when one wants to `verify` it;
 * `store`: a directory of them; its `resolved` document and its `growth` with its file; what was `dropped` from it;
   `reservations` about what it says;
+* `parents`: the run that another one starts from, and `lines` of those that wait for one another;
 * `local`: many runs worked on at once, with their `progress`, by workers that `places` start, on the `devices` there
   are; `worker` is such a process, `work` what it does, `course` its part until the model is judged, `stop`
   how it is asked to end; `execution` is how it computed; `storage`: what is said when a folder cannot be written;

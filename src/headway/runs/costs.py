@@ -42,6 +42,8 @@ class Cost:
     @property
     def seconds(self) -> float | None:
         """Training time of one run on this machine."""
+        if self.steps == 0:
+            return 0.0
         return None if self.steps is None or self.steps_per_s is None else self.steps / self.steps_per_s
 
     @property
@@ -62,7 +64,7 @@ def costs(experiment: Experiment, *, trial: bool = True) -> tuple[Cost, ...]:
         experiment: whose selected arms are counted.
         trial: whether they are timed too.
     """
-    return tuple(_cost(arm, arm.spec(experiment.seeds[0]), trial) for arm in experiment.selected)
+    return tuple(_cost(arm, arm.expected.at_seed(experiment.seeds[0]), trial) for arm in experiment.selected)
 
 
 def foreseen(experiment: Experiment) -> tuple[str, ...]:
@@ -87,7 +89,9 @@ def remarks(experiment: Experiment) -> tuple[str, ...]:
 
 
 def _cost(arm: Arm, run: RunSpec, trial: bool) -> Cost:
-    untimed = _reason_not_to_try(run) if trial else "no trial was asked for"
+    untimed = _reason_not_to_try(run) if trial and run.expected_steps != 0 else "no trial was asked for"
+    if run.expected_steps == 0:
+        untimed = "it is not trained"
     return Cost(
         arm=arm,
         budget=run.budget,

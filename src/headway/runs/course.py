@@ -1,14 +1,15 @@
 """Runs: one run trained to its end: its milestones recorded, its state stored, and stopped where nothing is lost."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headway.runs.lease import Lease
 from headway.runs.recorder import Recorder
 from headway.runs.stop import Stop, Wishes
 from headway.train.checkpoint import Checkpoint
-from headway.train.loop import Beat, Event, Milestone, Study, train
+from headway.train.loop import Beat, Event, Measure, Measured, Milestone, Study, Unrecorded, train
 
 _BETWEEN_S = 1.0
 """Between two milestones it is not stored more often than that."""
@@ -26,6 +27,7 @@ class Course:
         log_every: steps between records.
         store_every_s: seconds between checkpoints.
         count: seconds and memory until now, from the seconds spent in steps.
+        keeps_weights: steps whose weights are kept, for runs that start there.
     """
 
     def __init__(
@@ -39,7 +41,12 @@ class Course:
         log_every: int,
         store_every_s: float,
         count: Callable[[float], Mapping[str, Any]],
+        keeps_weights: Collection[int] = (),
     ):
+        # A step that nothing is measured at is no milestone.
+        kept = Measure(due=keeps_weights.__contains__, take=Measured)
+        self._keeps_weights = keeps_weights
+        study = replace(study, measures=(*study.measures, kept)) if keeps_weights else study
         self._study, self._recorder, self._lease, self._wishes = study, recorder, lease, wishes
         self._steps, self._log_every, self._store_every_s, self._count = steps, log_every, store_every_s, count
         self._first, self._stored = study.trainer.step, time.perf_counter()
@@ -55,7 +62,7 @@ class Course:
         resumed, event = self._recorder.resumed, None
         begun = resumed.unrecorded if resumed else None
         try:
-            for event in train(self._study, steps=self._steps, log_every=self._log_every, begun=begun):
+            for event in self._events(begun):
                 self._wishes.patient = True
                 self._keep(event)
                 # A first step, which may compile the model, and measuring, which changes nothing in the trainer, can
@@ -71,14 +78,21 @@ class Course:
             raise self._wishes.fulfilled(f"at step {self._steps}")
         return event.training_s if event else 0.0
 
+    def _events(self, begun: Unrecorded | None) -> Iterator[Event]:
+        """What happens from here; nothing, where the last step is recorded already."""
+        if self._recorder.resumed is None or begun is not None or self._first < self._steps:
+            yield from train(self._study, steps=self._steps, log_every=self._log_every, begun=begun)
+
     def _keep(self, event: Event) -> None:
         """Record and store what is due, and stop if that was asked for."""
         self._lease.progress(event.step, event.steps_per_s)
         self._lease.check()
         if isinstance(event, Milestone):
+            if event.step in self._keeps_weights:
+                self._recorder.keep_weights(event.step, self._study.trainer.weights())
             self._recorder.record(event, self._count(event.training_s)["wall_s"])
         stop = self._wishes.stop
-        if event.step > self._first and (stop or self._is_due(event)):
+        if (event.step > self._first or event.step == self._steps) and (stop or self._is_due(event)):
             self._store(event)
         if stop:
             raise self._wishes.fulfilled(f"at step {event.step}")

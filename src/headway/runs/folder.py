@@ -5,6 +5,8 @@
     samples.jsonl             a line per text that the model wrote
     tokenizer.json            how a language model's text becomes tokens
     heads/STEP.safetensors    what was measured per head
+    weights/STEP.safetensors  weights of a step from which another run starts
+    start.json                what became of the run that this one started from
     curves.json               what the finished model was judged by, where that is too long for a number
     seal.json                 what all these files hold, once the run is done
     checkpoint/ lease/ log.txt
@@ -22,11 +24,12 @@ from typing import Any, Literal, get_args
 from headway.declare.laboratories import parse_run
 from headway.declare.run import RunSpec
 from headway.errors import DeclarationError, ResultsError
-from headway.files import write_text
 from headway.runs import seal as seals
-from headway.runs.lease import Lease, is_held
-from headway.runs.records import anew, heads_steps, reached, read_heads, read_json, read_records
-from headway.runs.run_json import content_of, signed_text
+from headway.runs.lease import is_held
+from headway.runs.records import anew, beginning_of, reached, read_heads, read_json, read_records, read_weights
+from headway.runs.records import heads_steps as steps_of_heads
+from headway.runs.records import weights_steps as steps_of_weights
+from headway.runs.run_json import content_of
 from headway.train import checkpoint
 from headway.train.laboratory import laboratory_of
 from headway.train.loop import Arrays
@@ -41,8 +44,8 @@ class Run:
 
     `control` is None for a plain arm, `metrics` is empty until the run is done, and `execution` says how it was
     computed (trainer, instruction set, threads, versions, host, ...). `counted_steps` are those of a run whose length
-    its corpus decides, None before that was opened. `seal` is the digest of its seal, None before it is done, and for
-    a run that was made before there were seals.
+    its corpus decides, None before that was opened. `keeps_weights` are steps from which other runs start. `seal` is
+    the digest of its seal, None before it is done, and for a run that was made before there were seals.
     """
 
     path: Path
@@ -58,6 +61,7 @@ class Run:
     execution: Mapping[str, Any]
     metrics: Mapping[str, Any]
     counted_steps: int | None = None
+    keeps_weights: tuple[int, ...] = ()
     seal: str | None = None
 
     @classmethod
@@ -112,6 +116,8 @@ class Run:
         self.weights()
         for step in self.head_steps():
             self.head_arrays(step)
+        for step in self.weight_steps():
+            self.weights(step)
 
     def check_name(self) -> None:
         """See that the folder is named as its run.json says, which is as it was written.
@@ -159,6 +165,18 @@ class Run:
             )
         return spec
 
+    @cached_property
+    def trained(self) -> RunSpec:
+        """The run as it was trained: of one that started from another, with the heads that were left or added.
+
+        Raises:
+            ResultsError: as `spec`, or when what it says of how it began is damaged.
+        """
+        try:
+            return self.spec.trained_as(beginning_of(self.path))
+        except DeclarationError as error:
+            raise ResultsError(f"{self.path}: {error}; {anew(self.path)}") from None
+
     def records(self) -> list[dict[str, Any]]:
         """What was recorded while training, a mapping per step, ascending.
 
@@ -179,7 +197,7 @@ class Run:
 
     def head_steps(self) -> list[int]:
         """The steps at which arrays of the heads were kept."""
-        return heads_steps(self.path)
+        return steps_of_heads(self.path)
 
     def head_arrays(self, step: int) -> Arrays:
         """The arrays of the heads that were kept at a step.
@@ -194,12 +212,18 @@ class Run:
         path = self.path / "curves.json"
         return read_json(path, "") if path.is_file() else {}
 
-    def weights(self) -> Arrays:
-        """The weights of the newest checkpoint: of the last step when the run is done.
+    def weight_steps(self) -> list[int]:
+        """The steps, beside the last, of which weights were kept since other runs start there."""
+        return steps_of_weights(self.path)
+
+    def weights(self, step: int | None = None) -> Arrays:
+        """The weights of the newest checkpoint: of the last step when the run is done; or those kept of a step.
 
         Raises:
             ResultsError: when there is none.
         """
+        if step is not None:
+            return read_weights(self.path, step)
         with reached(self.path / "checkpoint"):
             found, damages = checkpoint.load(self.path / "checkpoint", self._why_not)
         if self.status == "done" and (found is None or found.step != self.steps):
@@ -220,10 +244,11 @@ class Run:
         Raises:
             ResultsError: when there is no checkpoint.
         """
-        return laboratory_of(self.spec).trained_model(self.spec, self.weights())
+        return laboratory_of(self.spec).trained_model(self.trained, self.weights())
 
 
-_IDENTITY = ("id", "arm", "control", "group", "seed")
+IDENTITY = ("id", "arm", "control", "group", "seed")
+"""What run.json says first."""
 
 
 def read(path: Path) -> Run:
@@ -238,10 +263,11 @@ def read(path: Path) -> Run:
             raise TypeError(f"status {content['status']}")
         if wrong := [key for key in ("config", "execution", "metrics") if not isinstance(content[key], dict)]:
             raise TypeError(f"{wrong[0]} is no mapping")
-        named = {key: content[key] for key in (*_IDENTITY, "status", "message", "config", "execution", "metrics")}
+        named = {key: content[key] for key in (*IDENTITY, "status", "message", "config", "execution", "metrics")}
         if content["status"] == "done" and "digest" in content and content.get("seal") is None:
             raise TypeError("done without a seal")
-        named |= {"counted_steps": content.get("steps"), "seal": content.get("seal")}
+        keeps = tuple(int(step) for step in content["logging"].get("weights", ()))
+        named |= {"counted_steps": content.get("steps"), "seal": content.get("seal"), "keeps_weights": keeps}
         return Run(path=path, log_every=content["logging"]["every"], **named)
     except (KeyError, TypeError) as error:
         raise ResultsError(f"{path}: run.json is damaged ({error!r}); {anew(path)}") from None
@@ -268,33 +294,3 @@ def damaged(path: Path, message: str) -> Run:
         execution={},
         metrics={},
     )
-
-
-def document(run: Run) -> str:
-    """The text of run.json, signed."""
-    identity = {key: getattr(run, key) for key in _IDENTITY}
-    content = {
-        **identity,
-        "status": run.status,
-        "message": run.message,
-        "config": run.config,
-        "logging": {"every": run.log_every},
-        "execution": run.execution,
-        "metrics": run.metrics,
-        **({} if run.counted_steps is None else {"steps": run.counted_steps}),
-        **({} if run.seal is None else {"seal": run.seal}),
-    }
-    return signed_text(content)
-
-
-def update(run: Run, lease: Lease, **changes: Any) -> Run:
-    """Change a run and its run.json; only the owner of the folder may.
-
-    Raises:
-        LeaseLost: when another process owns it.
-        OSError: when it cannot be written.
-    """
-    changed = replace(run, **changes)
-    lease.check()
-    write_text(run.path / "run.json", document(changed))
-    return changed

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.errors import ResultsError
-from headway.runs.folder import Run, Status, damaged, read, update
+from headway.runs.folder import Run, Status, damaged, read
+from headway.runs.folder_written import update
 from headway.runs.lease import Lease, LeaseHeld, is_held, last_holder
+from headway.runs.lines import Lines
 from headway.runs.memory import estimated_bytes
 from headway.runs.places import Place, Worker
 from headway.runs.progress import Progress, Snapshot, work_per_step
@@ -32,8 +34,9 @@ def run_all(runs: Sequence[Run], places: Sequence[Place]) -> Generator[Snapshot,
     """Work on runs until each is done or has failed, longest first, and show how far they are.
 
     Runs that are done or damaged are left alone, those that failed before are tried once more. A run that fails does
-    not stop the others. An exception in the iteration (Ctrl-C), or closing it, stops the workers, which store where
-    they are; use `contextlib.closing` where that is to happen at once. SIGTERM and SIGHUP then act like Ctrl-C.
+    not stop the others, but for those that start from it: these fail with its name. An exception in the iteration
+    (Ctrl-C), or closing it, stops the workers, which store where they are; use `contextlib.closing` where that is to
+    happen at once. SIGTERM and SIGHUP then act like Ctrl-C.
 
     Args:
         runs: what to work on.
@@ -79,7 +82,8 @@ class _Sweep:
             else:
                 self._work_per_step[run.path] = work_per_step(run)
                 self._waiting.append(run)
-        self._waiting.sort(key=lambda run: -max(1, run.steps) * self._work_per_step[run.path])
+        self._lines = Lines(self._waiting, lambda run: max(1, run.steps) * self._work_per_step[run.path])
+        self._waiting.sort(key=lambda run: -self._lines.work_until_the_end(run))
 
     def look(self) -> bool:
         """Collect what ended, start what can be started; whether anything is left."""
@@ -96,8 +100,13 @@ class _Sweep:
                     self._settled[path] = now
                 else:
                     self._waiting.append(run)
-        while self._waiting and self._free:
-            self._start(self._waiting.pop(0))
+        for run in list(self._waiting):
+            if why_never := self._lines.why_never(run, self._settled):
+                self._waiting.remove(run)
+                self._settle(run, "failed", why_never)
+            elif self._free and self._lines.may_start(run, self._settled):
+                self._waiting.remove(run)
+                self._start(run)
         return bool(self._working or self._waiting or self._elsewhere)
 
     def stop(self, interruptions: Interruptions) -> None:

@@ -13,15 +13,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 from safetensors.numpy import save as format_arrays
 
 from headway.errors import ResultsError, Unreadable
 from headway.files import Content, plain, replacing, sweep
 from headway.runs.lease import Lease
-from headway.runs.records import heads_file, read_records
+from headway.runs.records import OF_STEPS, heads_file, read_records, weights_file
 from headway.train import checkpoint
 from headway.train.checkpoint import Checkpoint, Commit
-from headway.train.loop import Milestone
+from headway.train.loop import Arrays, Milestone
 
 _LINE_FILES = ("metrics.jsonl", "samples.jsonl")
 _AT_ONCE = 1 << 20
@@ -37,10 +38,10 @@ class Recorder:
     def __init__(self, path: Path, lease: Lease, run: str = ""):
         self._path, self._lease, self._run = path, lease, run
         lease.check()
-        for directory in (path, path / "heads"):
+        for directory in (path, *(path / name for name in OF_STEPS)):
             sweep(directory)
         self.resumed, self.recoveries = _resumable(path, run)
-        self._heads = _cut_heads(path, self.resumed)
+        self._of_steps = _cut_steps(path, self.resumed)
         for name in _LINE_FILES:
             _cut_lines(path / name, self.resumed)
         self._metrics = _Lines(path / "metrics.jsonl")
@@ -62,7 +63,7 @@ class Recorder:
         lines = {"metrics.jsonl": self._metrics.content}
         if self._samples is not None:
             lines["samples.jsonl"] = self._samples.content
-        return {**lines, **self._heads}
+        return {**lines, **self._of_steps}
 
     def record(self, milestone: Milestone, wall_s: float) -> None:
         """Append a milestone's record, and keep its arrays and samples.
@@ -73,15 +74,27 @@ class Recorder:
         """
         self._lease.check()
         if milestone.arrays:
-            path = heads_file(self._path, milestone.step)
-            path.parent.mkdir(exist_ok=True)
-            data = format_arrays(dict(milestone.arrays))
-            with replacing(path) as temporary:
-                temporary.write_bytes(data)
-            self._heads[path.relative_to(self._path).as_posix()] = Content.of(data)
+            self._keep(heads_file(self._path, milestone.step), milestone.arrays)
         for sample in milestone.samples:
             self._write_sample({"step": milestone.step, **sample})
         self._metrics.append({"step": milestone.step, "wall_s": round(wall_s, 3), **milestone.metrics})
+
+    def keep_weights(self, step: int, weights: Arrays) -> None:
+        """Keep the weights of a step, from which other runs start.
+
+        Raises:
+            LeaseLost: when another process owns the folder.
+            OSError: when it cannot be written.
+        """
+        self._lease.check()
+        self._keep(weights_file(self._path, step), weights)
+
+    def _keep(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+        path.parent.mkdir(exist_ok=True)
+        data = format_arrays(dict(arrays))
+        with replacing(path) as temporary:
+            temporary.write_bytes(data)
+        self._of_steps[path.relative_to(self._path).as_posix()] = Content.of(data)
 
     def checkpoint(self, state: Checkpoint) -> None:
         """Commit the state of a step; those before it, or what it has not `recorded`, were recorded.
@@ -198,10 +211,10 @@ def _cut_lines(path: Path, resumed: Checkpoint | None) -> None:
                 left -= len(data)
 
 
-def _cut_heads(path: Path, resumed: Checkpoint | None) -> dict[str, Content]:
-    """Remove the arrays of heads that were kept after a checkpoint; what those that are left must hold."""
+def _cut_steps(path: Path, resumed: Checkpoint | None) -> dict[str, Content]:
+    """Remove the arrays of steps that were kept after a checkpoint; what those that are left must hold."""
     kept = {}
-    for file in (path / "heads").glob("[0-9]*.safetensors"):
+    for file in (file for name in OF_STEPS for file in (path / name).glob("[0-9]*.safetensors")):
         name = file.relative_to(path).as_posix()
         if resumed and resumed.records is None and int(file.stem) <= resumed.recorded:
             kept[name] = Content.of_file(file)

@@ -12,11 +12,16 @@ from safetensors.numpy import load_file
 from headway.errors import ResultsError, Unreadable
 from headway.files import NotOrdinary, parsed
 from headway.files import read_bytes as bytes_of
+from headway.train.laboratory import BEGINNING
 from headway.train.loop import Arrays
 from headway.words import command_line, numbered
 
-READ = ("metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json")
-"""What Headway reads in a run's folder, beside its run.json, checkpoints and arrays of heads; all of it is sealed."""
+READ = ("metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json", BEGINNING)
+"""What Headway reads in a run's folder, beside its run.json, checkpoints and what it keeps of some steps; all of it is
+sealed."""
+
+OF_STEPS = ("heads", "weights")
+"""The folders of a run's folder that hold a file of arrays for each of some steps."""
 
 
 def anew(path: Path) -> str:
@@ -31,7 +36,7 @@ def anew(path: Path) -> str:
 
 def holds_run(folder: Path) -> bool:
     """Whether a folder has anything of a run that was begun or made, be it its run.json or not."""
-    return any((folder / name).exists() for name in ("run.json", *READ, "heads", "checkpoint", "seal.json"))
+    return any((folder / name).exists() for name in ("run.json", *READ, *OF_STEPS, "checkpoint", "seal.json"))
 
 
 def run_folders(directory: Path) -> list[Path]:
@@ -58,10 +63,30 @@ def heads_file(path: Path, step: int) -> Path:
     return path / "heads" / f"{step:09d}.safetensors"
 
 
+def weights_file(path: Path, step: int) -> Path:
+    """The file of a run folder for the weights of a step that is not the last."""
+    return path / "weights" / f"{step:09d}.safetensors"
+
+
 def heads_steps(path: Path) -> list[int]:
     """The steps at which a run folder keeps arrays of the heads."""
-    files = (path / "heads").glob("*.safetensors")
-    return sorted(int(file.stem) for file in files if file.stem.isdecimal())
+    return _steps_in(path / "heads")
+
+
+def weights_steps(path: Path) -> list[int]:
+    """The steps, beside the last, of which a run folder keeps the weights."""
+    return _steps_in(path / "weights")
+
+
+def _steps_in(folder: Path) -> list[int]:
+    return sorted(int(file.stem) for file in folder.glob("*.safetensors") if file.stem.isdecimal())
+
+
+def step_files(path: Path) -> list[str]:
+    """What a run folder keeps of some steps, by path in it."""
+    files = [*(heads_file(path, step) for step in heads_steps(path))]
+    files += [weights_file(path, step) for step in weights_steps(path)]
+    return [file.relative_to(path).as_posix() for file in files]
 
 
 def read_heads(path: Path, step: int) -> Arrays:
@@ -70,14 +95,38 @@ def read_heads(path: Path, step: int) -> Arrays:
     Raises:
         ResultsError: when there are none, or they are damaged.
     """
-    file = heads_file(path, step)
-    if not file.is_file():
+    if step not in heads_steps(path):
         kept = numbered("step", heads_steps(path))
         raise ResultsError(f"{path}: nothing was kept of the heads at step {step}; the run keeps {kept}")
+    return _arrays(heads_file(path, step))
+
+
+def read_weights(path: Path, step: int) -> Arrays:
+    """The weights that a run folder keeps of a step.
+
+    Raises:
+        ResultsError: when there are none, or they are damaged.
+    """
+    if step not in weights_steps(path):
+        kept = numbered("step", weights_steps(path))
+        raise ResultsError(f"{path}: weights of step {step} are not kept; beside its last the run keeps {kept}")
+    return _arrays(weights_file(path, step))
+
+
+def beginning_of(path: Path) -> dict[str, Any] | None:
+    """What a run's folder says of how it began, where it started from another run; None where not.
+
+    Raises:
+        ResultsError: when it is damaged.
+    """
+    return read_json(path / BEGINNING, "") if (path / BEGINNING).is_file() else None
+
+
+def _arrays(file: Path) -> Arrays:
     try:
         return load_file(file)
     except (SafetensorError, OSError) as error:
-        raise ResultsError(f"{file}: it is damaged ({error}); {anew(path)}") from None
+        raise ResultsError(f"{file}: it is damaged ({error}); {anew(file)}") from None
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

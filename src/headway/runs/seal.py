@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from headway.errors import ResultsError
 from headway.files import Content, write_json
 from headway.identity import DIGEST, is_as_signed, signed
-from headway.runs.records import READ, anew, heads_file, heads_steps, read_json
+from headway.runs.records import READ, anew, read_json, step_files
 from headway.words import counted
 
 FILE = "seal.json"
@@ -138,5 +138,4 @@ def _why_not(file: Path, content: Content, *, by_size: bool) -> str:
 
 def _present(path: Path) -> set[str]:
     """What a folder holds of what Headway would read, checkpoints apart: of those only a sealed one is opened."""
-    heads = {heads_file(path, step).relative_to(path).as_posix() for step in heads_steps(path)}
-    return heads | {name for name in READ if (path / name).exists()}
+    return {*step_files(path), *(name for name in READ if (path / name).exists())}

@@ -21,7 +21,8 @@ from headway.files import create_text
 from headway.runs import resolved
 from headway.runs.checked import Checked, Stamp, stamp_of
 from headway.runs.dropped import drop
-from headway.runs.folder import Run, Status, damaged, document
+from headway.runs.folder import Run, Status, damaged
+from headway.runs.folder_written import document
 from headway.runs.growth import check, check_content, turn, why_not_asked
 from headway.runs.records import holds_run, run_folders
 from headway.runs.seal import Depth
@@ -149,6 +150,7 @@ class Store:
             message="",
             config=arm.configuration(seed),
             log_every=self.experiment.logging.every,
+            keeps_weights=self.experiment.kept_weights(arm),
             execution={},
             metrics={},
         )

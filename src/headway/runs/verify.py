@@ -12,11 +12,12 @@ from headway.files import Content, kept_json
 from headway.identity import DIGEST, is_as_signed
 from headway.runs import resolved, seal
 from headway.runs.checked import Checked
-from headway.runs.folder import Run, update
+from headway.runs.folder import Run
+from headway.runs.folder_written import update
 from headway.runs.growth import why_not_asked
 from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.recorder import why_not_newest
-from headway.runs.records import READ, anew, heads_file, heads_steps, run_folders
+from headway.runs.records import READ, anew, run_folders, step_files
 from headway.runs.store import Store
 from headway.runs.timing_files import read_timings, timing_file
 from headway.train import checkpoint
@@ -128,8 +129,7 @@ def _sealed(run: Run, known: Checked) -> Looked:
 def _adopted(run: Run, known: Checked) -> Looked:
     """Seal a finished run of before as it is."""
     path = run.path
-    heads = [heads_file(path, step).relative_to(path).as_posix() for step in heads_steps(path)]
-    names = [name for name in (*READ, *heads) if (path / name).is_file()]
+    names = [name for name in (*READ, *step_files(path)) if (path / name).is_file()]
     contents = {name: Content.of_file(path / name) for name in names}
     stored = checkpoint.contents(path / "checkpoint")
     contents |= {f"checkpoint/{name}": content for name, content in stored.items()}

@@ -19,7 +19,8 @@ from headway.files import Content, json_text, plain, write_text
 from headway.runs import seal
 from headway.runs.course import Course
 from headway.runs.execution import changes, surroundings
-from headway.runs.folder import Run, Status, update
+from headway.runs.folder import Run, Status
+from headway.runs.folder_written import update
 from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.memory import is_out_of_memory, out_of_memory
 from headway.runs.recorder import Recorder
@@ -130,6 +131,7 @@ class _Work:
                 log_every=self._run.log_every,
                 store_every_s=CHECKPOINT_EVERY_S,
                 count=lambda training_s: self._count(study, base, training_s),
+                keeps_weights=self._run.keeps_weights,
             ).to_the_end()
             self._contents |= recorder.contents
         conclusion = study.conclude()
@@ -142,7 +144,7 @@ class _Work:
         metrics = {
             **{name: last.get(name) for name in study.carried},
             **conclusion.metrics,
-            **{f"{name}_per_s": n / training_s for name, n in self._amounts(conclusion.metrics).items()},
+            **{f"{name}_per_s": n / training_s for name, n in self._amounts(conclusion.metrics).items() if training_s},
             **counters,
         }
         sealed = self._sealed()

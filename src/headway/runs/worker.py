@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from headway.runs.work import STOPPED, work
 
     def open_study(spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
-        study = _open_study(spec, stored, trainer=asked.trainer, threads=threads, device=asked.device)
+        study = _open_study(asked.run_dir, spec, stored, trainer=asked.trainer, threads=threads, device=asked.device)
         if said and "torch" in sys.modules:
             print(said, flush=True)
         return study
@@ -116,13 +116,25 @@ def _stored_threads(path: Path) -> int | None:
 
 
 def _open_study(
-    spec: "RunSpec", stored: Mapping[str, Any], *, trainer: "TrainerChoice", threads: int, device: str = "auto"
+    path: Path,
+    spec: "RunSpec",
+    stored: Mapping[str, Any],
+    *,
+    trainer: "TrainerChoice",
+    threads: int,
+    device: str = "auto",
 ) -> "Study":
+    from headway.runs.parents import origin_of
+    from headway.runs.records import beginning_of
     from headway.train.laboratory import laboratory_of
 
+    beginning = beginning_of(path) if stored else None
+    origin = origin_of(path) if spec.parent is not None and beginning is None else None
     if trainer == "auto" and stored.get("trainer") == "torch":
         trainer = "torch"
-    study = laboratory_of(spec).open_study(spec, trainer=trainer, compile=stored.get("compile"), device=device)
+    study = laboratory_of(spec).open_study(
+        spec, trainer=trainer, compile=stored.get("compile"), device=device, origin=origin, beginning=beginning
+    )
     if "torch" in sys.modules:
         import torch
 

@@ -1,6 +1,8 @@
 """Train: what a laboratory supplies so that its runs can be trained, and the one way to get at it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,20 +14,52 @@ TrainerChoice = Literal["auto", "fused", "torch"]
 """What trains a model: `fused` is native code; `auto` takes it where it can."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The run that another one starts from.
+
+    Attributes:
+        name: its arm and seed, for sentences.
+        run: what was asked of it.
+        beginning: what its folder says of how it began, where it started from another run itself; None where not.
+        steps: how many it was trained for.
+        weights: those of a step; of the last for None.
+    """
+
+    name: str
+    run: RunSpec
+    beginning: Mapping[str, Any] | None
+    steps: int
+    weights: Callable[[int | None], dict[str, np.ndarray]]
+
+
+BEGINNING = "start.json"
+"""The file of a run's folder that says how a run began that started from another."""
+
+
 class TrainingSlice(ABC):
     """A laboratory's slice of this room; its runs are of the laboratory's own type."""
 
     @abstractmethod
     def open_study(
-        self, run: Any, *, trainer: TrainerChoice = "auto", compile: bool | None = None, device: str = "auto"
+        self,
+        run: Any,
+        *,
+        trainer: TrainerChoice = "auto",
+        compile: bool | None = None,
+        device: str = "auto",
+        origin: Origin | None = None,
+        beginning: Mapping[str, Any] | None = None,
     ) -> Study:
-        """A run, ready to be trained from its initial weights.
+        """A run, ready to be trained from its initial weights, or from those that it starts from.
 
         Args:
             run: what is asked for.
             trainer: what trains it.
             compile: whether torch compiles the loss; None: where that pays. Where torch cannot, a warning says so.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
+            origin: the run that it starts from; None where it starts from nothing, or goes on.
+            beginning: of a run that goes on and started from another: what its folder says of that.
 
         Raises:
             UserError: for a trainer or device that cannot do it, or data that are missing or not fit.
@@ -33,7 +67,7 @@ class TrainingSlice(ABC):
 
     @abstractmethod
     def trained_model(self, run: Any, weights: dict[str, np.ndarray]) -> Any:
-        """The torch module of a run with these weights."""
+        """The torch module of a run, as it was trained, with these weights."""
 
     @abstractmethod
     def trial_steps_per_s(self, run: Any, seconds: float = 0.3) -> float:

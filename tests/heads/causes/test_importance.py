@@ -6,11 +6,11 @@ import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, built, logits_of
 from planted import planted, texts
 
+from headway.declare.tokens.head_units import units_of
 from headway.errors import UserError
 from headway.heads.causes.importance import PruningText
 from headway.heads.causes.methods import METHODS
 from headway.heads.causes.stepwise import pruned_to
-from headway.heads.causes.units import units_of
 from headway.model.transformer import mean_nll
 
 TOKENS = torch.randint(0, VOCAB, (5, LENGTH + 1), generator=torch.Generator().manual_seed(9))

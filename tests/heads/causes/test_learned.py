@@ -7,10 +7,10 @@ import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, built
 from planted import planted, texts
 
+from headway.declare.tokens.head_units import units_of
 from headway.heads.causes import learned
 from headway.heads.causes.importance import PruningText
 from headway.heads.causes.learned import budget, gates, hard_concrete, open_chance, top_k
-from headway.heads.causes.units import units_of
 
 TOKENS = torch.randint(0, VOCAB, (6, LENGTH + 1), generator=torch.Generator().manual_seed(9))
 

@@ -5,6 +5,7 @@
   `plain_curve`, of loss against parameters; what probes measured (`head_progress`), how it goes with the loss
   (`diversity_loss`, by `association`), and the published `statements`: their `statement_evidence`, how `every_layer` is
   judged, and `statement_verdicts`, which are `judged_statements`.
+* models that were pruned and judged `without_training`, and what they say of `pruning_statements`.
 """
 
 from collections.abc import Iterator, Sequence

@@ -10,6 +10,7 @@ from headway.compare.tokens.fits import Fit, Point, fits
 from headway.compare.tokens.head_progress import head_progress
 from headway.compare.tokens.judged_statements import JudgedStatement
 from headway.compare.tokens.plain_curve import METRIC, SizeComparison, Sized, against_plain, is_plain
+from headway.compare.tokens.pruning_statements import pruning_claims
 from headway.compare.tokens.schemes import layout_of, on_curves
 from headway.compare.tokens.statement_verdicts import claims
 from headway.declare.experiment import Arm, Experiment
@@ -27,8 +28,12 @@ def probed_heads(
         if progress is not None:
             probed.setdefault(run.name, []).append(ProbedRun(run=run, progress=progress))
     found = tuple(associations(probed))
-    judged = claims(experiment, probed, found, comparisons) if experiment.statements else ()
-    return found, tuple(judged)
+    if not experiment.statements:
+        return found, ()
+    return found, (
+        *claims(experiment, probed, found, comparisons),
+        *pruning_claims(experiment, runs, comparisons),
+    )
 
 
 def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[Fit]:

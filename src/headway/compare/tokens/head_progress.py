@@ -41,7 +41,7 @@ class HeadProgress:
 
 def attentions(run: Run) -> dict[int, str]:
     """The attention of each layer of a language model that has heads, by layer."""
-    spec = run.spec
+    spec = run.trained
     assert isinstance(spec, TokensRun)
     return {layer: f"layers.{layer}.attention" for layer, heads in enumerate(spec.model.layout.n_heads) if heads}
 
@@ -61,7 +61,7 @@ def head_progress(run: Run) -> HeadProgress | None:
     Raises:
         ResultsError: when a file is damaged.
     """
-    spec = run.spec
+    spec = run.trained
     assert isinstance(spec, TokensRun)
     steps, names = run.head_steps(), attentions(run)
     if not steps or not names:

@@ -116,7 +116,7 @@ def _of_one(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterat
         if len(values):
             mean, interval = interval_of_mean(values)
             interval = interval if len(values) >= FEWEST else None
-            verdict = _verdict(interval, reading.bound, reading.below)
+            verdict = verdict_of(interval, reading.bound, reading.below)
             if not _is_no_chance(reading, ones[0], mean):
                 verdict = "cannot be told"
             yield JudgedArm(arm=name, seeds=len(values), value=mean, interval=interval, also=also, verdict=verdict)
@@ -170,7 +170,8 @@ def _known(values: Sequence[float | np.ndarray | None]) -> Float[np.ndarray, "se
     return rows[:, np.isfinite(rows).all(0)]
 
 
-def _verdict(interval: tuple[float, float] | None, bound: float, below: bool) -> Verdict:
+def verdict_of(interval: tuple[float, float] | None, bound: float, below: bool) -> Verdict:
+    """Whether an interval lies on one side of the bound; `below`: on which it has to lie for the statement to hold."""
     if interval is None or interval[0] <= bound <= interval[1]:
         return "cannot be told"
     return "holds" if (interval[1] < bound) == below else "does not hold"
@@ -237,7 +238,7 @@ def _regularisers(
 
 def _helped(c: Comparison, share: float) -> JudgedArm:
     interval = c.share_interval
-    verdict = _verdict(interval, -HELPS, below=False)
+    verdict = verdict_of(interval, -HELPS, below=False)
     return JudgedArm(arm=c.arm, seeds=c.n_pairs, value=share, interval=interval, also=None, verdict=verdict)
 
 

@@ -2,6 +2,7 @@
 
 * `tasks`: the table of tasks; `task`: what each says of itself; `text`: the next token of a corpus;
 * `transformer`: the model; its heads (`layout`, by hand or by `schedules`), numbers per layer (`layers`), trained
-  arrays (`parameters`), published sizes (`shapes`);
-* `training`, `probes` of heads meanwhile, `evaluation` and samples; what they cost (`budget`), and the `run` of them.
+  arrays (`parameters`), published sizes (`shapes`); it `without_heads`, which go by `head_units`;
+* `training`, from the beginning or from another run (`start`), `probes` of heads meanwhile, `evaluation` and samples;
+  what is done to the trained model (`after`); what they cost (`budget`), and the `run` of them.
 """

@@ -6,8 +6,10 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, WithJsonSchema, field_validator
 
 from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.run import Training
 from headway.declare.spec import Spec
 from headway.errors import near
+from headway.words import counted
 
 
 def _known(metric: str) -> str:
@@ -33,6 +35,10 @@ class HeadProbes(Spec):
     circuits: bool = Field(False, description="what the weights alone say: effective ranks and copying")
     published: bool = Field(False, description="metrics as a published code computes them, for comparison")
     outputs: bool = Field(False, description="how much each head adds to the stream: its share in its layer's heads")
+    importance: bool = Field(
+        False,
+        description="how much the loss is sensitive to each head, by a gradient: a forward and a backward pass a probe",
+    )
     metrics: tuple[
         Annotated[str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(HEAD_METRICS)})], ...
     ] = Field((), description="single metrics by name, beside the families")
@@ -46,9 +52,21 @@ class HeadProbes(Spec):
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The metrics that are measured, in their declared order; empty when nothing is."""
+        """The metrics that a plain pass shows, in their declared order; empty when none is asked for."""
         return tuple(
             metric.name
             for metric in HEAD_METRICS.values()
             if getattr(self, metric.family) or metric.name in self.metrics
         )
+
+
+def about_importance(probes: HeadProbes, training: Training, steps: int | None) -> tuple[str, ...]:
+    """What probes of importance cost, in a sentence; nothing where none are taken, or how many is not known."""
+    if not (probes.importance and steps):
+        return ()
+    taken = 1 + probes.dense_until + steps // probes.every
+    share = taken * probes.sequences / (steps * training.batch_size)
+    return (
+        f"probes.importance: a forward and a backward pass of {counted(probes.sequences, 'sequence')} every "
+        f"{probes.every:,} steps, about {100 * share:.2g} % of what training takes",
+    )

@@ -1,27 +1,34 @@
 """Declare: a run of a transformer on tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from headway.declare.budget import Budget
 from headway.declare.head_metrics import REPEATED
 from headway.declare.limits import check_numbers
 from headway.declare.run import RunSpec
 from headway.declare.tokens import budget
+from headway.declare.tokens.after import AfterTraining
 from headway.declare.tokens.evaluation import PROMPT, Samples, TokensEvaluation
-from headway.declare.tokens.probes import HeadProbes
+from headway.declare.tokens.head_units import heads_to_keep, units_of
+from headway.declare.tokens.probes import HeadProbes, about_importance
+from headway.declare.tokens.start import Start
 from headway.declare.tokens.task import TokensTask
 from headway.declare.tokens.tasks import TASKS, any_of
 from headway.declare.tokens.training import TokensTraining
-from headway.declare.tokens.transformer import LanguageModel
+from headway.declare.tokens.transformer import LanguageModel, TransformerModel
+from headway.declare.tokens.without_heads import spread_evenly
+from headway.errors import DeclarationError
 
 if TYPE_CHECKING:
     AnyTask = TokensTask
 else:
     AnyTask = any_of(TASKS)
+
+_MODEL: TypeAdapter[TransformerModel] = TypeAdapter(LanguageModel)
 
 PER_BYTE = "eval_bits_per_byte"
 """What arms of different tokens are compared by."""
@@ -36,6 +43,7 @@ class TokensRun(RunSpec):
     laboratory: ClassVar[str] = "tokens"
     example: ClassVar[str] = "token"
     uses_gpu: ClassVar[bool] = True
+    starts_others: ClassVar[bool] = True
     saves_memory: ClassVar[str] = "lower training.batch_size, or keep it and raise training.accumulate"
 
     task: AnyTask
@@ -44,6 +52,8 @@ class TokensRun(RunSpec):
     evaluation: TokensEvaluation = Field(TokensEvaluation(), description="on what the run is judged")
     probes: HeadProbes = Field(HeadProbes(), description="what is measured in the heads")
     samples: Samples | None = Field(Samples(), description="what the model writes before and after; null: nothing")
+    after: AfterTraining = Field(AfterTraining(), description="what is done to the trained model")
+    start: Start | None = Field(None, description="another run that it starts from; null: its initial weights")
 
     @model_validator(mode="after")
     def _size(self) -> "TokensRun":
@@ -85,6 +95,28 @@ class TokensRun(RunSpec):
                 f"training.{pairs[0]} needs a layer with two heads or more, but the heads are {self.model.layout}; "
                 "raise model.n_heads, or leave it out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _begins(self) -> "TokensRun":
+        if self.start is None and self.training.steps == 0:
+            raise ValueError("training.steps 0: only a run that starts from another need not train; give 1 or more")
+        if self.start is None:
+            return self
+        if self.start.prune is not None:
+            try:
+                heads_to_keep(self.start.prune.keep, units_of(self.model.layout))
+            except ValueError as error:
+                raise ValueError(f"start.prune.{error}") from None
+        if self.start.regrow and any(rank is not None for rank in dict(self.model.ranks).values()):
+            raise ValueError("start.regrow adds heads to whole matrices, and model.ranks has products; leave one out")
+        return self
+
+    @model_validator(mode="after")
+    def _heads_to_ablate(self) -> "TokensRun":
+        asked = "after.ablate" if self.after.ablate is not None else "probes.importance"
+        if (self.after.ablate is not None or self.probes.importance) and not self.model.layout.total:
+            raise ValueError(f"{asked}: it is of heads, but the model has none; leave it out")
         return self
 
     def effective(self) -> dict[str, Any]:
@@ -143,17 +175,81 @@ class TokensRun(RunSpec):
 
     @property
     def heads(self) -> str:
-        """The heads of each layer."""
+        """The heads of each layer, before those go that a run that starts from another takes away."""
         return str(self.model.layout)
 
     @property
     def scheme(self) -> str | None:
-        """What the number of heads does from layer to layer."""
-        return self.model.layout.scheme
+        """What the number of heads does from layer to layer; None where that is not declared but found."""
+        return None if self.start is not None else self.model.layout.scheme
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the run that it starts from."""
+        return None if self.start is None else self.start.run
+
+    def at_seed(self, seed: int, parent: str | None = None) -> "TokensRun":
+        """The same run with another seed; see `RunSpec`."""
+        start = self.start if parent is None or self.start is None else self.start.model_copy(update={"run": parent})
+        return self.model_copy(update={"seed": seed, "start": start})
+
+    def starting_from(self, parent: RunSpec) -> "TokensRun":
+        """With as many heads as it will have, those that go taken from all layers alike; see `RunSpec`."""
+        assert isinstance(parent, TokensRun)
+        assert self.start is not None
+        if self.start.prune is not None:
+            heads = heads_to_keep(self.start.prune.keep, units_of(self.model.layout))
+            model = spread_evenly(self.model, heads)
+        else:
+            model = self.model if self.start.regrow else parent.model
+        return self._with(model)
+
+    def trained_as(self, beginning: Mapping[str, Any] | None) -> "TokensRun":
+        """With the heads that were left; see `RunSpec`."""
+        if beginning is None:
+            return self
+        try:
+            model = _MODEL.validate_python(beginning["model"], strict=False)
+        except (KeyError, TypeError, ValidationError) as error:
+            raise DeclarationError(f"what is said of how it began is no model ({type(error).__name__})") from None
+        return self._with(model)
+
+    def _with(self, model: TransformerModel) -> "TokensRun":
+        # Made anew, since a copy would keep the budget that was counted; and not validated, since what is asked of
+        # heads is asked of those that were declared.
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_construct(**fields | {"model": model})
+
+    def why_not_from(self, parent: RunSpec, name: str) -> str:
+        """Another model or task, or a step that the other is not trained for; see `RunSpec`."""
+        assert self.start is not None
+        mine, theirs = self.effective(), parent.effective()
+        for part in ("model", "task"):
+            if mine[part] != theirs[part]:
+                return (
+                    f"its {part} is not that of {name}, so that weights would not fit; say in start.prune what becomes "
+                    f"of the heads, and give both arms one {part}"
+                )
+        steps = parent.declared_steps
+        late = [step for step in self.start.stored_steps if steps is not None and step > steps]
+        return f"step {late[0]:,} of {name} is asked for, and that is trained for {steps:,} steps" if late else ""
+
+    @property
+    def stored_for(self) -> tuple[int, ...]:
+        """The steps of its parent whose weights have to be stored there."""
+        return () if self.start is None else self.start.stored_steps
+
+    @property
+    def beginning(self) -> str:
+        """What is done to the weights of its parent."""
+        return "" if self.start is None else self.start.sentence
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Positions that are learned from nothing."""
+        """What probes of importance cost, and positions that are learned from nothing."""
+        return (*about_importance(self.probes, self.training, self.expected_steps), *self._about_positions())
+
+    def _about_positions(self) -> tuple[str, ...]:
         n_ctx, n_positions = self.task.n_ctx, self.model.n_positions
         if self.model.positions != "learned" or n_ctx == n_positions:
             return ()

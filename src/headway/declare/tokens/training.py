@@ -85,7 +85,9 @@ class DropHead(Spec):
 class _TokensTraining(Training):
     """What the training of a language model needs; its length is given in one of three units."""
 
-    steps: PositiveInt | None = Field(None, description="optimizer steps; or give tokens, or epochs")
+    steps: NonNegativeInt | None = Field(
+        None, description="optimizer steps; or give tokens, or epochs; 0: none, for a run that starts from another"
+    )
     tokens: PositiveInt | None = Field(None, description="tokens that are trained on")
     epochs: float | None = Field(None, gt=0, description="passes over the corpus")
     batch_size: PositiveInt = Field(description="sequences in an optimizer step")

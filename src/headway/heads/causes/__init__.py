@@ -5,7 +5,8 @@ Without torch:
 * `kinds`: the ways of taking heads away;
 * `effects`: what taking heads away does to the loss, per sequence, with intervals;
 * `agreement`: how well estimates rank heads;
-* `ablated`: all that was found of a finished model; `effect_findings`: which heads matter, in sentences.
+* `ablated`: all that was found of a finished model; `effect_findings`: which heads matter, in sentences;
+* `patched`: what patching showed.
 
 With torch:
 
@@ -16,9 +17,10 @@ With torch:
 * `attribution`: the cheap estimates of the same: Michel's, first-order, and integrated along the gates;
 * `other_text`, `batched`: the same on texts that are read in batches;
 * `selfcheck`: what must hold on the model at hand before any number is given;
-* `units`: heads that go together; `importance`, `learned`: in which order, by one of the `methods`; `stepwise`: down to
-  so many heads;
-* `pruning`: a model without some heads, as an ordinary model of another layout;
+* `importance`, `learned`: in which order heads go, by one of the `methods`; `stepwise`: down to so many heads;
+* `pruning`: a model without some heads, as an ordinary model of another layout; `regrowing`: with them again;
+* `patching`: what one head did on another text, put into a run; `patch_estimates` of it, from a gradient; `paths` from
+  head to head; `faithfulness`: how much of the loss some heads explain by themselves;
 * `passes`: how many forward passes some passes through a part of the layers amount to.
 
 Interventions edit z, the contexts that enter the output projection (`headway.model.edits`), and nothing else.

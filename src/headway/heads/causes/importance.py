@@ -17,11 +17,11 @@ from jaxtyping import Int
 from torch import Tensor
 
 from headway import streams
+from headway.declare.tokens.head_units import Unit
 from headway.errors import UserError
 from headway.heads.causes.attribution import gate_gradients
 from headway.heads.causes.kinds import Head
 from headway.heads.causes.losses import counted
-from headway.heads.causes.units import Unit
 from headway.heads.causes.without import Removal, losses_without
 from headway.heads.stream import HeadStream
 from headway.model.attention import Attention

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from headway import streams
+from headway.declare.tokens.head_units import Unit
 from headway.heads.causes.attribution import check_gradients
 from headway.heads.causes.importance import PruningText
 from headway.heads.causes.losses import check_text
-from headway.heads.causes.units import Unit
 from headway.model.transformer import Transformer
 
 STEPS, RATE = 200, 0.1

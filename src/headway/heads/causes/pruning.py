@@ -11,13 +11,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from headway.declare.tokens.layout import HeadLayout, LayerHeads
-from headway.declare.tokens.transformer import Ranks, TransformerModel
+from headway.declare.tokens.layout import LayerHeads
+from headway.declare.tokens.transformer import TransformerModel
+from headway.declare.tokens.without_heads import Keep, without_heads
 from headway.errors import UserError
 from headway.model.transformer import Transformer
-
-Keep = Sequence[Sequence[bool]]
-"""Per layer, whether each head stays; nothing for a layer without heads."""
 
 _PROJECTIONS: tuple[Literal["q", "k", "v", "o"], ...] = ("q", "k", "v", "o")
 
@@ -44,8 +42,8 @@ def pruned(model: Transformer, keep: Keep) -> Transformer:
         >>> str(pruned(model, [[True, False, True, False], [False, True]]).model.layout)
         '2x4-1x8'
     """
-    kept = [_kept(heads, mask) for heads, mask in zip(model.model.layout.layers, _checked(model, keep), strict=True)]
-    declared = _declared(model.model, kept)
+    declared = without_heads(model.model, _checked(model, keep))
+    kept = [_kept(heads, mask) for heads, mask in zip(model.model.layout.layers, keep, strict=True)]
     held: dict[str, Tensor] = dict(model.named_parameters())
     result = Transformer(declared, model.vocab_size)
     some = next(model.parameters())
@@ -61,13 +59,10 @@ def pruned(model: Transformer, keep: Keep) -> Transformer:
 
 @dataclass(frozen=True, kw_only=True)
 class _Kept:
-    """What stays of the heads of a layer."""
+    """What stays of the heads of a layer, by its entries in the layer's width of queries, and of keys."""
 
-    heads: LayerHeads
     q: Tensor
-    """The entries of the query heads that stay, in the layer's query width."""
     kv: Tensor
-    went: bool
 
 
 def _checked(model: Transformer, keep: Keep) -> Keep:
@@ -80,53 +75,26 @@ def _checked(model: Transformer, keep: Keep) -> Keep:
     return keep
 
 
-def _kept(heads: LayerHeads, mask: Sequence[bool]) -> _Kept:
+def entries_of(heads: LayerHeads, stay: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The entries of some heads of a layer in its width of queries, and of their keys and values in that of keys."""
     kv_of = [kv for kv, count in enumerate(heads.queries) for _ in range(count)]
-    stay = [head for head, stays in enumerate(mask) if stays]
-    counts = [sum(kv_of[head] == kv for head in stay) for kv in range(heads.n_kv_heads)]
-    queries = tuple(count for count in counts if count)
-    return _Kept(
-        heads=LayerHeads(queries=queries, d_head=heads.d_head if queries else 0),
-        q=_entries(stay, heads.d_head),
-        kv=_entries([kv for kv, count in enumerate(counts) if count], heads.d_head),
-        went=len(stay) < len(mask),
-    )
+    kv = sorted({kv_of[head] for head in stay})
+    return _entries(stay, heads.d_head), _entries(kv, heads.d_head)
 
 
-def _entries(heads: list[int], d_head: int) -> Tensor:
+def _kept(heads: LayerHeads, mask: Sequence[bool]) -> _Kept:
+    q, kv = entries_of(heads, [head for head, stays in enumerate(mask) if stays])
+    return _Kept(q=q, kv=kv)
+
+
+def _entries(heads: Sequence[int], d_head: int) -> Tensor:
     return (torch.tensor(heads, dtype=torch.long)[:, None] * d_head + torch.arange(d_head)).flatten()
-
-
-def _declared(model: TransformerModel, kept: Sequence[_Kept]) -> TransformerModel:
-    """The declaration of the kept heads."""
-    layout = HeadLayout(d_model=model.d_model, layers=tuple(of.heads for of in kept))
-    emptied = (i for i, of in enumerate(kept) if of.went and not of.heads.n_heads)
-    values = {name: getattr(model, name) for name in type(model).model_fields} | {
-        "n_heads": str(layout),
-        "n_kv_heads": None,
-        "d_head": None,
-        "emptied": tuple(sorted({*model.emptied, *emptied})),
-        "ranks": Ranks(**model.ranks.model_dump() | {name: _ranks(model, kept, name) for name in _PROJECTIONS}),
-    }
-    return type(model)(**values)
-
-
-def _ranks(
-    model: TransformerModel, kept: Sequence[_Kept], name: Literal["q", "k", "v", "o"]
-) -> tuple[int | None, ...] | None:
-    """The rank in each layer; None, for a whole matrix, where the new width is below it."""
-    ranks = []
-    for layer, of in enumerate(kept):
-        rank, width = model.rank(name, layer), len(of.q if name in "qo" else of.kv)
-        # Of a layer without heads there is no such matrix.
-        ranks.append(None if rank is None or width == 0 or rank > min(model.d_model, width) else rank)
-    return tuple(ranks) if any(ranks) else None
 
 
 def _attention(held: Mapping[str, Tensor], layer: int, of: _Kept, declared: TransformerModel) -> dict[str, Tensor]:
     """The arrays of what is left of an attention."""
     at = f"layers.{layer}.attention"
-    if not of.heads.n_heads:
+    if not len(of.q):
         bias = held.get(f"{at}.o.bias", held.get(f"{at}.o.second.bias"))
         return {} if bias is None else {f"layers.{layer}.emptied.bias": bias}
     arrays: dict[str, Tensor] = {}

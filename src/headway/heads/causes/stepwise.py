@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from headway.declare.tokens.head_units import Unit, sums_of, units_of
 from headway.errors import UserError
 from headway.heads.causes.importance import Order, PruningText
 from headway.heads.causes.kinds import Head
 from headway.heads.causes.pruning import pruned
-from headway.heads.causes.units import Unit, sums_of, units_of
 from headway.model.transformer import Transformer
 from headway.words import counted
 

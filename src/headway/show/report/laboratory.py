@@ -47,6 +47,10 @@ class ReportSlice(ABC):
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """Its figures in their order, None for those that the results have no numbers for."""
 
+    def answers(self, material: ReportData) -> Iterator[Figure | None]:  # noqa: ARG002
+        """Figures that answer the question better than differences between arms do, and so come before them."""
+        yield from ()
+
     @abstractmethod
     def final(self, material: ReportData) -> Table:
         """The opening table."""

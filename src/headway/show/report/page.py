@@ -77,9 +77,10 @@ def write_report(store: "Store", results: Results, *, files: bool = True) -> Pat
 def figures(material: ReportData) -> Iterator[Figure]:
     """Every figure that the results have the numbers for; none at all before a run has finished."""
     if material.arms:
+        laboratory = laboratory_of(material.run)
+        yield from (figure for figure in laboratory.answers(material) if figure is not None)
         yield from differences(material)
-        drawn = laboratory_of(material.run).figures(material)
-        yield from (figure for figure in drawn if figure is not None)
+        yield from (figure for figure in laboratory.figures(material) if figure is not None)
 
 
 def page(material: ReportData, drawn: Sequence[Figure]) -> str:

@@ -4,7 +4,9 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
+from rich.markup import escape
 from rich.table import Table
+from rich.tree import Tree
 
 from headway.declare.experiment import Experiment
 from headway.declare.run import RunSpec
@@ -60,6 +62,19 @@ class Plan:
             )
         return counts, costs
 
+    def starts(self) -> tuple[Tree, ...]:
+        """Which arm starts from which, and what it does to it first; nothing where none does."""
+        arms = [cost.arm for cost in self.costs]
+        if all(arm.parent is None for arm in arms):
+            return ()
+        tree = Tree("each run starts from the run of its seed of the arm above it", guide_style="dim")
+        branches: dict[str, Tree] = {}
+        for arm in sorted(arms, key=lambda arm: len(arm.ancestors)):
+            above = tree if arm.parent is None else branches.get(arm.parent.full_name, tree)
+            said = ", ".join(part for part in (arm.template.beginning, _then(arm.template)) if part)
+            branches[arm.full_name] = above.add(f"{escape(arm.full_name)}: {escape(said)}")
+        return (tree,)
+
     def sentences(self) -> Iterable[str]:
         """What the columns mean, which arms are matched, and how long all of it takes."""
         what = self._run.example
@@ -70,6 +85,8 @@ class Plan:
             yield "an epoch is counted by what is known of its corpus, about"
         if any(c.steps is None for c in self.costs):
             yield "how long an epoch is shows when the corpus is read: FLOPs and time of a run are left out"
+        if any(c.arm.parent is not None for c in self.costs):
+            yield "layouts and costs of pruned arms are guesses: which heads are left shows when a run begins"
         yield from dict.fromkeys(c.about_trial for c in self.costs if c.about_trial)
         for reason in dict.fromkeys(c.untimed for c in self.costs if c.untimed):
             names = [c.arm.full_name for c in self.costs if c.untimed == reason]
@@ -88,10 +105,25 @@ class Plan:
         if len(times) < len(self.costs):
             return
         count, seeds = len(self.experiment.runs), len(self.experiment.seeds)
+        left_out = f"evaluation{_and_starts(self.costs)} not counted"
         yield (
             f"{counted(count, 'run')} ({counted(seeds, 'seed')}) on {counted(cores(), 'core')}: "
-            f"about {duration(sum(times) * seeds / min(count, cores()))}, evaluation not counted"
+            f"about {duration(sum(times) * seeds / min(count, cores()))}, {left_out}"
         )
+
+
+def _and_starts(costs: Iterable[Cost]) -> str:
+    """What else is not counted, where runs start from others."""
+    return " and choosing heads" if any(cost.arm.parent is not None for cost in costs) else ""
+
+
+def _then(run: RunSpec) -> str:
+    """What a run does after its beginning."""
+    steps = run.declared_steps
+    if steps is None:
+        return "then trained"
+    trained = f"trained for {counted(steps, 'step')}" if steps else "not trained"
+    return trained if run.parent is None else f"then {trained}"
 
 
 def _table(first: str, *headings: str) -> Table:

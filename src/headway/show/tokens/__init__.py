@@ -3,6 +3,7 @@
 * what a `finished_run` was asked to do; what it comes to: `loss_against_heads`, `sizes`, `learning`, `cost`, beside
   n-gram models (`ngram_rules`);
 * the data lane: `lane`, `lane_diagram`; what models write: `writing`;
+* what heads that go leave behind: `pruned`, and `settling`: how unequal heads become;
 * what `probed` heads did: `head_training`, `head_layers`, `head_maps`, `kv_heads`, `regularised`, `association` with
   the loss, and the published `statements`.
 """

@@ -6,9 +6,9 @@ from headway.show.report.report_data import Finished
 
 
 def declared(run: Finished) -> TokensRun:
-    """What was run."""
-    assert isinstance(run.run.spec, TokensRun)
-    return run.run.spec
+    """What was run, with the heads that it was trained with."""
+    assert isinstance(run.run.trained, TokensRun)
+    return run.run.trained
 
 
 def is_probed(run: Finished) -> bool:

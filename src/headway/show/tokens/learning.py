@@ -29,7 +29,9 @@ def learning(material: ReportData) -> Figure | None:
         name="learning",
         title="Evaluation loss during training",
         axis=f"tokens trained on ({'millions' if scale == 1e6 else 'thousands'})",
-        note="",
+        note="Of arms that start from others, their own training alone."
+        if any(arm.shown.run.spec.parent for arm in material.arms)
+        else "",
     )
 
 

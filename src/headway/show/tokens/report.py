@@ -19,7 +19,7 @@ from headway.show.report.tables import Row, Table, over_seeds
 from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure
 from headway.show.shared.theme import NGRAMS, QUIET, SCHEME_COLOURS
-from headway.show.tokens import cost, lane, lane_diagram, learning, sizes, writing
+from headway.show.tokens import cost, lane, lane_diagram, learning, pruned, settling, sizes, writing
 from headway.show.tokens import loss_against_heads as heads
 from headway.show.tokens import statements as claims
 from headway.show.tokens.probed import probed
@@ -67,6 +67,9 @@ PER_CONTROL: tuple[Draw, ...] = (
 )
 """Drawn of the arms without a control, and again of those under each."""
 
+OF_STARTS: tuple[Draw, ...] = (pruned.over_training, pruned.against_kept, settling.inequality)
+"""Drawn first where runs start from others."""
+
 FINAL = {
     "eval_bits_per_byte": "evaluation loss, bits per byte",
     "eval_loss_nats": "evaluation loss, nats per token",
@@ -83,12 +86,19 @@ class TokensReportSlice(ReportSlice):
 
     controls_apart: ClassVar[bool] = True
 
+    def answers(self, material: ReportData) -> Iterator[Figure | None]:
+        """What the loss does without heads, where arms were pruned and judged at once."""
+        for draw in OF_STARTS if _starts(material) else ():
+            yield from (_under(material, control, draw) for control in material.controls)
+
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """The figures in their order; None in place of one that the results have no numbers for."""
         shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
-        per_control = {draw: [_under(material, control, draw) for control in shown] for draw in PER_CONTROL}
-        yield from per_control[LOSS_AGAINST_HEADS]
-        yield by_task(sizes.loss_against_parameters, material)
+        trained = _trained(material)
+        per_control = {draw: [_under(trained, control, draw) for control in shown] for draw in PER_CONTROL}
+        if not _starts(material):  # the heads of a pruned arm are no layout that somebody chose
+            yield from per_control[LOSS_AGAINST_HEADS]
+            yield by_task(sizes.loss_against_parameters, material)
         yield (
             final_outcome(material, BITS)
             if material.results.primary == PER_BYTE
@@ -163,7 +173,7 @@ class TokensReportSlice(ReportSlice):
             found.append(
                 Statement(sentence="No verdict changes when each arm takes its best learning rate", colour=QUIET)
             )
-        return found + claims.statements(material)
+        return [*found, *filter(None, [pruned.prunable(material.under(None))]), *claims.statements(material)]
 
     def tables(self, material: ReportData) -> list[tuple[str, Table]]:
         """Further tables: learning rates, and what samples repeat and use."""
@@ -177,6 +187,17 @@ class TokensReportSlice(ReportSlice):
     def writings(self, material: ReportData) -> list[Writing]:
         """The texts of each arm's shown run."""
         return writing.writings(material)
+
+
+def _starts(material: ReportData) -> bool:
+    """Whether arms start from others."""
+    return any(arm.parent is not None for arm in material.experiment.arms)
+
+
+def _trained(material: ReportData) -> ReportData:
+    """The same with the arms that were trained, since of the others there is no curve."""
+    arms = tuple(arm for arm in material.arms if arm.shown.run.steps)
+    return replace(material, arms=arms) if arms else material
 
 
 def _under(material: ReportData, control: str | None, draw: Draw) -> Figure | None:

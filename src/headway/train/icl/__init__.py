@@ -1,14 +1,15 @@
 """Train, the in-context laboratory: its `study`, by native code or by the `torch_trainer` with its `optimizer`."""
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headway.declare.icl.model import OneLayer, Stack
 from headway.declare.icl.run import IclRun
 from headway.icl import fused
-from headway.train.laboratory import TrainerChoice, TrainingSlice
+from headway.train.laboratory import Origin, TrainerChoice, TrainingSlice
 from headway.train.loop import Study
 
 if TYPE_CHECKING:
@@ -19,9 +20,17 @@ class IclTrainingSlice(TrainingSlice):
     """In-context regression."""
 
     def open_study(
-        self, run: IclRun, *, trainer: TrainerChoice = "auto", compile: bool | None = None, device: str = "auto"
+        self,
+        run: IclRun,
+        *,
+        trainer: TrainerChoice = "auto",
+        compile: bool | None = None,
+        device: str = "auto",
+        origin: Origin | None = None,
+        beginning: Mapping[str, Any] | None = None,
     ) -> Study:
-        """See `study.open_study`."""
+        """See `study.open_study`; these runs start from nothing."""
+        del origin, beginning
         from headway.train.icl.study import open_study
 
         return open_study(run, trainer=trainer, compile=compile, device=device)

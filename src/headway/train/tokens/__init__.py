@@ -1,16 +1,19 @@
 """Train, transformers on tokens.
 
 * `study`: a run as what the loop drives; `trial`: how fast it would be;
+* `beginning`: what a run does to the one that it starts from, and `started`, what it says of that;
 * `loss`: the model with its loss, `regularizers` and `drophead` what changes it; `optimizer`, `schedule`;
-* `judge`: how every task is judged, `text`: what language adds, with its `samples`; `probes`: what heads do meanwhile.
+* `judge`: how every task is judged, `text`: what language adds, with its `samples`; `probes`: what heads do meanwhile;
+  `ablating`: what the loss does without them at the end.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headway.declare.tokens.run import TokensRun
-from headway.train.laboratory import TrainerChoice, TrainingSlice
+from headway.train.laboratory import Origin, TrainerChoice, TrainingSlice
 from headway.train.loop import Study
 
 if TYPE_CHECKING:
@@ -21,12 +24,19 @@ class TokensTrainingSlice(TrainingSlice):
     """Transformers on tokens; torch is loaded when it is needed."""
 
     def open_study(
-        self, run: TokensRun, *, trainer: TrainerChoice = "auto", compile: bool | None = None, device: str = "auto"
+        self,
+        run: TokensRun,
+        *,
+        trainer: TrainerChoice = "auto",
+        compile: bool | None = None,
+        device: str = "auto",
+        origin: Origin | None = None,
+        beginning: Mapping[str, Any] | None = None,
     ) -> Study:
         """See `study.open_study`."""
         from headway.train.tokens.study import open_study
 
-        return open_study(run, trainer=trainer, compile=compile, device=device)
+        return open_study(run, trainer=trainer, compile=compile, device=device, origin=origin, beginning=beginning)
 
     def trained_model(self, run: TokensRun, weights: dict[str, np.ndarray]) -> "Transformer":
         """The torch module of a run with these weights."""

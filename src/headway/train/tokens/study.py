@@ -6,7 +6,7 @@ shapes agree. What a model is judged on depends on the task alone.
 
 import itertools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,18 +16,22 @@ from headway import streams
 from headway.data.tokens.examples import Examples, open_examples
 from headway.declare.tokens.run import TokensRun
 from headway.errors import UserError
+from headway.files import json_text
 from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.model.weights import Weights, initial_weights
 from headway.train.device import check_precision, find_device
-from headway.train.laboratory import TrainerChoice
+from headway.train.laboratory import BEGINNING, Origin, TrainerChoice
 from headway.train.loop import Study
 from headway.train.meter import Meter
+from headway.train.tokens.ablating import METRICS, ablated
+from headway.train.tokens.beginning import begin
 from headway.train.tokens.judge import check_judged, judge_of
 from headway.train.tokens.loss import TokensLoss
 from headway.train.tokens.optimizer import tokens_optimizers
 from headway.train.tokens.probes import head_probes
 from headway.train.tokens.regularizers import Parts, guided
 from headway.train.tokens.schedule import rate_share, steps_of
+from headway.train.tokens.started import Started
 from headway.train.trainer import Part, Rules, TorchTrainer, compiling_obstacle
 
 _WORTH_COMPILING = {"cuda": 1_000, "bf16": 2_000, "fp32": 5_000}
@@ -40,14 +44,18 @@ def open_study(
     trainer: TrainerChoice = "auto",
     compile: bool | None = None,
     device: str = "auto",
+    origin: Origin | None = None,
+    beginning: Mapping[str, Any] | None = None,
 ) -> Study:
-    """A run, ready to be trained from its initial weights.
+    """A run, ready to be trained from its initial weights, or from those of the run that it starts from.
 
     Args:
         run: what is asked for.
         trainer: `auto` and `torch` are the same.
         compile: whether torch compiles the loss; None: where that pays. Where torch cannot, a warning says so.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        origin: see `TrainingSlice.open_study`.
+        beginning: see there.
 
     Raises:
         UserError: for a corpus or tokenizer that cannot be used, a text that is too short, or a device or precision
@@ -62,20 +70,22 @@ def open_study(
     check_judged(run, examples)
     compiled = _compiles(run, compile, steps, place)
     meter = Meter(place)  # what torch loads for compiling is loaded by now, and no part of what the model takes
-    module = Transformer(run.model, examples.vocab_size, initial_weights(run.model, examples.vocab_size, run.seed))
+    begun, weights = _begun(run, origin, beginning, examples)
+    run = run if begun is None else run.model_copy(update={"model": begun.model})
+    module = Transformer(run.model, examples.vocab_size, weights)
     loss = TokensLoss(run, module.to(place), compile=compiled)
-    judge = judge_of(run, examples, loss, steps)
+    judge, after = judge_of(run, examples, loss, steps), ablated(run.after.ablate, examples, loss, steps)
     return Study(
-        trainer=tokens_trainer(loss, steps, _metered(_parts(loss, examples), meter)),
-        measures=(*judge.measures(), *head_probes(run, examples, loss, steps)),
+        trainer=tokens_trainer(loss, steps, _metered(_parts(loss, examples, begun), meter)),
+        measures=(*judge.measures(), *head_probes(run, examples, loss, steps), *after),
         execution=_execution(examples, place, compiled),
         conclude=judge.conclude,
         loss="train_loss_nats",
         terms=tuple(term.metric for term in run.training.regularizers),
         steps=steps,
         extra=judge.extra,
-        carried=("train_loss_nats",),
-        files=examples.files,
+        carried=("train_loss_nats", *(METRICS if after else ())),
+        files={**examples.files, **({} if begun is None else {BEGINNING: json_text(begun.content)})},
         memory=meter.metrics,
     )
 
@@ -99,10 +109,24 @@ def tokens_trainer(loss: TokensLoss, steps: int, parts: Parts) -> TorchTrainer:
     )
 
 
-def _parts(loss: TokensLoss, examples: Examples) -> Parts:
-    run = loss.run
+def _begun(
+    run: TokensRun, origin: Origin | None, beginning: Mapping[str, Any] | None, examples: Examples
+) -> tuple[Started | None, Weights]:
+    """How a run began that started from another, and the weights; of one that goes on they are restored later."""
+    if run.start is None or beginning is not None:
+        begun = None if beginning is None else Started.read(run, beginning)
+        model = run.model if begun is None else begun.model
+        return begun, initial_weights(model, examples.vocab_size, run.seed)
+    if origin is None:
+        raise UserError(f"it starts from {run.start.run}, and that run was not given; train it in its directory")
+    began = begin(run, origin, examples)
+    return began.begun, began.weights
+
+
+def _parts(loss: TokensLoss, examples: Examples, begun: Started | None) -> Parts:
+    run, behind = loss.run, 0 if begun is None else begun.steps_before
     # The first step of a trainer is 1, the first batch of a corpus 0.
-    return lambda step: loss.split(examples.training_batch(run.seed, step - 1, run.training.batch_size))
+    return lambda step: loss.split(examples.training_batch(run.seed, behind + step - 1, run.training.batch_size))
 
 
 def _metered(parts: Parts, meter: Meter) -> Parts:

@@ -1,4 +1,4 @@
-"""Heads: what pruning takes away at once: a head, or all heads that share their keys and values, with these.
+"""Declare: what pruning takes away at once: a head, or all heads that share their keys and values, with these.
 
 A query head alone would leave its keys and values behind, which cost as much as before.
 """
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from headway.declare.tokens.layout import HeadLayout
 from headway.errors import UserError
-from headway.heads.causes.kinds import Head
 from headway.words import counted
 
-Unit = tuple[Head, ...]
+Unit = tuple[tuple[int, int], ...]
+"""Heads, each by layer and number."""
 
 
 def units_of(layout: HeadLayout) -> list[Unit]:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from headway.declare.tokens.head_units import heads_to_keep, units_of
 from headway.declare.tokens.layout import HeadLayout
 from headway.errors import UserError
-from headway.heads.causes.units import heads_to_keep, units_of
 
 PLAIN = units_of(HeadLayout.parse("4-0-2", 16))
 GROUPED = units_of(HeadLayout.parse("8:4-8:2", 32))

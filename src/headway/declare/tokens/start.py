@@ -1,0 +1,89 @@
+"""Declare: a run of a transformer that starts from another run of the same seed, and what it does to it first.
+
+A file names the arm; the run holds the id of that arm's run, which is so a part of its own.
+"""
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from headway.declare.spec import Spec
+
+PruningMethod = Literal["taylor", "ablation", "gates", "budget", "alike", "magnitude", "random"]
+"""In which order heads go; see `headway.heads.causes.methods`."""
+
+
+class StartPruning(Spec):
+    """Which heads are taken away before training, told from the run's own training text."""
+
+    by: PruningMethod = Field(description="which heads go first, as of `headway prune`")
+    keep: PositiveInt | float | str = Field(
+        description="heads that stay, of those that `model` declares: a number, or a share such as 0.5 or 50%"
+    )
+    steps: PositiveInt = Field(1, description="how often importance is measured, each time before a share of them goes")
+    sequences: PositiveInt = Field(32, description="training sequences that importance is measured on")
+
+
+class Start(Spec):
+    """Another run of the same seed, whose weights a run starts from, with fewer heads or with more.
+
+    Its optimizer and its step size start anew. It goes on with the data where the weights left off: `fresh` ones have
+    seen nothing.
+    """
+
+    run: str = Field(description="the id of the run; a file names its arm instead, as `arm`")
+    step: PositiveInt | Literal["last"] = Field(
+        "last", description="of that run, whose weights are pruned or gone on with"
+    )
+    prune: StartPruning | None = Field(None, description="heads that are taken away; null: none is")
+    regrow: bool = Field(
+        False,
+        description="whether the heads that `model` declares and that run has lost are added back, drawn at random",
+    )
+    weights: Literal["kept", "fresh", "rewound"] = Field(
+        "kept",
+        description="of the heads and layers that stay: kept; drawn anew; or rewound to what they were at `rewind_to`",
+    )
+    rewind_to: NonNegativeInt = Field(
+        0, description="step of that run to which weights are rewound; 0: its first weights"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Start":
+        if self.prune is not None and self.regrow:
+            raise ValueError("prune and regrow were both given; take heads away or add them, in an arm each")
+        if self.rewind_to and self.weights != "rewound":
+            raise ValueError(
+                f"rewind_to {self.rewind_to} is for weights that are rewound, and they are {self.weights}; leave it "
+                "out, or set weights to rewound"
+            )
+        if self.step != "last" and self.rewind_to > self.step:
+            raise ValueError(f"rewind_to {self.rewind_to} is after step {self.step}; give an earlier one")
+        if self.regrow and self.weights != "kept":
+            raise ValueError(f"regrow adds heads to weights that are kept, and they are {self.weights}; keep them")
+        return self
+
+    @property
+    def stored_steps(self) -> tuple[int, ...]:
+        """The steps of the other run whose weights have to be stored there, beside its last."""
+        asked = {self.rewind_to} if self.weights == "rewound" else set()
+        return tuple(sorted(asked | ({self.step} if self.step != "last" else set())))
+
+    @property
+    def sentence(self) -> str:
+        """What is done first, in words; empty where nothing is.
+
+        Examples:
+            >>> Start(run="run1-0", step=200, prune=StartPruning(by="taylor", keep=0.5), weights="fresh").sentence
+            'at step 200, pruned by taylor to 50 %, weights drawn anew'
+        """
+        keep = "" if self.prune is None else self.prune.keep
+        share = f"{100 * keep:g} %" if isinstance(keep, float) else f"{keep} heads" if isinstance(keep, int) else keep
+        drawn = {"kept": "", "fresh": "weights drawn anew", "rewound": f"weights rewound to step {self.rewind_to:,}"}
+        parts = (
+            "" if self.step == "last" else f"at step {self.step:,}",
+            "" if self.prune is None else f"pruned by {self.prune.by} to {share}",
+            "lost heads drawn anew" if self.regrow else "",
+            drawn[self.weights],
+        )
+        return ", ".join(part for part in parts if part)

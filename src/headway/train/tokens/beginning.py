@@ -1,0 +1,133 @@
+"""Train: what a run of a transformer does to the run that it starts from, before it trains.
+
+Heads are pruned as by `headway prune`, told from training text, so that what a model is judged on has no say in which
+heads go. Whatever is drawn depends on the seed, so that a run that is begun again begins with the same bits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from headway import streams
+from headway.data.tokens.examples import Examples
+from headway.declare.tokens.head_units import heads_to_keep, units_of
+from headway.declare.tokens.run import TokensRun
+from headway.declare.tokens.start import StartPruning
+from headway.errors import UserError
+from headway.heads.causes.importance import PruningText
+from headway.heads.causes.kinds import Head
+from headway.heads.causes.methods import METHODS
+from headway.heads.causes.pruning import pruned
+from headway.heads.causes.regrowing import regrown
+from headway.heads.causes.selfcheck import check_interventions
+from headway.heads.causes.stepwise import pruned_to
+from headway.model.transformer import Transformer
+from headway.model.weights import Weights, initial_weights
+from headway.train.laboratory import Origin
+from headway.train.tokens.started import Started
+from headway.words import counted
+
+_BATCH = 1024
+"""Tokens that are read together."""
+_CHECKED = 32
+"""Tokens on which it is seen that a head masked is the head removed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginning:
+    """What a run that starts from another is trained from."""
+
+    begun: Started
+    weights: Weights
+
+
+def begin(run: TokensRun, origin: Origin, examples: Examples) -> Beginning:
+    """Do to another run what a run says, and give what is left of it.
+
+    Args:
+        run: with a start.
+        origin: the run that it starts from.
+        examples: of its task; importance is measured on its training sequences.
+
+    Raises:
+        UserError: when heads cannot go as asked, weights of a step were not stored, or the model fails a check of what
+            is done to it.
+    """
+    start = run.start
+    assert start is not None
+    former = _former(origin)
+    step = None if start.step in ("last", origin.steps) else int(start.step)
+    weights = origin.weights(step)
+    module = Transformer(former.model, examples.vocab_size, weights).eval()
+    stays = former.heads
+    if start.prune is not None:
+        stays = _chosen(run, start.prune, module, former, examples, origin.name)
+    at = origin.steps if step is None else step
+    match start.weights:
+        case "rewound":
+            at = start.rewind_to
+            weights = _rewound(origin, former, at, examples.vocab_size)
+        case "fresh":
+            at = -former.steps_before
+    kept = _only(Transformer(former.model, examples.vocab_size, weights), former.heads, stays)
+    model, left = kept.model, kept.weights()
+    if start.weights == "fresh":
+        left = initial_weights(model, examples.vocab_size, run.seed)
+    if start.regrow:
+        if set(stays) == {head for unit in units_of(run.model.layout) for head in unit}:
+            raise UserError(f"start.regrow: {origin.name} has all of the heads that its model declares; leave it out")
+        drawn = initial_weights(run.model, examples.vocab_size, streams.key(run.seed, "heads added back") >> 1)
+        model, left = run.model, regrown(run.model, drawn, left, stays)
+        stays = tuple(head for unit in units_of(model.layout) for head in unit)
+    begun = Started(origin=origin.name, model=model, heads=stays, steps_before=former.steps_before + at)
+    return Beginning(begun=begun, weights=left)
+
+
+def _former(origin: Origin) -> Started:
+    """What the other run itself was trained as."""
+    assert isinstance(origin.run, TokensRun)
+    if origin.beginning is not None:
+        return Started.read(origin.run, origin.beginning)
+    model = origin.run.model
+    heads = tuple(head for unit in units_of(model.layout) for head in unit)
+    return Started(origin="", model=model, heads=heads, steps_before=0)
+
+
+def _chosen(
+    run: TokensRun, asked: StartPruning, module: Transformer, former: Started, examples: Examples, name: str
+) -> tuple[Head, ...]:
+    """The heads that stay, as the declared model calls them."""
+    keep = heads_to_keep(asked.keep, units_of(run.model.layout))
+    if keep >= len(former.heads):
+        raise UserError(
+            f"start.prune.keep {asked.keep}: that is {counted(keep, 'head')}, and {name} has {len(former.heads)}; keep "
+            "fewer, or start from another arm"
+        )
+    batch = examples.training_batch(run.seed, 0, asked.sequences)
+    inputs, targets = torch.from_numpy(batch.inputs), torch.from_numpy(batch.targets)
+    check_interventions(module, inputs[:1, :_CHECKED])
+    text = PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // inputs.shape[1]), seed=run.seed)
+    found = pruned_to(module, keep, METHODS[asked.by], text, steps=asked.steps)
+    called = dict(zip(_numbered(former), former.heads, strict=True))
+    return tuple(called[head] for head in found.heads)
+
+
+def _rewound(origin: Origin, former: Started, step: int, vocab_size: int) -> Weights:
+    """What the weights of the other run were at a step."""
+    if step == 0 and origin.beginning is None:
+        return initial_weights(former.model, vocab_size, origin.run.seed)
+    return origin.weights(step)
+
+
+def _only(module: Transformer, heads: Sequence[Head], stays: Sequence[Head]) -> Transformer:
+    """A model with some of its heads; its heads and those that stay as the declared model calls them."""
+    kept, at = set(stays), iter(heads)
+    if len(kept) == len(heads):
+        return module
+    return pruned(module, [[next(at) in kept for _ in range(n)] for n in module.model.layout.n_heads])
+
+
+def _numbered(former: Started) -> list[Head]:
+    """Its heads by their place in it."""
+    return [(layer, head) for layer, n in enumerate(former.model.layout.n_heads) for head in range(n)]

@@ -1,0 +1,167 @@
+"""Arms that start from others: what they are, what is refused, and what they bring along."""
+
+import pytest
+import small_text
+
+from headway.declare.experiment import Experiment, load, resolve
+from headway.declare.starts import starts_of
+from headway.declare.tokens.run import TokensRun
+from headway.errors import DeclarationError
+
+TAYLOR = {"by": "taylor", "keep": 0.5}
+SMALL = {"start": {"arm": "dense", "prune": TAYLOR}, "training": {"steps": 0}}
+REGROWN = {"start": {"arm": "tuned", "regrow": True}}
+TUNED = {"start": {"arm": "dense", "step": 20, "prune": TAYLOR, "weights": "rewound", "rewind_to": 10}}
+
+
+def experiment(**arms) -> Experiment:
+    return small_text.experiment(
+        arms={"small": SMALL, "dense": {}, "tuned": TUNED, "regrown": REGROWN} | arms, baseline="dense"
+    )
+
+
+def refused(start, **arm) -> str:
+    with pytest.raises(DeclarationError) as error:
+        experiment(tuned={"start": start, **arm})
+    return str(error.value)
+
+
+def test_an_id_holds_that_of_the_parent_of_the_same_seed():
+    of = experiment()
+    for seed in (0, 3):
+        assert of.arm("tuned").spec(seed).parent == of.arm("dense").spec(seed).id
+        assert of.arm("regrown").spec(seed).parent == of.arm("tuned").spec(seed).id
+        assert of.arm("tuned").configuration(seed)["start"]["run"] == of.arm("dense").spec(seed).id
+    other = small_text.experiment(
+        arms={"small": SMALL, "dense": {"training": {"steps": 41}}, "tuned": TUNED, "regrown": REGROWN},
+        baseline="dense",
+    )
+    assert other.arm("regrown").spec(0).id != of.arm("regrown").spec(0).id  # what its grandparent does is part of it
+
+
+def test_the_name_of_the_parent_is_no_part_of_an_id():
+    renamed = small_text.experiment(
+        arms={"whole": {}, "small": {**SMALL, "start": {"arm": "whole", "prune": TAYLOR}}}, baseline="whole"
+    )
+    assert renamed.arm("small").spec(0).id == experiment().arm("small").spec(0).id
+
+
+def test_an_arm_brings_along_those_that_it_starts_from():
+    chosen = experiment().select(arms="regrown")
+    assert [arm.name for arm in chosen.selected] == ["dense", "tuned", "regrown"]
+    assert [arm.name for arm in chosen.arm("regrown").ancestors] == ["dense", "tuned"]
+
+
+def test_seeds_that_are_added_to_an_arm_are_added_to_its_parents():
+    of = experiment()
+    pairs = [(of.arm("dense"), 0), (of.arm("regrown"), 4)]
+    found = [(arm.name, seed) for arm, seed in of.with_ancestors(pairs)]
+    assert found == [("dense", 0), ("dense", 4), ("tuned", 4), ("regrown", 4)]
+
+
+def test_the_parent_keeps_the_weights_that_are_asked_of_it():
+    of = experiment()
+    assert of.kept_weights(of.arm("dense")) == (10, 20)
+    assert of.kept_weights(of.arm("small")) == ()
+    first = experiment(regrown={"start": {"arm": "tuned", "weights": "rewound"}})
+    assert first.kept_weights(first.arm("tuned")) == (0,)  # it did not begin with weights that can be drawn again
+
+
+def test_under_a_control_it_starts_from_its_parent_under_that_control():
+    controls = {"wide": {"model": {"windows": [None]}}, "factors": {"model": {"factor_init": "matched"}}}
+    of = small_text.experiment(arms={"dense": {}, "small": SMALL}, baseline="dense", controls=controls)
+    assert of.arm("small+wide").spec(1).parent == of.arm("dense+wide").spec(1).id
+    # What changes nothing in the parent changes nothing in the child.
+    assert of.arm("small+factors").idle
+    assert of.arm("small+factors").spec(1).parent == of.arm("dense").spec(1).id
+
+
+def test_what_is_expected_of_it_has_as_many_heads_as_are_kept():
+    of = experiment()
+    small, regrown = of.arm("small").expected, of.arm("regrown").expected
+    assert isinstance(small, TokensRun)
+    assert (small.model.layout.total, regrown.heads) == (3, "4-2")
+    assert small.budget.n_parameters < of.arm("dense").expected.budget.n_parameters == regrown.budget.n_parameters
+    assert of.arm("small").template.scheme is None  # which heads go is found, not declared
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ("dense", "arms.tuned.start: 'dense' was given; it is a mapping, such as {arm: small}"),
+        ({}, "arms.tuned.start.arm: missing; name the arm whose runs it starts from: small, dense, tuned and regrown"),
+        ({"arm": "dens"}, "arms.tuned.start.arm: there is no arm 'dens'; did you mean dense?"),
+        ({"arm": "dense", "seed": 1}, "arms.tuned.start.seed: a run starts from the run of its own seed, so that arms"),
+        ({"arm": "dense", "run": "run1-0"}, "arms.tuned.start.run: the run is that of an arm and of the same seed"),
+        ({"arm": "dense", "stp": 3}, "arms.tuned.start.stp: there is no such key; did you mean step?"),
+        ({"arm": "dense", "step": 41}, "arms.tuned.start: step 41 of dense is asked for, and that is trained for 40"),
+        ({"arm": "dense", "prune": {"by": "tailor", "keep": 1}}, "start.prune.by: 'tailor' is not known; did you mean"),
+        ({"arm": "dense", "prune": {"by": "taylor", "keep": "0"}}, "start.prune.keep 0: that is none of 6 heads"),
+        ({"arm": "dense", "prune": {"by": "taylor", "keep": 6}}, "start.prune.keep 6: that is 6 of 6 heads; give from"),
+        ({"arm": "dense", "prune": TAYLOR, "regrow": True}, "prune and regrow were both given; take heads away or add"),
+        ({"arm": "dense", "rewind_to": 3}, "rewind_to 3 is for weights that are rewound, and they are kept"),
+        ({"arm": "dense", "step": 5, "weights": "rewound", "rewind_to": 9}, "rewind_to 9 is after step 5"),
+        ({"arm": "dense", "regrow": True, "weights": "fresh"}, "regrow adds heads to weights that are kept"),
+    ],
+)
+def test_what_cannot_be_started_from_is_said(start, said):
+    assert said in refused(start)
+
+
+def test_weights_have_to_fit():
+    start = {"arm": "dense", "prune": TAYLOR}
+    assert "its model is not that of dense, so that weights would not fit" in refused(start, model={"n_heads": "2-4"})
+    assert "its task is not that of dense" in refused(start, task={"n_ctx": 16})
+    ranks = {"model": {"ranks": {"q": 4}}}
+    with pytest.raises(
+        DeclarationError, match=r"start.regrow adds heads to whole matrices, and model.ranks has products"
+    ):
+        experiment(dense=ranks, small={}, tuned=ranks, regrown={"start": {"arm": "dense", "regrow": True}, **ranks})
+
+
+def test_no_steps_are_for_what_starts_from_another():
+    with pytest.raises(DeclarationError, match=r"training.steps 0: only a run that starts from another need not train"):
+        experiment(tuned={"training": {"steps": 0}})
+
+
+def test_a_circle_is_named():
+    arms = {"a": {"start": {"arm": "b"}}, "b": {"start": {"arm": "c"}}, "c": {"start": {"arm": "b"}}}
+    with pytest.raises(
+        ValueError, match=r"arms.a.start.arm: b, which starts from c, which starts from b: no run would be"
+    ):
+        starts_of(arms)
+
+
+def test_the_one_layer_laboratory_has_no_starts():
+    content = load("icl-heads").plain()
+    content["arms"]["h2"] = {**(content["arms"]["h2"] or {}), "start": {"arm": "h1"}}
+    with pytest.raises(DeclarationError, match=r"arms.h2.start: only a transformer on tokens can start from another"):
+        resolve(content)
+
+
+def test_controls_do_not_start_from_anything():
+    with pytest.raises(DeclarationError, match=r"controls.c.start: there is no such key"):
+        small_text.experiment(controls={"c": {"start": {"arm": "falling"}}})
+
+
+def test_what_importance_costs_is_said():
+    run = small_text.run_of(probes={"importance": True, "every": 10, "sequences": 8})
+    said = "probes.importance: a forward and a backward pass of 8 sequences every 10 steps, about 25 % of what training"
+    assert any(remark.startswith(said) for remark in run.remarks)
+
+
+def test_heads_cannot_be_ablated_where_there_are_none():
+    for key, over in {
+        "after.ablate": {"after": {"ablate": {}}},
+        "probes.importance": {"probes": {"importance": True}},
+    }.items():
+        with pytest.raises(DeclarationError, match=f"{key}: it is of heads, but the model has none"):
+            small_text.run_of(model={"n_heads": "0-0"}, **over)
+
+
+def test_a_setting_of_steps_reaches_multiples_of_them_and_leaves_arms_untrained():
+    arms = {"dense": {}, "small": SMALL, "on": {"start": {"arm": "dense"}, "training": {"steps": "x0.5"}}}
+    content = small_text.experiment(arms=arms, baseline="dense").plain()
+    of = resolve(content, settings=["training.steps=60"])
+    of.check_settings()
+    assert [of.arm(name).template.declared_steps for name in arms] == [60, 0, 30]

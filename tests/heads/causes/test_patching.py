@@ -1,0 +1,173 @@
+"""Patching, against whole passes with edits; what it finds of planted heads; estimates, paths and their checks."""
+
+import induction
+import numpy as np
+import planted
+import pytest
+import torch
+
+from headway.declare.tokens.transformer import Gpt2, Llama
+from headway.errors import UserError
+from headway.heads.causes.patch_estimates import cancelling, estimated_effects
+from headway.heads.causes.patched import PATCH_SITES
+from headway.heads.causes.patching import TwoRuns, patched_effects
+from headway.heads.causes.paths import head_paths
+from headway.model.transformer import Transformer
+from headway.model.weights import initial_weights
+
+SHAPE = {"d_model": 16, "n_layers": 3, "n_positions": 12, "init_std": 0.3}
+MODELS = {
+    "plain": Gpt2(family="gpt-2", n_heads="4-2-4", **SHAPE),
+    "windowed": Gpt2(family="gpt-2", n_heads=2, windows=(None, 3), **SHAPE),
+    "grouped, rotary": Llama(family="llama", n_heads="4:2-4:2-2", **SHAPE),
+    "no attention in a layer": Gpt2(family="gpt-2", n_heads="2-0-4", **SHAPE),
+}
+
+
+def answer(logits):
+    return logits[:, -1, 1] - logits[:, -1, 2]
+
+
+def runs_of(name, metric=answer) -> TwoRuns:
+    declared = MODELS[name]
+    model = Transformer(declared, 9, initial_weights(declared, 9, seed=0)).eval()
+    draw = torch.Generator().manual_seed(0)
+    clean, corrupted = (torch.randint(9, (3, 8), generator=draw) for _ in range(2))
+    return TwoRuns(model, clean, corrupted, metric)
+
+
+def by_edits(runs, layer, head, site, at) -> torch.Tensor:
+    """A whole pass with the site edited."""
+    clean = next(each for each in runs.clean.attentions if each.layer == layer)
+    value = getattr(clean, site)
+
+    def edit(x):
+        x = x.clone()
+        x[:, head, at] = value[:, head, at]
+        return x
+
+    with torch.no_grad():
+        return answer(runs.model(runs.tokens, edits={(layer, site): edit})[0]) - answer(runs.model(runs.tokens)[0])
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("by_position", [False, True])
+def test_patches_are_whole_passes_with_what_the_clean_run_had(name, by_position):
+    runs = runs_of(name)
+    for site in ("z", "q", "k", "v"):
+        heads, effects = patched_effects(runs, site, by_position=by_position)
+        layout = MODELS[name].layout
+        for at, (layer, head) in enumerate(heads):
+            grouped = set(layout.layers[layer].queries) != {1}
+            if grouped and site in "kv":
+                continue  # an edit of a KV head is one of all that read it
+            for place in range(8) if by_position else [slice(None)]:
+                found = effects[at, place] if by_position else effects[at]
+                torch.testing.assert_close(
+                    found, by_edits(runs, layer, head, site, place).double(), atol=2e-5, rtol=1e-4
+                )
+
+
+def test_the_pattern_of_the_clean_run_moves_the_corrupted_values():
+    runs = runs_of("plain")
+    heads, effects = patched_effects(runs, "pattern")
+    clean, of = next(iter(runs.pairs()))
+    z = clean.patterns()[:, 2] @ of.v[:, 2]
+
+    def edit(x):
+        x = x.clone()
+        x[:, 2] = z
+        return x
+
+    with torch.no_grad():
+        wanted = answer(runs.model(runs.tokens, edits={(0, "z"): edit})[0]) - answer(runs.model(runs.tokens)[0])
+    torch.testing.assert_close(effects[heads.index((0, 2))], wanted.double(), atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_estimates_are_exact_where_only_the_read_out_follows(name):
+    runs = runs_of(name)
+    # Without norms or MLPs after it, the last layer's heads act in line.
+    declared = MODELS[name].model_copy(update={"norm": "none", "mlp": "none"})
+    model = Transformer(declared, 9, initial_weights(declared, 9, seed=0)).eval()
+    runs = TwoRuns(model, runs.clean_tokens, runs.tokens, answer)
+    estimates = estimated_effects(runs, PATCH_SITES)
+    for site in PATCH_SITES:
+        heads, effects = patched_effects(runs, site)
+        last = [at for at, (layer, _) in enumerate(heads) if layer == declared.n_layers - 1]
+        torch.testing.assert_close(estimates[site][last], effects[last], atol=1e-4, rtol=1e-3)
+
+
+def test_estimates_by_position_add_up_to_those_of_contexts():
+    runs = runs_of("plain")
+    whole, each = (estimated_effects(runs, ("z",), by_position=place)["z"] for place in (False, True))
+    torch.testing.assert_close(each.sum(1), whole, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_planted_heads_restore_what_repetition_is_worth_and_their_path_is_through_the_keys(seed):
+    model, (first, second) = planted.planted(seed)
+    clean, targets, other = planted.texts(seed)
+    # Of the corrupted text the first half is another one, so that nothing can be repeated from it.
+    corrupted = clean.clone()
+    corrupted[:, : planted.PERIOD] = other[:, : planted.PERIOD]
+    right = targets[:, -1]
+
+    def metric(logits):
+        return logits[torch.arange(len(right)), -1].gather(1, right[:, None])[:, 0]
+
+    runs = TwoRuns(model, clean, corrupted, metric)
+    heads, effects = patched_effects(runs, "z")
+    assert heads[int(effects.mean(1).argmax())] == second
+    paths = head_paths(runs)
+    at = [paths.heads.index(head) for head in (first, second)]
+    through = {name: abs(found[at[0], at[1]]) for name, found in paths.through.items()}
+    assert through["k"] == max(through.values())
+    others = np.nan_to_num(np.abs(paths.through["k"]))
+    assert others[at[0], at[1]] == others.max()
+    assert np.isnan(paths.through["q"][at[1], at[0]])
+
+
+def test_paths_that_cancel_are_named():
+    # A head writes into the stream, and the next layer's only head takes it back: to first order it does nothing.
+    declared = Gpt2(family="gpt-2", d_model=4, n_layers=2, n_heads=1, n_positions=4, norm="none", mlp="none", biases=(),
+                    tied=False)  # fmt: skip
+    weights = {name: np.zeros_like(array) for name, array in initial_weights(declared, 4, 0).items()}
+    weights["embedding.weight"][:] = np.eye(4)
+    weights["readout.weight"][:] = np.eye(4)
+    for layer, sign in ((0, 1.0), (1, -0.999)):
+        weights[f"layers.{layer}.attention.v.weight"][:] = np.eye(4)
+        weights[f"layers.{layer}.attention.o.weight"][:] = sign * np.eye(4)
+    model = Transformer(declared, 4, weights).eval()
+    # Of one token, so that attention is what it is on any text.
+    runs = TwoRuns(model, torch.tensor([[1]]), torch.tensor([[2]]), lambda logits: logits[:, -1, 1])
+    assert cancelling(runs) == (True, False)
+
+
+def test_the_trained_induction_model_is_restored_by_its_two_heads_alone():
+    model = induction.read("trained")
+    clean = torch.from_numpy(induction.on_its_task(3, 32, seed=0))
+    corrupted = clean.clone()
+    corrupted[:, induction.CONTEXT - 1 - 3] = (clean[:, induction.CONTEXT - 1 - 3] + 7) % induction.VOCAB
+    right = clean[:, induction.CONTEXT - 3]
+
+    def metric(logits):
+        return logits[torch.arange(len(right)), -1].log_softmax(1).gather(1, right[:, None])[:, 0]
+
+    runs = TwoRuns(model, clean, corrupted, metric)
+    heads, effects = patched_effects(runs, "z")
+    difference = float((runs.values(clean) - runs.values(corrupted)).mean())
+    restored = dict(zip(heads, (effects.mean(1) / difference).tolist(), strict=True))
+    assert restored[1, 0] > 0.8
+
+
+def test_what_cannot_be_patched_is_said():
+    runs = runs_of("plain")
+    with pytest.raises(UserError, match=r"a clean text of \[3, 8\] and a corrupted one of \[3, 7\]"):
+        TwoRuns(runs.model, runs.clean_tokens, runs.tokens[:, 1:], answer)
+    with pytest.raises(UserError, match=r"metric: \[\] came back for 3 examples; give a function from logits"):
+        TwoRuns(runs.model, runs.clean_tokens, runs.tokens, lambda logits: answer(logits).mean())
+    after = Gpt2(family="gpt-2", n_heads=2, norm_place="after", **SHAPE)
+    model = Transformer(after, 9, initial_weights(after, 9, seed=0)).eval()
+    with pytest.raises(UserError, match="this model's norms come after its sub-layers"):
+        head_paths(TwoRuns(model, runs.clean_tokens, runs.tokens, answer))

@@ -1,0 +1,105 @@
+"""Which run waits for which: longest lines first, and a failed parent fails its children with its name."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import small_text
+
+from headway.runs import lines as lines_module
+from headway.runs.folder import Run
+from headway.runs.lines import Lines
+from headway.runs.local import run_all
+from headway.runs.places import local_places
+from headway.runs.store import Store
+
+
+@dataclass
+class Told:
+    """As much of a run as a line asks for."""
+
+    name: str
+    parent: str | None = None
+    seed: int = 0
+    status: str = "waiting"
+    message: str = ""
+    cost: float = 1.0
+    spec: Any = field(init=False)
+
+    def __post_init__(self):
+        self.spec = SimpleNamespace(parent=self.parent)
+
+    @property
+    def id(self):
+        return self.name
+
+    @property
+    def path(self):
+        return Path(self.name) / f"seed-{self.seed}"
+
+
+def lines_of(*runs: Told) -> Lines:
+    return Lines(cast(list[Run], list(runs)), lambda run: cast(Told, run).cost)
+
+
+def test_a_line_is_as_long_as_all_that_wait_in_it():
+    a, b, c, d = Told("a"), Told("b", "a", cost=5.0), Told("c", "b", cost=2.0), Told("d", cost=7.0)
+    lines = lines_of(a, b, c, d)
+    assert [lines.work_until_the_end(cast(Run, run)) for run in (a, b, c, d)] == [8.0, 7.0, 2.0, 7.0]
+
+
+def test_a_child_waits_until_the_parent_of_its_seed_is_done():
+    parent, other, child = Told("a"), Told("a", seed=1), Told("b", "a", seed=1)
+    lines = lines_of(parent, other, child)
+    settled: dict[Path, Run] = {parent.path: cast(Run, Told("a", status="done"))}
+    assert lines.may_start(cast(Run, parent), {})
+    assert not lines.may_start(cast(Run, child), settled)
+    settled[other.path] = cast(Run, Told("a", seed=1, status="done"))
+    assert lines.may_start(cast(Run, child), settled)
+    assert lines.why_never(cast(Run, child), settled) == ""
+
+
+def test_a_failed_parent_fails_its_children_with_its_name():
+    parent, child = Told("dense"), Told("small", "dense")
+    lines = lines_of(parent, child)
+    failed = {parent.path: cast(Run, Told("dense", status="failed", message="the loss is nan"))}
+    assert not lines.may_start(cast(Run, child), failed)
+    said = lines.why_never(cast(Run, child), failed)
+    assert said == "it starts from dense seed 0, which failed: the loss is nan"
+
+
+def test_a_parent_that_another_process_works_on_is_waited_for(monkeypatch):
+    child, parent = Told("small", "dense"), Told("dense", status="running")
+    monkeypatch.setattr(lines_module, "parent_of", lambda _: parent)
+    lines = lines_of(child)
+    assert not lines.may_start(cast(Run, child), {})
+    assert lines.why_never(cast(Run, child), {}) == ""
+    parent.status = "done"
+    assert lines.may_start(cast(Run, child), {})
+    parent.status = "interrupted"
+    assert lines.why_never(cast(Run, child), {}) == "it starts from dense seed 0, which is interrupted"
+
+
+def test_a_sweep_trains_parents_first_and_says_why_children_of_failed_ones_fail(tmp_path):
+    grow = {"start": {"arm": "wild"}, "training": {"steps": 0}}
+    arms = {
+        "child": grow,
+        "grandchild": {"start": {"arm": "child"}, "training": {"steps": 0}},
+        "wild": {"training": {"learning_rate": 1e14, "clip": None}},
+        "small": {"start": {"arm": "tame", "prune": {"by": "random", "keep": 3}}, "training": {"steps": 0}},
+        "tame": {"training": {"steps": 2}},
+    }
+    of = small_text.experiment(arms=arms, baseline="tame", samples=None)
+    store = Store.create(tmp_path / "results", of)
+    runs = [store.add(arm, seed) for arm, seed in of.runs]
+    for _ in run_all(runs, local_places("cpu", workers=2, runs=len(runs))):
+        pass
+    found = {run.name: Run.open(run.path) for run in runs}
+    assert {name: run.status for name, run in found.items()} == {
+        "child": "failed", "grandchild": "failed", "wild": "failed", "small": "done", "tame": "done",
+    }  # fmt: skip
+    assert found["child"].message.startswith("it starts from wild seed 0, which failed: the loss of step")
+    assert found["grandchild"].message.startswith(
+        "it starts from child seed 0, which failed: it starts from wild seed 0"
+    )

@@ -1,0 +1,37 @@
+"""What the loss does without the heads of a trained model: a final measure, and metrics like others."""
+
+import numpy as np
+import pytest
+from small_text import study_of
+
+from headway.declare.metrics import METRICS as DECLARED
+from headway.heads.causes.kinds import KINDS
+from headway.heads.scores import from_arrays
+from headway.train.tokens.ablating import METRICS
+
+NAMES = ("layers.0.attention", "layers.1.attention")
+
+
+def test_nothing_is_taken_away_where_nobody_asks():
+    study = study_of()
+    assert study.carried == ("train_loss_nats",)
+
+
+def test_every_way_is_measured_at_the_last_step_alone():
+    study = study_of(after={"ablate": {"sequences": 6}})
+    last = study.measures[-1]
+    assert [step for step in range(41) if last.due(step)] == [40]
+    measured = last.take()
+    assert set(measured.metrics) == set(METRICS) <= set(study.carried)
+    scores = from_arrays(measured.arrays, NAMES)
+    for kind in KINDS:
+        effects = np.concatenate([scores[f"{kind}_ablation_nats"].values[name] for name in NAMES])
+        assert len(effects) == 6
+        assert measured.metrics[f"{kind}_ablation_largest_nats"] == pytest.approx(effects.max(), abs=1e-6)
+    assert 1 <= measured.metrics["half_effect_heads"] <= 6
+    assert 0 <= measured.metrics["idle_head_share"] <= 1
+    assert "michel_importance_nats" in scores
+
+
+def test_every_metric_of_it_is_declared():
+    assert set(METRICS) <= set(DECLARED)
