@@ -18,14 +18,14 @@ RETURNED = {
     "headway.heads.model_on_text": ["ModelOnText"],
     "headway.heads.causes.effects": ["ExactEffects", "HeadEffects"],
 }
-"""What the functions of `headway` return, by the module where it stands; `headway.ablate`, `prune` and `xray` say
+"""What the functions of `headway` return, by the module where it stands; `headway.ablate`, `look`, `prune` and `xray` say
 themselves what they return."""
 
 
 def public() -> dict[str, list[str] | None]:
     """The modules that are rendered, and which of their names; all that a module itself lists for None."""
     found: dict[str, list[str] | None] = {"headway": None, **RETURNED, "headway.errors": None}
-    said = [inspect.signature(verb).return_annotation for verb in (headway.ablate, headway.prune, headway.xray)]
+    said = [inspect.signature(verb).return_annotation for verb in (headway.ablate, headway.look, headway.prune, headway.xray)]
     return found | {each.__module__: [each.__name__] for each in said}
 
 

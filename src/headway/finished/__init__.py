@@ -3,7 +3,8 @@
 * `model_folder`: what a path is; `opening`: the model behind it;
 * `opened`: that model, ready to be given a text; `encoder`: how the text becomes its tokens;
 * `measurable`: whether its heads can be measured, and how much is read for it; `two_texts`: a text and another one;
-* `xray`: what every head of it does on a text;
+* `xray`: what every head of it does on a text; `look`: the same for the eye, `looked_at`: which models and numbers that
+  takes, `token_words`: what is written for a token;
 * `interventions`: a model of which heads can be taken away, checked; `ablate`: what it does without each of them;
 * `prune`: the same model without some of them, and `pass_costs`: what passes of both cost.
 """

@@ -82,6 +82,8 @@ def look(
 
     from headway.train.device import find_device
 
+    if largest < 2 * _BESIDES:
+        raise UserError(f"largest {largest:,} bytes: a page without any patterns needs {2 * _BESIDES:,}; give more")
     folder = model_folder(path)
     name_of_text = str(text) if text is not None else own_text(folder)
     corpus = find_corpus(name_of_text, limit=None, asked="text")
@@ -255,13 +257,3 @@ def _occurring(
             yield token
         for one, other, _ in (*said.raises, *said.matches):
             yield from (one, other)
-
-
-def check_room(largest: int) -> None:
-    """Nothing, when a page can be as small as that.
-
-    Raises:
-        UserError: when it cannot.
-    """
-    if largest < 2 * _BESIDES:
-        raise UserError(f"largest {largest:,} bytes: a page without any patterns needs {2 * _BESIDES:,}; give more")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.errors import UserError
 from headway.finished.model_folder import ModelFolder
 from headway.finished.opened import Opened
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from headway.model.trace import Trace
 
+EXPERIMENT = "experiment.yaml"
+"""What a results directory has."""
+MOST_MODELS = 16
 _OF_FEW = ("patterns", "circuits")
 """Families of metrics that are measured on a text that is too short for the others."""
 
@@ -41,6 +44,37 @@ def own_text(folder: ModelFolder) -> str:
     if holds_ids(found):
         raise UserError(f"{folder.asked}: its text {found} holds token ids; give a text with --text")
     return str(found)
+
+
+def models_in(paths: Sequence[Path]) -> list[Path]:
+    """The models to be looked at: paths as they are, and of a results directory a finished run of each arm.
+
+    Raises:
+        UserError: for a results directory without a finished run of language models, or too many models for a page.
+    """
+    found = [model for path in paths for model in (_of_arms(path) if (path / EXPERIMENT).is_file() else [path])]
+    if len(found) > MOST_MODELS:
+        raise UserError(
+            f"{len(found)} models were asked for, and a page holds {MOST_MODELS} at most; give some of them, such as "
+            f"{found[0]} and {found[1]}"
+        )
+    return found
+
+
+def _of_arms(directory: Path) -> list[Path]:
+    """The first finished run of each arm."""
+    from headway.runs.store import Store
+
+    first: dict[str, Path] = {}
+    for run in Store.open(directory).runs():
+        if run.status == "done" and run.spec.n_ctx is not None:
+            first.setdefault(run.name, run.path)
+    if not first:
+        raise UserError(
+            f"{directory}: it has no finished run of a language model, and nothing else has tokens to look at; "
+            "`headway run` finishes its runs"
+        )
+    return list(first.values())
 
 
 def numbers(
@@ -70,7 +104,9 @@ def numbers(
     metrics = [
         name
         for name, declared in HEAD_METRICS.items()
-        if declared.family in _OF_FEW and (declared.family != "circuits" or opened.ours is not None)
+        if declared.family in _OF_FEW
+        and name not in REPEATED
+        and (declared.family != "circuits" or opened.ours is not None)
     ]
 
     def traces() -> "Iterator[Trace]":

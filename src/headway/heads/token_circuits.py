@@ -44,9 +44,7 @@ def token_circuits(model: Transformer, tokens: Sequence[int]) -> Circuits:
     )
 
 
-def _of_head(
-    here: HeadCircuits, head: int, embedded: Tensor, read: Tensor, tokens: Sequence[int]
-) -> TokenCircuits:
+def _of_head(here: HeadCircuits, head: int, embedded: Tensor, read: Tensor, tokens: Sequence[int]) -> TokenCircuits:
     moved = _standard(embedded @ here.ov.left[head].float() @ (here.ov.right[head].float() @ read.T))
     matched = _standard(embedded @ here.qk.left[head].float() @ (here.qk.right[head].float() @ embedded.T))
     own = moved.diagonal()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from headway.errors import UserError, near
+from headway.errors import UserError
 from headway.heads.model_on_text import ModelOnText
 from headway.heads.names import head_names
 from headway.heads.packed import PackedPatterns
@@ -152,4 +152,4 @@ def _not_there(word: str, labels: Mapping[str, str], n_heads: Mapping[str, int],
         return f"layer {labels[of_layer]} has the heads {called[0]} to {called[-1]}"
     if found:
         return f"there is no such layer; the model has {', '.join(labels.values())}"
-    return f"it is no head and no layer, such as {known[-1]} or {next(iter(labels.values()))}; {near(word, known)}"
+    return f"it is no head and no layer of the model; give such as {known[-1]} or {next(iter(labels.values()))}"

@@ -13,7 +13,7 @@ TOP = 3
 
 
 def composed(found: Composition, labels: Mapping[str, str]) -> dict[str, Any]:
-    """By head and kind, `reads` and `read_by`: head, composition, and whether it is beyond circuits turned at random."""
+    """By head and kind, `reads` and `read_by`: head, composition, and whether that is beyond chance."""
     names = [f"{labels[attention]}H{head}" for attention, head in found.heads]
     of: dict[str, dict[str, Any]] = {name: {} for name in names}
     for kind in COMPOSITIONS:

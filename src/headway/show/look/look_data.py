@@ -67,14 +67,19 @@ class ShownModel:
         values = {} if score is None else score.per_head()
         nulls = {} if score is None else score.null
         return np.concatenate(
-            [np.stack([values.get(name, np.full(n, np.nan)), of_heads(nulls.get(name), n)]) for name, _, n in self.rows],
+            [
+                np.stack([values.get(name, np.full(n, np.nan)), of_heads(nulls.get(name), n)])
+                for name, _, n in self.rows
+            ],
             axis=1,
         )
 
     def pairs(self, metric: str, scores: Mapping[str, HeadScores]) -> np.ndarray:
         """A metric of pairs, (head, head) of each row after the other."""
         found = scores[metric].values if metric in scores else {}
-        return np.concatenate([np.asarray(found.get(name, np.full((n, n), np.nan))).ravel() for name, _, n in self.rows])
+        return np.concatenate(
+            [np.asarray(found.get(name, np.full((n, n), np.nan))).ravel() for name, _, n in self.rows]
+        )
 
     def untrained_pairs(self, metric: str) -> np.ndarray:
         """The same of untrained heads."""
@@ -113,7 +118,11 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
         "nothing": found.nothing if found.scores else "",
         "rows": _rows(shown),
         "steps": [moment.step for moment in shown.course.moments],
-        "alike": {"metrics": [metrics.index(m) for m in twins], "of": [TWINS[m] for m in twins], "all": len(moments) > 1},
+        "alike": {
+            "metrics": [metrics.index(metric) for metric in twins],
+            "of": [TWINS[metric] for metric in twins],
+            "all": len(moments) > 1,
+        },
         "words": [plainly(word) for word in view.words.values()],
         "decodes": view.decodes,
         **_sequences(shown, places, at, arrays),

@@ -13,6 +13,7 @@ from headway.heads.view import ModelView
 from headway.show.look.arrays import PagedArrays
 from headway.show.look.look_data import ShownModel, model_data
 from headway.show.look.moments import MOST, course
+from headway.show.shared.atlas import LEFT_OUT
 from headway.show.shared.figure_files import write_whole
 from headway.show.shared.head_colours import DIVERGING, SEQUENTIAL, colour_range
 from headway.show.shared.page import policy, script_data, templates
@@ -92,7 +93,9 @@ def _shorter(model: ShownModel, largest: int) -> ShownModel:
     view, n = model.view, len(model.view.sequences)
     if n <= 1:
         return model
-    note = f"a sequence was left out, so that the page stays below {largest / 1e6:.3g} MB; ask for fewer heads (--heads)"
+    note = (
+        f"a sequence was left out, so that the page stays below {largest / 1e6:.3g} MB; ask for fewer heads (--heads)"
+    )
     return ShownModel(
         view=replace(
             view,
@@ -114,7 +117,9 @@ def _cuts(model: ShownModel) -> list[str]:
 
 def _content(shown: Sequence[ShownModel]) -> tuple[str, PagedArrays]:
     arrays = PagedArrays()
-    metrics = [name for name, declared in DECLARED.items() if declared.of != "layer" and _known(shown, name)]
+    known = [name for name, declared in DECLARED.items() if declared.of != "layer" and _known(shown, name)]
+    # What grows with rows and widths, or stands for another code, comes last.
+    metrics = sorted(known, key=lambda name: name.endswith(LEFT_OUT))
     data = {
         "metrics": [_metric(shown, name) for name in metrics],
         "models": [model_data(model, metrics, at, arrays) for at, model in enumerate(shown)],
