@@ -17,10 +17,10 @@ from headway.heads.scores import HeadScores
 from headway.heads.scores_json import five_digits
 from headway.heads.view import Circuits, Head, ModelView
 from headway.heads.xray import XRay
-from headway.show.look.arrays import PagedArrays
 from headway.show.look.composed import composed
 from headway.show.look.links import linked
-from headway.show.look.moments import Course
+from headway.show.look.moments import HeadCourse
+from headway.show.look.paged_arrays import PagedArrays
 from headway.show.shared.atlas import of_heads
 from headway.words import plainly
 
@@ -35,7 +35,7 @@ class ShownModel:
     """A model on a page: what one sees of it, while it trained and in the end."""
 
     view: ModelView
-    course: Course
+    course: HeadCourse
 
     @cached_property
     def rows(self) -> list[tuple[str, str, int]]:

@@ -10,9 +10,9 @@ import numpy as np
 from headway.declare.metrics import metric_name
 from headway.heads.scores import DECLARED
 from headway.heads.view import ModelView
-from headway.show.look.arrays import PagedArrays
 from headway.show.look.look_data import ShownModel, model_data
 from headway.show.look.moments import MOST, course
+from headway.show.look.paged_arrays import PagedArrays
 from headway.show.shared.atlas import LEFT_OUT
 from headway.show.shared.figure_files import write_whole
 from headway.show.shared.head_colours import DIVERGING, SEQUENTIAL, colour_range

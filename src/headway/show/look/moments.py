@@ -22,23 +22,23 @@ class Moment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
+class HeadCourse:
     """A run's heads over training, at some of the steps that were probed."""
 
     moments: tuple[Moment, ...]
     n_probed: int
 
 
-def course(folder: Path | None, most: int = MOST) -> Course:
+def course(folder: Path | None, most: int = MOST) -> HeadCourse:
     """The probes of a run, at most so many, evenly on a log scale; nothing of a model that no run trained.
 
     Raises:
         ResultsError: when a file is damaged.
     """
     if folder is None:
-        return Course(moments=(), n_probed=0)
+        return HeadCourse(moments=(), n_probed=0)
     run = Run.open(folder)
     steps = run.head_steps()
     kept = [steps[at] for at in thinned(steps, most)] if steps else []
     moments = tuple(Moment(step=step, scores=scores_at(run, step)) for step in kept)
-    return Course(moments=moments, n_probed=len(steps))
+    return HeadCourse(moments=moments, n_probed=len(steps))
