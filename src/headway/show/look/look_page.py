@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from headway.show.shared.head_colours import DIVERGING, SEQUENTIAL, colour_range
 from headway.show.shared.page import policy, script_data, templates
 from headway.show.shared.theme import HEAD_COLOURS
 from headway.words import counted, plainly
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 _SHARE_OF_TRAINING = 0.2
 """Of a page, at most, for what heads were while they trained."""
@@ -57,27 +60,29 @@ def look_page(
         largest: bytes that it may have; sequences that do not fit are left out.
     """
     shown = [_with_course(view, largest // len(views)) for view in views]
-    while True:
-        data, arrays = _content(shown)
-        over = arrays.size + len(data) - largest + 60_000
-        if over <= 0 or all(len(model.view.sequences) <= 1 for model in shown):
-            break
+    about = {"title": title or " beside ".join(view.name for view in views[:2]), "command": command}
+    html = _html(shown, **about)
+    while len(html.encode()) > largest and any(len(model.view.sequences) > 1 for model in shown):
         shown = [_shorter(model, largest) for model in shown]
+        html = _html(shown, **about)
     cuts = dict.fromkeys(note for model in shown for note in _cuts(model))
-    environment = templates()
-    script = environment.get_template("look.js.j2").render()
+    return LookPage(html=html, cuts=tuple(cuts))
+
+
+def _html(shown: Sequence[ShownModel], **about: str) -> str:
     from markupsafe import Markup
 
-    html = environment.get_template("look.html.j2").render(
-        title=title or " beside ".join(view.name for view in views[:2]),
-        n_models=len(views),
-        data=Markup(data),
+    data, arrays = _content(shown)
+    environment = templates()
+    script = environment.get_template("look.js.j2").render()
+    return environment.get_template("look.html.j2").render(
+        n_models=len(shown),
+        data=data,
         arrays=arrays.texts,
         script=Markup(script),
         policy=Markup(policy([script])),
-        command=command,
+        **about,
     )
-    return LookPage(html=html, cuts=tuple(cuts))
 
 
 def _with_course(view: ModelView, room: int) -> ShownModel:
@@ -93,9 +98,8 @@ def _shorter(model: ShownModel, largest: int) -> ShownModel:
     view, n = model.view, len(model.view.sequences)
     if n <= 1:
         return model
-    note = (
-        f"a sequence was left out, so that the page stays below {largest / 1e6:.3g} MB; ask for fewer heads (--heads)"
-    )
+    below = f"so that the page stays below {largest / 1e6:.3g} MB"
+    note = f"sequences were left out, {below}; fewer heads (--heads) or a larger --largest keep more"
     return ShownModel(
         view=replace(
             view,
@@ -115,7 +119,7 @@ def _cuts(model: ShownModel) -> list[str]:
     return said
 
 
-def _content(shown: Sequence[ShownModel]) -> tuple[str, PagedArrays]:
+def _content(shown: Sequence[ShownModel]) -> tuple["Markup", PagedArrays]:
     arrays = PagedArrays()
     known = [name for name, declared in DECLARED.items() if declared.of != "layer" and _known(shown, name)]
     # What grows with rows and widths, or stands for another code, comes last.
@@ -125,7 +129,7 @@ def _content(shown: Sequence[ShownModel]) -> tuple[str, PagedArrays]:
         "models": [model_data(model, metrics, at, arrays) for at, model in enumerate(shown)],
         "colours": {"sequential": SEQUENTIAL, "diverging": DIVERGING, "heads": HEAD_COLOURS},
     }
-    return str(script_data(data)), arrays
+    return script_data(data), arrays
 
 
 def _known(shown: Sequence[ShownModel], metric: str) -> bool:

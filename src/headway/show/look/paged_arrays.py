@@ -19,8 +19,3 @@ class PagedArrays:
     def packed(self, name: str, data: bytes) -> None:
         """Add bytes as they are."""
         self.texts[name] = base64.b64encode(data).decode()
-
-    @property
-    def size(self) -> int:
-        """Bytes of a page that they take."""
-        return sum(map(len, self.texts.values()))
