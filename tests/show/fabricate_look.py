@@ -125,6 +125,26 @@ def view_of(
     )
 
 
+def encoder_decoder(length: int = LENGTH) -> ModelView:
+    """A decoder over an encoder: an attention of each kind, with a head that looks at the first token."""
+    view = view_of((1, 1, 1), length=length)
+    kinds = ("encoder", "self", "cross")
+    attentions = tuple(
+        AttentionHeads(name=each.name, kind=kind, kv_of=each.kv_of, d_head=each.d_head)
+        for each, kind in zip(view.found.attentions, kinds, strict=True)
+    )
+    everywhere = np.full((1, length, length), 0.5 / length)
+    everywhere[0, :, 2] += 0.5
+    patterns = {
+        (name_of(layer), number): view.patterns[name_of(layer), number]
+        if kind == "self"
+        else PackedPatterns.of(everywhere, [0])
+        for layer, kind in enumerate(kinds)
+        for number in range(len(view.sequences))
+    }
+    return replace(view, found=replace(view.found, attentions=attentions), patterns=patterns, decodes=True)
+
+
 def without_patterns(view: ModelView, *, but: str) -> ModelView:
     """The same with the patterns of one attention only."""
     return replace(view, patterns={key: packed for key, packed in view.patterns.items() if key[0] == but})

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from browser_driver import BROWSER, driven
 from fabricate_heads import fabricate_heads, xray
-from fabricate_look import WORDS, name_of, view_of, without_patterns
+from fabricate_look import WORDS, encoder_decoder, name_of, view_of, without_patterns
 
 from headway.finished.token_words import visible
 from headway.runs.store import Store
@@ -266,6 +266,21 @@ def test_without_any_pattern_the_rest_is_there(page, tmp_path):
     assert page.value("document.querySelector('#choose-sequence')") is None
     page.click(".row:nth-child(3) .cell")
     assert page.text(".panel h3").startswith("L1H0")
+
+
+def test_a_decoder_over_an_encoder_has_both_texts(page, tmp_path):
+    path = look_page([encoder_decoder()], "x").write(tmp_path / "look.html")
+    page.open(path, "#head=cross+L2H0")
+    assert page.value("document.querySelectorAll('.text').length") == 2
+    assert texts(page, ".text:first-child .token")[:3] == ["⟨start⟩", "The", " cat"]
+    page.click(".text:first-child .token:nth-of-type(2)")
+    assert page.text(".said").startswith("“The” (1) looks at  sat (2) .5")
+    assert len(set(styles(page, ".text:last-child .token", "background"))) == 2
+    page.open(path, "#head=encoder+L0H0&token=0")
+    assert page.value("document.querySelectorAll('.text').length") == 1
+    assert page.text(".said").startswith("“The” (0) looks at  sat (2) .5")  # it looks ahead
+    page.open(path, "#head=decoder+L1H0")
+    assert texts(page, ".text .token")[0] == "⟨start⟩"
 
 
 def test_two_arms_stand_side_by_side(page, trained):
