@@ -1,5 +1,6 @@
 """Door: the verb that shows heads: look."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,6 +90,8 @@ def look(
         "look", *models, text=text, heads=heads, out=out, largest=None if largest == 10 else largest, **options
     )
     title = models[0].resolve().name if len(models) == 1 and len(chosen) > 1 else None
+    if title is not None:
+        views = [replace(view, name=view.name.removeprefix(f"{title}-")) for view in views]
     drawn = look_page(views, command + " --trust-code" * trust_code, title=title, largest=n_bytes)
     for cut in drawn.cuts:
         print(f"note: {cut}")
