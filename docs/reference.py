@@ -20,14 +20,17 @@ RETURNED = {
     "headway.heads.causes.patched": ["Patching", "HeadPaths"],
     "headway.heads.causes.faithfulness": ["Faithfulness"],
 }
-"""What the functions of `headway` return, by the module where it stands; `headway.ablate`, `prune` and `xray` say
-themselves what they return."""
+"""What the functions of `headway` return, by the module where it stands; `headway.ablate`, `look`, `prune` and `xray`
+say themselves what they return."""
 
 
 def public() -> dict[str, list[str] | None]:
     """The modules that are rendered, and which of their names; all that a module itself lists for None."""
     found: dict[str, list[str] | None] = {"headway": None, **RETURNED, "headway.errors": None}
-    said = [inspect.signature(verb).return_annotation for verb in (headway.ablate, headway.prune, headway.xray)]
+    said = [
+        inspect.signature(verb).return_annotation
+        for verb in (headway.ablate, headway.look, headway.prune, headway.xray)
+    ]
     return found | {each.__module__: [each.__name__] for each in said}
 
 

@@ -8,10 +8,11 @@
 
 `headway.icl` holds the in-context laboratory's models, estimators and theory; `headway.hf.load(folder)` reads a
 language model of Hugging Face; `headway.open_model(path).trace("Once upon a time")` says what the heads of a finished
-model do with a text, `headway.xray(path, text=...)` measures them, `headway.ablate(path, text=...)` takes them away one
-by one, `headway.patch(path, clean, corrupted, ...)` puts what they did on one text into a run of another,
-`headway.circuit(path, heads, ...)` says how much some of them explain alone, and `headway.prune(path, ...)` takes some
-away for good. Names are imported when they are first used, so that `import headway` costs nothing.
+model do with a text, `headway.xray(path, text=...)` measures them, `headway.look(path, text=...)` gathers what a page
+shows of each, `headway.ablate(path, text=...)` takes them away one by one, `headway.patch(path, clean, corrupted, ...)`
+puts what they did on one text into a run of another, `headway.circuit(path, heads, ...)` says how much some of them
+explain alone, and `headway.prune(path, ...)` takes some away for good. Names are imported when they are first used, so
+that `import headway` costs nothing.
 """
 
 from importlib import import_module
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from headway.declare.experiment import load as load
     from headway.finished.ablate import ablate as ablate
     from headway.finished.circuit import circuit as circuit
+    from headway.finished.look import look as look
     from headway.finished.opening import open_model as open_model
     from headway.finished.patch import patch as patch
     from headway.finished.prune import prune as prune
@@ -40,6 +42,7 @@ __all__ = [
     "hf",
     "icl",
     "load",
+    "look",
     "open",
     "open_model",
     "patch",
@@ -53,6 +56,7 @@ _HOMES = {
     "load": "headway.declare.experiment",
     "run": "headway.api",
     "open": "headway.api",
+    "look": "headway.finished.look",
     "open_model": "headway.finished.opening",
     "xray": "headway.finished.xray",
     "ablate": "headway.finished.ablate",

@@ -30,6 +30,7 @@ PRINTERS = {
     "cli/__init__.py": "the door",
     "cli/directories.py": "the door",
     "cli/experiments.py": "the door",
+    "cli/looking.py": "the door",
     "cli/models.py": "the door",
     "cli/output.py": "the door",
     "runs/timing.py": "a worker's log",

@@ -20,9 +20,11 @@ LONG_FILES = {
 _ONE_CHART = "one chart, declared from top to bottom"
 LONG_FUNCTIONS = {
     "cli/experiments.py:run": "a line for each option",
+    "cli/looking.py:look": "a line for each option",
     "cli/models.py:ablate": "a line for each option",
     "cli/models.py:prune": "a line for each option",
     "finished/ablate.py:ablate": "the order in which heads are taken away",
+    "finished/look.py:look": "the order in which a model is looked at",
     "finished/prune.py:prune": "the order in which a model is pruned and judged",
     "finished/xray.py:xray": "the order in which a model is measured",
     "show/report/outcome.py:_panel": _ONE_CHART,

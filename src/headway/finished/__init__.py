@@ -4,7 +4,8 @@
 * `opened`: that model, ready to be given a text; `encoder`: how the text becomes its tokens;
 * `measurable`: whether its heads can be measured, and how much is read for it; `two_texts`: a text and another one;
 * `in_memory`: a model that is no path; `loss`: how well it predicts what it reads;
-* `xray`: what every head of it does on a text, and `xray_notes`: what limits that;
+* `xray`: what every head of it does on a text, and `xray_notes`: what limits that; `look`: the same for the eye,
+  `looked_at`: which models and numbers that takes, `token_words`: what is written for a token;
 * `interventions`: a model of which heads can be taken away, checked; `ablate`: what it does without each of them;
 * `patch`: what its heads did on one text, put into a run of another; `circuit`: how much some of them explain alone;
 * `prune`: the same model without some of them, and `pass_costs`: what passes of both cost.

@@ -6,7 +6,8 @@ Without torch:
 * `findings`: what stands out, in sentences; `chance`: how likely that is of heads that learnt nothing;
   `grouped`: within and between groups of heads that share keys;
 * `model_on_text`: a finished model and the text it read; `xray`: all that was found of what its heads do;
-* `scores_json`: scores as plain values.
+* `scores_json`: scores as plain values;
+* `view`: a model to be looked at head by head; `packed`: its patterns to 8 bits.
 
 With torch:
 
@@ -17,6 +18,7 @@ With torch:
 * `circuits`: what can be read off the weights alone, kept as `factored` matrices; `compositions`: of pairs of heads;
 * `examination`: all of these of one model, each on what it needs; `comparison`: the same beside untrained heads;
   `stream_null`: what these show by a formula;
+* `attended`: which tokens look at which, over a text; `token_circuits`: what circuits say in tokens;
 * `terms`: what is added to a loss so that heads become different;
 * `causes`: what a model does without some heads: ablation, attribution, pruning.
 """

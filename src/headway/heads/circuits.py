@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.declare.head_metrics import HEAD_METRICS
@@ -26,7 +26,7 @@ from headway.heads.registry import metric
 from headway.heads.scores import HeadScores
 from headway.model.attention import Attention
 from headway.model.maps import LowRank, Map
-from headway.model.residual import read_entries
+from headway.model.residual import enter, read_entries
 from headway.model.trace import Trace
 from headway.model.transformer import Transformer
 
@@ -185,6 +185,26 @@ def _seen(model: Transformer, norm: nn.Module, rows: Float[Tensor, "*some d_mode
 def _written(model: Transformer, rows: Float[Tensor, "*some d_model"]) -> Float[Tensor, "*some d_model"]:
     """Rows without what no LayerNorm sees of them, their mean."""
     return rows - rows.mean(-1, keepdim=True) if _folded(model) and model.model.norm == "layer" else rows
+
+
+def written_rows(model: Transformer, tokens: Int[Tensor, " token"]) -> Float[Tensor, "token d_model"]:
+    """What tokens put into the stream, as a norm before the first layer makes it: without its weight, which is folded.
+
+    Positions are left out, and so is what scales all embeddings alike.
+    """
+    embedded = model.embedding.weight.detach()[tokens.to(model.embedding.weight.device)].cpu().double()
+    rows = _written(model, enter(embedded[None], None, model.model.d_model)[0])
+    if not _folded(model):
+        return rows
+    return rows / rows.square().mean(-1, keepdim=True).sqrt().clamp_min(1e-12)
+
+
+def read_out_rows(model: Transformer, tokens: Int[Tensor, " token"]) -> Float[Tensor, "token d_model"]:
+    """What is multiplied with the last stream for the logits of tokens, the final norm's weight and mean folded in."""
+    weight = (model.embedding if model.model.tied else model.readout).weight.detach()
+    rows = torch.zeros(1, len(tokens), model.model.d_model, dtype=torch.float64)
+    read_entries(rows, model.model)[:] = weight[tokens.to(weight.device)].cpu().double()
+    return _seen(model, model.norm, rows[0])
 
 
 def seen_width(model: Transformer) -> int:

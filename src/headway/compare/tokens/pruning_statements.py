@@ -40,12 +40,12 @@ def pruning_claims(
         titles = {name: title(arm, experiment) for name, (arm, _) in pruned.items()}
         prunings = {name: found for name, (_, found) in pruned.items()}
         if alike := list(_alike(prunings, comparisons)):
-            said = f"against as many random heads the loss changes by {span(100 * arm.value for arm in alike if arm.value is not None)} %"
+            said = f"against as many random heads the loss changes by {_percent(alike)} %"
             yield _judged("alike-heads-go-first", _ALIKE, "alike heads go first", control, alike, titles, said)
         if late := list(_late(prunings, runs)):
             said = (
                 "of the heads that stay, chosen by what they do to the loss, the share of layer 0 less that of the "
-                f"later half of the layers is {span(100 * arm.value for arm in late if arm.value is not None)} points"
+                f"later half of the layers is {_percent(late)} points"
             )
             yield _judged("layer-0-goes-last", _LATE, "layer 0's heads go last", control, late, titles, said)
 
@@ -111,3 +111,7 @@ def _judged(
         sentence=f"{says}: {overall}{where(arms, titles)}; by arm, {said}",
         arms=tuple(arms),
     )
+
+
+def _percent(arms: Sequence[JudgedArm]) -> str:
+    return span(100 * arm.value for arm in arms if arm.value is not None)

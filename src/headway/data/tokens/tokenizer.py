@@ -217,7 +217,7 @@ def bytes_tokenizer() -> Tokenizer:
         >>> bytes_tokenizer().encode("hi<|endoftext|>")
         [104, 105, 256]
     """
-    vocabulary = {character: byte for byte, character in enumerate(_byte_characters())} | {END_OF_TEXT: 256}
+    vocabulary = {character: byte for byte, character in enumerate(byte_characters())} | {END_OF_TEXT: 256}
     return Tokenizer.of(_byte_level(models.BPE(vocab=vocabulary, merges=[])), "bytes")
 
 
@@ -295,7 +295,7 @@ def _check_encodes_everything(inner: tokenizers.Tokenizer, name: str) -> None:
     steps = json.dumps([content["normalizer"], content["pre_tokenizer"]])
     affixes = [model.get(key) or "" for key in ("continuing_subword_prefix", "end_of_word_suffix")]
     if kind in ("BPE", "Unigram") and '"ByteLevel"' in steps and not any(affixes):
-        needed = set(_byte_characters())
+        needed = set(byte_characters())
     elif kind == "BPE" and model["byte_fallback"]:
         needed = {f"<0x{byte:02X}>" for byte in range(256)}
     else:
@@ -317,7 +317,7 @@ def _byte_level(model: models.BPE) -> tokenizers.Tokenizer:
     return inner
 
 
-def _byte_characters() -> list[str]:
+def byte_characters() -> list[str]:
     """The printable character that stands for each byte in a byte-level vocabulary: itself where it is printable."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = iter(range(256, 512))

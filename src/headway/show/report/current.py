@@ -9,6 +9,8 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+LOOK = "look.html"
+"""The page of `headway look` on a results directory, beside the report."""
 _ALL = ("results.json", "experiment.yaml", "timings/*.json", "looks/*.json", "runs/*/seed-*/run.json")
 
 
@@ -19,6 +21,11 @@ def state(directory: Path) -> str:
         found.update(file.relative_to(directory).as_posix().encode())
         found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.hexdigest()[:32]
+
+
+def with_look(state: str, directory: Path) -> str:
+    """The state of the page alone, which links to the look at its heads where there is one."""
+    return f"{state}+look" if (directory / LOOK).is_file() else state
 
 
 def signed(page: str, state: str) -> str:

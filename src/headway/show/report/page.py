@@ -62,7 +62,8 @@ def write_report(store: "Store", results: Results, *, files: bool = True) -> Pat
         ResultsError: when a file cannot be written.
     """
     path, state = store.path / "report.html", current.state(store.path)
-    written = current.is_of(path, state)
+    of_page = current.with_look(state, store.path)
+    written = current.is_of(path, of_page)
     if written and (not files or are_current(store.path / "figures", state)):
         return path
     material = gather(store, results)
@@ -71,7 +72,7 @@ def write_report(store: "Store", results: Results, *, files: bool = True) -> Pat
         write_figures(store.path / "figures", drawn, state=state)
     else:
         remove_outdated(store.path / "figures", drawn, state)
-    return path if written else write_whole(path, current.signed(page(material, drawn), state).encode())
+    return path if written else write_whole(path, current.signed(page(material, drawn), of_page).encode())
 
 
 def figures(material: ReportData) -> Iterator[Figure]:
@@ -96,6 +97,8 @@ def page(material: ReportData, drawn: Sequence[Figure]) -> str:
         controlled={name: found for name, found in said.items() if name is not None},
         progress=progress(material),
         luck=laboratory.luck(material),
+        look=(material.path / current.LOOK).is_file(),
+        has_tokens=bool(material.arms) and material.run.n_ctx is not None,
         statements=laboratory.statements(material),
         warnings=material.results.warnings,
         final=laboratory.final(material) if material.arms else None,

@@ -142,8 +142,8 @@ def _table(
     for attention, label in labels.items():
         for at, (metric, found) in enumerate(heads.items()):
             value = found.get(attention, np.empty(0))
-            own = {"n": _of_heads(scores[metric].null.get(attention), len(value))}
-            own["u"] = _of_heads(scores[metric].untrained.get(attention), len(value))
+            own = {"n": of_heads(scores[metric].null.get(attention), len(value))}
+            own["u"] = of_heads(scores[metric].untrained.get(attention), len(value))
             for head, (called, number) in enumerate(zip(head_names(label, len(value)), value, strict=True)):
                 row = rows.setdefault(called, {"row": label, "head": head, "name": called})
                 row[f"m{at}"] = number
@@ -151,7 +151,7 @@ def _table(
     return list(rows.values())
 
 
-def _of_heads(null: np.ndarray | None, n_heads: int) -> np.ndarray:
+def of_heads(null: np.ndarray | None, n_heads: int) -> np.ndarray:
     """A null as one number for each head: of pairs the mean over a head's others."""
     if null is None:
         return np.full(n_heads, np.nan)

@@ -1,7 +1,8 @@
 """Show: the colours of head metrics, fit to what is seen: the same rule in the atlas and in maps of pairs."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,11 +22,45 @@ _DECADES = 50.0
 """A metric without bounds whose values differ by more than this factor is drawn on a log scale."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ColourRange:
+    """Between which values a metric's colours run, and how: diverging about 0, evenly, or on a log scale."""
+
+    kind: Literal["diverging", "linear", "log"]
+    low: float
+    high: float
+
+
+def colour_range(unit: str, values: Sequence[np.ndarray]) -> ColourRange:
+    """The range of a metric: diverging for one of -1 to 1 and for effects in nats, else from its least to its most.
+
+    Args:
+        unit: of the metric, as declared.
+        values: all that is drawn in this scale; what is not finite is left out.
+    """
+    seen = np.concatenate([np.ravel(value).astype(float) for value in values])
+    seen = seen[np.isfinite(seen)]
+    low, high = float(seen.min()), float(seen.max())
+    if unit in ("-1 to 1", NATS):
+        most = max(abs(low), abs(high), _LEAST if unit == "-1 to 1" else 1e-12)
+        return ColourRange(kind="diverging", low=-most, high=most)
+    few, many = np.quantile(seen, (0.05, 0.95))
+    if unit == "1" and low > 0 and many > _DECADES * few:
+        # Its lowest few are no reason to make all others alike.
+        return ColourRange(kind="log", low=max(low, float(few) / 10), high=high)
+    if 0 <= low < 0.5 * high:
+        low = 0.0
+    if unit == "0 to 1":
+        high = max(high, low + _LEAST)
+    if high - low < (least := _LEAST_SHARE * max(abs(low), abs(high)) or 1.0):
+        low, high = (low + high - least) / 2, (low + high + least) / 2
+    return ColourRange(kind="linear", low=low, high=high)
+
+
 def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
     """The colour scale of a metric, and where on it a number must be white: an expression with {} for the value.
 
-    Diverging about 0 for a metric of -1 to 1 and for effects in nats, else sequential; on a log scale there is no room
-    for numbers: None.
+    On a log scale there is no room for numbers: None.
 
     Args:
         unit: of the metric, as declared.
@@ -33,24 +68,13 @@ def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
     """
     import altair as alt
 
-    seen = np.concatenate([np.ravel(value).astype(float) for value in values])
-    seen = seen[np.isfinite(seen)]
-    low, high = float(seen.min()), float(seen.max())
-    if unit in ("-1 to 1", NATS):
-        most = max(abs(low), abs(high), _LEAST if unit == "-1 to 1" else 1e-12)
-        scale = alt.Scale(range=list(DIVERGING), domain=[-most, most], domainMid=0, interpolate="rgb", clamp=True)
-        return scale, f"abs({{}}) > {_DARK * most:.6g}"
-    few, many = np.quantile(seen, (0.05, 0.95))
-    if unit == "1" and low > 0 and many > _DECADES * few:
-        # Its lowest few are no reason to make all others alike.
-        domain = [max(low, float(few) / 10), high]
+    found = colour_range(unit, values)
+    domain = [found.low, found.high]
+    if found.kind == "diverging":
+        scale = alt.Scale(range=list(DIVERGING), domain=domain, domainMid=0, interpolate="rgb", clamp=True)
+        return scale, f"abs({{}}) > {_DARK * found.high:.6g}"
+    if found.kind == "log":
         scale = alt.Scale(type="log", range=list(SEQUENTIAL), domain=domain, interpolate="rgb", nice=False, clamp=True)
         return scale, None
-    if 0 <= low < 0.5 * high:
-        low = 0.0
-    if unit == "0 to 1":
-        high = max(high, low + _LEAST)
-    if high - low < (least := _LEAST_SHARE * max(abs(low), abs(high)) or 1.0):
-        low, high = (low + high - least) / 2, (low + high + least) / 2
-    scale = alt.Scale(range=list(SEQUENTIAL), domain=[low, high], interpolate="rgb", clamp=True, nice=False)
-    return scale, f"{{}} > {low + _DARK * (high - low):.6g}"
+    scale = alt.Scale(range=list(SEQUENTIAL), domain=domain, interpolate="rgb", clamp=True, nice=False)
+    return scale, f"{{}} > {found.low + _DARK * (found.high - found.low):.6g}"

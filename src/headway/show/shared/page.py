@@ -15,22 +15,15 @@ from headway.show.shared.figure import Figure
 from headway.words import plainly
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from markupsafe import Markup
 
 
 def render(template: str, drawn: Sequence[Figure], **content: Any) -> str:
     """A template as HTML, with its figures by part under `parts`."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("headway", "show/templates"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        finalize=lambda value: plainly(value) if type(value) is str else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     scripts = (_vega(), environment.get_template("draw.js.j2").render())
     parts: dict[str, list[Figure]] = {}
     for figure in drawn:
@@ -42,6 +35,20 @@ def render(template: str, drawn: Sequence[Figure], **content: Any) -> str:
         policy=Markup(policy(scripts)),
         anchor=lambda title: title.lower().replace(" ", "-"),
         **content,
+    )
+
+
+def templates() -> "Environment":
+    """Where templates are found; what they are given is text, and every character of it is seen."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    return Environment(
+        loader=PackageLoader("headway", "show/templates"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        finalize=lambda value: plainly(value) if type(value) is str else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 

@@ -1,0 +1,131 @@
+"""Finished: what one looks at besides patterns: the text of a run where none is given, and the numbers of its heads."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headway.declare.head_metrics import HEAD_METRICS, REPEATED
+from headway.errors import UserError
+from headway.finished.model_folder import ModelFolder
+from headway.finished.opened import Opened
+from headway.finished.xray import xray
+from headway.heads.model_on_text import AttentionHeads
+from headway.heads.xray import XRay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headway.model.trace import Trace
+
+EXPERIMENT = "experiment.yaml"
+"""What a results directory has."""
+MOST_MODELS = 16
+_OF_FEW = ("patterns", "circuits")
+"""Families of metrics that are measured on a text that is too short for the others."""
+
+
+def own_text(folder: ModelFolder) -> str:
+    """The text that a run is judged on, or else trained on.
+
+    Raises:
+        UserError: for a model that has none, or one of ids.
+    """
+    from headway.declare.tokens.text import holds_ids
+    from headway.runs.folder import Run
+
+    found: Any = None
+    if folder.kind == "run":
+        task = Run.open(folder.path).spec.task
+        found = getattr(task, "validation", None) or getattr(task, "corpus", None)
+    if found is None:
+        raise UserError(f"{folder.asked}: which text should it read? Give one with --text (in Python text=)")
+    if holds_ids(found):
+        raise UserError(f"{folder.asked}: its text {found} holds token ids; give a text with --text")
+    return str(found)
+
+
+def models_in(paths: Sequence[Path]) -> list[Path]:
+    """The models to be looked at: paths as they are, and of a results directory a finished run of each arm.
+
+    Raises:
+        UserError: for a results directory without a finished run of language models, or too many models for a page.
+    """
+    found = [model for path in paths for model in (_of_arms(path) if (path / EXPERIMENT).is_file() else [path])]
+    if len(found) > MOST_MODELS:
+        raise UserError(
+            f"{len(found)} models were asked for, and a page holds {MOST_MODELS} at most; give some of them, such as "
+            f"{found[0]} and {found[1]}"
+        )
+    return found
+
+
+def _of_arms(directory: Path) -> list[Path]:
+    """The first finished run of each arm."""
+    from headway.runs.store import Store
+
+    first: dict[str, Path] = {}
+    for run in Store.open(directory).runs():
+        if run.status == "done" and run.spec.n_ctx is not None:
+            first.setdefault(run.name, run.path)
+    if not first:
+        raise UserError(
+            f"{directory}: it has no finished run of a language model, and nothing else has tokens to look at; "
+            "`headway run` finishes its runs"
+        )
+    return list(first.values())
+
+
+def numbers(
+    path: str | Path,
+    opened: Opened,
+    tokens: np.ndarray,
+    *,
+    text: str,
+    attentions: Sequence[AttentionHeads],
+    **options: Any,
+) -> XRay:
+    """An x-ray on the text; of a text that is too short for one, what few tokens can say, and a note.
+
+    Args:
+        path: of the model.
+        opened: the same.
+        tokens: of the text.
+        text: what it is called.
+        attentions: those of the model.
+        options: of `xray`.
+    """
+    widest = max(attention.d_head for attention in attentions)
+    if tokens.size > 2 * widest:
+        return xray(path, text=text, **options)
+    from headway.heads.examination import examine
+
+    metrics = [
+        name
+        for name, declared in HEAD_METRICS.items()
+        if declared.family in _OF_FEW
+        and name not in REPEATED
+        and (declared.family != "circuits" or opened.ours is not None)
+    ]
+
+    def traces() -> "Iterator[Trace]":
+        yield opened.trace(tokens)
+
+    scores = examine(traces(), metrics, trace=opened.traced, repetition=None, weights=opened.ours)
+    note = (
+        f"the text gives {tokens.size:,} tokens: too few to hold these heads against untrained ones, or to say which "
+        f"are alike; more than {2 * widest:,} are needed"
+    )
+    parameters = f"{sum(p.numel() for p in opened.module.parameters()):,}"
+    return XRay(
+        name=opened.name,
+        model={**opened.facts, "parameters": parameters},
+        text=text,
+        n_tokens=tokens.size,
+        n_sequences=len(tokens),
+        length=tokens.shape[1],
+        attentions=tuple(attentions),
+        scores=scores,
+        notes=(note,),
+    )

@@ -1,0 +1,79 @@
+"""What circuits say in tokens: planted copying, suppressing and matching heads are read off their weights."""
+
+import numpy as np
+import pytest
+import torch
+
+from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama
+from headway.heads.circuits import read_out_rows, written_rows
+from headway.heads.token_circuits import token_circuits
+from headway.model.transformer import Transformer
+from headway.model.weights import initial_weights
+
+VOCAB = 12
+
+
+def planted(**changes):
+    """Head 0 copies what it looks at, head 1 suppresses it; head 0 matches a token with itself."""
+    model = Gpt2(family="gpt-2", d_model=32, n_layers=1, n_heads="2x16", n_positions=8, **changes)
+    weights = initial_weights(model, VOCAB, seed=0)
+    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(32, 32)))[0].astype(np.float32)
+    weights["embedding.weight"] = basis[:VOCAB]
+    if "readout.weight" in weights:
+        weights["readout.weight"] = basis[:VOCAB]
+    read = np.concatenate((basis[:16], basis[:16]))
+    weights["layers.0.attention.v.weight"] = read
+    weights["layers.0.attention.o.weight"] = np.concatenate((basis[:16], -basis[:16])).T
+    weights["layers.0.attention.q.weight"] = weights["layers.0.attention.k.weight"] = read
+    return Transformer(model, VOCAB, weights).eval()
+
+
+@pytest.mark.parametrize("norm_place", ["before", "after"])
+def test_copying_and_suppressing_heads_are_seen(norm_place):
+    found = token_circuits(planted(norm_place=norm_place), range(VOCAB))
+    copies, suppresses = (found.of["layers.0.attention", head] for head in (0, 1))
+    assert found.all
+    assert found.n_tokens == VOCAB
+    assert len(copies.copies) == len(suppresses.suppresses) == 6
+    assert copies.suppresses == suppresses.copies == ()
+    assert all(value > found.by_chance * 0.7 for _, value in copies.copies)
+    assert all(query == key for query, key, _ in copies.matches)
+    assert all(one != other for one, other, _ in suppresses.raises)
+
+
+def test_only_the_tokens_that_are_asked_for_are_named():
+    found = token_circuits(planted(), [1, 4, 7])
+    assert not found.all
+    named = {token for said in found.of.values() for token, _ in (*said.copies, *said.suppresses)}
+    assert named <= {1, 4, 7}
+
+
+def test_circuits_of_zeros_say_nothing():
+    model = planted()
+    with torch.no_grad():
+        model.get_submodule("layers.0.attention.o").weight.zero_()
+    said = token_circuits(model, range(VOCAB)).of["layers.0.attention", 0]
+    assert said.copies == said.suppresses == said.raises == ()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Gpt2(family="gpt-2", d_model=16, n_layers=1, n_heads="2", n_positions=8),
+        Llama(family="llama", d_model=16, n_layers=1, n_heads="2", n_positions=8),
+        GptNeo(family="gpt-neo", d_model=16, n_layers=1, n_heads="2", n_positions=8, d_embed=8, lane="switched"),
+    ],
+    ids=["layer norm", "root mean square, untied", "a lane"],
+)
+def test_rows_are_what_the_model_reads_and_writes(model):
+    drawn = Transformer(model, VOCAB, initial_weights(model, VOCAB, seed=1)).eval()
+    tokens = torch.arange(VOCAB)
+    stream = torch.randn(1, 3, 16, dtype=torch.float32)
+    with torch.inference_mode():
+        logits = drawn.read_out(stream)[0].double()
+        centred = stream[0].double() - (stream[0].double().mean(1, keepdim=True) if model.norm == "layer" else 0)
+        normed = centred / (centred.square().mean(1, keepdim=True) + model.norm_eps).sqrt()
+        bias = drawn.read_out(torch.zeros(1, 1, 16))[0].double()
+        assert torch.allclose(normed @ read_out_rows(drawn, tokens).T + bias, logits, atol=1e-4)
+        rows = written_rows(drawn, tokens)
+    assert torch.allclose(rows.square().mean(1), torch.ones(VOCAB, dtype=torch.float64), atol=1e-6)

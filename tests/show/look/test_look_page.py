@@ -1,0 +1,160 @@
+"""The page on which one looks at heads, without a browser: what it holds, what is cut, what lets nothing else in."""
+
+import base64
+import json
+import re
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fabricate_heads import fabricate_heads, xray
+from fabricate_look import LENGTH, kind_of, name_of, pattern, view_of
+
+from headway.compare.results import write
+from headway.runs.store import Store
+from headway.show.look.composed import composed
+from headway.show.look.links import linked
+from headway.show.look.look_page import look_page
+from headway.show.look.moments import course
+from headway.show.report.page import write_report
+
+
+@pytest.fixture(scope="module")
+def html():
+    return look_page([view_of()], "headway look planted").html
+
+
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory):
+    return fabricate_heads(
+        tmp_path_factory.mktemp("probed") / "runs", xray().select(arms=["heads-2", "heads-4"], seeds=1)
+    )
+
+
+def data_of(html):
+    return json.loads(html.partition('id="look-data">')[2].partition("</script>")[0])
+
+
+def packed(html, name):
+    return base64.b64decode(re.search(rf'id="{name}">([A-Za-z0-9+/=]*)</script>', html)[1])
+
+
+def numbers(html, name):
+    return np.frombuffer(packed(html, name), "<f4")
+
+
+def test_patterns_in_the_page_are_those_of_the_model(html):
+    kept = data_of(html)["models"][0]["patterns"]["0-0"]
+    assert kept == {"heads": [0, 1, 2, 3], "q": LENGTH, "k": LENGTH, "lower": True}
+    weights = np.frombuffer(zlib.decompress(packed(html, "m0-0-0"), -15), np.uint8).reshape(4, -1) / 255
+    for head in range(4):
+        expected = pattern(kind_of(0, head))[np.tri(LENGTH, dtype=bool)]
+        assert np.abs(weights[head] - expected).max() < 0.51 / 255
+
+
+def test_numbers_in_the_page_are_exact(html):
+    data, view = data_of(html), view_of()
+    names = [metric["name"] for metric in data["metrics"]]
+    values = numbers(html, "m0-values").reshape(1, len(names), 2, 7)
+    drawn = numbers(html, "m0-untrained").reshape(len(names), 2, 7)
+    previous, of_pairs = names.index("previous_token_score"), names.index("output_dissimilarity")
+    scores = view.found.scores
+    expected = np.concatenate(list(scores["previous_token_score"].values.values())).astype(np.float32)
+    np.testing.assert_array_equal(values[0, previous, 0], expected)
+    assert set(values[0, previous, 1]) == {np.float32(0.1)}
+    draws = scores["previous_token_score"].draws[name_of(0)]
+    np.testing.assert_allclose(drawn[previous, 0, :4], draws.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(drawn[previous, 1, :4], draws.std(0, ddof=1), rtol=1e-5)
+    others = (scores["output_dissimilarity"].values[name_of(0)].sum(1) + 1) / 3
+    np.testing.assert_allclose(values[0, of_pairs, 0, :4], others, rtol=1e-6)
+    assert np.isnan(values[0, of_pairs, 0, 6])  # a single head has no other
+    pairs = numbers(html, "m0-pairs")
+    np.testing.assert_array_equal(
+        pairs[:16], scores["output_dissimilarity"].values[name_of(0)].ravel().astype(np.float32)
+    )
+
+
+def test_the_policy_names_the_one_script_and_lets_nothing_else_in(html):
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', html)[1]
+    directives = {words.split()[0]: words.split()[1:] for words in policy.split(";")}
+    assert directives["default-src"] == ["'none'"]
+    assert len(directives["script-src"]) == 1
+    assert "unsafe-eval" not in policy
+    assert html.index("Content-Security-Policy") < html.index("<style>") < html.index("<script")
+    assert not re.search(r"""(?:src|href)=["']?(?!#)[a-z]""", html.partition("<main>")[2].partition("<script")[0])
+    assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
+
+
+def test_moments_are_the_probes_at_even_steps_of_a_log_scale(probed):
+    run = Store.open(probed).runs()[0]
+    every = course(run.path, most=1000)
+    assert [moment.step for moment in every.moments] == run.head_steps()
+    few = course(run.path, most=10)
+    assert len(few.moments) <= 10
+    assert (few.moments[0].step, few.moments[-1].step) == (0, 12_000)
+    assert few.n_probed == len(every.moments)
+    assert course(None).moments == ()
+
+
+def test_steps_that_are_left_out_are_said(probed):
+    run = Store.open(probed).run("heads-2", 0)
+    page = look_page([view_of((2,) * 6, run=run.path)], "x")
+    (cut,) = page.cuts
+    assert re.fullmatch(r"planted: \d\d of 65 probed steps are on the slider", cut)
+    assert cut.removeprefix("planted: ") in data_of(page.html)["models"][0]["notes"]
+
+
+def test_sequences_that_do_not_fit_are_left_out_and_said():
+    view = view_of((8,) * 8, n_sequences=6, length=128)
+    whole = look_page([view], "x")
+    assert whole.cuts == ()
+    less = look_page([view], "x", largest=len(whole.html) - 20_000)
+    assert len(less.html) <= len(whole.html) - 20_000
+    kept = len(data_of(less.html)["models"][0]["sequences"])
+    assert 1 <= kept < 6
+    assert "sequences were left out, so that the page stays below" in less.cuts[0]
+
+
+def test_findings_are_in_pieces_that_name_heads():
+    heads = {"encoder L0H1", "encoder L0H3", "L1H2"}
+    assert linked("alike: encoder L0H1 and H3 (.4)", ["L0", "encoder L0"], heads)[1:4] == [
+        ("encoder L0H1", "encoder L0H1"), (" and ", None), ("H3", "encoder L0H3"),
+    ]  # fmt: skip
+    assert linked("L1H2 → L7H0", ["L1", "L7"], heads) == [("L1H2", "L1H2"), (" → ", None), ("L7H0", None)]
+    assert linked("nothing", ["L0"], heads) == [("nothing", None)]
+
+
+def test_compositions_are_the_strongest_of_each_head():
+    view = view_of()
+    found = composed(view.found.composition, view.found.labels)
+    table = view.found.composition.q
+    reads = found["of"]["L2H0"]["q"]["reads"]
+    assert [value for _, value, _ in reads] == [round(float(v), 4) for v in np.sort(table[:6, 6])[::-1][:3]]
+    assert all(beyond == (value > 0.35) for _, value, beyond in reads)
+    assert found["of"]["L0H0"]["q"]["reads"] == found["of"]["L2H0"]["q"]["read_by"] == []
+    assert found["null"] == 0.1
+
+
+def test_a_model_without_compositions_and_circuits_has_a_page():
+    view = view_of()
+    bare = replace(view, circuits=None, pairs={}, found=replace(view.found, composition=None))
+    model = data_of(look_page([bare], "x").html)["models"][0]
+    assert model["circuits"] is model["composition"] is None
+    assert model["pairs"] == [[]] * 7
+
+
+def test_a_report_links_to_the_page_once_it_is_there(probed):
+    store = Store.open(probed)
+    results = write(store)
+    report = write_report(store, results, files=False)
+    assert "<code>headway look</code> on this directory" in report.read_text()
+    assert "look.html" not in report.read_text()
+    before = report.stat().st_mtime_ns
+    write_report(store, results, files=False)
+    assert report.stat().st_mtime_ns == before
+    look_page([view_of()], "x").write(probed / "look.html")
+    assert '<a href="look.html">Look at the heads' in write_report(store, results, files=False).read_text()
+    before = report.stat().st_mtime_ns
+    write_report(store, results, files=False)
+    assert report.stat().st_mtime_ns == before
