@@ -2,11 +2,12 @@
 
     python benchmarks/faults.py damages --n 2000
 
-A finished directory is damaged in one file: a bit, a digit, a cut, a file that is gone, or that of another run in its
-place. Times of change are put back, as a failing disk leaves them. Then it is compared, and everything that a report
-shows of its finished runs is read. Damage is believed where any of it differs from what the whole directory says, and
-nothing is said; it is overlooked where `headway verify` does not name it. An interrupted run is damaged likewise and
-gone on with: it must end with the same records and weights, or say why not.
+A finished directory is damaged in one file: a bit, a digit, a cut, a line, a digest, a file that is gone, or that of
+another run in its place; or a run's folder is gone. Times of change are put back, as a failing disk leaves them. Then
+it is compared, and everything that a report shows of its finished runs is read. Damage is believed where any of it
+differs from what the whole directory says, and nothing is said, or where a run that is said to be damaged still counts;
+it is overlooked where `headway verify` does not name it. An interrupted run is damaged likewise and gone on with: it
+must end with the same records and weights, or not at all, and say why.
 """
 
 import contextlib
@@ -36,6 +37,7 @@ from headway.train.loop import Measure, Measured, Study
 
 BEFORE = Path(__file__).parents[1] / "before"
 
+FOLDER = "the whole folder"
 RUN_FILES = {
     "run.json": "run.json",
     "metrics.jsonl": "metrics.jsonl",
@@ -46,6 +48,7 @@ RUN_FILES = {
     "heads": "heads/*.safetensors",
     "commit": "checkpoint/*.json",
     "arrays": "checkpoint/*.safetensors",
+    FOLDER: "",
 }
 BESIDE = {
     "experiment.yaml": "experiment.yaml",
@@ -87,6 +90,26 @@ def swap(_content: bytes, _chance: random.Random, other: bytes) -> bytes:
     return other
 
 
+def line(content: bytes, chance: random.Random, _: bytes) -> bytes:
+    """All but a line, the first as often as any other; a bit where there are no lines."""
+    lines = content.splitlines(keepends=True)
+    if len(lines) < 2:
+        return flip(content, chance, b"")
+    del lines[chance.choice((0, chance.randrange(len(lines))))]
+    return b"".join(lines)
+
+
+def unsigned(content: bytes, chance: random.Random, _: bytes) -> bytes:
+    """Another number in a mapping that says no more what it was; a digit where there is none."""
+    try:
+        told = json.loads(content)
+        del told["digest"]
+    except (ValueError, KeyError, TypeError):
+        return digit(content, chance, b"")
+    told.pop("seal", None)
+    return digit(json.dumps(told, indent=1).encode(), chance, b"")
+
+
 def gone(_content: bytes, _chance: random.Random, _: bytes) -> None:
     """Nothing."""
 
@@ -96,6 +119,8 @@ DAMAGES: dict[str, Callable[[bytes, random.Random, bytes], bytes | None]] = {
     "digit": digit,
     "cut": cut,
     "swapped": swap,
+    "line": line,
+    "unsigned": unsigned,
     "gone": gone,
 }
 
@@ -111,6 +136,8 @@ class Case:
 
     def apply(self, chance: random.Random) -> bytes | None:
         """Damage the file; what it held, None when it is the same afterwards."""
+        if self.file.is_dir():
+            return self._aside()
         found, content = self.file.stat(), self.file.read_bytes()
         other = self.other.read_bytes() if self.other and self.other.exists() else content
         damaged = DAMAGES[self.damage](content, chance, other) if content else None
@@ -124,6 +151,25 @@ class Case:
             file.truncate()
         os.utime(self.file, ns=(found.st_atime_ns, found.st_mtime_ns))
         return content
+
+    def _aside(self) -> bytes | None:
+        """Take a folder away; it has no content of its own."""
+        if self.damage != "gone":
+            return None
+        self.file.rename(_aside_of(self.file))
+        return b""
+
+    def undo(self, content: bytes, times: tuple[int, int]) -> None:
+        """Make it whole again."""
+        if _aside_of(self.file).exists():
+            _aside_of(self.file).rename(self.file)
+            return
+        self.file.write_bytes(content)
+        os.utime(self.file, ns=times)
+
+
+def _aside_of(folder: Path) -> Path:
+    return folder.with_name(f"aside-{folder.name}")
 
 
 def finished_directories(into: Path) -> list[Path]:
@@ -155,7 +201,7 @@ def files_of(directory: Path, kind: str) -> list[Path]:
     if kind in BESIDE:
         return sorted(directory.glob(BESIDE[kind]))
     done = [folder for folder in directory.glob("runs/*/seed-*") if (folder / "seal.json").is_file()]
-    return sorted(file for folder in done for file in folder.glob(RUN_FILES[kind]))
+    return done if kind == FOLDER else sorted(file for folder in done for file in folder.glob(RUN_FILES[kind]))
 
 
 def case_of(directories: list[Path], kind: str, damage: str, chance: random.Random) -> Case | None:
@@ -233,8 +279,7 @@ class Finished:
         try:
             return self._judged(case)
         finally:
-            case.file.write_bytes(content)
-            os.utime(case.file, ns=(found.st_atime_ns, found.st_mtime_ns))
+            case.undo(content, (found.st_atime_ns, found.st_mtime_ns))
 
     def _judged(self, case: Case) -> Outcome:
         directory = next(path for path in self.directories if case.file.is_relative_to(path))
@@ -243,7 +288,17 @@ class Finished:
         seen, whole = look(directory), self._whole[directory]
         if seen == whole:
             return "harmless"
-        return "noticed" if set(seen.words) - set(whole.words) else "believed"
+        said = bool(set(seen.words) - set(whole.words))
+        return "noticed" if said and not _counts(case, directory) else "believed"
+
+
+def _counts(case: Case, directory: Path) -> bool:
+    """Whether a run that was damaged is used all the same."""
+    place = case.file.relative_to(directory).parts
+    if place[0] != "runs":
+        return False
+    arm, seed = place[1], int(place[2].removeprefix("seed-"))
+    return any((run.name, run.seed, run.status) == (arm, seed, "done") for run in Store.open(directory).runs())
 
 
 class Interrupted:
@@ -283,7 +338,7 @@ class Interrupted:
                 shutil.rmtree(directory)
         if ended == self._ends:
             return "noticed" if run.message else "harmless"
-        return "noticed" if run.status != "done" or run.message else "believed"
+        return "noticed" if run.status != "done" else "believed"
 
 
 def everything_lasting(folder: Path) -> dict[str, Any]:
@@ -327,7 +382,7 @@ def damages(n: int, seed: int, into: Path, resumes: int) -> tuple[Counts, Counts
     chance = random.Random(seed)
     with hurried():
         finished = _counted(Finished(into / "finished").outcome, (*RUN_FILES, *BESIDE), n, chance)
-        kinds = [kind for kind in RUN_FILES if kind not in ("seal.json", "curves.json")]
+        kinds = [kind for kind in RUN_FILES if kind not in ("seal.json", "curves.json", FOLDER)]
         return finished, _counted(Interrupted(into / "interrupted").outcome, kinds, resumes, chance)
 
 

@@ -4,7 +4,7 @@
 
 A case is a file, mutated in its bytes, lines, values or structure, that is loaded, shown and planned without a trial;
 or a command line. An error for users is fine. Any other exception, more than 2 s of processor time, 500 MB more memory,
-an error of more than 100,000 characters, or a document that is not read back as it was shown, is a finding; its input
+an error of more than 20,000 characters, or a document that is not read back as it was shown, is a finding; its input
 is written into the folder of findings.
 """
 
@@ -197,14 +197,16 @@ def mutated(draw: random.Random) -> bytes:
 def command_line(draw: random.Random, file: str) -> list[str]:
     """A verb with arguments that hardly fit."""
     verb = draw.choice(
-        ("list", "show", "plan", "run", "status", "compare", "report", "generate", "export", "xray", "x")
-    )
+        ("list", "show", "plan", "run", "status", "compare", "report", "drop", "verify", "generate", "export", "xray",
+         "look", "ablate", "prune", "x")
+    )  # fmt: skip
     words = [str(value) for value in (*VALUES, *RAW) if "\0" not in str(value) and len(str(value)) < 120_000]
     name = draw.choice((*shipped(), file, file, draw.choice(words)))
     line = [verb] if verb == "list" else [verb, name]
     flags = ("--set", "--set", "--set", "--arms", "--control", "--seeds", "--scale", "--out", "--text", "--tokenizer",
              "--tokens", "--top-k", "--top-p", "--temperature", "--seed", "--workers", "--device", "--trainer",
-             "--length", "--sequences", "--json", "--to", "--no-trial", "--", "--help")  # fmt: skip
+             "--length", "--sequences", "--json", "--to", "--no-trial", "--until", "--at-most", "--budget", "--best",
+             "--by", "--keep", "--steps", "--heads", "--draws", "--adopt", "--force", "--", "--help")  # fmt: skip
     for _ in range(draw.choice((0, 1, 1, 2, 3))):
         flag, word = draw.choice(flags), draw.choice(words)
         line += [flag, f"{draw.choice(PATHS)}={word}" if flag == "--set" and draw.random() < 0.9 else word]

@@ -306,15 +306,23 @@ def mutate(folder: Path, draw: random.Random, mark: str) -> None:
 def line_of(folder: Path, draw: random.Random, text: Path) -> list[str]:
     """A verb that reads the folder."""
     measured = ["xray", str(folder), "--text", str(text), "--json", "--sequences", "2", "--length", "16"]
-    match draw.randrange(14):
+    match draw.randrange(18):
         case 0 | 1:
-            return ["generate", str(folder), "--tokens", "4", "--prompt", draw.choice(("", "Once", "\u0120a b"))]
+            odd = draw.choice(([], ["--temperature", "1e-300"], ["--top-p", "1e-300"], ["--temperature", "1e300"]))
+            return ["generate", str(folder), "--tokens", "4", "--prompt", draw.choice(("", "Once", "\u0120a b")), *odd]
         case 2:
             return ["export", str(folder), str(folder.parent / "exported")]
         case 3:
             return [draw.choice(("plan", "show", "run", "status", "compare", "drop", "report")), str(folder)]
         case 4:
             return ["xray", "--tokenizer", str(folder), *measured[1:]]
+        case 5:
+            return ["ablate", *measured[1:]]
+        case 6:
+            pruned = ["--by", draw.choice(("random", "magnitude")), "--keep", "50%", "--out", f"{folder}-pruned"]
+            return ["prune", str(folder), "--text", str(text), "--sequences", "2", "--length", "16", *pruned]
+        case 7:
+            return ["look", str(folder), *measured[2:4], *measured[5:], "--out", str(folder.parent / "look.html")]
     return measured
 
 
