@@ -230,7 +230,7 @@ def test_a_damaged_run_is_said_and_the_healthy_ones_are_compared_and_reported(fi
     assert "a damaged run is left out" in results["warnings"][0]
     done = headway("run", "icl-heads", "--arms", "h1,h2", "--seeds", "2", *SMALL, "--out", out)
     assert done.returncode == 1
-    assert "tries them again, without the damaged, unless they are put aside first" in done.stderr
+    assert "tries them again; what is damaged is left alone until it is put aside" in done.stderr
     assert (out / "runs/h1/seed-0/run.json").read_text() == "{bad"
 
 
