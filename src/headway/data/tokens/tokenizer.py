@@ -40,8 +40,8 @@ class Tokenizer:
 
         Args:
             inner: the library's tokenizer.
-            name: of it, for messages.
-            end: what ends a text where none of the usual tokens is there; None: nobody says.
+            name: for messages.
+            end: what ends a text where no usual token is there; None: nobody says.
 
         Raises:
             NoEndOfText: when there is none.
@@ -49,9 +49,8 @@ class Tokenizer:
         vocabulary = inner.get_vocab(with_added_tokens=True)
         end = next((token for token in (*_ENDS, end) if token in vocabulary), None)
         if end is None:
-            raise NoEndOfText(
-                f"tokenizer {name}: it has no token for the end of a text ({', '.join(_ENDS)}); add one to it"
-            )
+            said = f"it has no token for the end of a text ({', '.join(_ENDS)}); add one to it"
+            raise NoEndOfText(f"tokenizer {name}: {said}")
         inner.no_truncation()
         inner.no_padding()
         # As a token of its own it is found in a text as a whole; its id stays.
