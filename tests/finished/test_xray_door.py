@@ -10,7 +10,7 @@ import transformers
 import zoo
 
 import headway
-from headway.cli.models import _check_out
+from headway.cli.output import check_out
 from headway.data.tokens import documents
 from headway.declare.tokens.transformer import GptNeo
 from headway.errors import UserError
@@ -202,20 +202,20 @@ def test_a_long_line_is_read_in_parts_that_say_the_same(tmp_path, monkeypatch):
 
 
 def test_the_output_folder_is_tried_first(tmp_path, monkeypatch):
-    _check_out(tmp_path / "new" / "deep")
+    check_out(tmp_path / "new" / "deep")
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"--out .*file: it is a file; give a folder"):
-        _check_out(tmp_path / "file")
+        check_out(tmp_path / "file")
     with pytest.raises(UserError, match="file is a file; name another folder with --out"):
-        _check_out(tmp_path / "file" / "inside")
+        check_out(tmp_path / "file" / "inside")
 
     def refuses(dir):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("tempfile.TemporaryFile", refuses)
     with pytest.raises(UserError, match=r"nothing can be written to .* \(Permission denied\); name another folder"):
-        _check_out(tmp_path / "new")
+        check_out(tmp_path / "new")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"the page would stand in results/, and: nothing can be written"):
-        _check_out(None)
+        check_out(None)

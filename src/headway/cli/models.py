@@ -1,6 +1,5 @@
 """Door: the verbs that take a finished model: generate, export, xray, ablate, prune."""
 
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -8,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headway.cli.options import MOST, AsJson, Checkpoint, Device, Text, TokenizerOf, app, path_of
-from headway.cli.output import print_tables, warn
-from headway.errors import UserError
+from headway.cli.output import check_out, print_tables, warn
 from headway.runs.worker import share_cores
 
 if TYPE_CHECKING:
@@ -119,7 +117,7 @@ def xray(
     from headway.words import command_line
 
     share_cores()
-    _check_out(out)
+    check_out(out)
     options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length, "draws": draws}
     found = measure(checkpoint, text=text, device=device, trust_code=trust_code, **options)
     command = command_line("xray", checkpoint, text=text, out=out, **options) + " --trust-code" * trust_code
@@ -169,7 +167,7 @@ def ablate(
     from headway.words import command_line
 
     share_cores()
-    _check_out(out)
+    check_out(out)
     found = measure(
         checkpoint,
         text=text,
@@ -248,26 +246,6 @@ def prune(
     folder, model_type = found.folder
     code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
     print(f"{model_type}: {folder}{code}")
-
-
-def _check_out(out: Path | None) -> None:
-    """Nothing, when what is measured can be written afterwards.
-
-    Raises:
-        UserError: when it cannot.
-    """
-    if out is not None and out.exists() and not out.is_dir():
-        raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
-    place = Path("results") if out is None else out
-    there = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.exists())
-    said = f"--out {out}" if out is not None else "the page would stand in results/, and"
-    if not there.is_dir():
-        raise UserError(f"{said}: {there} is a file; name another folder with --out")
-    try:
-        with tempfile.TemporaryFile(dir=there):
-            pass
-    except OSError as error:
-        raise UserError(f"{said}: nothing can be written to {there} ({error.strerror}); name another folder") from None
 
 
 def _show_model(

@@ -2,9 +2,13 @@
 
 import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from headway.errors import UserError
 
 if TYPE_CHECKING:
     from headway.compare.results import Results
@@ -41,3 +45,23 @@ def print_answer(store: "Store", results: "Results") -> None:
     for file in ("report.html", "results.json"):
         if (store.path / file).exists():
             print(f"{file.partition('.')[0]}: {store.path / file}")
+
+
+def check_out(out: Path | None) -> None:
+    """Nothing, when what is measured can be written afterwards.
+
+    Raises:
+        UserError: when it cannot.
+    """
+    if out is not None and out.exists() and not out.is_dir():
+        raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
+    place = Path("results") if out is None else out
+    there = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.exists())
+    said = f"--out {out}" if out is not None else "the page would stand in results/, and"
+    if not there.is_dir():
+        raise UserError(f"{said}: {there} is a file; name another folder with --out")
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise UserError(f"{said}: nothing can be written to {there} ({error.strerror}); name another folder") from None

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.data.tokens.tokenizer import EndlessTokenizer, Tokenizer
+from headway.data.tokens.endless_tokenizer import EndlessTokenizer
+from headway.data.tokens.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)

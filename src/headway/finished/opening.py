@@ -13,7 +13,8 @@ from headway.finished.opened import Opened, not_ours
 if TYPE_CHECKING:
     import torch
 
-    from headway.data.tokens.tokenizer import EndlessTokenizer, Tokenizer
+    from headway.data.tokens.endless_tokenizer import EndlessTokenizer
+    from headway.data.tokens.tokenizer import Tokenizer
     from headway.hf.pretrained import Pretrained
     from headway.model.trace import Trace
     from headway.model.transformer import Transformer
@@ -83,7 +84,8 @@ def _its_tokenizer(folder: ModelFolder, *, writes: bool) -> "Tokenizer | Endless
         UserError: when it cannot be read.
     """
     from headway import hf
-    from headway.data.tokens.tokenizer import EndlessTokenizer, NoEndOfText
+    from headway.data.tokens.endless_tokenizer import EndlessTokenizer
+    from headway.data.tokens.tokenizer_files import NoEndOfText
 
     try:
         return hf.tokenizer(folder.path)

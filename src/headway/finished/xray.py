@@ -14,10 +14,10 @@ import numpy as np
 from headway.data.tokens.corpus import find_corpus
 from headway.errors import UserError
 from headway.finished.in_memory import open_in_memory
-from headway.finished.loss import LossSoFar
 from headway.finished.measurable import check_measurable, evaluating, length_of, positive
 from headway.finished.opened import Opened, whole_numbers
 from headway.finished.opening import open_model
+from headway.finished.text_loss import LossSoFar
 from headway.finished.xray_notes import XRayNotes, widest
 from headway.heads.model_on_text import AttentionHeads
 from headway.heads.xray import XRay

@@ -17,7 +17,7 @@ With torch:
 * `stream`: what metrics are made of, accumulated over any number of batches; `repeated`: random tokens, repeated;
 * `circuits`: what can be read off the weights alone, kept as `factored` matrices; `compositions`: of pairs of heads;
 * `examination`: all of these of one model, each on what it needs; `comparison`: the same beside untrained heads;
-  `stream_null`: what these show by a formula;
+  `stream_null`: what these show by a formula; `some_rows`: CKA of many rows from some of them;
 * `attended`: which tokens look at which, over a text; `token_circuits`: what circuits say in tokens;
 * `terms`: what is added to a loss so that heads become different;
 * `causes`: what a model does without some heads: ablation, attribution, pruning.

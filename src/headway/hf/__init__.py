@@ -6,8 +6,8 @@
 * `export`: a folder written; `configuration_headway`, `modeling_headway`: the code that goes along when no stock
   architecture fits;
 * `pretrained`: any folder opened by transformers; `tracing`: what the heads of such a model do; `redrawing`: what
-  others would do in their place; `plain`: the matrices of its attentions; `recording`, `interface`, `entering`: how
-  that is seen; `convert`: a model whose attention is not open, as Headway's.
+  others would do in their place; `plain_maps`: the matrices of its attentions; `recording`, `interface`, `entering`:
+  how that is seen; `convert`: a model whose attention is not open, as Headway's.
 """
 
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from headway.hf.convert import CONVERTED, converted
-from headway.hf.plain import plain_weights
+from headway.hf.plain_maps import plain_weights
 from headway.hf.recording import Call
 from headway.hf.tracing import check_tokens, recorded_pass, traceable
 from headway.model import redraw

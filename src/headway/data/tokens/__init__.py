@@ -4,8 +4,8 @@
 * `text`: that of a corpus; `corpus_tokens` are its tokens, `packing` cuts them into batches, `ngrams` says what is
   to be beaten;
 * `building` makes them: `corpus` finds documents, `documents` reads them from files, `hub` fetches them, `ids` takes
-  tokens as they are, `one_document` parts a book, `tokenizer` makes tokens, `tokenizer_files` bounds what it may be,
-  `text_kept` says how much of a text they give back, `token_cache` keeps them;
+  tokens as they are, `one_document` parts a book, `tokenizer` makes tokens, `endless_tokenizer` without an end,
+  `tokenizer_files` bounds what it may be, `text_kept` says how much of a text they give back, `token_cache` keeps them;
 * `outlook`: what all this would say, before it is done;
 * `stories`: a corpus of our own, written by `grammar` from `story_plots` and `story_words`.
 """

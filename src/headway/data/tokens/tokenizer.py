@@ -17,17 +17,13 @@ import tokenizers
 from jaxtyping import Integer
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
-from headway.data.tokens.tokenizer_files import check_growth, check_tokenizer, library_errors, named_end
+from headway.data.tokens.tokenizer_files import NoEndOfText, check_growth, check_tokenizer, library_errors, named_end
 from headway.errors import UserError, shortened
 from headway.identity import digest
 
 END_OF_TEXT = "<|endoftext|>"
 _ENDS = (END_OF_TEXT, "</s>", "<|end_of_text|>", "<eos>", "[EOS]")
 _HUB = "openai-community/gpt2"
-
-
-class NoEndOfText(UserError):
-    """A tokenizer has no token for the end of a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +40,8 @@ class Tokenizer:
 
         Args:
             inner: the library's tokenizer.
-            name: of it, for messages.
-            end: what ends a text where none of the usual tokens is there; None: nobody says.
+            name: for messages.
+            end: what ends a text where no usual token is there; None: nobody says.
 
         Raises:
             NoEndOfText: when there is none.
@@ -53,9 +49,8 @@ class Tokenizer:
         vocabulary = inner.get_vocab(with_added_tokens=True)
         end = next((token for token in (*_ENDS, end) if token in vocabulary), None)
         if end is None:
-            raise NoEndOfText(
-                f"tokenizer {name}: it has no token for the end of a text ({', '.join(_ENDS)}); add one to it"
-            )
+            said = f"it has no token for the end of a text ({', '.join(_ENDS)}); add one to it"
+            raise NoEndOfText(f"tokenizer {name}: {said}")
         inner.no_truncation()
         inner.no_padding()
         # As a token of its own it is found in a text as a whole; its id stays.
@@ -162,35 +157,6 @@ class Tokenizer:
     def digest(self) -> str:
         """A hash of all that it does."""
         return digest(self.inner.to_str())
-
-
-@dataclass(frozen=True, kw_only=True)
-class EndlessTokenizer:
-    """A tokenizer without a token for the end of a text: it makes tokens of one, and documents are not parted."""
-
-    inner: tokenizers.Tokenizer = field(repr=False)
-    vocab_size: int
-    end_of_text: None = None
-
-    @classmethod
-    def load(cls, folder: Path) -> "EndlessTokenizer":
-        """Read a folder with a tokenizer.json that `Tokenizer.load` refused for that alone."""
-        inner = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        inner.no_truncation()
-        inner.no_padding()
-        return cls(inner=inner, vocab_size=max(inner.get_vocab(with_added_tokens=True).values()) + 1)
-
-    def encode(self, text: str) -> list[int]:
-        """The tokens of a text."""
-        return list(self.inner.encode(text, add_special_tokens=False).ids)
-
-    def encode_as_written(self, text: str) -> list[int]:
-        """The same with the tokens that it puts around a text."""
-        return list(self.inner.encode(text).ids)
-
-    def decode(self, tokens: Iterable[SupportsIndex]) -> str:
-        """The text of tokens."""
-        return str(self.inner.decode([int(token) for token in tokens], skip_special_tokens=False))
 
 
 def open_tokenizer(name: str, training_documents: Callable[[], Iterable[str]]) -> Tokenizer:

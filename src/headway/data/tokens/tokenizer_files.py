@@ -23,6 +23,10 @@ _LONGEST_WORD = 10_000
 """Characters of a word that WordPiece looks through for pieces, in a time that grows with the square."""
 
 
+class NoEndOfText(UserError):
+    """A tokenizer has no token for the end of a text."""
+
+
 @contextlib.contextmanager
 def library_errors() -> Iterator[None]:
     """Within, a panic of a library in Rust is an Exception as any other: by itself it passes every `except`."""
