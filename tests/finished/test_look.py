@@ -154,6 +154,8 @@ def test_a_decoder_over_an_encoder_has_three_kinds_of_patterns(tmp_path, text):
     path = foreign(tmp_path / "t5", transformers.T5ForConditionalGeneration, config)
     seen = headway.look(path, text=text, tokenizer="bytes", sequences=1, length=16, draws=0)
     assert seen.decodes
+    cross = next(each.name for each in seen.found.attentions if each.kind == "cross")
+    assert all(pair.query in seen.words for pair in seen.pairs[cross, 0])
     kinds = {each.kind: each.name for each in seen.found.attentions}
     assert {kind: seen.patterns[name, 0].lower for kind, name in kinds.items()} == {
         "encoder": False, "self": True, "cross": False,
@@ -260,4 +262,7 @@ def test_words_of_tokens_are_seen(ragged):
     assert visible("\u202eabc\u200d") == "⟨U+202E⟩abc⟨U+200D⟩"
     assert visible("\u0301") == "◌\u0301"
     assert visible("\xa0") == "⟨U+00A0⟩"
+    odd = token_words(open_model(ragged), [300])
+    assert list(odd) == [300]
+    assert odd[300].startswith("⟨")
     assert visible("y" * 10_000) == "y" * 32 + "… (10,000 characters)"
