@@ -154,6 +154,8 @@ def test_a_decoder_over_an_encoder_has_three_kinds_of_patterns(tmp_path, text):
     path = foreign(tmp_path / "t5", transformers.T5ForConditionalGeneration, config)
     seen = headway.look(path, text=text, tokenizer="bytes", sequences=1, length=16, draws=0)
     assert seen.decodes
+    cross = next(each.name for each in seen.found.attentions if each.kind == "cross")
+    assert all(pair.query in seen.words for pair in seen.pairs[cross, 0])
     kinds = {each.kind: each.name for each in seen.found.attentions}
     assert {kind: seen.patterns[name, 0].lower for kind, name in kinds.items()} == {
         "encoder": False, "self": True, "cross": False,
@@ -186,6 +188,41 @@ def test_what_is_no_model_is_said(tmp_path, text):
         models_in([tmp_path / str(at) for at in range(17)])
 
 
+def test_runs_without_tokens_and_directories_without_models_are_said(tmp_path):
+    small = ["training.steps=20", "evaluation.prompts=50", "evaluation.curve=null"]
+    experiment = headway.load("icl-heads", settings=small).select(arms=["h1"])
+    store = headway.run(experiment, tmp_path / "icl", seeds=1, figures=False, progress=False)
+    with pytest.raises(UserError, match="it is a run of the in-context laboratory, which has no tokens to look at"):
+        headway.look(store.run("h1", 0).path)
+    with pytest.raises(UserError, match="it has no finished run of a language model"):
+        models_in([tmp_path / "icl"])
+
+
+@pytest.mark.slow
+def test_a_directory_is_looked_at_by_its_arms_on_its_own_text(tmp_path, text):
+    document = {
+        "name": "tiny",
+        "task": {"kind": "text", "corpus": str(text), "tokenizer": "bytes", "n_ctx": 16, "held_out": 0.3},
+        "model": {"family": "gpt-2", "d_model": 8, "n_layers": 2, "n_heads": 2, "n_positions": 16},
+        "training": {"optimizer": "adamw", "learning_rate": 1e-3, "batch_size": 2, "steps": 4},
+        "probes": {"every": 2, "patterns": True},
+        "arms": {"even": {}, "ragged": {"model": {"n_heads": "1-2"}}},
+    }
+    (tmp_path / "tiny.yaml").write_text(json.dumps(document))
+    store = headway.run(tmp_path / "tiny.yaml", tmp_path / "runs", seeds=1, figures=False, progress=False)
+    assert [path.parent.name for path in models_in([store.path])] == ["even", "ragged"]
+    done = verb("look", store.path, "--draws", 0, "--sequences", 1, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"page: {store.path / 'look.html'}" in done.stdout
+    assert f"linked from {store.path / 'report.html'}" in done.stdout
+    html = (store.path / "look.html").read_text()
+    models = json.loads(html.partition('id="look-data">')[2].partition("</script>")[0])["models"]
+    assert [model["name"] for model in models] == ["even-seed-0", "ragged-seed-0"]
+    assert [model["steps"] for model in models] == [[0, 2, 4]] * 2
+    assert [[row["n"] for row in model["rows"]] for model in models] == [[2, 2], [1, 2]]
+    assert '<a href="look.html">' in (store.path / "report.html").read_text()
+
+
 @pytest.mark.slow
 def test_the_verb_writes_one_page(ragged, text, tmp_path):
     done = verb("look", ragged, "--text", text, "--length", 16, "--draws", 0, cwd=tmp_path)
@@ -208,6 +245,7 @@ def test_the_verb_says_what_is_wrong_before_it_measures(ragged, text, tmp_path):
     (tmp_path / "there").mkdir()
     for words, said in (
         (["--text", text, "--out", "there"], "--out there: it is a folder; give a file, such as there/look.html"),
+        (["--text", text, "--out", f"{text}/page.html"], f"nothing can be written into {text}; give another path"),
         (["--text", text, "--heads", "L9H9"], "heads 'L9H9': there is no such layer"),
         ([], "which text should it read? Give one with --text"),
     ):
@@ -224,4 +262,7 @@ def test_words_of_tokens_are_seen(ragged):
     assert visible("\u202eabc\u200d") == "⟨U+202E⟩abc⟨U+200D⟩"
     assert visible("\u0301") == "◌\u0301"
     assert visible("\xa0") == "⟨U+00A0⟩"
+    odd = token_words(open_model(ragged), [300])
+    assert list(odd) == [300]
+    assert odd[300].startswith("⟨")
     assert visible("y" * 10_000) == "y" * 32 + "… (10,000 characters)"

@@ -1,5 +1,6 @@
 """Door: the verb that shows heads: look."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -106,6 +107,9 @@ def _page_of(out: Path | None, models: list[Path]) -> Path:
     if out is not None:
         if out.is_dir():
             raise UserError(f"--out {out}: it is a folder; give a file, such as {out / 'look.html'}")
+        above = next(folder for folder in out.absolute().parents if folder.exists())
+        if not above.is_dir() or not os.access(above, os.W_OK):
+            raise UserError(f"--out {out}: nothing can be written into {above}; give another path")
         return out
     if len(models) == 1 and (models[0] / "experiment.yaml").is_file():
         return models[0] / "look.html"

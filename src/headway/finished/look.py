@@ -211,7 +211,7 @@ def _pairs(seen: _Seen) -> dict[Head, tuple[AttendedPair, ...]]:
     by_kind = {}
     decoded = seen.tokens
     if seen.opened.kind == "encoder-decoder":
-        decoded = np.concatenate((seen.tokens[:, :1], seen.tokens[:, :-1]), axis=1)
+        decoded = np.concatenate((np.full_like(seen.tokens[:, :1], _start(seen.opened)), seen.tokens[:, :-1]), axis=1)
     for kind in {attention.kind for attention in seen.attentions}:
         queries = seen.tokens if kind == "encoder" else decoded
         by_kind[kind] = TokenPairs(queries, decoded if kind == "self" else seen.tokens)
@@ -223,6 +223,13 @@ def _pairs(seen: _Seen) -> dict[Head, tuple[AttendedPair, ...]]:
         for attention in seen.attentions
         for head, found in by_kind[attention.kind].top(attention.name).items()
     }
+
+
+def _start(opened: Opened) -> int:
+    """The token that a decoder over an encoder begins with, as `hf.tracing` gives it."""
+    config = opened.module.config
+    starts = (getattr(config, name, None) for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"))
+    return int(next((token for token in starts if token is not None), 0))
 
 
 def _traces(seen: _Seen) -> "Iterator[tuple[int, Trace]]":

@@ -37,8 +37,13 @@ def own_text(folder: ModelFolder) -> str:
 
     found: Any = None
     if folder.kind == "run":
-        task = Run.open(folder.path).spec.task
-        found = getattr(task, "validation", None) or getattr(task, "corpus", None)
+        spec = Run.open(folder.path).spec
+        if spec.n_ctx is None:
+            raise UserError(
+                f"{folder.asked}: it is a run of the in-context laboratory, which has no tokens to look at; give a run "
+                "of a text"
+            )
+        found = getattr(spec.task, "validation", None) or getattr(spec.task, "corpus", None)
     if found is None:
         raise UserError(f"{folder.asked}: which text should it read? Give one with --text (in Python text=)")
     if holds_ids(found):

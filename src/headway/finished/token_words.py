@@ -25,7 +25,7 @@ def token_words(opened: "Opened", tokens: Iterable[int]) -> dict[int, str]:
     tokenizer = opened.tokenizer
     anchor = int(opened.encoder.encode("a")[-1])
     before = _decoded(tokenizer, [anchor])
-    return {token: visible(_word(tokenizer, token, anchor, before)) for token in sorted(set(tokens))}
+    return {token: _shown(tokenizer, token, anchor, before) for token in sorted(set(tokens))}
 
 
 def visible(text: str) -> str:
@@ -50,6 +50,13 @@ def _seen(character: str) -> str:
     if character in _SIGNS:
         return _SIGNS[character]
     return f"⟨U+{ord(character):04X}⟩" if unicodedata.category(character) in _UNSEEN else character
+
+
+def _shown(tokenizer: Any, token: int, anchor: int, before: str) -> str:
+    try:
+        return visible(_word(tokenizer, token, anchor, before))
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError):
+        return f"⟨token {token}⟩"  # a padded vocabulary has tokens that its tokenizer does not know
 
 
 def _word(tokenizer: Any, token: int, anchor: int, before: str) -> str:
