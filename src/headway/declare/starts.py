@@ -6,8 +6,7 @@ from typing import Any
 from headway.errors import near, shortened
 from headway.words import listed
 
-
-LONGEST_LINE_OF_ARMS = 100
+LONGEST_LINE = 100
 """Each waits for the one before it, so nobody means more."""
 
 
@@ -33,9 +32,9 @@ def starts_of(arms: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str | N
                     "of them start from the beginning"
                 )
             line.append(parent)
-            if len(line) > LONGEST_LINE_OF_ARMS:
+            if len(line) > LONGEST_LINE:
                 raise ValueError(
-                    f"arms.{name}.start.arm: more than {LONGEST_LINE_OF_ARMS} arms start from one another in a line; let "
+                    f"arms.{name}.start.arm: more than {LONGEST_LINE} arms start from one another in a line; let "
                     "one of them start from the beginning"
                 )
         ordered |= {each: parents[each] for each in reversed(line)}
