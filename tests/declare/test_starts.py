@@ -132,6 +132,12 @@ def test_a_circle_is_named():
         starts_of(arms)
 
 
+def test_a_long_line_of_arms_is_refused():
+    arms = {f"a{at}": {"start": {"arm": f"a{at + 1}"}} for at in range(2_000)} | {"a2000": None}
+    with pytest.raises(ValueError, match=r"arms.a0.start.arm: more than 100 arms start from one another in a line"):
+        starts_of(arms)
+
+
 def test_the_one_layer_laboratory_has_no_starts():
     content = load("icl-heads").plain()
     content["arms"]["h2"] = {**(content["arms"]["h2"] or {}), "start": {"arm": "h1"}}

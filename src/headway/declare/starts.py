@@ -6,12 +6,15 @@ from typing import Any
 from headway.errors import near, shortened
 from headway.words import listed
 
+LONGEST_LINE = 100
+"""Each waits for the one before it, so nobody means more."""
+
 
 def starts_of(arms: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str | None]:
     """The arm that each arm starts from, None where it starts from nothing; those that others need come first.
 
     Raises:
-        ValueError: for an arm that is missing, and for arms that start from one another.
+        ValueError: for an arm that is missing, arms that start from one another, and a line of too many.
 
     Examples:
         >>> starts_of({"small": {"start": {"arm": "dense"}}, "dense": None})
@@ -29,6 +32,11 @@ def starts_of(arms: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str | N
                     "of them start from the beginning"
                 )
             line.append(parent)
+            if len(line) > LONGEST_LINE:
+                raise ValueError(
+                    f"arms.{name}.start.arm: more than {LONGEST_LINE} arms start from one another in a line; let "
+                    "one of them start from the beginning"
+                )
         ordered |= {each: parents[each] for each in reversed(line)}
     return ordered
 

@@ -1,5 +1,6 @@
 """Show, what a finished model does without its heads.
 
 * `ablation_page`: its page; `effect_tables`: effects and estimates, a row for each way and for each head;
-* `effect_intervals`: effects of heads and of pairs, with intervals; `estimates`: what cheap estimates are worth.
+* `effect_intervals`: effects of heads and of pairs, with intervals; `estimates`: what cheap estimates are worth;
+* `path_maps`: which head acts on which directly, of what `headway.patch` found.
 """

@@ -38,9 +38,10 @@ _EXPLAINED = {
 def against_kept(material: ReportData) -> Figure | None:
     """The rise of the loss against the share of heads kept, a line per method; None without two shares of one."""
     found = [one for one in _found(material) if one.step == max(each.step for each in _found(material))]
-    methods = [method for method in _METHODS if len({one.kept for one in found if one.method == method}) > 1]
-    if not methods:
+    shares = {method: {one.kept for one in found if one.method == method} for method in _METHODS}
+    if max(map(len, shares.values())) < 2:
         return None
+    methods = [method for method in _METHODS if shares[method]]
     rows = [
         {"what": method, "kept": 100 * kept, "x": 100 * kept, **_spread(rises)}
         for method in methods

@@ -42,13 +42,14 @@ class Beginning:
     weights: Weights
 
 
-def begin(run: TokensRun, origin: Origin, examples: Examples) -> Beginning:
+def begin(run: TokensRun, origin: Origin, examples: Examples, place: torch.device | str = "cpu") -> Beginning:
     """Do to another run what a run says, and give what is left of it.
 
     Args:
         run: with a start.
         origin: the run that it starts from.
         examples: of its task; importance is measured on its training sequences.
+        place: where that is computed.
 
     Raises:
         UserError: when heads cannot go as asked, weights of a step were not stored, or the model fails a check of what
@@ -59,7 +60,7 @@ def begin(run: TokensRun, origin: Origin, examples: Examples) -> Beginning:
     former = _former(origin)
     step = None if start.step in ("last", origin.steps) else int(start.step)
     weights = origin.weights(step)
-    module = Transformer(former.model, examples.vocab_size, weights).eval()
+    module = Transformer(former.model, examples.vocab_size, weights).eval().to(place)
     stays = former.heads
     if start.prune is not None:
         stays = _chosen(run, start.prune, module, former, examples, origin.name)
@@ -105,7 +106,8 @@ def _chosen(
             "fewer, or start from another arm"
         )
     batch = examples.training_batch(run.seed, 0, asked.sequences)
-    inputs, targets = torch.from_numpy(batch.inputs), torch.from_numpy(batch.targets)
+    place = next(module.parameters()).device
+    inputs, targets = (torch.from_numpy(tokens).to(place) for tokens in (batch.inputs, batch.targets))
     check_interventions(module, inputs[:1, :_CHECKED])
     text = PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // inputs.shape[1]), seed=run.seed)
     found = pruned_to(module, keep, METHODS[asked.by], text, steps=asked.steps)

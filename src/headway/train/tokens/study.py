@@ -70,7 +70,7 @@ def open_study(
     check_judged(run, examples)
     compiled = _compiles(run, compile, steps, place)
     meter = Meter(place)  # what torch loads for compiling is loaded by now, and no part of what the model takes
-    begun, weights = _begun(run, origin, beginning, examples)
+    begun, weights = _begun(run, origin, beginning, examples, place)
     run = run if begun is None else run.model_copy(update={"model": begun.model})
     module = Transformer(run.model, examples.vocab_size, weights)
     loss = TokensLoss(run, module.to(place), compile=compiled)
@@ -110,7 +110,7 @@ def tokens_trainer(loss: TokensLoss, steps: int, parts: Parts) -> TorchTrainer:
 
 
 def _begun(
-    run: TokensRun, origin: Origin | None, beginning: Mapping[str, Any] | None, examples: Examples
+    run: TokensRun, origin: Origin | None, beginning: Mapping[str, Any] | None, examples: Examples, place: torch.device
 ) -> tuple[Started | None, Weights]:
     """How a run began that started from another, and the weights; of one that goes on they are restored later."""
     if run.start is None or beginning is not None:
@@ -119,7 +119,7 @@ def _begun(
         return begun, initial_weights(model, examples.vocab_size, run.seed)
     if origin is None:
         raise UserError(f"it starts from {run.start.run}, and that run was not given; train it in its directory")
-    began = begin(run, origin, examples)
+    began = begin(run, origin, examples, place)
     return began.begun, began.weights
 
 

@@ -1,0 +1,29 @@
+"""Maps of direct effects between heads: every later pair has a cell, and one layer has no map."""
+
+import numpy as np
+
+from headway.heads.causes.patched import THROUGH, HeadPaths
+from headway.show.ablate.path_maps import path_maps
+from headway.show.shared.figure_files import render
+
+HEADS = ((0, 0), (0, 1), (1, 0))
+
+
+def paths(later: bool) -> HeadPaths:
+    through = np.full((3, 3), np.nan)
+    if later:
+        through[:2, 2] = (0.5, -0.25)
+    return HeadPaths(heads=HEADS, through=dict.fromkeys(THROUGH, through), to_output=np.zeros(3))
+
+
+def test_a_cell_for_each_pair_and_input():
+    figure = path_maps(paths(later=True))
+    assert figure is not None
+    rows = [row for data in figure.spec["datasets"].values() for row in data]
+    cells = {(row["writer"], row["reader"]): row["value"] for row in rows}
+    assert cells == {("L0H0", "L1H0"): 0.5, ("L0H1", "L1H0"): -0.25}
+    assert render(figure.spec).startswith("<svg")
+
+
+def test_heads_of_one_layer_have_no_paths():
+    assert path_maps(paths(later=False)) is None
