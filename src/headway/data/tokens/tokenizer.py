@@ -147,9 +147,8 @@ class Tokenizer:
         except TypeError:
             raise UserError("the text has characters that UTF-8 cannot hold; give it in that encoding") from None
         except Exception as error:  # the library raises plain Exception
-            said = shortened(str(error))
             raise UserError(
-                f"the tokenizer has no token for a part of the text ({said}); give a text that it knows, or a "
+                f"the tokenizer has no token for a part of the text ({shortened(str(error))}); give another, or a "
                 "tokenizer with a token for what it does not know"
             ) from error
 
@@ -236,8 +235,7 @@ def trained_bpe(documents: Iterable[str], vocab_size: int) -> Tokenizer:
         show_progress=False,
     )
     inner.train_from_iterator(documents, trainer)
-    found = inner.get_vocab_size()
-    if found != vocab_size:
+    if (found := inner.get_vocab_size()) != vocab_size:
         raise UserError(
             f"tokenizer bpe-{vocab_size}: the training documents have {found - 257} merges, so {found} tokens at "
             f"most; ask for bpe-{found} or smaller, or give a larger corpus"

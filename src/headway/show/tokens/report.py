@@ -283,8 +283,7 @@ def _learning_rates(material: ReportData) -> Table | None:
     factors = sorted({rate.factor for entry in entries for rate in entry.rates})
     if not entries:
         return None
-    named = looks(material.experiment)
-    rows = []
+    named, rows = looks(material.experiment), []
     for entry in entries:
         means = {rate.factor: rate.mean for rate in entry.rates}
         best = f"x{entry.best:g}" + (" (at the end of the range)" if entry.at_edge else "")
