@@ -235,6 +235,9 @@ def test_permuting_the_heads_changes_nothing(model):
         layers[layer] = dataclasses.replace(heads, queries=tuple(heads.queries[kv] for kv in kv_order))
         at = f"layers.{layer}.attention."
         for name in [name for name in weights if name.startswith(at)]:
+            if name == f"{at}smear":
+                weights[name] = weights[name][kv_order]
+                continue
             projection, is_first = name[len(at)], ".first." in name
             places = order if projection in "qo" else kv_order
             entries = np.concatenate([np.arange(h * heads.d_head, (h + 1) * heads.d_head) for h in places])

@@ -6,7 +6,7 @@ laboratory it belongs to.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar
@@ -106,6 +106,11 @@ class RunSpec(Spec):
     def remarks(self) -> tuple[str, ...]:
         """What of it a user may not expect, and is no error, in sentences."""
         return ()
+
+    @property
+    def best_possible(self) -> Mapping[str, float]:
+        """What no run of this model and task gets beyond, by metric, as far as theory says."""
+        return {}
 
     @property
     def corpora(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ class Attention(nn.Module):
         self.attends = model.attends
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
             setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]
+        self.smear = nn.Parameter(torch.empty(heads.n_kv_heads)) if model.smeared_keys else None
         self.o = linear(q_width, model.d_model, model.rank("o", layer), bias="output" in model.biases)
 
     def forward(
@@ -60,10 +61,14 @@ class Attention(nn.Module):
         q, k, v = (self._split(getattr(self, name)(x)) for name in "qkv")
         if rotary is not None:
             q, k = rotate(q, rotary), rotate(k, rotary)
-        q, k = edited(q, edits, self.layer, "q"), edited(k, edits, self.layer, "k")
-        v = edited(v, edits, self.layer, "v")
+        q, v = edited(q, edits, self.layer, "q"), edited(v, edits, self.layer, "v")
+        if self.smear is None:
+            k = edited(k, edits, self.layer, "k")
         if cache is not None:
             k, v = cache.extend(self.layer, k, v)
+        if self.smear is not None:
+            # After the cache: the first of the new keys is mixed with the last of those before.
+            k = edited(smeared(k, self.smear), edits, self.layer, "k")
         z = attend(
             q,
             of_queries(k, self.queries),
@@ -109,6 +114,19 @@ class Emptied(nn.Module):
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
         """The same at every position."""
         return torch.zeros_like(x) if self.bias is None else self.bias.expand_as(x)
+
+
+def smeared(
+    k: Float[Tensor, "batch kv_head key d_head"], smear: Float[Tensor, " kv_head"]
+) -> Float[Tensor, "batch kv_head key d_head"]:
+    """Each key mixed with the one before it, k_j = s k_j + (1 - s) k_(j-1), with s = sigmoid(smear); the first is kept.
+
+    Paper: Olsson et al. 2022, arXiv 2209.11895, whose model has no rotary positions; here keys are mixed after they
+    are turned.
+    """
+    share = smear.sigmoid()[:, None, None]
+    before = torch.cat((k[:, :, :1], k[:, :, :-1]), dim=2)
+    return share * k + (1 - share) * before
 
 
 def of_queries(

@@ -1,6 +1,6 @@
 """Compare, transformers on tokens.
 
-* `text`: what needs no training on the task of that name; `untrained`: who is no better;
+* `text`, `known`: what needs no training on the tasks of that name; `untrained`: who is no better;
 * `further`: what else runs say: `fits` of loss against heads for each of the `schemes` of layouts; `plain_curve`, of
   loss against parameters; what probes measured (`head_progress`), how it goes with the loss (`diversity_loss`, by
   `association`), and the published `statements`: their `statement_evidence` and `statement_verdicts`.
@@ -22,8 +22,8 @@ class TokensComparisonSlice(ComparisonSlice):
     """Transformers on tokens."""
 
     def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:  # noqa: ARG002
-        """From the module here that is named for the kind of the task."""
-        task = import_module(f"headway.compare.tokens.{runs[0].spec.task.kind}")
+        """From the module here that is the task names."""
+        task = import_module(f"headway.compare.tokens.{runs[0].spec.task.slice_name}")
         return References(baselines=task.baselines(runs))
 
     def doubts(self, experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:

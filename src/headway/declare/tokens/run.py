@@ -1,6 +1,6 @@
 """Declare: a run of a transformer on tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -48,6 +48,12 @@ class TokensRun(RunSpec):
     @model_validator(mode="after")
     def _size(self) -> "TokensRun":
         check_numbers(0, self.training.batch_size * self.task.n_ctx * self.model.d_model, "")
+        return self
+
+    @model_validator(mode="after")
+    def _expressible(self) -> "TokensRun":
+        self.task.check_model(self.model)
+        self.task.check_training(self.training)
         return self
 
     @model_validator(mode="after")
@@ -161,6 +167,11 @@ class TokensRun(RunSpec):
             f"{n_positions - n_ctx:,} of {n_positions:,} learned positions are never trained, since task.n_ctx is "
             f"{n_ctx:,}; model.n_positions {n_ctx} would leave them out",
         )
+
+    @property
+    def best_possible(self) -> Mapping[str, float]:
+        """What the task says of the model."""
+        return self.task.best_possible(self.model)
 
     @property
     def corpora(self) -> tuple[str, ...]:

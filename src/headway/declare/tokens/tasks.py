@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from headway.declare.tokens.parity import ParityTask
 from headway.declare.tokens.task import TokensTask
 from headway.declare.tokens.text import TextTask
 
-TASKS: dict[str, type[TokensTask]] = {"text": TextTask}
+TASKS: dict[str, type[TokensTask]] = {"text": TextTask, "parity": ParityTask}
 
 
 def any_of(tasks: dict[str, type[TokensTask]]) -> Any:

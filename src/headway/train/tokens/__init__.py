@@ -31,8 +31,9 @@ class TokensTrainingSlice(TrainingSlice):
     def trained_model(self, run: TokensRun, weights: dict[str, np.ndarray]) -> "Transformer":
         """The torch module of a run with these weights."""
         from headway.model.transformer import Transformer
+        from headway.model.weights import vocab_size_of
 
-        return Transformer(run.model, len(weights["embedding.weight"]), weights)
+        return Transformer(run.model, vocab_size_of(run.model, weights), weights)
 
     def trial_steps_per_s(self, run: TokensRun, seconds: float = 0.3) -> float:
         """On random tokens; see `trial`."""

@@ -70,11 +70,11 @@ def open_study(
         measures=(*judge.measures(), *head_probes(run, examples, loss, steps)),
         execution=_execution(examples, place, compiled),
         conclude=judge.conclude,
-        loss="train_loss_nats",
+        loss=f"train_{run.task.loss}",
         terms=tuple(term.metric for term in run.training.regularizers),
         steps=steps,
         extra=judge.extra,
-        carried=("train_loss_nats",),
+        carried=(f"train_{run.task.loss}",),
         files=examples.files,
         memory=meter.metrics,
     )
