@@ -174,8 +174,8 @@ def _embedding_of_read_out(model: Transformer) -> Float[Tensor, "d_model d_model
     declared = model.model
     if declared.encoder is not None or declared.readout is not None or declared.positions == "joint":
         raise UserError(
-            "copying_score asks whether a head writes the token that it reads, and this model does not embed the tokens "
-            "that it answers with (model.encoder, readout or positions joint); leave that metric out"
+            "copying_score asks whether a head writes the token that it reads, and this model does not embed the "
+            "tokens that it answers with (model.encoder, readout or positions joint); leave that metric out"
         )
     embedding = model.embedding.weight.detach()
     read_out = embedding if model.model.tied else model.readout.weight.detach()

@@ -28,10 +28,8 @@ class Encoder(nn.Module):
         return self.down(activation("gelu", self.up(x)))
 
 
-def embedding_of(model: TransformerModel, vocab_size: int) -> nn.Module:
-    """What makes a vector of a token, or with an encoder of an input of `vocab_size` numbers."""
-    if model.encoder is not None:
-        return Encoder(vocab_size, model.encoder, model.embedding_width)
+def embedding_of(model: TransformerModel, vocab_size: int) -> nn.Embedding:
+    """What makes a vector of a token."""
     rows = vocab_size * model.n_positions if model.positions == "joint" else vocab_size
     return nn.Embedding(rows, model.embedding_width)
 

@@ -21,8 +21,8 @@ def initial_weights(model: TransformerModel, vocab_size: int, seed: int) -> Weig
     """The float32 weights that a run starts from.
 
     Matrices, embeddings and positions are N(0, init_std), token embeddings N(0, embedding_init_std) where that is
-    given, biases and smears 0, the weights of norms 1. The factors of a low-rank map are N(0, init_std) each (`published`), or as
-    wide as makes the product's entries have init_std (`matched`).
+    given, biases and smears 0, the weights of norms 1. The factors of a low-rank map are N(0, init_std) each
+    (`published`), or as wide as makes the product's entries have init_std (`matched`).
 
     Paper: published factors give a product of standard deviation init_std^2 sqrt(rank), .0004 sqrt(rank) at init_std
     .02 (data-lane and low-rank posts, December 2023).

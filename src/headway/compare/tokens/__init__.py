@@ -15,6 +15,7 @@ from headway.compare.laboratory import ComparisonSlice, Further, References
 from headway.compare.tokens import further as findings
 from headway.compare.tokens.untrained import unmeasured, untrained
 from headway.declare.experiment import Experiment
+from headway.declare.tokens.run import TokensRun
 from headway.runs.folder import Run
 
 
@@ -23,7 +24,9 @@ class TokensComparisonSlice(ComparisonSlice):
 
     def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:  # noqa: ARG002
         """From the module here that is the task names."""
-        task = import_module(f"headway.compare.tokens.{runs[0].spec.task.slice_name}")
+        spec = runs[0].spec
+        assert isinstance(spec, TokensRun)
+        task = import_module(f"headway.compare.tokens.{spec.task.slice_name}")
         return References(baselines=task.baselines(runs))
 
     def doubts(self, experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:

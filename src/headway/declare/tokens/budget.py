@@ -23,9 +23,9 @@ def forward_flops(model: TransformerModel, vocab_size: int, n_ctx: int) -> int:
     """Floating-point operations of a forward pass of one sequence of `n_ctx` tokens.
 
     Counted are the products of matrices: every token by every matrix of the blocks (both factors of one of low rank)
-    by the read-out and by an encoder, and in each head a product of d_head for the logit, another for the context, of each key
-    that a query sees: those before it and itself, within the window (or those after it). Norms, softmax, biases and
-    the look-up of embeddings are left out; they are of lower order.
+    by the read-out and by an encoder, and in each head a product of d_head for the logit, another for the context, of
+    each key that a query sees: those before it and itself, within the window (or those after it). Norms, softmax,
+    biases and the look-up of embeddings are left out; they are of lower order.
 
     Examples:
         >>> from headway.declare.tokens.transformer import GptNeo

@@ -27,8 +27,8 @@ class KnownTask(TokensTask):
         None,
         gt=0,
         lt=1,
-        description="a run has solved the task with a larger share of right answers on what it is judged on; null: with "
-        "all of them, and .99 where inputs cannot be listed",
+        description="a run has solved the task with a larger share of right answers than this; null: with all of them, "
+        "and .99 where inputs cannot be listed",
     )
 
     @property

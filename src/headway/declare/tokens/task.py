@@ -64,8 +64,8 @@ class TokensTask(Task):
                 )
         if model.readout is not None and model.readout < self.n_answers:
             raise ValueError(
-                f"model.readout {model.readout} is narrower than the {self.n_answers} answers of task.kind {self.kind}; "
-                f"give {self.n_answers}"
+                f"model.readout {model.readout} is narrower than the {self.n_answers} answers of task.kind "
+                f"{self.kind}; give {self.n_answers}"
             )
 
     def check_training(self, training: TokensTraining) -> None:

@@ -1,4 +1,4 @@
-"""Train: how a model is judged on a task whose answer is known: by the share of right answers, and whether it solves it.
+"""Train: how a model is judged on a task whose answer is known: by the share of right answers, and by solving it.
 
 A number beyond what such a model can reach is a defect, and fails the run.
 """
@@ -38,8 +38,8 @@ class KnownJudge(Judge):
         for name, best in task.best_possible(self.run.model).items():
             if name in found and found[name] > best + _ROUNDING:
                 raise BeyondPossible(
-                    f"{name} is {found[name]:.6g}, and no model of this shape gets beyond {best:.6g} at {task.title}: a "
-                    "defect in how it was measured, or in the bound; please report it"
+                    f"{name} is {found[name]:.6g}, and no model of this shape gets beyond {best:.6g} at {task.title}: "
+                    "a defect in how it was measured, or in the bound; please report it"
                 )
         if kept[0].kinds is not None:
             kinds = np.concatenate([np.broadcast_to(b.kinds[:, None], b.asked.shape)[b.asked] for b in kept])  # type: ignore[index]
