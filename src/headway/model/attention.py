@@ -47,7 +47,8 @@ class Attention(nn.Module):
         cache: KVCache | None = None,
         record: bool = False,
         edits: Edits | None = None,
-    ) -> tuple[Float[Tensor, "batch pos d_model"], AttentionTrace | None]:
+        last: int | None = None,
+    ) -> tuple[Float[Tensor, "batch query d_model"], AttentionTrace | None]:
         """What the heads together write, and, when recording, what each of them did.
 
         Args:
@@ -57,10 +58,12 @@ class Attention(nn.Module):
             cache: keys and values of the positions before; these positions' are added to it.
             record: whether to give the trace.
             edits: what stands in for q, k, v and z, of any layers.
+            last: how many of the last positions ask; None: all. Not with a model that attends to the future.
         """
-        q, k, v = (self._split(getattr(self, name)(x)) for name in "qkv")
+        k, v = (self._split(getattr(self, name)(x)) for name in "kv")
+        q = self._split(self.q(x if last is None else x[:, -last:]))
         if rotary is not None:
-            q, k = rotate(q, rotary), rotate(k, rotary)
+            q, k = rotate(q, rotary if last is None else rotary[:, -last:]), rotate(k, rotary)
         q, v = edited(q, edits, self.layer, "q"), edited(v, edits, self.layer, "v")
         if self.smear is None:
             k = edited(k, edits, self.layer, "k")

@@ -130,8 +130,18 @@ class Transformer(nn.Module):
         record: bool = False,
         cache: KVCache | None = None,
         edits: Edits | None = None,
+        last: int | None = None,
     ) -> tuple[Float[Tensor, "batch place d_model"], Trace | None]:
-        """The stream after the last layer, before the final norm; otherwise as `forward`."""
+        """The stream after the last layer, before the final norm; otherwise as `forward`.
+
+        Args:
+            tokens: as in `forward`, like all that follows.
+            gates: see there.
+            record: see there.
+            cache: see there.
+            edits: see there.
+            last: of how many of the last positions the stream is wanted; None: of all.
+        """
         check_inputs(tokens, None if self.model.encoder is None else self.vocab_size)
         past, n_new = (cache.length if cache is not None else 0), tokens.shape[1] + self.model.class_token
         self._check(past + n_new, gates, edits)
@@ -143,7 +153,8 @@ class Transformer(nn.Module):
         for i, layer in enumerate(self.layers):
             rotary = self._rotary(i, here)
             gate = None if gates is None else gates[i]
-            stream, attention = layer(stream, rotary, gate, cache, record, edits)
+            wanted = last if i == self.model.n_layers - 1 else None
+            stream, attention = layer(stream, rotary, gate, cache, record, edits, wanted)
             streams.append(stream)
             attentions += [] if attention is None else [attention]
         if cache is not None:
@@ -193,10 +204,13 @@ class Transformer(nn.Module):
         entries = read_entries(self.norm(stream), self.model)
         return nn.functional.linear(entries, self.embedding.weight if self.model.tied else self.readout.weight)
 
-    def loss(self, inputs: Inputs, targets: Targets) -> Float[Tensor, ""]:
-        """The mean loss of the answers that are asked for, from float32 logits; this is what to compile."""
-        logits, _ = self(inputs)
-        return mean_loss(logits, targets)
+    def loss(self, inputs: Inputs, targets: Targets, last: int | None = None) -> Float[Tensor, ""]:
+        """The mean loss of the answers that are asked for, from float32 logits; this is what to compile.
+
+        Where nothing is asked but the `last` positions, the last layer computes no others.
+        """
+        stream, _ = self.hidden(inputs, last=last)
+        return mean_loss(self.read_out(stream), targets if last is None else targets[:, -last:])
 
     def trace(self, tokens: Inputs, rows: Bool[Tensor, "batch place"] | None = None) -> Trace:
         """What every head does with a text: a recorded pass without the read-out, dropout as the module's mode has it.
@@ -310,9 +324,10 @@ class _Layer(nn.Module):
         cache: KVCache | None,
         record: bool,
         edits: Edits | None,
+        last: int | None = None,
     ) -> tuple[Tensor, AttentionTrace | None]:
-        written, trace = self.written(stream, rotary, gate, cache, record, edits)
-        return self.rest(stream, written), trace
+        written, trace = self.written(stream, rotary, gate, cache, record, edits, last)
+        return self.rest(stream if last is None else stream[:, -last:], written), trace
 
     def written(
         self,
@@ -322,12 +337,13 @@ class _Layer(nn.Module):
         cache: KVCache | None = None,
         record: bool = False,
         edits: Edits | None = None,
+        last: int | None = None,
     ) -> tuple[Tensor | None, AttentionTrace | None]:
-        """What attention adds; None where there is none."""
+        """What attention adds, at the last positions if not at all; None where there is none."""
         if self.attention is None:
-            return (None if self.emptied is None else self.emptied(stream)), None
+            return (None if self.emptied is None else self.emptied(stream if last is None else stream[:, -last:])), None
         seen = self.attention_norm(stream) if self.before else stream
-        return self.attention(seen, rotary, gate, cache, record, edits)
+        return self.attention(seen, rotary, gate, cache, record, edits, last)
 
     def rest(self, stream: Tensor, written: Tensor | None) -> Tensor:
         """The stream after the layer, from what attention adds."""

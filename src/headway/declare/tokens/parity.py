@@ -6,7 +6,7 @@ precision; with joint embeddings of bit and position, and so with additive ones 
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,8 @@ from headway.declare.tokens.transformer import TransformerModel
 
 class ParityTask(KnownTask):
     """Whether the number of ones among n bits is odd."""
+
+    asked_last: ClassVar[int] = 1
 
     kind: Literal["parity"]
     n_bits: Annotated[int, Field(ge=1, le=16)] = Field(description="bits of an input; a query token follows them")

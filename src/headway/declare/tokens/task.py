@@ -21,6 +21,9 @@ class TokensTask(Task):
     loss: ClassVar[str] = "loss_nats"
     """What is minimised: the mean cross-entropy of answers that are classes, or `mse` of answers that are numbers."""
 
+    asked_last: ClassVar[int | None] = None
+    """How many of the last positions are asked, where no others are; None: any may be."""
+
     if TYPE_CHECKING:  # a field, or a property where other fields decide it
 
         @property
