@@ -34,6 +34,8 @@ class Attention(nn.Module):
         self.layer, self.queries, self.d_head = layer, heads.queries, heads.d_head
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
         self.attends = model.attends
+        self.attend: Callable[..., Tensor] = attend
+        """What computes contexts; many small models that are trained together have `attend_plainly` here."""
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
             setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]
         self.smear = nn.Parameter(torch.empty(heads.n_kv_heads)) if model.smeared_keys else None
@@ -61,7 +63,8 @@ class Attention(nn.Module):
             last: how many of the last positions ask; None: all. Not with a model that attends to the future.
         """
         k, v = (self._split(getattr(self, name)(x)) for name in "kv")
-        q = self._split(self.q(x if last is None else x[:, -last:]))
+        # Flat, since many models at once would be multiplied one by one by what has a single position.
+        q = self._split(self.q(x) if last is None else self.q(x[:, -last:].flatten(0, 1)).unflatten(0, (-1, last)))
         if rotary is not None:
             q, k = rotate(q, rotary if last is None else rotary[:, -last:]), rotate(k, rotary)
         q, v = edited(q, edits, self.layer, "q"), edited(v, edits, self.layer, "v")
@@ -72,7 +75,7 @@ class Attention(nn.Module):
         if self.smear is not None:
             # After the cache: the first of the new keys is mixed with the last of those before.
             k = edited(smeared(k, self.smear), edits, self.layer, "k")
-        z = attend(
+        z = self.attend(
             q,
             of_queries(k, self.queries),
             of_queries(v, self.queries),
@@ -209,6 +212,28 @@ def _in_blocks(attention: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor
         block = attention(q[:, :, start:end], k[:, :, keys], v[:, :, keys], attn_mask=mask)
         blocks.append(block.transpose(1, 2))
     return torch.cat(blocks, dim=1).transpose(1, 2)
+
+
+def attend_plainly(
+    q: Float[Tensor, "batch head query d_head"],
+    k: Float[Tensor, "batch head key d_head"],
+    v: Float[Tensor, "batch head key d_head"],
+    *,
+    scale: float,
+    window: int | None = None,
+    attends: Attends = "past",
+    dropout: float = 0.0,
+) -> Float[Tensor, "batch head query d_head"]:
+    """The same, holding all scores, in operations that torch can do for many models at once; without dropout.
+
+    Of one query scores are sums of products entry by entry: thousands of matrices of one row are slow to multiply.
+    """
+    assert not dropout
+    if q.shape[2] > 1:
+        return reference_attention(q, k, v, scale=scale, window=window, attends=attends)
+    seen = slice(None) if window is None else slice(-window, None)
+    weights = ((q * scale) * k[:, :, seen]).sum(3).softmax(2)
+    return (weights[..., None] * v[:, :, seen]).sum(2, keepdim=True)
 
 
 def reference_attention(
