@@ -108,6 +108,19 @@ class RunSpec(Spec):
         return ()
 
     @property
+    def shape(self) -> str | None:
+        """What runs share that can be trained as one batched program: all but seeds and numbers; None where none can.
+
+        Law: runs of one shape differ in their seeds, and in numbers of training and of initial weights alone.
+        """
+        return None
+
+    @property
+    def small(self) -> bool:
+        """Whether its steps are so small that several at once take hardly longer than one."""
+        return False
+
+    @property
     def best_possible(self) -> Mapping[str, float]:
         """What no run of this model and task gets beyond, by metric, as far as theory says."""
         return {}

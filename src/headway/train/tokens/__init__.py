@@ -1,10 +1,13 @@
 """Train, transformers on tokens.
 
 * `study`: a run as what the loop drives; `trial`: how fast it would be;
+* `together`: studies of many runs of one shape, trained as an `ensemble`;
 * `loss`: the model with its loss, `regularizers` and `drophead` what changes it; `optimizer`, `schedule`;
-* `judge`: how every task is judged, `text`: what language adds, with its `samples`; `probes`: what heads do meanwhile.
+* `judge`: how every task is judged, `text`: what language adds, with its `samples`, `known`: right answers counted;
+  `probes`: what heads do meanwhile.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +30,12 @@ class TokensTrainingSlice(TrainingSlice):
         from headway.train.tokens.study import open_study
 
         return open_study(run, trainer=trainer, compile=compile, device=device)
+
+    def open_together(self, runs: Sequence[TokensRun], *, device: str = "auto") -> Sequence[Study]:
+        """See `together`."""
+        from headway.train.tokens.together import open_together
+
+        return open_together(runs, device=device)
 
     def trained_model(self, run: TokensRun, weights: dict[str, np.ndarray]) -> "Transformer":
         """The torch module of a run with these weights."""

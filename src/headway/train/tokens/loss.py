@@ -24,14 +24,14 @@ class TokensLoss:
         self.part_size = run.training.batch_size // run.training.accumulate
         self.guided = is_guided(run)
         # One that attends to the future has its queries and keys in step.
-        self._last = run.task.asked_last if run.model.attends == "past" else None
+        self.asked_last = run.task.asked_last if run.model.attends == "past" else None
         trained = self._guided if self.guided else self._eager
         self.value: Loss = torch.compile(trained, dynamic=False) if compile else trained
         """What is trained on."""
 
     def _eager(self, inputs: Tensor, targets: Tensor) -> Tensor:
         with self._precision():
-            return self.module.loss(inputs, targets, self._last)
+            return self.module.loss(inputs, targets, self.asked_last)
 
     def _guided(self, inputs: Tensor, targets: Tensor, *guides: Tensor) -> Tensor:
         """The loss with heads dropped; with regularizers a vector: all that is minimised, the loss alone, the terms.

@@ -6,7 +6,7 @@ shapes agree. What a model is judged on depends on the task alone.
 
 import itertools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
 from headway.train.device import check_precision, find_device
 from headway.train.laboratory import TrainerChoice
-from headway.train.loop import Study
+from headway.train.loop import Study, Trainer
 from headway.train.meter import Meter
 from headway.train.tokens.judge import check_judged, judge_of
 from headway.train.tokens.loss import TokensLoss
@@ -62,13 +62,39 @@ def open_study(
     check_judged(run, examples)
     compiled = _compiles(run, compile, steps, place)
     meter = Meter(place)  # what torch loads for compiling is loaded by now, and no part of what the model takes
-    module = Transformer(run.model, examples.vocab_size, initial_weights(run.model, examples.vocab_size, run.seed))
-    loss = TokensLoss(run, module.to(place), compile=compiled)
+    loss = TokensLoss(run, initial_module(run, examples).to(place), compile=compiled)
+    return study_of(
+        loss,
+        examples,
+        steps,
+        trainer=tokens_trainer(loss, steps, _metered(_parts(loss, examples), meter)),
+        execution=execution_of(examples, place, compiled),
+        memory=meter.metrics,
+    )
+
+
+def initial_module(run: TokensRun, examples: Examples) -> Transformer:
+    """The model that a run starts from."""
+    weights = initial_weights(run.model, examples.vocab_size, run.seed)
+    return Transformer(run.model, examples.vocab_size, weights)
+
+
+def study_of(
+    loss: TokensLoss,
+    examples: Examples,
+    steps: int,
+    *,
+    trainer: Trainer,
+    execution: Mapping[str, Any],
+    memory: Callable[[], Mapping[str, int]],
+) -> Study:
+    """What the loop drives: a trainer of the model of a loss, with what is measured of that model meanwhile."""
+    run = loss.run
     judge = judge_of(run, examples, loss, steps)
     return Study(
-        trainer=tokens_trainer(loss, steps, _metered(_parts(loss, examples), meter)),
+        trainer=trainer,
         measures=(*judge.measures(), *head_probes(run, examples, loss, steps)),
-        execution=_execution(examples, place, compiled),
+        execution=execution,
         conclude=judge.conclude,
         loss=f"train_{run.task.loss}",
         terms=tuple(term.metric for term in run.training.regularizers),
@@ -76,7 +102,7 @@ def open_study(
         extra=judge.extra,
         carried=(f"train_{run.task.loss}",),
         files=examples.files,
-        memory=meter.metrics,
+        memory=memory,
     )
 
 
@@ -126,7 +152,8 @@ def _compiles(run: TokensRun, asked: bool | None, steps: int, place: torch.devic
     return compile
 
 
-def _execution(examples: Examples, place: torch.device, compiled: bool) -> dict[str, Any]:
+def execution_of(examples: Examples, place: torch.device, compiled: bool) -> dict[str, Any]:
+    """How a run is computed."""
     computed = {"trainer": "torch", "device": place.type, "compile": compiled, "corpus": examples.digest}
     if place.type == "cuda":
         gpu = torch.cuda.get_device_properties(place)
