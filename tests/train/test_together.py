@@ -67,7 +67,7 @@ def test_each_is_the_run_that_it_would_be_alone(model, batch_size):
         alone = open_study(run, compile=False, device="cpu")
         expected = events_of(alone)
         np.testing.assert_allclose(curve(events), curve(expected), rtol=2e-4, atol=1e-5)
-        np.testing.assert_allclose(curve(events, "eval_loss_nats"), curve(expected, "eval_loss_nats"), rtol=2e-4)
+        np.testing.assert_allclose(curve(events, "eval_loss_nats"), curve(expected, "eval_loss_nats"), rtol=5e-4)
         assert [e.step for e in events if hasattr(e, "metrics")] == [0, 10, 20, 30, 40]
         weights, others = study.trainer.weights(), alone.trainer.weights()
         assert list(weights) == list(others)
@@ -94,7 +94,7 @@ def test_a_member_that_diverges_leaves_the_others_alone():
     assert "training diverged" in diverged[1]
     for number in losses:
         alone = events_of(open_study(runs[number], compile=False, device="cpu"))
-        np.testing.assert_allclose(losses[number], curve(alone), rtol=2e-4)
+        np.testing.assert_allclose(losses[number], curve(alone), rtol=5e-4)
 
 
 def test_alone_or_together_a_run_goes_on_from_either():

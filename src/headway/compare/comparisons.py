@@ -9,6 +9,7 @@ from headway.compare.families import Asked, judged
 from headway.compare.looks import Looking
 from headway.compare.matches import Match, title
 from headway.compare.notes import left_out, shortfall
+from headway.compare.share_verdicts import Solver, share_finding
 from headway.compare.statistics import is_finite
 from headway.compare.verdicts import verdict
 from headway.declare.experiment import Arm, Experiment
@@ -77,10 +78,18 @@ def _sentence(
         *shortfall(arm, _statuses(match.arm, runs)),
         *shortfall(baseline, _statuses(match.baseline, runs)),
     ]
+    if family.rule == "shares":
+        solvers = (_solver(match.arm, arm), _solver(match.baseline, baseline))
+        return "; ".join([share_finding(one, *solvers, task=match.arm.template.task.title), *notes])
     if no_merit := match.no_merit(metric.name):
         metric = metric.model_copy(update={"better": None})
         notes.append(no_merit)
     return verdict(one, family, metric=metric, sides=(arm, baseline), notes=notes)
+
+
+def _solver(arm: Arm, label: str) -> Solver:
+    possible = arm.template.best_possible.get("solved")
+    return Solver(label=label, possible=None if possible is None else possible > 0)
 
 
 def _not_finite(match: Match, metric: str, runs: RunsOfArm) -> list[int]:

@@ -26,6 +26,11 @@ class Task(Spec):
 
     kind: str
 
+    @property
+    def title(self) -> str:
+        """What sentences call it."""
+        return self.kind
+
 
 class Training(Spec):
     """How a model is trained, as far as all laboratories share it."""

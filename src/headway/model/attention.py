@@ -64,7 +64,8 @@ class Attention(nn.Module):
         """
         k, v = (self._split(getattr(self, name)(x)) for name in "kv")
         # Flat, since many models at once would be multiplied one by one by what has a single position.
-        q = self._split(self.q(x) if last is None else self.q(x[:, -last:].flatten(0, 1)).unflatten(0, (-1, last)))
+        W_Q: Callable[[Tensor], Tensor] = self.get_submodule("q")
+        q = self._split(W_Q(x) if last is None else W_Q(x[:, -last:].flatten(0, 1)).unflatten(0, (-1, last)))
         if rotary is not None:
             q, k = rotate(q, rotary if last is None else rotary[:, -last:]), rotate(k, rotary)
         q, v = edited(q, edits, self.layer, "q"), edited(v, edits, self.layer, "v")

@@ -7,7 +7,7 @@ event at a time, so that all stand at one step after each round.
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -218,7 +218,7 @@ def _work_on(
     return codes
 
 
-def _round(goings: dict[int, Iterator[None]], members: Sequence[_Member], codes: dict[Path, int]) -> None:
+def _round(goings: dict[int, Generator[None, None, int]], members: Sequence[_Member], codes: dict[Path, int]) -> None:
     """An event of each member that is left; those that ended leave."""
     for number, going in list(goings.items()):
         try:

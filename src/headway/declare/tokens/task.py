@@ -49,11 +49,6 @@ class TokensTask(Task):
         """What a read-out needs to tell apart: classes, or the numbers of an answer."""
         return self.vocab_size
 
-    @property
-    def title(self) -> str:
-        """What sentences call it."""
-        return self.kind
-
     def check_model(self, model: TransformerModel) -> None:
         """See that a model can read the inputs and give the answers.
 

@@ -73,6 +73,7 @@ class _AdamW:
 
     def __init__(self, stack: Stack, trainings: Sequence[TokensTraining], steps: int):
         self._stack, self._trainings, self._steps = stack, trainings, steps
+        self._kinds = set(trainings)
         self.mean, self.square = torch.zeros_like(stack.rows), torch.zeros_like(stack.rows)
         beta1, beta2 = (self._column(*(training.betas[i] for training in trainings)) for i in (0, 1))
         self._betas, self._eps = (beta1, beta2), self._column(*(training.eps for training in trainings))
@@ -84,7 +85,10 @@ class _AdamW:
         clips = [math.inf if training.clip is None else training.clip for training in trainings]
         self._clip = None if all(map(math.isinf, clips)) else self._column(*clips)
 
-    def _column(self, *values: float) -> Tensor:
+    def _column(self, *values: float) -> Tensor | float:
+        """A number of each member, or one where all have the same."""
+        if len(set(values)) == 1:
+            return values[0]
         return torch.tensor(values, dtype=torch.float32, device=self._stack.rows.device)[:, None]
 
     def update(self, step: int) -> None:
@@ -93,14 +97,15 @@ class _AdamW:
         if self._clip is not None:
             norms = grads.norm(dim=1, keepdim=True)
             grads.mul_((self._clip / (norms + 1e-6)).clamp(max=1.0))
-        rate = self._column(*(t.learning_rate * rate_share(t, step, self._steps) for t in self._trainings))
+        rates = {training: training.learning_rate * rate_share(training, step, self._steps) for training in self._kinds}
+        rate = self._column(*(rates[training] for training in self._trainings))
         beta1, beta2 = self._betas
         if self._shrinks is not None:
             rows.mul_(1 - rate * self._shrinks)
         self.mean.lerp_(grads, 1 - beta1)
-        self.square.mul_(beta2).addcmul_(grads * (1 - beta2), grads)
-        root = self.square.sqrt().div_((1 - beta2**step).sqrt()).add_(self._eps)
-        rows.sub_((self.mean * (rate / (1 - beta1**step))).div_(root))
+        self.square.mul_(beta2).add_(grads.square_().mul_(1 - beta2))
+        root = self.square.sqrt().div_((1 - beta2**step) ** 0.5).add_(self._eps)
+        rows.sub_(torch.div(self.mean, root, out=root).mul_(rate / (1 - beta1**step)))
 
 
 class Ensemble:
@@ -130,8 +135,7 @@ class Ensemble:
         Raises:
             BaseException: what interrupted it once, again: rows may then be between two steps.
         """
-        if self._interrupted is not None:
-            raise self._interrupted
+        self.check()
         began = time.perf_counter()
         try:
             losses = [self._advance_one() for _ in range(n)]
@@ -141,6 +145,15 @@ class Ensemble:
             raise
         self.seconds += time.perf_counter() - began
         return found
+
+    def check(self) -> None:
+        """See that no step was broken off.
+
+        Raises:
+            BaseException: what broke one off.
+        """
+        if self._interrupted is not None:
+            raise self._interrupted
 
     def _advance_one(self) -> Tensor:
         step = self.step + 1
@@ -191,6 +204,7 @@ class Member:
         Raises:
             Diverged: when one is not finite, naming its step.
         """
+        self._ensemble.check()
         if self.step == self._ensemble.step:
             self._done.append(self._ensemble.advance(n))
         losses = np.concatenate(self._done[self._taken :])[:, self._number]
