@@ -6,7 +6,7 @@ least share of errors is the number of edges to be removed until no cycle is lef
 """
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import Annotated, ClassVar, Literal
 
@@ -101,6 +101,7 @@ class EndpointTask(KnownTask):
         return {"accuracy": accuracy, "solved": float(self.is_solved(accuracy))}
 
 
+@lru_cache(maxsize=64)
 def edges_to_remove(n: int, edges: tuple[tuple[int, int], ...]) -> int:
     """The fewest edges without which a directed graph has no cycle; of large graphs no more than that.
 

@@ -62,8 +62,8 @@ class RetrievalTask(KnownTask):
         wanted = {"encoder": model.encoder is not None, "class_token": model.class_token, "readout": model.readout == 1}
         if missing := [name for name, is_there in wanted.items() if not is_there]:
             raise ValueError(
-                f"task.kind retrieval reads numbers and answers with one: it needs a model with {' and '.join(missing)}; "
-                "set encoder to a width, class_token to true and readout to 1"
+                "task.kind retrieval reads numbers and answers with one: it needs a model with "
+                f"{' and '.join(missing)}; set encoder to a width, class_token to true and readout to 1"
             )
 
     def best_possible(self, model: TransformerModel) -> Mapping[str, float]:  # noqa: ARG002
