@@ -15,6 +15,7 @@ from pydantic_core import PydanticUndefined
 from headway.declare.document import PARTS, Document
 from headway.declare.laboratories import RUN_KINDS
 from headway.declare.mapping import FACTOR
+from headway.declare.run import RunSpec, Task
 from headway.declare.spec import Spec, specs_in
 
 UNITS = {
@@ -74,10 +75,15 @@ def reference() -> str:
         "",
         *_table("The file", "", Document),
     ]
+    kinds: dict[type[RunSpec], list[str]] = {}
     for kind, run in RUN_KINDS.items():
+        kinds.setdefault(run, []).append(kind)
+    for run, its_kinds in kinds.items():
         for part in (part for part in PARTS if part in run.model_fields):
             for member in dict.fromkeys(_nested(run.model_fields[part].annotation)):
-                lines += _table(f"`{part}` of `task.kind: {kind}`", _choice(member), member)
+                # Kinds of one type of run differ in their task alone.
+                of = [get_args(member.model_fields["kind"].annotation)[0]] if issubclass(member, Task) else its_kinds
+                lines += _table(f"`{part}` of `task.kind: {', '.join(of)}`", _choice(member), member)
     return "\n".join(lines) + "\n"
 
 

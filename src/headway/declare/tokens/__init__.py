@@ -1,6 +1,7 @@
 """Declare, transformers on tokens: what is asked, the model and how it is trained.
 
 * `tasks`: the table of tasks; `task`: what each says of itself; `text`: the next token of a corpus;
+  those whose answer is `known`: `parity`, `endpoint`, `retrieval`, `hops`, `recall`, `induction`;
 * `transformer`: the model; its heads (`layout`, by hand or by `schedules`), numbers per layer (`layers`), trained
   arrays (`parameters`), published sizes (`shapes`);
 * `training`, `probes` of heads meanwhile, `evaluation` and samples; what they cost (`budget`), and the `run` of them.

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from headway.compare.shares import Share
 from headway.compare.share_verdicts import decimal
+from headway.compare.shares import Share
 from headway.declare.run import RunSpec
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import Figure, inline
