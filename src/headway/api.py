@@ -57,8 +57,7 @@ def run(
             finalists then get fresh seeds.
         workers: runs at a time; a core each if None.
         trainer: `fused` and `torch` insist on one.
-        together: how many runs of one shape a worker trains as one batched program: `auto` for those whose steps are
-            small, or a number; 1: each alone. Runs of one shape differ in seeds and numbers of training alone.
+        together: runs of one shape that a worker trains as one batched program: `auto`, or a number.
         device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`; a GPU takes one run at a time.
         timing: whether arms of language models are each timed alone in the end, for figures of time against heads;
             None: where that takes little of the time that training takes.
@@ -195,9 +194,8 @@ def _trained(
     trained = any(run.status != "done" for run in runs)
     if begun is None:
         watch(run_all(runs, places))
-    else:
-        for said in begun.go_on():
-            tell(said)
+    for said in () if begun is None else begun.go_on():
+        tell(said)
     if not store.path.is_dir():
         raise RunFailed(
             f"{store.path} was removed while its runs were trained; put it back, or run again to begin anew"

@@ -13,9 +13,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from headway.declare.document import PARTS, Document
-from headway.declare.laboratories import RUN_KINDS
+from headway.declare.laboratories import RUN_KINDS, kinds_of
 from headway.declare.mapping import FACTOR
-from headway.declare.run import RunSpec, Task
+from headway.declare.run import RunSpec
 from headway.declare.spec import Spec, specs_in
 
 UNITS = {
@@ -82,7 +82,7 @@ def reference() -> str:
         for part in (part for part in PARTS if part in run.model_fields):
             for member in dict.fromkeys(_nested(run.model_fields[part].annotation)):
                 # Kinds of one type of run differ in their task alone.
-                of = [get_args(member.model_fields["kind"].annotation)[0]] if issubclass(member, Task) else its_kinds
+                of = kinds_of(member) or its_kinds
                 lines += _table(f"`{part}` of `task.kind: {', '.join(of)}`", _choice(member), member)
     return "\n".join(lines) + "\n"
 

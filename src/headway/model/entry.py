@@ -16,7 +16,7 @@ Targets = Int[Tensor, "batch place"] | Float[Tensor, "batch place answers"]
 """Classes, or numbers; -1 or NaN where none is asked for."""
 
 
-class Encoder(nn.Module):
+class InputEncoder(nn.Module):
     """An MLP of two layers for each input of numbers: `down(gelu(up(x)))`."""
 
     def __init__(self, into: int, width: int, out: int) -> None:

@@ -18,7 +18,7 @@ from headway.errors import UserError
 from headway.model.attention import Attention, Emptied
 from headway.model.cache import KVCache
 from headway.model.edits import Edits
-from headway.model.entry import Encoder, Inputs, Targets, check_inputs, embedding_of, rows_of, with_class_token
+from headway.model.entry import InputEncoder, Inputs, Targets, check_inputs, embedding_of, rows_of, with_class_token
 from headway.model.maps import Mlp
 from headway.model.positions import rotary_table, sinusoids
 from headway.model.residual import enter, lane_share, norm, read_entries
@@ -60,7 +60,7 @@ class Transformer(nn.Module):
             if model.encoder is None:
                 self.embedding = embedding_of(model, vocab_size)
             else:
-                self.encoder = Encoder(vocab_size, model.encoder, model.embedding_width)
+                self.encoder = InputEncoder(vocab_size, model.encoder, model.embedding_width)
             if model.class_token:
                 self.class_token = nn.Parameter(torch.empty(model.embedding_width))
             if model.positions == "learned":

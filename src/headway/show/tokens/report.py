@@ -18,7 +18,7 @@ from headway.show.report.tables import Row, Table, over_seeds
 from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure
 from headway.show.shared.theme import NGRAMS, QUIET, SCHEME_COLOURS
-from headway.show.tokens import cost, lane, lane_diagram, learning, shares, sizes, writing
+from headway.show.tokens import cost, lane, lane_diagram, learning, sizes, solved_map, writing
 from headway.show.tokens import loss_against_heads as heads
 from headway.show.tokens import statements as claims
 from headway.show.tokens.probed import probed
@@ -87,7 +87,7 @@ class TokensReportSlice(ReportSlice):
 
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """The figures in their order; None in place of one that the results have no numbers for."""
-        yield shares.solved_map(material)
+        yield solved_map.solved_map(material)
         shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
         per_control = {draw: [_under(material, control, draw) for control in shown] for draw in PER_CONTROL}
         yield from per_control[LOSS_AGAINST_HEADS]

@@ -26,7 +26,7 @@ Batches = Callable[[int, int], Batch]
 """The batch of a member (from 0) at a step (from 1)."""
 
 
-class Stack:
+class StackedParameters:
     """The parameters of modules of one shape in the rows of one matrix, of which the modules then are views.
 
     Attributes:
@@ -71,7 +71,7 @@ class _AdamW:
     Term by term as torch.optim.AdamW has it; only matrices decay.
     """
 
-    def __init__(self, stack: Stack, trainings: Sequence[TokensTraining], steps: int):
+    def __init__(self, stack: StackedParameters, trainings: Sequence[TokensTraining], steps: int):
         self._stack, self._trainings, self._steps = stack, trainings, steps
         self._kinds = set(trainings)
         self.mean, self.square = torch.zeros_like(stack.rows), torch.zeros_like(stack.rows)
@@ -123,7 +123,7 @@ class Ensemble:
         batches: Batches,
         last: int | None,
     ):
-        self.stack, self._batches, self._last = Stack(modules), batches, last
+        self.stack, self._batches, self._last = StackedParameters(modules), batches, last
         self.adamw = _AdamW(self.stack, trainings, steps)
         self._template = _Loss(_plain(modules[0]))
         self.step, self.seconds = 0, 0.0
