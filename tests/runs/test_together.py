@@ -25,7 +25,7 @@ DOCUMENT = {
     "evaluation": {"every": 15},
     "samples": None,
     "logging": {"every": 10},
-    "arms": {"h2": {}, "faster": {"training": {"learning_rate": 0.03}}, "wild": {"training": {"learning_rate": 1e29}},
+    "arms": {"h2": {}, "faster": {"training": {"learning_rate": 0.03}}, "wild": {"training": {"learning_rate": 1e14}},
              "h1": {"model": {"n_heads": 1}}},
     "baseline": "h2",
     "seeds": 3,
