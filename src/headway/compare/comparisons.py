@@ -80,7 +80,9 @@ def _sentence(
     ]
     if family.rule == "shares":
         solvers = (_solver(match.arm, arm), _solver(match.baseline, baseline))
-        return "; ".join([share_finding(one, *solvers, task=match.arm.template.task.title), *notes])
+        no_merit = match.no_merit(metric.name)
+        said = share_finding(one, *solvers, task=solvers[0].task)
+        return "; ".join([said, *notes, *([no_merit] if no_merit else [])])
     if no_merit := match.no_merit(metric.name):
         metric = metric.model_copy(update={"better": None})
         notes.append(no_merit)
@@ -89,7 +91,7 @@ def _sentence(
 
 def _solver(arm: Arm, label: str) -> Solver:
     possible = arm.template.best_possible.get("solved")
-    return Solver(label=label, possible=None if possible is None else possible > 0)
+    return Solver(label=label, possible=None if possible is None else possible > 0, task=arm.template.task.title)
 
 
 def _not_finite(match: Match, metric: str, runs: RunsOfArm) -> list[int]:

@@ -9,10 +9,14 @@ from headway.words import counted, is_plural
 
 @dataclass(frozen=True, kw_only=True)
 class Solver:
-    """A side: what it is called, and whether such a model can solve the task at all; None where nobody knows."""
+    """A side: what it is called, and whether such a model can solve the task at all; None where nobody knows.
+
+    `task` is what it is asked, where the two sides are asked different things.
+    """
 
     label: str
     possible: bool | None = None
+    task: str = ""
 
 
 def share_finding(c: JudgedDifference, first: Solver, second: Solver, *, task: str) -> str:
@@ -31,7 +35,8 @@ def share_finding(c: JudgedDifference, first: Solver, second: Solver, *, task: s
     sides = [Share(yes=round(mean * c.n_pairs), n=c.n_pairs) for mean in c.means]
     verb = "solve" if is_plural(first.label) else "solves"
     said = f"{first.label} {verb} {task} in {_told(sides[0], unit=True)}{_cannot(first)}"
-    said += f"; {second.label} in {_told(sides[1], unit=False)}{_cannot(second)}"
+    other = f" {second.task}" if second.task and second.task != task else ""
+    said += f"; {second.label}{other} in {_told(sides[1], unit=False)}{_cannot(second)}"
     if c.is_told or c.p is None or _is_settled(first, second):
         return said
     return f"{said}; not told apart, p = {f'{c.p_family if c.p_family is not None else c.p:.2f}'.removeprefix('0')}"

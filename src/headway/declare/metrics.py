@@ -86,7 +86,7 @@ _ALL = (
     ),
     Metric(
         name="solved",
-        sentence="whether the task is solved: every input right, or more of what was asked than the task declares",
+        sentence="share of runs that solve the task: every input right, or more than a share that the task declares",
         unit=YES_OR_NO,
         better="higher",
         primary=True,

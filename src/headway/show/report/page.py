@@ -76,8 +76,11 @@ def write_report(store: "Store", results: Results, *, files: bool = True) -> Pat
 def figures(material: ReportData) -> Iterator[Figure]:
     """Every figure that the results have the numbers for; none at all before a run has finished."""
     if material.arms:
+        laboratory = laboratory_of(material.run)
+        if (answer := laboratory.answer(material)) is not None:
+            yield answer
         yield from differences(material)
-        drawn = laboratory_of(material.run).figures(material)
+        drawn = laboratory.figures(material)
         yield from (figure for figure in drawn if figure is not None)
 
 

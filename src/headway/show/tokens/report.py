@@ -85,9 +85,12 @@ class TokensReportSlice(ReportSlice):
 
     controls_apart: ClassVar[bool] = True
 
+    def answer(self, material: ReportData) -> Figure | None:
+        """In how many seeds each arm solves a task whose answer is known."""
+        return solved_map.solved_map(material)
+
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """The figures in their order; None in place of one that the results have no numbers for."""
-        yield solved_map.solved_map(material)
         shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
         per_control = {draw: [_under(material, control, draw) for control in shown] for draw in PER_CONTROL}
         yield from per_control[LOSS_AGAINST_HEADS]

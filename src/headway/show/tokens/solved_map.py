@@ -11,7 +11,7 @@ from headway.show.shared.theme import INK
 from headway.show.tokens.finished_run import declared
 from headway.words import counted, join
 
-PART = "The answer"
+PART = "Outcome"
 
 
 def solved_map(material: ReportData) -> Figure | None:
