@@ -37,6 +37,12 @@ MODELS = {
     "emptied layers": Gpt2(**GPT2, n_heads="0-5x12-0", emptied=(0, 2)),
     "emptied, norm after": Gpt2(**GPT2, n_heads="0-4-0", emptied=(2,), norm_place="after", mlp="none"),
     "attends to the future": Gpt2(**GPT2, n_heads="4:2-6-1", attends="future", positions="sinusoidal"),
+    "no residual": Gpt2(**GPT2, n_heads="2-0-4", residual=False),
+    "no residual, norm after": Gpt2(**GPT2, n_heads=3, residual=False, norm_place="after", mlp="none"),
+    "joint": Gpt2(**GPT2, n_heads=4, positions="joint", tied=False),
+    "joint in a lane": Gpt2(**GPT2, n_heads=4, positions="joint", tied=False, d_embed=20),
+    "smeared keys": Gpt2(**GPT2, n_heads="4:2-6-1", smeared_keys=True, windows=(None, 9)),
+    "smeared rotary keys": Llama(**LLAMA, n_heads="4-2-3", smeared_keys=True),
 }
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 

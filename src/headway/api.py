@@ -35,6 +35,7 @@ def run(
     best: bool = False,
     workers: int | None = None,
     trainer: TrainerChoice = "auto",
+    together: str | int = "auto",
     device: str = "auto",
     timing: bool | None = None,
     figures: bool = True,
@@ -56,6 +57,7 @@ def run(
             finalists then get fresh seeds.
         workers: runs at a time; a core each if None.
         trainer: `fused` and `torch` insist on one.
+        together: runs of one shape that a worker trains as one batched program: `auto`, or a number.
         device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`; a GPU takes one run at a time.
         timing: whether arms of language models are each timed alone in the end, for figures of time against heads;
             None: where that takes little of the time that training takes.
@@ -86,6 +88,7 @@ def run(
         None if out is None else Path(out),
         workers=workers,
         trainer=trainer,
+        together=together,
         device=device,
         timing=timing,
         figures=figures,
@@ -121,6 +124,7 @@ def carry_out(
     *,
     workers: int | None,
     trainer: str,
+    together: str | int,
     device: str,
     timing: bool | None,
     figures: bool,
@@ -134,8 +138,9 @@ def carry_out(
     Args:
         experiment: with what is asked for.
         out: the results directory; its default place if None.
-        workers: as in `run`, like `trainer`, `device`, `timing` and `figures`.
+        workers: as in `run`, like `trainer`, `together`, `device`, `timing` and `figures`.
         trainer: see there.
+        together: see there.
         device: see there.
         timing: see there.
         figures: see there.
@@ -149,13 +154,14 @@ def carry_out(
     """
     from headway.runs.places import WORKER, local_places
     from headway.runs.timing import time_arms
+    from headway.runs.together import checked_together
 
     places = local_places(
         device,
         workers=workers,
         runs=len(experiment.runs),
         uses_gpu=any(arm.template.uses_gpu for arm in experiment.selected),
-        command=(*WORKER, "--trainer", trainer),
+        command=(*WORKER, "--trainer", trainer, "--together", checked_together(together)),
     )
     for warning in (*experiment.unheard, *fallbacks(experiment, trainer)):
         warn(warning)
@@ -188,9 +194,8 @@ def _trained(
     trained = any(run.status != "done" for run in runs)
     if begun is None:
         watch(run_all(runs, places))
-    else:
-        for said in begun.go_on():
-            tell(said)
+    for said in () if begun is None else begun.go_on():
+        tell(said)
     if not store.path.is_dir():
         raise RunFailed(
             f"{store.path} was removed while its runs were trained; put it back, or run again to begin anew"

@@ -72,6 +72,10 @@ class Diverged(RunFailed):
     """The loss of a run is no longer finite."""
 
 
+class BeyondPossible(RunFailed):
+    """A run has measured what no model can reach: a defect of the measurement, or of the bound."""
+
+
 class LeaseLost(HeadwayError, RuntimeError):
     """Another process owns the run folder that this one was writing."""
 

@@ -23,6 +23,7 @@ class EchoTask(TokensTask):
     vocab_size: ClassVar[int] = 8
 
     kind: Literal["echo"]
+    n_ctx: int
 
 
 tasks.TASKS["echo"] = EchoTask

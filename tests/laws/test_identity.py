@@ -6,7 +6,9 @@ import pytest
 
 from headway.declare.experiment import load, resolve
 from headway.declare.laboratories import parse_run
+from headway.declare.tokens.endpoint import EndpointTask
 from headway.declare.tokens.start import Start
+from headway.declare.tokens.tasks import TASKS
 
 GOLDEN = {
     ("icl-heads", "h2", 0): "run1-a3050d9aff89e458",
@@ -83,6 +85,22 @@ TEXT = {
     "training": MUON,
     "seed": 0,
 }
+RETRIEVAL = {
+    "task": {"kind": "retrieval", "targets": 2},
+    "model": {"family": "gpt-2", "d_model": 16, "n_layers": 1, "n_heads": 2, "tied": False, "readout": 1,
+              "encoder": 8, "class_token": True},
+    "training": MUON,
+    "seed": 0,
+}  # fmt: skip
+KNOWN = {
+    "parity": {"n_bits": 4, "solved_above": 0.9},
+    "endpoint": {"vertices": 7, "graph": "cycle", "solved_above": 0.9},
+    "retrieval": {"targets": 3, "length": 7, "d_x": 7, "solved_above": 0.9},
+    "hops": {"letters": 5, "length": 7, "hops": 7, "solved_above": 0.9},
+    "recall": {"pairs": 3, "length": 77, "vocabulary": 777, "solved_above": 0.9},
+    "induction": {"letters": 7, "length": 77, "solved_above": 0.9},
+}
+"""Other values of every field of a task whose answer is known, but of those of random graphs."""
 BASES = {"regression": REGRESSION, "text": TEXT}
 
 VARIATIONS = {
@@ -103,7 +121,8 @@ VARIATIONS = {
                   "norm_place": "after", "norm_eps": 0.7, "mlp": "gelu", "d_mlp": 7, "biases": ["mlp"],
                   "tied": False, "dropout": 0.7, "d_embed": 7, "lane": "switched", "positions_in_lane": False,
                   "ranks": {"q": 7}, "init_std": 0.7, "factor_init": "matched", "attends": "future",
-                  "embedding_scale": "d_model", "embedding_init_std": 0.7, "emptied": [0]},
+                  "embedding_scale": "d_model", "embedding_init_std": 0.7, "emptied": [0], "residual": False,
+                  "smeared_keys": True, "readout": 300, "encoder": 7, "class_token": True},
         "training": {"steps": 7, "tokens": None, "epochs": None, "batch_size": 7, "accumulate": 4,
                      "learning_rate": 0.7, "warmup_steps": 7, "decay": "cosine", "clip": None, "precision": "bf16",
                      "betas": [0.1, 0.2], "eps": 0.1, "weight_decay": 0.1, "momentum": 0.7,
@@ -130,6 +149,10 @@ def test_every_field_changes_the_id(kind, part, field):
         content = {**content, "model": {k: v for k, v in content["model"].items() if k != "n_out"}}
     if field == "attends":  # such a model has no windows and cannot write
         content = {**content, "samples": None, "model": {**content["model"], "windows": [None]}}
+    if field in ("encoder", "class_token", "readout"):  # of which a text has no use, or no tied embedding
+        content = RETRIEVAL if field != "readout" else {**content, "model": {**content["model"], "tied": False}}
+        if field == "class_token":
+            pytest.skip("no task can do both with it and without it")
     if field == "emptied":  # a layer that has heads has not lost them
         content = {**content, "model": {**content["model"], "n_heads": "0-4"}}
     if part == "start":  # a run that starts from another; rewinding is for weights that are rewound
@@ -171,7 +194,8 @@ TRANSFORMER = {
     "dropout": 0.0, "d_embed": None, "lane": "same", "positions_in_lane": True,
     "ranks": {"q": None, "k": None, "v": None, "o": None, "up": None, "down": None},
     "init_std": 0.02, "factor_init": "published", "attends": "past", "embedding_scale": "none",
-    "embedding_init_std": None, "emptied": [],
+    "embedding_init_std": None, "emptied": [], "residual": True, "smeared_keys": False, "readout": None,
+    "encoder": None, "class_token": False,
 }  # fmt: skip
 FAMILIES = {
     "gpt-neo": {"attention_scale": "none", "windows": [None, 256], "biases": ["output", "mlp"]},
@@ -240,3 +264,25 @@ def test_ids_of_runs_that_start_from_others_are_frozen():
     assert parent.id == "run1-f8fa18bdce8fafed"
     assert parse_run({**TEXT, "start": start}).id == "run1-98e3c88d79718cff"
     assert parse_run({**TEXT, "start": {**start, "weights": "kept", "regrow": False}}).id == "run1-98e3c88d79718cff"
+
+
+@pytest.mark.parametrize(("kind", "field"), [(kind, field) for kind, fields in KNOWN.items() for field in fields])
+def test_every_field_of_a_task_whose_answer_is_known_changes_the_id(kind, field):
+    least = {"parity": {"n_bits": 3}, "endpoint": {"vertices": 6}, "retrieval": {"targets": 2}}
+    base = {**RETRIEVAL, "task": {"kind": kind, **least.get(kind, {})}, "samples": None}
+    if kind != "retrieval":
+        base["model"] = {"family": "gpt-2", "d_model": 16, "n_layers": 1, "n_heads": 2, "n_positions": 128}
+    changed = {**base, "task": {**base["task"], field: KNOWN[kind][field]}}
+    assert parse_run(changed).id != parse_run(base).id
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_those_fields_are_all(kind):
+    assert set(TASKS[kind].model_fields) - {"kind", "edges", "graph_seed"} == set(KNOWN[kind])
+
+
+def test_a_random_graph_is_known_by_its_edges_and_its_seed():
+    drawn = [EndpointTask(kind="endpoint", vertices=5, graph="random", edges=e, graph_seed=s) for e, s in
+             ((6, 0), (7, 0), (6, 1))]  # fmt: skip
+    assert len({task.pairs for task in drawn}) == 3
+    assert len({str(task.content()) for task in drawn}) == 3

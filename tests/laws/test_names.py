@@ -19,6 +19,7 @@ ONE_IDEA = {
     "reference": "what is generated in docs, of experiments and of results",
     "run": "a run, in all laboratories and in each",
     "shapes": "published models, declared and printed",
+    "together": "runs of one shape, worked on by one process and trained as one program",
     "transformer": "the model, declared and built",
     "weights": "arrays by name, of transformers and of the one-layer models",
     "tasks": "what models are asked, declared, and by which figures are split",
@@ -34,6 +35,7 @@ PRINTERS = {
     "cli/models.py": "the door",
     "cli/output.py": "the door",
     "runs/timing.py": "a worker's log",
+    "runs/together.py": "a worker's log",
     "runs/work.py": "a worker's log",
     "runs/worker.py": "a worker's log",
 }

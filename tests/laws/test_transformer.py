@@ -235,6 +235,9 @@ def test_permuting_the_heads_changes_nothing(model):
         layers[layer] = dataclasses.replace(heads, queries=tuple(heads.queries[kv] for kv in kv_order))
         at = f"layers.{layer}.attention."
         for name in [name for name in weights if name.startswith(at)]:
+            if name == f"{at}smear":
+                weights[name] = weights[name][kv_order]
+                continue
             projection, is_first = name[len(at)], ".first." in name
             places = order if projection in "qo" else kv_order
             entries = np.concatenate([np.arange(h * heads.d_head, (h + 1) * heads.d_head) for h in places])
@@ -299,3 +302,14 @@ def test_a_map_of_full_rank_can_be_any_map():
 def test_a_trace_is_of_one_kind_for_every_layout():
     fields = {field.name for field in dataclasses.fields(AttentionTrace)}
     assert {"name", "kind", "q", "k", "v", "z", "W_O", "b_O", "scale", "softcap", "mask", "bias"} <= fields
+
+
+@every_model
+@pytest.mark.parametrize("last", [1, 3])
+def test_the_last_positions_alone_are_those_of_all(model, last):
+    if model.attends == "future":
+        pytest.skip("its queries and keys are in step")
+    module, tokens = built(model), text()
+    with torch.no_grad():
+        found = module.hidden(tokens, last=last)[0]
+        torch.testing.assert_close(found, module.hidden(tokens)[0][:, -last:], atol=1e-4, rtol=1e-4)

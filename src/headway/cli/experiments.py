@@ -114,6 +114,9 @@ def run(
         int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core each.")
     ] = None,
     trainer: Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")] = "auto",
+    together: Annotated[
+        str, typer.Option(metavar="auto|N|1", help="Runs of one shape trained as one program; auto: small ones.")
+    ] = "auto",
     device: Annotated[
         str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
     ] = "auto",
@@ -141,6 +144,7 @@ def run(
         directory,
         workers=workers,
         trainer=trainer,
+        together=together,
         device=device,
         timing=timing,
         figures=figures,

@@ -9,6 +9,7 @@ from headway.compare.families import Asked, judged
 from headway.compare.looks import Looking
 from headway.compare.matches import Match, title
 from headway.compare.notes import left_out, shortfall
+from headway.compare.share_verdicts import Solver, share_finding
 from headway.compare.statistics import is_finite
 from headway.compare.verdicts import verdict
 from headway.declare.experiment import Arm, Experiment
@@ -79,10 +80,20 @@ def _sentence(
         *shortfall(arm, _statuses(match.arm, runs)),
         *shortfall(baseline, _statuses(match.baseline, runs)),
     ]
+    if family.rule == "shares":
+        solvers = (_solver(match.arm, arm), _solver(match.baseline, baseline))
+        no_merit = match.no_merit(metric.name)
+        said = share_finding(one, *solvers, task=solvers[0].task)
+        return "; ".join([said, *notes, *([no_merit] if no_merit else [])])
     if no_merit := match.no_merit(metric.name):
         metric = metric.model_copy(update={"better": None})
         notes.append(no_merit)
     return verdict(one, family, metric=metric, sides=(arm, baseline), notes=notes)
+
+
+def _solver(arm: Arm, label: str) -> Solver:
+    possible = arm.template.best_possible.get("solved")
+    return Solver(label=label, possible=None if possible is None else possible > 0, task=arm.template.task.title)
 
 
 def _not_finite(match: Match, metric: str, runs: RunsOfArm) -> list[int]:

@@ -2,7 +2,8 @@
 
 Numbers are those of one of two rules. `blocks`: the metric as 100 ln, all differences of a question judged together, so
 that a difference and the ends of its interval are 100 ln of a ratio and read as per cent. `paired`: the metric in its
-own unit, each difference by the paired t test, as Headway did before, and where values may be 0 or below.
+own unit, each difference by the paired t test, as Headway did before, and where values may be 0 or below. What is
+yes or no of a run is told by a third, `shares`: each difference of two shares of seeds by McNemar's test.
 """
 
 import math
@@ -11,7 +12,7 @@ from typing import ClassVar, Literal
 
 from headway.compare.look_plan import LookPlan, Outcome
 
-Rule = Literal["blocks", "paired"]
+Rule = Literal["blocks", "paired", "shares"]
 """How a difference is judged."""
 
 Kind = Literal["comparisons", "contrasts"]

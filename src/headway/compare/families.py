@@ -11,7 +11,9 @@ from headway.compare.cells import Cells, Weights
 from headway.compare.evidence import JudgedDifference, JudgedFamily, Kind, Rule
 from headway.compare.look_plan import FEWEST, LookPlan, Settled, follow
 from headway.compare.looks import Looking
+from headway.compare.shares import all_pairs, compare_shares
 from headway.compare.statistics import compare, corrected, paired
+from headway.declare.metrics import METRICS, YES_OR_NO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,8 @@ def judged(asked: Asked, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tupl
     if looks.seeds:
         asked = replace(asked, cells=asked.cells.at(looks.seeds))
     plan = looks.plan_of(len(asked.cells.seeds))
+    if METRICS[asked.metric].unit == YES_OR_NO and all_pairs(asked.differences):
+        return _by_shares(asked, plan)
     if rule == "paired" or not asked.cells.have_logarithms:
         return _by_pairs(asked, plan)
     return _in_blocks(asked, plan, looks)
@@ -115,6 +119,25 @@ def _by_pairs(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedD
         metric=asked.metric,
         control=asked.control,
         rule="paired",
+        size=len(found),
+        plan=plan,
+        look=1,
+        level=LEVEL,
+    )
+    return family, tuple(JudgedDifference(**evidence_of(one)) for one in corrected(found))  # type: ignore[arg-type]
+
+
+def _by_shares(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
+    """By McNemar's test of each pair of arms, with Holm's correction for their number."""
+    found = [
+        compare_shares(*asked.cells.sides(weights), metric=asked.metric, control=asked.control)
+        for weights in asked.differences
+    ]
+    family = JudgedFamily(
+        of=asked.of,
+        metric=asked.metric,
+        control=asked.control,
+        rule="shares",
         size=len(found),
         plan=plan,
         look=1,

@@ -141,6 +141,11 @@ def scope(family: JudgedFamily, found: Sequence[JudgedDifference]) -> str:
     if family.rule == "paired":
         why = "" if any(c.interval for c in found) else ", of which none has an interval yet"
         return f"{counted(family.size, of)} by paired t tests: 95 % intervals one by one, p with Holm's correction{why}"
+    if family.rule == "shares":
+        return (
+            f"{counted(family.size, of)} of shares of seeds: Wilson's 95 % intervals, and McNemar's exact test of "
+            "pairs (mid-p) with Holm's correction"
+        )
     if family.look is None:
         return f"no interval before the look at {counted(family.awaited, 'seed')}, for which runs are missing"
     looks = f"look {family.look} of {len(family.plan.looks)}"

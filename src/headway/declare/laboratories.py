@@ -1,17 +1,22 @@
 """Declare: the laboratories, and the kinds of task of each: the one table of them."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from headway.declare.icl.run import IclRun
-from headway.declare.run import RunSpec
-from headway.declare.spec import Locate, parse
+from headway.declare.run import RunSpec, Task
+from headway.declare.spec import Locate, Spec, parse
 from headway.declare.tokens.run import TokensRun
 from headway.declare.tokens.tasks import TASKS
 from headway.errors import DeclarationError, near, shortened
 
 RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TASKS, TokensRun)}
 """The type of a run for each `task.kind`."""
+
+
+def kinds_of(member: type[Spec]) -> list[str]:
+    """The kinds of task that a declared type is of; none of other types."""
+    return list(get_args(member.model_fields["kind"].annotation)) if issubclass(member, Task) else []
 
 
 def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:

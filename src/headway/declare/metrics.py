@@ -27,6 +27,10 @@ _WAYS = {
 }
 """What a head's context becomes when it is taken away."""
 
+YES_OR_NO = "yes or no"
+"""The unit of what is 1 or 0 of a run; arms are compared by the share of their seeds."""
+
+
 _ALL = (
     Metric(
         name="eval_mse",
@@ -84,6 +88,32 @@ _ALL = (
         sentence="the same loss in bits per byte of the text that was predicted, which tokenizers can be compared by; "
         "none where tokens give back less than 99 % of the text",
         unit="bits per byte",
+        better="lower",
+        primary=True,
+    ),
+    Metric(
+        name="solved",
+        sentence="share of runs that solve the task: every input right, or more than a share that the task declares",
+        unit=YES_OR_NO,
+        better="higher",
+        primary=True,
+    ),
+    Metric(
+        name="accuracy",
+        sentence="share of right answers over what is asked of the model",
+        unit="fraction",
+        better="higher",
+        primary=True,
+    ),
+    Metric(
+        name="accuracy_by_kind",
+        sentence="the same for each kind of question, such as each number of hops",
+        unit="fraction",
+    ),
+    Metric(
+        name="nmse",
+        sentence="mean squared error over the variance of what is to be said",
+        unit="fraction",
         better="lower",
         primary=True,
     ),

@@ -13,8 +13,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from headway.declare.document import PARTS, Document
-from headway.declare.laboratories import RUN_KINDS
+from headway.declare.laboratories import RUN_KINDS, kinds_of
 from headway.declare.mapping import FACTOR
+from headway.declare.run import RunSpec
 from headway.declare.spec import Spec, specs_in
 
 UNITS = {
@@ -80,12 +81,17 @@ def reference() -> str:
         "",
         *_table("The file", "", Document),
     ]
+    kinds: dict[type[RunSpec], list[str]] = {}
     for kind, run in RUN_KINDS.items():
+        kinds.setdefault(run, []).append(kind)
+    for run, its_kinds in kinds.items():
         for part in (part for part in PARTS if part in run.model_fields):
             for member in dict.fromkeys(_nested(run.model_fields[part].annotation)):
-                lines += _table(f"`{part}` of `task.kind: {kind}`", _choice(member), member)
+                # Kinds of one type of run differ in their task alone.
+                of = kinds_of(member) or its_kinds
+                lines += _table(f"`{part}` of `task.kind: {', '.join(of)}`", _choice(member), member)
         for member in dict.fromkeys(_nested(run.model_fields["start"].annotation)) if run.starts_others else ():
-            rows = _table(f"`arms.NAME.start` of `task.kind: {kind}`", _choice(member), member)
+            rows = _table(f"`arms.NAME.start` of `task.kind: {', '.join(its_kinds)}`", _choice(member), member)
             lines += [_ARM_ROW if row.startswith("| `run` |") else row for row in rows]
     return "\n".join(lines) + "\n"
 

@@ -26,6 +26,11 @@ class Task(Spec):
 
     kind: str
 
+    @property
+    def title(self) -> str:
+        """What sentences call it."""
+        return self.kind
+
 
 class Training(Spec):
     """How a model is trained, as far as all laboratories share it."""
@@ -109,6 +114,24 @@ class RunSpec(Spec):
     def remarks(self) -> tuple[str, ...]:
         """What of it a user may not expect, and is no error, in sentences."""
         return ()
+
+    @property
+    def shape(self) -> str | None:
+        """What runs share that can be trained as one batched program: all but seeds and numbers; None where none can.
+
+        Law: runs of one shape differ in their seeds, and in numbers of training and of initial weights alone.
+        """
+        return None
+
+    @property
+    def small(self) -> bool:
+        """Whether its steps are so small that several at once take hardly longer than one."""
+        return False
+
+    @property
+    def best_possible(self) -> Mapping[str, float]:
+        """What no run of this model and task gets beyond, by metric, as far as theory says."""
+        return {}
 
     @property
     def corpora(self) -> tuple[str, ...]:

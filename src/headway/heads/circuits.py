@@ -234,6 +234,12 @@ def _copying(
 
 def embedding_of_read_out(model: Transformer) -> Float[Tensor, "d_model d_model"]:
     """W_U W_E with the final norm folded in, summed over the vocabulary in blocks; the lane is 0."""
+    declared = model.model
+    if declared.encoder is not None or declared.readout is not None or declared.positions == "joint":
+        raise UserError(
+            "copying_score asks whether a head writes the token that it reads, and this model does not embed the "
+            "tokens that it answers with (model.encoder, readout or positions joint); leave that metric out"
+        )
     embedding = model.embedding.weight.detach()
     read_out = embedding if model.model.tied else model.readout.weight.detach()
     d_model, d_embed = model.model.d_model, model.model.embedding_width

@@ -32,6 +32,11 @@ def export(
         UserError: when the folder exists and is not empty, or cannot be written, or arrays do not fit the model.
     """
     check_weights(weights, model, vocab_size)
+    if own := unknown_elsewhere(model):
+        raise UserError(
+            f"a model with {' and '.join(own)} is no language model that transformers knows a shape for, and the code "
+            "that travels with a folder does not have it; its run's folder holds all of it"
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not an empty folder; choose another name, or remove it")
     model_type, described = stock(model) or ("headway", ARCHITECTURES["headway"].write(model))
@@ -58,6 +63,19 @@ def export(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return model_type
+
+
+def unknown_elsewhere(model: TransformerModel) -> list[str]:
+    """The choices of a model that no exported folder can express, as keys."""
+    told = {
+        "residual false": not model.residual,
+        "positions joint": model.positions == "joint",
+        "smeared_keys": model.smeared_keys,
+        "a readout of its own": model.readout is not None,
+        "an encoder": model.encoder is not None,
+        "class_token": model.class_token,
+    }
+    return [name for name, has in told.items() if has]
 
 
 def _config(model_type: str, described: dict[str, Any], vocab_size: int, tokenizer: Tokenizer | None) -> dict[str, Any]:

@@ -35,8 +35,11 @@ class Attention(nn.Module):
         self.layer, self.queries, self.d_head = layer, heads.queries, heads.d_head
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
         self.attends = model.attends
+        self.attend: Callable[..., Tensor] = attend
+        """What computes contexts; many small models that are trained together have `attend_plainly` here."""
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
             setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]
+        self.smear = nn.Parameter(torch.empty(heads.n_kv_heads)) if model.smeared_keys else None
         self.o = linear(q_width, model.d_model, model.rank("o", layer), bias="output" in model.biases)
 
     def forward(
@@ -47,7 +50,8 @@ class Attention(nn.Module):
         cache: KVCache | None = None,
         record: bool = False,
         edits: Edits | None = None,
-    ) -> tuple[Float[Tensor, "batch pos d_model"], AttentionTrace | None]:
+        last: int | None = None,
+    ) -> tuple[Float[Tensor, "batch query d_model"], AttentionTrace | None]:
         """What the heads together write, and, when recording, what each of them did.
 
         Args:
@@ -57,15 +61,23 @@ class Attention(nn.Module):
             cache: keys and values of the positions before; these positions' are added to it.
             record: whether to give the trace.
             edits: what stands in for q, k, v and z, of any layers.
+            last: how many of the last positions ask; None: all. Not with a model that attends to the future.
         """
-        q, k, v = (self._split(getattr(self, name)(x)) for name in "qkv")
+        k, v = (self._split(getattr(self, name)(x)) for name in "kv")
+        # Flat, since many models at once would be multiplied one by one by what has a single position.
+        W_Q: Callable[[Tensor], Tensor] = self.get_submodule("q")
+        q = self._split(W_Q(x) if last is None else W_Q(x[:, -last:].flatten(0, 1)).unflatten(0, (-1, last)))
         if rotary is not None:
-            q, k = rotate(q, rotary), rotate(k, rotary)
-        q, k = edited(q, edits, self.layer, "q"), edited(k, edits, self.layer, "k")
-        v = edited(v, edits, self.layer, "v")
+            q, k = rotate(q, rotary if last is None else rotary[:, -last:]), rotate(k, rotary)
+        q, v = edited(q, edits, self.layer, "q"), edited(v, edits, self.layer, "v")
+        if self.smear is None:
+            k = edited(k, edits, self.layer, "k")
         if cache is not None:
             k, v = cache.extend(self.layer, k, v)
-        z = attend(
+        if self.smear is not None:
+            # After the cache: the first of the new keys is mixed with the last of those before.
+            k = edited(smeared(k, self.smear), edits, self.layer, "k")
+        z = self.attend(
             q,
             of_queries(k, self.queries),
             of_queries(v, self.queries),
@@ -125,6 +137,19 @@ class Emptied(nn.Module):
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
         """The same at every position."""
         return torch.zeros_like(x) if self.bias is None else self.bias.expand_as(x)
+
+
+def smeared(
+    k: Float[Tensor, "batch kv_head key d_head"], smear: Float[Tensor, " kv_head"]
+) -> Float[Tensor, "batch kv_head key d_head"]:
+    """Each key mixed with the one before it, k_j = s k_j + (1 - s) k_(j-1), with s = sigmoid(smear); the first is kept.
+
+    Paper: Olsson et al. 2022, arXiv 2209.11895, whose model has no rotary positions; here keys are mixed after they
+    are turned.
+    """
+    share = smear.sigmoid()[:, None, None]
+    before = torch.cat((k[:, :, :1], k[:, :, :-1]), dim=2)
+    return share * k + (1 - share) * before
 
 
 def of_queries(
@@ -226,6 +251,28 @@ def _in_blocks(attention: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor
         block = attention(q[:, :, start:end], k[:, :, keys], v[:, :, keys], attn_mask=mask)
         blocks.append(block.transpose(1, 2))
     return torch.cat(blocks, dim=1).transpose(1, 2)
+
+
+def attend_plainly(
+    q: Float[Tensor, "batch head query d_head"],
+    k: Float[Tensor, "batch head key d_head"],
+    v: Float[Tensor, "batch head key d_head"],
+    *,
+    scale: float,
+    window: int | None = None,
+    attends: Attends = "past",
+    dropout: float = 0.0,
+) -> Float[Tensor, "batch head query d_head"]:
+    """The same, holding all scores, in operations that torch can do for many models at once; without dropout.
+
+    Of one query scores are sums of products entry by entry: thousands of matrices of one row are slow to multiply.
+    """
+    assert not dropout
+    if q.shape[2] > 1:
+        return reference_attention(q, k, v, scale=scale, window=window, attends=attends)
+    seen = slice(None) if window is None else slice(-window, None)
+    weights = ((q * scale) * k[:, :, seen]).sum(3).softmax(2)
+    return (weights[..., None] * v[:, :, seen]).sum(2, keepdim=True)
 
 
 def reference_attention(

@@ -18,6 +18,7 @@ from headway.errors import UserError
 from headway.model.attention import Attention, Emptied
 from headway.model.cache import KVCache
 from headway.model.edits import Edits
+from headway.model.entry import InputEncoder, Inputs, Targets, check_inputs, embedding_of, rows_of, with_class_token
 from headway.model.maps import Mlp
 from headway.model.positions import rotary_table, sinusoids
 from headway.model.residual import enter, lane_share, norm, read_entries
@@ -56,13 +57,18 @@ class Transformer(nn.Module):
         self.model, self.vocab_size = model, vocab_size
         width = model.d_model if model.positions_in_lane else model.embedding_width
         with torch.device("meta"):  # nothing is drawn from torch's generator
-            self.embedding = nn.Embedding(vocab_size, model.embedding_width)
+            if model.encoder is None:
+                self.embedding = embedding_of(model, vocab_size)
+            else:
+                self.encoder = InputEncoder(vocab_size, model.encoder, model.embedding_width)
+            if model.class_token:
+                self.class_token = nn.Parameter(torch.empty(model.embedding_width))
             if model.positions == "learned":
                 self.positions = nn.Embedding(model.n_positions, width)
             self.layers = nn.ModuleList(_Layer(model, layer) for layer in range(model.n_layers))
             self.norm = norm(model) if model.norm_place == "before" else nn.Identity()
             if not model.tied:
-                self.readout = nn.Linear(model.embedding_width, vocab_size, bias=False)
+                self.readout = nn.Linear(model.embedding_width, model.readout or vocab_size, bias=False)
         self.to_empty(device="cpu")
         if model.positions == "sinusoidal":
             self.register_buffer("sinusoids", sinusoids(model.n_positions, width), persistent=False)
@@ -95,16 +101,16 @@ class Transformer(nn.Module):
 
     def forward(
         self,
-        tokens: Int[Tensor, "batch pos"],
+        tokens: Inputs,
         gates: Gates | None = None,
         record: bool = False,
         cache: KVCache | None = None,
         edits: Edits | None = None,
-    ) -> tuple[Float[Tensor, "batch pos vocab"], Trace | None]:
+    ) -> tuple[Float[Tensor, "batch place vocab"], Trace | None]:
         """The logits of the token after each position, and the trace when recording.
 
         Args:
-            tokens: the text, or with a cache what comes after the text in it.
+            tokens: the text, or with a cache what comes after the text in it; with an encoder inputs of numbers.
             gates: per layer what multiplies the heads' contexts; broadcasts to (batch, head).
             record: whether to give back what every head did.
             cache: keys and values of the positions before; these are added to it.
@@ -119,15 +125,25 @@ class Transformer(nn.Module):
 
     def hidden(
         self,
-        tokens: Int[Tensor, "batch pos"],
+        tokens: Inputs,
         gates: Gates | None = None,
         record: bool = False,
         cache: KVCache | None = None,
         edits: Edits | None = None,
-    ) -> tuple[Float[Tensor, "batch pos d_model"], Trace | None]:
-        """The stream after the last layer, before the final norm; otherwise as `forward`."""
-        _check_tokens(tokens)
-        past, n_new = (cache.length if cache is not None else 0), tokens.shape[1]
+        last: int | None = None,
+    ) -> tuple[Float[Tensor, "batch place d_model"], Trace | None]:
+        """The stream after the last layer, before the final norm; otherwise as `forward`.
+
+        Args:
+            tokens: as in `forward`, like all that follows.
+            gates: see there.
+            record: see there.
+            cache: see there.
+            edits: see there.
+            last: of how many of the last positions the stream is wanted; None: of all.
+        """
+        check_inputs(tokens, None if self.model.encoder is None else self.vocab_size)
+        past, n_new = (cache.length if cache is not None else 0), tokens.shape[1] + self.model.class_token
         self._check(past + n_new, gates, edits)
         if cache is not None:
             check_can_write(self.model)
@@ -137,21 +153,23 @@ class Transformer(nn.Module):
         for i, layer in enumerate(self.layers):
             rotary = self._rotary(i, here)
             gate = None if gates is None else gates[i]
-            stream, attention = layer(stream, rotary, gate, cache, record, edits)
+            wanted = last if i == self.model.n_layers - 1 else None
+            stream, attention = layer(stream, rotary, gate, cache, record, edits, wanted)
             streams.append(stream)
             attentions += [] if attention is None else [attention]
         if cache is not None:
             cache.advance(n_new)
         return stream, Trace(attentions=tuple(attentions), streams=tuple(streams)) if record else None
 
-    def entered(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+    def entered(self, tokens: Inputs) -> Float[Tensor, "batch place d_model"]:
         """The stream before layer 0.
 
         Raises:
             UserError: for a text that is longer than `n_positions`.
         """
-        self._check(tokens.shape[1], None, None)
-        return self._entered(tokens, slice(0, tokens.shape[1]))
+        n_new = tokens.shape[1] + self.model.class_token
+        self._check(n_new, None, None)
+        return self._entered(tokens, slice(0, n_new))
 
     def written(
         self, stream: Float[Tensor, "batch pos d_model"], layer: int, edits: Edits | None = None
@@ -170,7 +188,12 @@ class Transformer(nn.Module):
         return cast(_Layer, self.layers[layer])
 
     def _entered(self, tokens: Tensor, here: slice) -> Tensor:
-        embedded = self.embedding(tokens)
+        if self.model.encoder is None:
+            embedded = self.embedding(rows_of(tokens, self.model, self.vocab_size, here))
+        else:
+            embedded = self.encoder(tokens)
+        if self.model.class_token:
+            embedded = with_class_token(embedded, self.class_token)
         if self.model.embedding_scale == "d_model":
             embedded = embedded * self.model.d_model**0.5
         stream = enter(embedded, self._positions(here), self.model.d_model)
@@ -181,12 +204,15 @@ class Transformer(nn.Module):
         entries = read_entries(self.norm(stream), self.model)
         return nn.functional.linear(entries, self.embedding.weight if self.model.tied else self.readout.weight)
 
-    def loss(self, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "batch pos"]) -> Float[Tensor, ""]:
-        """Mean cross-entropy in nats over the targets that are not -1, from float32 logits; this is what to compile."""
-        logits, _ = self(inputs)
-        return mean_nll(logits, targets)
+    def loss(self, inputs: Inputs, targets: Targets, last: int | None = None) -> Float[Tensor, ""]:
+        """The mean loss of the answers that are asked for, from float32 logits; this is what to compile.
 
-    def trace(self, tokens: Int[Tensor, "batch pos"], rows: Bool[Tensor, "batch pos"] | None = None) -> Trace:
+        Where nothing is asked but the `last` positions, the last layer computes no others.
+        """
+        stream, _ = self.hidden(inputs, last=last)
+        return mean_loss(self.read_out(stream), targets if last is None else targets[:, -last:])
+
+    def trace(self, tokens: Inputs, rows: Bool[Tensor, "batch place"] | None = None) -> Trace:
         """What every head does with a text: a recorded pass without the read-out, dropout as the module's mode has it.
 
         Args:
@@ -200,7 +226,7 @@ class Transformer(nn.Module):
         assert trace is not None
         return trace.with_rows(rows)
 
-    def lane_shares(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "stream batch pos"]:
+    def lane_shares(self, tokens: Inputs) -> Float[Tensor, "stream batch place"]:
         """The lane's share of each token's squared norm, before each layer and before the final norm."""
         streams = self.trace(tokens).streams
         return torch.stack([lane_share(stream, self.model.embedding_width) for stream in streams])
@@ -236,6 +262,21 @@ class Transformer(nn.Module):
             )
 
 
+def asked(targets: Targets) -> Bool[Tensor, "batch place"]:
+    """Where an answer is asked for: targets that are not -1, and of numbers those that are not NaN."""
+    return ~targets.isnan().any(2) if targets.is_floating_point() else targets >= 0
+
+
+def mean_loss(answers: Float[Tensor, "batch place answers"], targets: Targets) -> Float[Tensor, ""]:
+    """What is minimised: `mean_nll` of classes, the mean squared error of numbers, over what is asked for."""
+    if not targets.is_floating_point():
+        return mean_nll(answers, targets)
+    counted = asked(targets)[..., None].expand_as(targets)
+    # Not by an index, whose size torch would have to look up: what is not asked for counts as no error.
+    errors = torch.where(counted, answers.float() - torch.where(counted, targets, 0.0), 0.0)
+    return errors.square().sum() / counted.sum()
+
+
 def mean_nll(logits: Float[Tensor, "batch pos vocab"], targets: Int[Tensor, "batch pos"]) -> Float[Tensor, ""]:
     """Mean cross-entropy in nats over the targets that are not -1, in float32."""
     return nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=-1)
@@ -245,8 +286,13 @@ def check_can_write(model: TransformerModel) -> None:
     """Nothing, when a model can write a text token by token.
 
     Raises:
-        UserError: when it attends to the future.
+        UserError: when it attends to the future, or its answers are no tokens.
     """
+    if model.readout is not None or model.encoder is not None or model.class_token:
+        raise UserError(
+            "this model does not read and write tokens (model.readout, encoder or class_token), so it cannot write a "
+            "text; take a model without them"
+        )
     if model.attends == "future":
         raise UserError(
             "this model attends to the future (model.attends), so it cannot write: what it would look at is not there "
@@ -260,6 +306,7 @@ class _Layer(nn.Module):
     def __init__(self, model: TransformerModel, layer: int) -> None:
         super().__init__()
         self.before, self.dropout = model.norm_place == "before", model.dropout
+        self.residual = model.residual
         self.attention = self.emptied = self.mlp = None
         if model.layout.layers[layer].n_heads:
             self.attention_norm, self.attention = norm(model), Attention(model, layer)
@@ -277,9 +324,10 @@ class _Layer(nn.Module):
         cache: KVCache | None,
         record: bool,
         edits: Edits | None,
+        last: int | None = None,
     ) -> tuple[Tensor, AttentionTrace | None]:
-        written, trace = self.written(stream, rotary, gate, cache, record, edits)
-        return self.rest(stream, written), trace
+        written, trace = self.written(stream, rotary, gate, cache, record, edits, last)
+        return self.rest(stream if last is None else stream[:, -last:], written), trace
 
     def written(
         self,
@@ -289,12 +337,13 @@ class _Layer(nn.Module):
         cache: KVCache | None = None,
         record: bool = False,
         edits: Edits | None = None,
+        last: int | None = None,
     ) -> tuple[Tensor | None, AttentionTrace | None]:
-        """What attention adds; None where there is none."""
+        """What attention adds, at the last positions if not at all; None where there is none."""
         if self.attention is None:
-            return (None if self.emptied is None else self.emptied(stream)), None
+            return (None if self.emptied is None else self.emptied(stream if last is None else stream[:, -last:])), None
         seen = self.attention_norm(stream) if self.before else stream
-        return self.attention(seen, rotary, gate, cache, record, edits)
+        return self.attention(seen, rotary, gate, cache, record, edits, last)
 
     def rest(self, stream: Tensor, written: Tensor | None) -> Tensor:
         """The stream after the layer, from what attention adds."""
@@ -306,16 +355,6 @@ class _Layer(nn.Module):
         return stream
 
     def _add(self, stream: Tensor, written: Tensor, normed: nn.Module) -> Tensor:
-        total = stream + nn.functional.dropout(written, self.dropout, self.training)
+        written = nn.functional.dropout(written, self.dropout, self.training)
+        total = stream + written if self.residual else written
         return total if self.before else normed(total)
-
-
-def _check_tokens(tokens: object) -> None:
-    if isinstance(tokens, Tensor) and tokens.dim() == 2 and not tokens.is_floating_point():
-        return
-    given = f"a tensor of shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
-    raise UserError(
-        f"tokens: {given} was given, and a model reads a tensor of whole numbers, (batch, pos), such as "
-        "torch.tensor([[1, 2, 3]]); headway.open_model(PATH), of a run's path or a folder, takes a sentence, lists and "
-        "arrays too: headway.open_model(PATH).trace(...)"
-    )

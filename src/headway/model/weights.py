@@ -21,8 +21,8 @@ def initial_weights(model: TransformerModel, vocab_size: int, seed: int) -> Weig
     """The float32 weights that a run starts from.
 
     Matrices, embeddings and positions are N(0, init_std), token embeddings N(0, embedding_init_std) where that is
-    given, biases 0, the weights of norms 1. The factors of a low-rank map are N(0, init_std) each (`published`), or as
-    wide as makes the product's entries have init_std (`matched`).
+    given, biases and smears 0, the weights of norms 1. The factors of a low-rank map are N(0, init_std) each
+    (`published`), or as wide as makes the product's entries have init_std (`matched`).
 
     Paper: published factors give a product of standard deviation init_std^2 sqrt(rank), .0004 sqrt(rank) at init_std
     .02 (data-lane and low-rank posts, December 2023).
@@ -37,17 +37,25 @@ def initial_weights(model: TransformerModel, vocab_size: int, seed: int) -> Weig
 
 
 def _start(parameter: Parameter, model: TransformerModel, seed: int) -> np.ndarray:
-    if parameter.name.endswith(".bias"):
+    if parameter.name.endswith((".bias", ".smear")):
         return np.zeros(parameter.shape, np.float32)
     if parameter.part == "norms":
         return np.ones(parameter.shape, np.float32)
     spread = model.init_std
-    if parameter.part == "embedding" and model.embedding_init_std is not None:
+    if parameter.name == "embedding.weight" and model.embedding_init_std is not None:
         spread = model.embedding_init_std
     if parameter.rank is not None and model.factor_init == "matched":
         spread = math.sqrt(model.init_std / math.sqrt(parameter.rank))
     draw = streams.generator(seed, "initial weights", parameter.name)
     return draw.standard_normal(parameter.shape, np.float32) * np.float32(spread)
+
+
+def vocab_size_of(model: TransformerModel, weights: Mapping[str, np.ndarray]) -> int:
+    """Tokens of the vocabulary of a model with these weights; with an encoder, numbers of an input."""
+    if model.encoder is not None:
+        return int(weights["encoder.up.weight"].shape[1])
+    rows = len(weights["embedding.weight"])
+    return rows // model.n_positions if model.positions == "joint" else rows
 
 
 def check_weights(weights: Mapping[str, np.ndarray], model: TransformerModel, vocab_size: int) -> None:

@@ -1,7 +1,7 @@
 """Runs: one run trained to its end: its milestones recorded, its state stored, and stopped where nothing is lost."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -51,8 +51,8 @@ class Course:
         self._steps, self._log_every, self._store_every_s, self._count = steps, log_every, store_every_s, count
         self._first, self._stored = study.trainer.step, time.perf_counter()
 
-    def to_the_end(self) -> float:
-        """Train, record and store; returns the seconds spent in steps.
+    def to_the_end(self) -> Generator[None, None, float]:
+        """Train, record and store, an event at a time; returns the seconds spent in steps.
 
         Raises:
             Stop: when it was asked for, and where it is is stored.
@@ -68,6 +68,7 @@ class Course:
                 # A first step, which may compile the model, and measuring, which changes nothing in the trainer, can
                 # be given up at any moment.
                 self._wishes.patient = event.step > self._first and not _is_measuring(event)
+                yield
         except Stop as stop:
             if event is None or self._wishes.patient or not _is_measuring(event):
                 raise

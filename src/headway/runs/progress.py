@@ -70,4 +70,4 @@ class Snapshot:
         rate = sum(run.work_per_step * (run.steps_per_s or 0.0) for run in running) / len(running)
         work = sum(run.work_per_step * (run.steps - run.step) for run in ahead)
         longest = max(run.seconds_left or 0.0 for run in running)
-        return max(longest, work / (rate * min(self.workers, len(ahead))))
+        return max(longest, work / (rate * min(max(self.workers, len(running)), len(ahead))))

@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int
         lease = Lease.take(path / "lease")
         with Wishes(parent).heard() as wishes, lease, _output_to(path / "log.txt"):
             run = Run.open(path)  # its former owner may have finished it since
-            return DONE if run.status == "done" else _Work(run, lease, wishes).outcome(open_study)
+            return DONE if run.status == "done" else OwnedRun(run, lease, wishes).outcome(open_study)
     except LeaseHeld as held:
         print(f"{path}: {held}")
         return ELSEWHERE
@@ -70,7 +70,7 @@ def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int
         return exit_code(error)
 
 
-class _Work:
+class OwnedRun:
     """A run in the hands of its owner."""
 
     def __init__(self, run: Run, lease: Lease, wishes: Wishes):
@@ -80,8 +80,17 @@ class _Work:
 
     def outcome(self, open_study: OpenStudy) -> int:
         """Do the work; whatever ends it is recorded."""
+        steps = self.going(open_study)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return int(end.value)
+
+    def going(self, open_study: OpenStudy) -> Generator[None, None, int]:
+        """The same, to be gone through: it pauses when its study is open, and after each event; gives the exit code."""
         try:
-            self._work(open_study)
+            yield from self._work(open_study)
         except Stop as stop:
             return self._ended(STOPPED, "interrupted", f"stopped {stop}; run again to go on")
         except LeaseLost as lost:
@@ -113,7 +122,7 @@ class _Work:
             _say(f"this could not be recorded: {error}")
         return code
 
-    def _work(self, open_study: OpenStudy) -> None:
+    def _work(self, open_study: OpenStudy) -> Generator[None, None, None]:
         with Recorder(self._run.path, self._lease, self._run.id) as recorder:
             resumed = recorder.resumed
             study = open_study(self._run.spec, self._run.execution if resumed else {})
@@ -122,7 +131,8 @@ class _Work:
             for note in notes:
                 _say(note)
             base = resumed.counters if resumed else {}
-            training_s = Course(
+            yield
+            training_s = yield from Course(
                 study,
                 recorder,
                 self._lease,

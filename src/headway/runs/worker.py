@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads, for a run that has not begun")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--time", type=Path, metavar="FILE", help="only time some steps, and write what came out")
+    parser.add_argument("--together", default="1", help="runs of its shape that it takes along: auto, or at most N")
     parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
     asked = parser.parse_args(arguments)
     threads = asked.threads if asked.time else _stored_threads(asked.run_dir) or asked.threads
@@ -61,6 +62,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             with Wishes(asked.parent).heard():
                 return time_steps(asked.run_dir, open_study, asked.time)
+        if asked.together != "1":
+            from headway.runs.together import work_together
+
+            return work_together(
+                asked.run_dir,
+                open_study,
+                lambda specs: _open_together(specs, threads=threads, device=asked.device),
+                at_most=None if asked.together == "auto" else int(asked.together),
+                parent=asked.parent,
+            )
         return work(asked.run_dir, open_study, parent=asked.parent)
     except UserError as error:
         print(error, file=sys.stderr)
@@ -135,6 +146,17 @@ def _open_study(
     study = laboratory_of(spec).open_study(
         spec, trainer=trainer, compile=stored.get("compile"), device=device, origin=origin, beginning=beginning
     )
+    return _set_up(study, threads)
+
+
+def _open_together(specs: Sequence["RunSpec"], *, threads: int, device: str) -> list["Study"]:
+    from headway.train.laboratory import laboratory_of
+
+    return [_set_up(study, threads) for study in laboratory_of(specs[0]).open_together(specs, device=device)]
+
+
+def _set_up(study: "Study", threads: int) -> "Study":
+    """Torch as it is used here, where it is used, and a study that says with how many threads."""
     if "torch" in sys.modules:
         import torch
 

@@ -1,13 +1,14 @@
 """Train: what a laboratory supplies so that its runs can be trained, and the one way to get at it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from headway.declare.run import RunSpec, slice_of
+from headway.errors import UserError
 from headway.train.loop import Study
 
 TrainerChoice = Literal["auto", "fused", "torch"]
@@ -64,6 +65,14 @@ class TrainingSlice(ABC):
         Raises:
             UserError: for a trainer or device that cannot do it, or data that are missing or not fit.
         """
+
+    def open_together(self, runs: Sequence[Any], *, device: str = "auto") -> Sequence[Study]:  # noqa: ARG002
+        """Runs of one shape, a study of each, which take their steps together when they are advanced in turn.
+
+        Raises:
+            UserError: as `open_study`, or where a laboratory cannot.
+        """
+        raise UserError(f"{len(runs)} runs were to be trained together, which this laboratory cannot; train each alone")
 
     @abstractmethod
     def trained_model(self, run: Any, weights: dict[str, np.ndarray]) -> Any:

@@ -30,6 +30,8 @@ class Trainer(Protocol):
     def advance(self, n: int) -> Float64[np.ndarray, "n ..."]:
         """Do n steps and return the training loss of each, followed by what stands beside it (`Study.terms`).
 
+        One of several that are trained together does as many as the others did.
+
         Raises:
             headway.errors.Diverged: when a loss is not finite, naming its step.
         """
@@ -86,6 +88,7 @@ class Study:
         carried: what the last record has that is a final metric too.
         files: texts that are kept in the run's folder, by name.
         memory: bytes in use until now, by metric; of several processes on one run the largest counts.
+        clock: seconds, from whenever; of runs that are trained together each has those that all of them take.
     """
 
     trainer: Trainer
@@ -99,6 +102,7 @@ class Study:
     carried: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     memory: Callable[[], Mapping[str, int]] = dict
+    clock: Callable[[], float] = time.perf_counter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +163,7 @@ def train(study: Study, *, steps: int, log_every: int, begun: Unrecorded | None 
     Raises:
         headway.errors.Diverged: when a loss is not finite.
     """
-    trainer, pace = study.trainer, _Pace(study.trainer.step)
+    trainer, pace = study.trainer, _Pace(study.trainer.step, study.clock)
     since, losses = (begun.since, [begun.losses]) if begun else (trainer.step, [])
     if trainer.step == 0:
         yield _milestone(study, pace, [])
@@ -219,8 +223,8 @@ def _milestone(study: Study, pace: "_Pace", losses: list[np.ndarray]) -> Milesto
 class _Pace:
     """Portions of about half a second, and the recent rate."""
 
-    def __init__(self, step: int):
-        self.training_s = 0.0
+    def __init__(self, step: int, clock: Callable[[], float]):
+        self.training_s, self._clock = 0.0, clock
         # One step first: it may compile the model.
         self._portion = 1
         self._step, self._time = step, time.perf_counter()
@@ -228,9 +232,9 @@ class _Pace:
 
     def advance(self, trainer: Trainer, target: int) -> np.ndarray:
         n = min(target - trainer.step, self._portion)
-        began = time.perf_counter()
+        began = self._clock()
         losses = trainer.advance(n)
-        took = time.perf_counter() - began
+        took = self._clock() - began
         if not self.training_s:
             # The first step may have compiled the model; at its rate the run would seem to take days.
             self._step, self._time = trainer.step, time.perf_counter()

@@ -1,6 +1,6 @@
 """Compare, transformers on tokens.
 
-* `text`: what needs no training on the task of that name; `untrained`: who is no better;
+* `text`, `known`: what needs no training on the tasks of that name; `untrained`: who is no better;
 * `further`: what else runs say: `fits` of loss against heads (`falling`) for each of the `schemes` of layouts;
   `plain_curve`, of loss against parameters; what probes measured (`head_progress`), how it goes with the loss
   (`diversity_loss`, by `association`), and the published `statements`: their `statement_evidence`, how `every_layer` is
@@ -17,6 +17,7 @@ from headway.compare.laboratory import ComparisonSlice, Further, References
 from headway.compare.tokens import further as findings
 from headway.compare.tokens.untrained import unmeasured, untrained
 from headway.declare.experiment import Experiment
+from headway.declare.tokens.run import TokensRun
 from headway.runs.folder import Run
 
 
@@ -24,8 +25,10 @@ class TokensComparisonSlice(ComparisonSlice):
     """Transformers on tokens."""
 
     def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:  # noqa: ARG002
-        """From the module here that is named for the kind of the task."""
-        task = import_module(f"headway.compare.tokens.{runs[0].spec.task.kind}")
+        """From the module here that is the task names."""
+        spec = runs[0].spec
+        assert isinstance(spec, TokensRun)
+        task = import_module(f"headway.compare.tokens.{spec.task.slice_name}")
         return References(baselines=task.baselines(runs))
 
     def doubts(self, experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:

@@ -3,6 +3,8 @@
 * `examples`: what every kind of task supplies, and the one way to get at it;
 * `text`: that of a corpus; `corpus_tokens` are its tokens, `packing` cuts them into batches, `ngrams` says what is
   to be beaten;
+* `known`: examples that are drawn, or all inputs once: of `parity`, `endpoint`, `retrieval`, `hops`, `recall` and
+  `induction`;
 * `building` makes them: `corpus` finds documents, `documents` reads them from files, `hub` fetches them, `ids` takes
   tokens as they are, `one_document` parts a book, `tokenizer` makes tokens, `endless_tokenizer` without an end,
   `tokenizer_files` bounds what it may be, `text_kept` says how much of a text they give back, `token_cache` keeps them;

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Float32, Int64
 
 from headway.declare.tokens.task import TokensTask
 
@@ -20,10 +20,26 @@ MASKED = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Sequences side by side, and the answer at each of their positions; -1 where none is asked for."""
+    """Sequences side by side, and the answer at each of their positions; -1, or NaN, where none is asked for.
 
-    inputs: Int64[np.ndarray, "batch n_ctx"]
-    targets: Int64[np.ndarray, "batch n_ctx"]
+    `kinds` tells sequences apart that ask different things, where metrics are told of each of them.
+    """
+
+    inputs: Int64[np.ndarray, "batch n_ctx"] | Float32[np.ndarray, "batch n_ctx numbers"]
+    targets: Int64[np.ndarray, "batch n_ctx"] | Float32[np.ndarray, "batch place answers"]
+    kinds: Int64[np.ndarray, " batch"] | None = None
+
+    @property
+    def asked(self) -> Bool[np.ndarray, "batch place"]:
+        """Where an answer is asked for."""
+        if np.issubdtype(self.targets.dtype, np.floating):
+            return np.asarray(~np.isnan(self.targets).any(2))
+        return np.asarray(self.targets >= 0)
+
+    def rows(self, here: slice | np.ndarray) -> "Batch":
+        """Some of its sequences."""
+        kinds = None if self.kinds is None else self.kinds[here]
+        return Batch(inputs=self.inputs[here], targets=self.targets[here], kinds=kinds)
 
 
 class Examples(ABC):

@@ -23,9 +23,9 @@ def forward_flops(model: TransformerModel, vocab_size: int, n_ctx: int) -> int:
     """Floating-point operations of a forward pass of one sequence of `n_ctx` tokens.
 
     Counted are the products of matrices: every token by every matrix of the blocks (both factors of one of low rank)
-    and by the read-out, and in each head a product of d_head for the logit, another for the context, of each key
-    that a query sees: those before it and itself, within the window (or those after it). Norms, softmax, biases and
-    the look-up of embeddings are left out; they are of lower order.
+    by the read-out and by an encoder, and in each head a product of d_head for the logit, another for the context, of
+    each key that a query sees: those before it and itself, within the window (or those after it). Norms, softmax,
+    biases and the look-up of embeddings are left out; they are of lower order.
 
     Examples:
         >>> from headway.declare.tokens.transformer import GptNeo
@@ -38,7 +38,8 @@ def forward_flops(model: TransformerModel, vocab_size: int, n_ctx: int) -> int:
         window = model.window(layer) or n_ctx
         own = 0 if model.attends == "future" else 1  # as many keys later as earlier, without the query's own
         attention += 2 * 2 * heads.n_heads * heads.d_head * _keys_seen(n_ctx, window, own)
-    return 2 * n_ctx * (matrices + vocab_size * model.embedding_width) + attention
+    encoder = 0 if model.encoder is None else model.encoder * (vocab_size + model.embedding_width)
+    return 2 * n_ctx * (matrices + encoder + (model.readout or vocab_size) * model.embedding_width) + attention
 
 
 def _keys_seen(n_ctx: int, window: int, own: int) -> int:
@@ -94,7 +95,7 @@ def _sequence_bytes(task: TokensTask, model: TransformerModel, training: TokensT
         total += small * (2 * q + 2 * kv + (3 if model.mlp == "swiglu" else 2) * d_mlp)
         ranks = (model.rank(name, layer) or 0 for name in ("q", "k", "v", "o", "up", "down"))
         total += small * sum(ranks)
-    total += 4 * model.d_model + 2 * small * task.vocab_size
+    total += 4 * (model.d_model + (model.encoder or 0)) + 2 * small * (model.readout or task.vocab_size)
     return task.n_ctx * total
 
 

@@ -31,6 +31,10 @@ PARTS = ("embedding", "positions", "Q/K/V", "output", "MLP", "norms", "read-out"
 def parameters_of(model: TransformerModel, vocab_size: int) -> tuple[Parameter, ...]:
     """The trained arrays of a model, in the order of the forward pass.
 
+    Args:
+        model: of which.
+        vocab_size: tokens of the vocabulary; with an encoder, numbers of an input.
+
     Examples:
         >>> from headway.declare.tokens.transformer import GptNeo
         >>> neo = GptNeo(family="gpt-neo", d_model=768, n_layers=4, n_heads=12)
@@ -42,7 +46,7 @@ def parameters_of(model: TransformerModel, vocab_size: int) -> tuple[Parameter, 
 
 def _parameters(model: TransformerModel, vocab_size: int) -> Iterator[Parameter]:
     d, d_embed = model.d_model, model.embedding_width
-    yield Parameter(name="embedding.weight", shape=(vocab_size, d_embed), part="embedding")
+    yield from _entry(model, vocab_size, d_embed)
     if model.positions == "learned":
         width = d if model.positions_in_lane else d_embed
         yield Parameter(name="positions.weight", shape=(model.n_positions, width), part="positions")
@@ -57,7 +61,20 @@ def _parameters(model: TransformerModel, vocab_size: int) -> Iterator[Parameter]
     if model.norm_place == "before":
         yield from _norm(model, "norm")
     if not model.tied:
-        yield Parameter(name="readout.weight", shape=(vocab_size, d_embed), part="read-out")
+        yield Parameter(name="readout.weight", shape=(model.readout or vocab_size, d_embed), part="read-out")
+
+
+def _entry(model: TransformerModel, vocab_size: int, d_embed: int) -> Iterator[Parameter]:
+    """What makes a vector of a token, or of an input of numbers."""
+    if model.encoder is not None:
+        for name, shape in (("up", (model.encoder, vocab_size)), ("down", (d_embed, model.encoder))):
+            yield Parameter(name=f"encoder.{name}.weight", shape=shape, part="embedding")
+            yield Parameter(name=f"encoder.{name}.bias", shape=shape[:1], part="embedding")
+    else:
+        rows = vocab_size * model.n_positions if model.positions == "joint" else vocab_size
+        yield Parameter(name="embedding.weight", shape=(rows, d_embed), part="embedding")
+    if model.class_token:
+        yield Parameter(name="class_token", shape=(d_embed,), part="embedding")
 
 
 def _attention(model: TransformerModel, layer: int, heads: LayerHeads) -> Iterator[Parameter]:
@@ -68,6 +85,8 @@ def _attention(model: TransformerModel, layer: int, heads: LayerHeads) -> Iterat
         yield from _norm(model, f"{at}.attention_norm")
         for name, out in (("q", q), ("k", kv), ("v", kv)):
             yield from _linear(model, f"{at}.attention.{name}", (out, d), "Q/K/V", "qkv", model.rank(name, layer))  # type: ignore[arg-type]
+        if model.smeared_keys:
+            yield Parameter(name=f"{at}.attention.smear", shape=(heads.n_kv_heads,), part="Q/K/V")
         yield from _linear(model, f"{at}.attention.o", (d, q), "output", "output", model.rank("o", layer))
     elif layer in model.emptied:
         if model.norm_place == "after":

@@ -22,6 +22,7 @@ from headway.declare.tokens.training import TokensTraining
 from headway.declare.tokens.transformer import LanguageModel, TransformerModel
 from headway.declare.tokens.without_heads import spread_evenly
 from headway.errors import DeclarationError
+from headway.identity import digest
 
 if TYPE_CHECKING:
     AnyTask = TokensTask
@@ -32,6 +33,15 @@ _MODEL: TypeAdapter[TransformerModel] = TypeAdapter(LanguageModel)
 
 PER_BYTE = "eval_bits_per_byte"
 """What arms of different tokens are compared by."""
+
+_OWN = {
+    "training": ("learning_rate", "warmup_steps", "decay", "clip", "betas", "eps", "weight_decay"),
+    "model": ("init_std", "embedding_init_std", "factor_init"),
+}
+"""What each of several runs that are trained together may have of its own, by part."""
+
+_SMALL = 2e7
+"""Operations, forward, of a step; of more, several at once take about as long as one after the other."""
 
 TEXT_KEPT = 0.99
 """The share of a text that its tokens have to give back, for bits per byte of it."""
@@ -58,6 +68,12 @@ class TokensRun(RunSpec):
     @model_validator(mode="after")
     def _size(self) -> "TokensRun":
         check_numbers(0, self.training.batch_size * self.task.n_ctx * self.model.d_model, "")
+        return self
+
+    @model_validator(mode="after")
+    def _expressible(self) -> "TokensRun":
+        self.task.check_model(self.model)
+        self.task.check_training(self.training)
         return self
 
     @model_validator(mode="after")
@@ -257,6 +273,28 @@ class TokensRun(RunSpec):
             f"{n_positions - n_ctx:,} of {n_positions:,} learned positions are never trained, since task.n_ctx is "
             f"{n_ctx:,}; model.n_positions {n_ctx} would leave them out",
         )
+
+    @property
+    def shape(self) -> str | None:
+        """None of those that draw while they compute, are put through in parts, or start from another run."""
+        training = self.training
+        alone = training.drophead or training.regularizers or self.model.dropout or training.precision != "fp32"
+        if training.optimizer != "adamw" or training.accumulate > 1 or alone or self.start is not None:
+            return None
+        content = {key: value for key, value in self.content().items() if key != "seed"}
+        for part, own in _OWN.items():
+            content[part] = {key: value for key, value in content[part].items() if key not in own}
+        return digest({**content, "steps": self.declared_steps})
+
+    @property
+    def small(self) -> bool:
+        """Of examples that are drawn, up to some million operations."""
+        return not self.corpora and self.budget.flops_per_example * self.training.batch_size <= _SMALL
+
+    @property
+    def best_possible(self) -> Mapping[str, float]:
+        """What the task says of the model."""
+        return self.task.best_possible(self.model)
 
     @property
     def corpora(self) -> tuple[str, ...]:

@@ -1,20 +1,39 @@
 """Declare: what every task of transformers on tokens says of itself."""
 
 from abc import abstractmethod
-
-from pydantic import Field, PositiveInt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from headway.declare.run import Task
+from headway.declare.tokens.training import TokensTraining
+from headway.declare.tokens.transformer import TransformerModel
 
 
 class TokensTask(Task):
     """A task whose examples are sequences of tokens.
 
     The packages `data.tokens`, `train.tokens`, `compare.tokens` and `show.tokens` hold what they know of a kind of task
-    in a module of its name.
+    in a module of its name; what kinds share stands in the module that `slices` names.
     """
 
-    n_ctx: PositiveInt = Field(description="tokens of a training sequence")
+    slices: ClassVar[str] = ""
+    """The module that trains and compares it; empty: that of its kind."""
+    loss: ClassVar[str] = "loss_nats"
+    """What is minimised: the mean cross-entropy of answers that are classes, or `mse` of answers that are numbers."""
+
+    asked_last: ClassVar[int | None] = None
+    """How many of the last positions are asked, where no others are; None: any may be."""
+
+    if TYPE_CHECKING:  # a field, or a property where other fields decide it
+
+        @property
+        def n_ctx(self) -> int:
+            """Tokens of a training sequence."""
+
+    @property
+    def slice_name(self) -> str:
+        """The module of the slices `train` and `compare` that knows this kind."""
+        return self.slices or self.kind
 
     @property
     @abstractmethod
@@ -24,6 +43,39 @@ class TokensTask(Task):
         Raises:
             DeclarationError: when it stands in a file that cannot be read.
         """
+
+    @property
+    def n_answers(self) -> int:
+        """What a read-out needs to tell apart: classes, or the numbers of an answer."""
+        return self.vocab_size
+
+    def check_model(self, model: TransformerModel) -> None:
+        """See that a model can read the inputs and give the answers.
+
+        Raises:
+            ValueError: saying what it cannot, and what to change.
+        """
+        for name, is_given in (("encoder", model.encoder is not None), ("class_token", model.class_token)):
+            if is_given:
+                raise ValueError(
+                    f"model.{name} was given, but task.kind {self.kind} is sequences of tokens; leave it out"
+                )
+        if model.readout is not None and model.readout < self.n_answers:
+            raise ValueError(
+                f"model.readout {model.readout} is narrower than the {self.n_answers} answers of task.kind "
+                f"{self.kind}; give {self.n_answers}"
+            )
+
+    def check_training(self, training: TokensTraining) -> None:
+        """See that its examples can be trained on so.
+
+        Raises:
+            ValueError: saying what to change.
+        """
+
+    def best_possible(self, model: TransformerModel) -> Mapping[str, float]:  # noqa: ARG002
+        """What no model of this shape gets beyond, by metric, as far as it is known."""
+        return {}
 
     @property
     def corpora(self) -> tuple[str, ...]:

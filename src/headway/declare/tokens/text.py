@@ -33,6 +33,7 @@ class TextTask(TokensTask):
 
     primary: ClassVar[str] = "eval_loss_nats"
 
+    n_ctx: PositiveInt = Field(description="tokens of a training sequence")
     kind: Literal["text"]
     corpus: str = Field(
         description="`stories` (Headway's own grammar), `tinystories` (from the hub), or a path, from the working "

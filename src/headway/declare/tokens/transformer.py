@@ -19,6 +19,8 @@ Mlp = Literal["gelu_new", "gelu", "relu", "swiglu", "none"]
 Bias = Literal["qkv", "output", "mlp"]
 Projection = Literal["q", "k", "v", "o", "up", "down"]
 Attends = Literal["past", "future"]
+Positions = Literal["learned", "joint", "rotary", "sinusoidal", "none"]
+POSITIONS = "how positions enter; joint: a vector for each pair of token and position, instead of one for each"
 Width = Annotated[int, Field(gt=0, le=WIDEST)]
 Scale = Annotated[float, Field(gt=0)] | Literal["none", "d_head", "d_model"]
 
@@ -57,7 +59,7 @@ class TransformerModel(Spec):
         description="past: a query sees keys up to its own; future: strictly later ones (a published mask, inverted), "
         "and one that sees nothing gives 0",
     )
-    positions: Literal["learned", "rotary", "sinusoidal", "none"] = Field("learned", description="how positions enter")
+    positions: Positions = Field("learned", description=POSITIONS)
     n_positions: Width = Field(2048, description="the longest context")
     rotary_base: float = Field(10_000.0, gt=0, description="base of the rotary angles")
     norm: Norm = Field("layer", description="LayerNorm, RMSNorm or none")
@@ -96,6 +98,19 @@ class TransformerModel(Spec):
         "published",
         description="factors of low rank start with init_std each, or so that their product has init_std",
     )
+    residual: bool = Field(
+        True, description="whether a sub-layer adds to the stream; false: what it writes is the stream from there on"
+    )
+    smeared_keys: bool = Field(
+        False, description="a key is mixed with the one before it, k_j = s k_j + (1 - s) k_(j-1), s learned for each"
+    )
+    readout: Width | None = Field(
+        None, description="width of the read-out, for tasks whose answers are no tokens; null: the vocabulary"
+    )
+    encoder: Width | None = Field(
+        None, description="width of the MLP that each input of numbers enters by, instead of a token's embedding"
+    )
+    class_token: bool = Field(False, description="a learned vector stands after the inputs, and answers are read there")
 
     @cached_property
     def layout(self) -> HeadLayout:
@@ -132,7 +147,7 @@ class TransformerModel(Spec):
     @property
     def idle(self) -> tuple[str, ...]:
         """Choices that change nothing in this model: where positions enter without a lane, how absent factors start."""
-        laneless = self.embedding_width == self.d_model or self.positions in ("rotary", "none")
+        laneless = self.embedding_width == self.d_model or self.positions in ("rotary", "joint", "none")
         full = all(rank is None for rank in dict(self.ranks).values())
         return (("positions_in_lane",) if laneless else ()) + (("factor_init",) if full else ())
 
@@ -193,6 +208,28 @@ class TransformerModel(Spec):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _enters_and_leaves(self) -> "TransformerModel":
+        for name, is_given in (("readout", self.readout is not None), ("encoder", self.encoder is not None)):
+            if is_given and self.tied:
+                raise ValueError(
+                    f"{name} {getattr(self, name)} was given, but tied makes the token embedding the read-out; set "
+                    "tied to false"
+                )
+        if self.encoder is not None and self.positions == "joint":
+            raise ValueError(
+                "positions joint is of tokens, but inputs of an encoder are numbers; give learned, or none"
+            )
+        if self.tied and self.positions == "joint":
+            raise ValueError(
+                "positions joint gives no one vector to a token, so that it is no read-out; set tied to false"
+            )
+        if self.class_token and self.attends == "future":
+            raise ValueError(
+                "class_token stands after the inputs, and with attends future nothing there sees them; give past"
+            )
+        return self
+
     def _check_ranks(self, layer: int, queries: int, keys: int, d_mlp: int) -> None:
         others: dict[Projection, int] = {"q": queries, "k": keys, "v": keys, "o": queries, "up": d_mlp, "down": d_mlp}
         for name, other in others.items():
@@ -229,7 +266,7 @@ class Llama(TransformerModel):
     """Llama: rotary positions, RMSNorm, SwiGLU, no biases."""
 
     family: Literal["llama"]
-    positions: Literal["learned", "rotary", "sinusoidal", "none"] = Field("rotary", description="how positions enter")
+    positions: Positions = Field("rotary", description=POSITIONS)
     norm: Norm = Field("rms", description="LayerNorm, RMSNorm or none")
     mlp: Mlp = Field("swiglu", description="the MLP's kind; none: attention only")
     tied: bool = Field(False, description="whether the read-out is the token embedding")

@@ -43,6 +43,10 @@ class ReportSlice(ABC):
     controls_apart: ClassVar[bool] = False
     """Whether figures are drawn once for each control, so that an arm keeps its colour under it."""
 
+    def answer(self, material: ReportData) -> Figure | None:  # noqa: ARG002
+        """The figure that answers what is asked, before all others; None where differences of arms do."""
+        return None
+
     @abstractmethod
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """Its figures in their order, None for those that the results have no numbers for."""

@@ -159,7 +159,8 @@ def progress(material: ReportData) -> str:
     said += f", {failed} failed" if failed else ""
     said += f", {damaged} damaged" if damaged else ""
     said += f", {open_runs} not finished" if open_runs else ""
-    seconds = sum(run.metrics.get("wall_s") or 0.0 for run in material.runs)
+    # Runs that were trained together share their seconds.
+    seconds = sum((run.metrics.get("wall_s") or 0.0) / run.execution.get("together", 1) for run in material.runs)
     return said + (f"; {duration(seconds)} of training" if seconds else "")
 
 

@@ -19,7 +19,7 @@ from headway.show.report.tables import Row, Table, over_seeds
 from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure
 from headway.show.shared.theme import NGRAMS, QUIET, SCHEME_COLOURS
-from headway.show.tokens import cost, lane, lane_diagram, learning, pruned, settling, sizes, writing
+from headway.show.tokens import cost, lane, lane_diagram, learning, pruned, settling, sizes, solved_map, writing
 from headway.show.tokens import loss_against_heads as heads
 from headway.show.tokens import statements as claims
 from headway.show.tokens.probed import probed
@@ -72,6 +72,9 @@ OF_STARTS: tuple[Draw, ...] = (pruned.over_training, pruned.against_kept, settli
 
 FINAL = {
     "eval_bits_per_byte": "evaluation loss, bits per byte",
+    "solved": "share of seeds that solve it",
+    "accuracy": "accuracy",
+    "nmse": "error over variance",
     "eval_loss_nats": "evaluation loss, nats per token",
     "total_heads": "heads in all layers",
     "n_parameters": "parameters",
@@ -87,7 +90,8 @@ class TokensReportSlice(ReportSlice):
     controls_apart: ClassVar[bool] = True
 
     def answers(self, material: ReportData) -> Iterator[Figure | None]:
-        """What the loss does without heads, where arms were pruned and judged at once."""
+        """Seeds that solve a task whose answer is known; what the loss does without heads, where arms were pruned."""
+        yield solved_map.solved_map(material)
         for draw in OF_STARTS if _starts(material) else ():
             yield from (_under(material, control, draw) for control in material.controls)
 

@@ -2,12 +2,13 @@
 
 * `study`: a run as what the loop drives; `trial`: how fast it would be;
 * `beginning`: what a run does to the one that it starts from, and `started`, what it says of that;
+* `together`: studies of many runs of one shape, trained as an `ensemble`;
 * `loss`: the model with its loss, `regularizers` and `drophead` what changes it; `optimizer`, `schedule`;
-* `judge`: how every task is judged, `text`: what language adds, with its `samples`; `probes`: what heads do meanwhile;
-  `ablating`: what the loss does without them at the end.
+* `judge`: how every task is judged, `text`: what language adds, with its `samples`, `known`: right answers counted;
+  `probes`: what heads do meanwhile; `ablating`: what the loss does without them at the end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,11 +39,18 @@ class TokensTrainingSlice(TrainingSlice):
 
         return open_study(run, trainer=trainer, compile=compile, device=device, origin=origin, beginning=beginning)
 
+    def open_together(self, runs: Sequence[TokensRun], *, device: str = "auto") -> Sequence[Study]:
+        """See `together`."""
+        from headway.train.tokens.together import open_together
+
+        return open_together(runs, device=device)
+
     def trained_model(self, run: TokensRun, weights: dict[str, np.ndarray]) -> "Transformer":
         """The torch module of a run with these weights."""
         from headway.model.transformer import Transformer
+        from headway.model.weights import vocab_size_of
 
-        return Transformer(run.model, len(weights["embedding.weight"]), weights)
+        return Transformer(run.model, vocab_size_of(run.model, weights), weights)
 
     def trial_steps_per_s(self, run: TokensRun, seconds: float = 0.3) -> float:
         """On random tokens; see `trial`."""

@@ -1,6 +1,6 @@
 """Train: how a model is judged, while it trains and at the end; judging changes nothing in it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -46,7 +46,7 @@ class Judge:
         batches = self.examples.evaluation_batches(run.evaluation.sequences, self.loss.part_size)
         further = self.further_metrics()
         metrics: dict[str, Any] = {
-            "eval_loss_nats": self.loss.mean_over(batches),
+            **self.judged(batches),
             "total_heads": run.model.layout.total,
             "n_layers": run.model.n_layers,
             "n_parameters": sum(parameter.numel() for parameter in self.loss.module.parameters()),
@@ -54,6 +54,10 @@ class Judge:
             **self._lane(),
         }
         return Conclusion(metrics={**metrics, **further})
+
+    def judged(self, batches: Iterable[Batch]) -> dict[str, Any]:
+        """What the model makes of batches, while it trains and at the end."""
+        return {f"eval_{self.run.task.loss}": self.loss.mean_over(batches)}
 
     def further_measures(self) -> tuple[Measure, ...]:
         """What else is measured while it trains."""
@@ -64,7 +68,7 @@ class Judge:
         return {}
 
     def _evaluated(self) -> Measured:
-        return Measured(metrics={"eval_loss_nats": self.loss.mean_over(self._during), **self._lane()})
+        return Measured(metrics={**self.judged(self._during), **self._lane()})
 
     def _lane(self) -> dict[str, Any]:
         model = self.run.model
@@ -97,6 +101,6 @@ def check_judged(run: TokensRun, examples: Examples) -> None:
 
 
 def _kind(run: TokensRun) -> type[Judge]:
-    """From the module here that is named for the kind of its task."""
-    found: type[Judge] = import_module(f"headway.train.tokens.{run.task.kind}").JUDGE
+    """From the module here that its task names."""
+    found: type[Judge] = import_module(f"headway.train.tokens.{run.task.slice_name}").JUDGE
     return found

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headway.data.tokens.examples import Batch
 from headway.declare.tokens.run import TokensRun
-from headway.model.transformer import Transformer, mean_nll
+from headway.model.transformer import Transformer, asked, mean_loss
 from headway.train.tokens.regularizers import is_guided, terms
 from headway.train.trainer import Loss, Part
 
@@ -20,16 +20,18 @@ class TokensLoss:
 
     def __init__(self, run: TokensRun, module: Transformer, *, compile: bool):
         self.run, self.module, self._compile = run, module, compile
-        self.device = module.embedding.weight.device
+        self.device = next(module.parameters()).device
         self.part_size = run.training.batch_size // run.training.accumulate
         self.guided = is_guided(run)
+        # One that attends to the future has its queries and keys in step.
+        self.asked_last = run.task.asked_last if run.model.attends == "past" else None
         trained = self._guided if self.guided else self._eager
         self.value: Loss = torch.compile(trained, dynamic=False) if compile else trained
         """What is trained on."""
 
     def _eager(self, inputs: Tensor, targets: Tensor) -> Tensor:
         with self._precision():
-            return self.module.loss(inputs, targets)
+            return self.module.loss(inputs, targets, self.asked_last)
 
     def _guided(self, inputs: Tensor, targets: Tensor, *guides: Tensor) -> Tensor:
         """The loss with heads dropped; with regularizers a vector: all that is minimised, the loss alone, the terms.
@@ -41,7 +43,7 @@ class TokensLoss:
         gates = None if training.drophead is None else guides[0].split(layout.n_heads, dim=1)
         with self._precision():
             logits, trace = self.module(inputs, gates=gates, record=bool(training.regularizers))
-        loss = mean_nll(logits, targets)
+        loss = mean_loss(logits, targets)
         if trace is None:
             return loss
         values = terms(trace, training.regularizers)
@@ -55,7 +57,7 @@ class TokensLoss:
         total, parts = _count(batch), []
         for first in range(0, len(batch.inputs), self.part_size):
             here = slice(first, first + self.part_size)
-            part = Batch(inputs=batch.inputs[here], targets=batch.targets[here])
+            part = batch.rows(here)
             # The loss of a step is the mean over all its targets: a part with few of them weighs little.
             if count := _count(part):
                 parts.append(Part(tensors=self.tensors(part), weight=count / total))
@@ -83,7 +85,7 @@ class TokensLoss:
         inputs, targets = self.tensors(batch)
         self.module.eval()
         with torch.no_grad():
-            shares = self.module.lane_shares(inputs)[:, targets >= 0].mean(1)
+            shares = self.module.lane_shares(inputs)[:, asked(targets)].mean(1)
         self.module.train()
         return [float(share) for share in shares]
 
@@ -99,4 +101,4 @@ class TokensLoss:
 
 
 def _count(batch: Batch) -> int:
-    return int((batch.targets >= 0).sum())
+    return int(batch.asked.sum())

@@ -19,7 +19,7 @@ from headway.heads.causes.attribution import gate_gradients
 from headway.heads.examination import Repetition, examine
 from headway.heads.scores import HeadScores, to_arrays
 from headway.model.trace import Trace
-from headway.model.transformer import mean_nll
+from headway.model.transformer import asked, mean_loss
 from headway.train.loop import Measure, Measured
 from headway.train.tokens.loss import TokensLoss
 
@@ -90,8 +90,8 @@ class _Probe:
         for inputs, targets, rows in self._text:
             logits, trace = self._module(inputs, record=True)
             assert trace is not None
-            n_targets = int((targets >= 0).sum())
-            losses.append((float(mean_nll(logits, targets)) * n_targets, n_targets))
+            n_targets = int(asked(targets).sum())
+            losses.append((float(mean_loss(logits, targets)) * n_targets, n_targets))
             yield trace.with_rows(rows)
 
     @property
@@ -103,7 +103,7 @@ class _Probe:
         """Inputs, targets, and which positions count: not padding, nor what fills up the last batch; None: all."""
         batches = self._examples.evaluation_batches(self._run.probes.sequences, self._at_once)
         pairs = [self._loss.tensors(batch) for batch in batches]
-        return [(inputs, targets, None if (targets >= 0).all() else targets >= 0) for inputs, targets in pairs]
+        return [(inputs, targets, None if asked(targets).all() else asked(targets)) for inputs, targets in pairs]
 
     @cached_property
     def _repetition(self) -> Repetition:

@@ -6,7 +6,7 @@ shapes agree. What a model is judged on depends on the task alone.
 
 import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from headway.model.transformer import Transformer
 from headway.model.weights import Weights, initial_weights
 from headway.train.device import check_precision, find_device
 from headway.train.laboratory import BEGINNING, Origin, TrainerChoice
-from headway.train.loop import Study
+from headway.train.loop import Study, Trainer
 from headway.train.meter import Meter
 from headway.train.tokens.ablating import METRICS, ablated
 from headway.train.tokens.beginning import begin
@@ -74,19 +74,48 @@ def open_study(
     run = run if begun is None else run.model_copy(update={"model": begun.model})
     module = Transformer(run.model, examples.vocab_size, weights)
     loss = TokensLoss(run, module.to(place), compile=compiled)
+    return study_of(
+        loss,
+        examples,
+        steps,
+        trainer=tokens_trainer(loss, steps, _metered(_parts(loss, examples, begun), meter)),
+        execution=execution_of(examples, place, compiled),
+        memory=meter.metrics,
+        begun=begun,
+    )
+
+
+def initial_module(run: TokensRun, examples: Examples) -> Transformer:
+    """The model that a run starts from."""
+    weights = initial_weights(run.model, examples.vocab_size, run.seed)
+    return Transformer(run.model, examples.vocab_size, weights)
+
+
+def study_of(
+    loss: TokensLoss,
+    examples: Examples,
+    steps: int,
+    *,
+    trainer: Trainer,
+    execution: Mapping[str, Any],
+    memory: Callable[[], Mapping[str, int]],
+    begun: Started | None = None,
+) -> Study:
+    """What the loop drives: a trainer of the model of a loss, with what is measured of that model meanwhile."""
+    run = loss.run
     judge, after = judge_of(run, examples, loss, steps), ablated(run.after.ablate, examples, loss, steps)
     return Study(
-        trainer=tokens_trainer(loss, steps, _metered(_parts(loss, examples, begun), meter)),
+        trainer=trainer,
         measures=(*judge.measures(), *head_probes(run, examples, loss, steps), *after),
-        execution=_execution(examples, place, compiled),
+        execution=execution,
         conclude=judge.conclude,
-        loss="train_loss_nats",
+        loss=f"train_{run.task.loss}",
         terms=tuple(term.metric for term in run.training.regularizers),
         steps=steps,
         extra=judge.extra,
-        carried=("train_loss_nats", *(METRICS if after else ())),
+        carried=(f"train_{run.task.loss}", *(METRICS if after else ())),
         files={**examples.files, **({} if begun is None else {BEGINNING: json_text(begun.content)})},
-        memory=meter.metrics,
+        memory=memory,
     )
 
 
@@ -150,7 +179,8 @@ def _compiles(run: TokensRun, asked: bool | None, steps: int, place: torch.devic
     return compile
 
 
-def _execution(examples: Examples, place: torch.device, compiled: bool) -> dict[str, Any]:
+def execution_of(examples: Examples, place: torch.device, compiled: bool) -> dict[str, Any]:
+    """How a run is computed."""
     computed = {"trainer": "torch", "device": place.type, "compile": compiled, "corpus": examples.digest}
     if place.type == "cuda":
         gpu = torch.cuda.get_device_properties(place)

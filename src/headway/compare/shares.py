@@ -1,0 +1,135 @@
+"""Compare: what is yes or no of a run: shares of seeds, with Wilson's intervals, and McNemar's test of pairs.
+
+Papers: Wilson 1927 (the interval of a share); McNemar 1947, exact, by its mid-p (Fagerland, Lydersen and Laake 2013);
+Newcombe 1998, method 10, for the interval of the difference of two shares of the same seeds.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headway.compare.evidence import Comparison
+from headway.compare.statistics import LEVEL, paired
+
+_Z = 1.959963984540054
+"""Of 95 %."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """So many of a number of seeds."""
+
+    yes: int
+    n: int
+
+    @property
+    def value(self) -> float:
+        """The share."""
+        return self.yes / self.n
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval.
+
+        Examples:
+            >>> low, high = Share(yes=41, n=64).interval
+            >>> f"{low:.2f} to {high:.2f}"
+            '0.52 to 0.75'
+        """
+        p, n, z = self.value, self.n, _Z
+        middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+        half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        # At 0 and 1 the formula is exact, and its rounding is not.
+        return (0.0 if self.yes == 0 else middle - half, 1.0 if self.yes == n else middle + half)
+
+
+def mid_p(first_only: int, second_only: int) -> float:
+    """The two-sided mid-p of McNemar's exact test, from the seeds in which only one side says yes.
+
+    Examples:
+        >>> round(mid_p(6, 0), 6), mid_p(3, 3)
+        (0.015625, 1.0)
+    """
+    from scipy.stats import binom
+
+    n, k = first_only + second_only, min(first_only, second_only)
+    if n == 0:
+        return 1.0
+    return float(min(1.0, 2 * binom.cdf(k, n, 0.5) - binom.pmf(k, n, 0.5)))
+
+
+def difference_interval(both: int, first_only: int, second_only: int, neither: int) -> tuple[float, float]:
+    """The 95 % interval of the difference of two shares of the same seeds, which reaches no further than -1 and 1.
+
+    Examples:
+        >>> [round(end, 4) for end in difference_interval(36, 12, 2, 0)]
+        [0.0569, 0.3404]
+    """
+    n = both + first_only + second_only + neither
+    first, second = Share(yes=both + first_only, n=n), Share(yes=both + second_only, n=n)
+    (low1, high1), (low2, high2) = first.interval, second.interval
+    product = first.yes * (n - first.yes) * second.yes * (n - second.yes)
+    cross = float(both * neither - first_only * second_only)
+    cross = max(0.0, cross - n / 2) if cross > 0 else cross
+    phi = cross / math.sqrt(product) if product else 0.0
+
+    def reach(a: float, b: float) -> float:
+        return math.sqrt(max(0.0, a * a - 2 * phi * a * b + b * b))
+
+    d = first.value - second.value
+    below = reach(first.value - low1, high2 - second.value)
+    above = reach(high1 - first.value, second.value - low2)
+    return d - below, d + above
+
+
+def compare_shares(
+    arm: Mapping[int, float | None], baseline: Mapping[int, float | None], *, metric: str, control: str | None
+) -> Comparison:
+    """McNemar's test of an arm against a baseline in what is yes or no; `p_family` and `verdict` are to be filled in.
+
+    Examples:
+        >>> found = compare_shares({0: 1.0, 1: 1.0, 2: 0.0}, {0: 0.0, 1: 1.0, 2: 0.0}, metric="solved", control=None)
+        >>> [round(mean, 2) for mean in found.means], round(found.p, 2)
+        ([0.67, 0.33], 0.5)
+    """
+    pairs = paired(arm, baseline)
+    n = len(pairs.seeds)
+    both = int(((pairs.arm > 0) & (pairs.baseline > 0)).sum())
+    yes = int((pairs.arm > 0).sum()), int((pairs.baseline > 0).sum())
+    first_only, second_only = yes[0] - both, yes[1] - both
+    means = (yes[0] / n, yes[1] / n) if n else None
+    difference = means[0] - means[1] if means else None
+    p = mid_p(first_only, second_only) if n > 1 else None
+    return Comparison(
+        metric=metric,
+        arm="first",
+        baseline="second",
+        control=control,
+        group=None,
+        rule="shares",
+        n_pairs=n,
+        means=means,
+        difference=difference,
+        relative=difference / means[1] if means and difference is not None and means[1] else None,
+        estimate=difference,
+        interval=difference_interval(both, first_only, second_only, n - yes[0] - second_only) if n > 1 else None,
+        se=None,
+        freedom=None,
+        bound=None,
+        p=p,
+        p_family=None,
+        outcome=("few" if n == 1 else "none") if p is None else "apart" if p < LEVEL else "open",
+        detectable=None,
+        seeds_for_margin=None,
+        verdict="",
+    )
+
+
+def is_pair(weights: Mapping[str, float]) -> bool:
+    """Whether a difference is of one arm and one other, so that it is one of shares."""
+    return sorted(weight for weight in weights.values() if weight) == [-1.0, 1.0]
+
+
+def all_pairs(differences: Sequence[Mapping[str, float]]) -> bool:
+    """Whether all of some differences are."""
+    return all(is_pair(weights) for weights in differences)

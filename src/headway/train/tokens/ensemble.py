@@ -1,0 +1,272 @@
+"""Train: runs of one shape as one batched program: the models side by side, each with its own data, rates and state.
+
+A stack holds the parameters of all members; each member's own module has views of its row, so that it is judged,
+probed and stored like a model that is trained alone. Rows never mix: a member that diverges is NaN in its row.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from headway.data.tokens.examples import Batch
+from headway.declare.tokens.training import TokensTraining
+from headway.errors import Diverged
+from headway.model.attention import Attention, attend_plainly
+from headway.model.transformer import Transformer
+from headway.train.loop import Arrays
+from headway.train.tokens.schedule import rate_share
+
+Batches = Callable[[int, int], Batch]
+"""The batch of a member (from 0) at a step (from 1)."""
+
+
+class StackedParameters:
+    """The parameters of modules of one shape in the rows of one matrix, of which the modules then are views.
+
+    Attributes:
+        rows: (member, number).
+        grads: the same of the gradients.
+        leaves: by name, (member, *shape), what gradients are taken of.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module]):
+        first = dict(modules[0].named_parameters())
+        sizes = [parameter.numel() for parameter in first.values()]
+        ends = np.cumsum([0, *sizes]).tolist()
+        self.places = {name: slice(a, b) for name, a, b in zip(first, ends[:-1], ends[1:], strict=True)}
+        self.shapes = {name: parameter.shape for name, parameter in first.items()}
+        device = next(iter(first.values())).device
+        self.rows = torch.empty(len(modules), ends[-1], device=device)
+        self.grads = torch.zeros_like(self.rows)
+        for row, module in zip(self.rows, modules, strict=True):
+            for name, parameter in module.named_parameters():
+                view = row[self.places[name]].view(parameter.shape)
+                view.copy_(parameter.detach())
+                parameter.data = view
+        self.leaves = {name: self._stacked(self.rows, name).requires_grad_() for name in first}
+
+    def _stacked(self, matrix: Tensor, name: str) -> Tensor:
+        return matrix[:, self.places[name]].view(len(matrix), *self.shapes[name]).detach()
+
+    def split(self, row: Tensor) -> Arrays:
+        """A row as arrays by name, copied."""
+        found = row.detach().cpu().numpy()
+        return {name: found[place].reshape(self.shapes[name]).copy() for name, place in self.places.items()}
+
+    def join(self, arrays: Arrays) -> Tensor:
+        """The row of arrays by name."""
+        flat = np.concatenate([np.asarray(arrays[name], np.float32).reshape(-1) for name in self.places])
+        return torch.from_numpy(flat).to(self.rows.device)
+
+
+class _AdamW:
+    """AdamW of all members at once, each with the numbers of its own declaration.
+
+    Term by term as torch.optim.AdamW has it; only matrices decay.
+    """
+
+    def __init__(self, stack: StackedParameters, trainings: Sequence[TokensTraining], steps: int):
+        self._stack, self._trainings, self._steps = stack, trainings, steps
+        self._kinds = set(trainings)
+        self.mean, self.square = torch.zeros_like(stack.rows), torch.zeros_like(stack.rows)
+        beta1, beta2 = (self._column(*(training.betas[i] for training in trainings)) for i in (0, 1))
+        self._betas, self._eps = (beta1, beta2), self._column(*(training.eps for training in trainings))
+        self._decay = self._column(*(training.weight_decay for training in trainings))
+        matrices = torch.zeros(1, stack.rows.shape[1], device=stack.rows.device)
+        for name, place in stack.places.items():
+            matrices[:, place] = float(len(stack.shapes[name]) == 2)
+        self._shrinks = self._decay * matrices if any(training.weight_decay for training in trainings) else None
+        clips = [math.inf if training.clip is None else training.clip for training in trainings]
+        self._clip = None if all(map(math.isinf, clips)) else self._column(*clips)
+
+    def _column(self, *values: float) -> Tensor | float:
+        """A number of each member, or one where all have the same."""
+        if len(set(values)) == 1:
+            return values[0]
+        return torch.tensor(values, dtype=torch.float32, device=self._stack.rows.device)[:, None]
+
+    def update(self, step: int) -> None:
+        """One step (the first is 1) with the gradients of the stack."""
+        rows, grads = self._stack.rows, self._stack.grads
+        if self._clip is not None:
+            norms = grads.norm(dim=1, keepdim=True)
+            grads.mul_((self._clip / (norms + 1e-6)).clamp(max=1.0))
+        rates = {training: training.learning_rate * rate_share(training, step, self._steps) for training in self._kinds}
+        rate = self._column(*(rates[training] for training in self._trainings))
+        beta1, beta2 = self._betas
+        if self._shrinks is not None:
+            rows.mul_(1 - rate * self._shrinks)
+        self.mean.lerp_(grads, 1 - beta1)
+        self.square.mul_(beta2).add_(grads.square_().mul_(1 - beta2))
+        root = self.square.sqrt().div_((1 - beta2**step) ** 0.5).add_(self._eps)
+        rows.sub_(torch.div(self.mean, root, out=root).mul_(rate / (1 - beta1**step)))
+
+
+class Ensemble:
+    """Models of one shape that take their steps together.
+
+    Law: each member is the run that it would be alone: the same data and initial weights, and losses that differ by
+    rounding only.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[Transformer],
+        trainings: Sequence[TokensTraining],
+        steps: int,
+        batches: Batches,
+        last: int | None,
+    ):
+        self.stack, self._batches, self._last = StackedParameters(modules), batches, last
+        self.adamw = _AdamW(self.stack, trainings, steps)
+        self._template = _Loss(_plain(modules[0]))
+        self.step, self.seconds = 0, 0.0
+        self._interrupted: BaseException | None = None
+
+    def advance(self, n: int) -> Float64[np.ndarray, "n member"]:
+        """Do n steps; the loss of each member before each, finite or not.
+
+        Raises:
+            BaseException: what interrupted it once, again: rows may then be between two steps.
+        """
+        self.check()
+        began = time.perf_counter()
+        try:
+            losses = [self._advance_one() for _ in range(n)]
+            found = torch.stack(losses).double().cpu().numpy()
+        except BaseException as error:
+            self._interrupted = error
+            raise
+        self.seconds += time.perf_counter() - began
+        return found
+
+    def check(self) -> None:
+        """See that no step was broken off.
+
+        Raises:
+            BaseException: what broke one off.
+        """
+        if self._interrupted is not None:
+            raise self._interrupted
+
+    def _advance_one(self) -> Tensor:
+        step = self.step + 1
+        inputs, targets, dim = self._tensors(step)
+
+        def loss(parameters: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+            return functional_call(self._template, parameters, (inputs, targets, self._last))
+
+        losses = vmap(loss, in_dims=(0, dim, dim))(
+            {f"module.{name}": leaf for name, leaf in self.stack.leaves.items()}, inputs, targets
+        )
+        grads = torch.autograd.grad(losses.sum(), list(self.stack.leaves.values()))
+        torch.cat([grad.flatten(1) for grad in grads], dim=1, out=self.stack.grads)
+        with torch.no_grad():
+            self.adamw.update(step)
+        self.step = step
+        return losses.detach()
+
+    def _tensors(self, step: int) -> tuple[Tensor, Tensor, int | None]:
+        """What each member reads, and along which axis members differ; None where all read the same."""
+        drawn = [self._batches(member, step) for member in range(len(self.stack.rows))]
+        device = self.stack.rows.device
+        if all(batch is drawn[0] for batch in drawn):
+            return torch.from_numpy(drawn[0].inputs).to(device), torch.from_numpy(drawn[0].targets).to(device), None
+        inputs, targets = np.stack([b.inputs for b in drawn]), np.stack([b.targets for b in drawn])
+        return torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device), 0
+
+
+class Member:
+    """One of an ensemble (a `train.loop.Trainer`).
+
+    Members are advanced in turn. Whoever asks at the front takes the others along; those behind get what was done
+    meanwhile, so that after a round all stand at one step.
+    """
+
+    def __init__(self, ensemble: Ensemble, number: int, done: list[np.ndarray]):
+        self._ensemble, self._number, self._done = ensemble, number, done
+        self.step, self._seconds = 0, 0.0
+        self._taken = 0
+
+    def clock(self) -> float:
+        """Seconds that all members together took for the steps that this one has done."""
+        return self._seconds
+
+    def advance(self, n: int) -> Float64[np.ndarray, " n"]:
+        """The losses of the steps that the others did since, or of n more.
+
+        Raises:
+            Diverged: when one is not finite, naming its step.
+        """
+        self._ensemble.check()
+        if self.step == self._ensemble.step:
+            self._done.append(self._ensemble.advance(n))
+        losses = np.concatenate(self._done[self._taken :])[:, self._number]
+        self._taken = len(self._done)
+        self._seconds = self._ensemble.seconds
+        finite = np.isfinite(losses)
+        if not finite.all():
+            bad = int(np.argmin(finite))
+            raise Diverged(f"the loss of step {self.step + bad + 1} is {losses[bad]}: training diverged")
+        self.step = self._ensemble.step
+        return losses
+
+    def weights(self) -> Arrays:
+        """A copy of its parameters."""
+        return self._ensemble.stack.split(self._ensemble.stack.rows[self._number])
+
+    def state(self) -> Arrays:
+        """As `TorchTrainer.state`: alone or together, a run goes on from either."""
+        ensemble, number = self._ensemble, self._number
+        found = {f"weights/{name}": array for name, array in self.weights().items()}
+        if not self.step:
+            return found
+        for key, matrix in (("exp_avg", ensemble.adamw.mean), ("exp_avg_sq", ensemble.adamw.square)):
+            found |= {f"optimizer/{key}/{name}": a for name, a in ensemble.stack.split(matrix[number]).items()}
+        counts = {f"optimizer/step/{name}": np.array(self.step, np.float32) for name in ensemble.stack.places}
+        return found | counts
+
+    def restore(self, step: int, state: Arrays) -> None:
+        """Stand where a trainer of the same run stood; all members have to stand at one step before any advances."""
+        ensemble, number = self._ensemble, self._number
+        rows = {"weights/": ensemble.stack.rows, "optimizer/exp_avg/": ensemble.adamw.mean}
+        rows["optimizer/exp_avg_sq/"] = ensemble.adamw.square
+        with torch.no_grad():
+            for prefix, matrix in rows.items():
+                arrays = {key.removeprefix(prefix): a for key, a in state.items() if key.startswith(prefix)}
+                if arrays:
+                    matrix[number] = ensemble.stack.join(arrays)
+        self.step = ensemble.step = step
+
+
+def members_of(ensemble: Ensemble) -> tuple[Member, ...]:
+    """The members of an ensemble."""
+    done: list[np.ndarray] = []
+    return tuple(Member(ensemble, number, done) for number in range(len(ensemble.stack.rows)))
+
+
+class _Loss(nn.Module):
+    """A model's loss as what a module does, which is what `functional_call` calls."""
+
+    def __init__(self, module: Transformer) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, inputs: Tensor, targets: Tensor, last: int | None) -> Tensor:
+        """The loss of a batch."""
+        return self.module.loss(inputs, targets, last)
+
+
+def _plain(module: Transformer) -> Transformer:
+    """A model of the same shape, whose attention torch can compute for many at once."""
+    template = Transformer(module.model, module.vocab_size, module.weights()).to(next(module.parameters()).device)
+    for part in template.modules():
+        if isinstance(part, Attention):
+            part.attend = attend_plainly
+    return template

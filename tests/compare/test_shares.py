@@ -1,0 +1,68 @@
+"""Shares of seeds: McNemar's mid-p, Wilson's and Newcombe's intervals, and their sentences."""
+
+import itertools
+from math import comb
+
+import pytest
+
+from headway.compare.share_verdicts import Solver, share_finding
+from headway.compare.shares import Share, compare_shares, difference_interval, mid_p
+
+
+def slow_mid_p(b, c):
+    """Of all ways in which b + c coins fall: those less likely than this one, and half of those as likely."""
+    n, chances = b + c, [comb(b + c, k) / 2 ** (b + c) for k in range(b + c + 1)]
+    mine = chances[min(b, c)]
+    less = sum(p for k, p in enumerate(chances) if abs(k - n / 2) > abs(b - n / 2))
+    alike = sum(p for k, p in enumerate(chances) if abs(k - n / 2) == abs(b - n / 2))
+    return less + alike / 2 if b != c else max(less + alike, 1.0) if mine else 1.0
+
+
+@pytest.mark.parametrize(("b", "c"), [p for p in itertools.product(range(7), repeat=2) if p[0] != p[1]])
+def test_mid_p_by_its_definition(b, c):
+    assert mid_p(b, c) == pytest.approx(slow_mid_p(b, c))
+
+
+def test_wilson_at_the_ends():
+    low, high = Share(yes=0, n=64).interval
+    assert low == 0
+    assert high == pytest.approx(0.0566, abs=1e-4)
+    assert Share(yes=64, n=64).interval == pytest.approx((1 - 0.0566, 1.0), abs=1e-4)
+
+
+@pytest.mark.parametrize("cells", [(36, 12, 2, 0), (20, 20, 5, 5), (0, 0, 0, 9), (1, 0, 7, 2)])
+def test_swapping_the_sides_negates_the_interval(cells):
+    both, first, second, neither = cells
+    low, high = difference_interval(*cells)
+    assert difference_interval(both, second, first, neither) == pytest.approx((-high, -low))
+    assert -1 <= low <= (first - second) / sum(cells) <= high <= 1
+
+
+def found(first, second, n):
+    return compare_shares(
+        {s: float(s in first) for s in range(n)}, {s: float(s in second) for s in range(n)},
+        metric="solved", control=None,
+    )  # fmt: skip
+
+
+def test_a_planted_difference_is_told_and_none_is_not():
+    assert found(range(9), range(1), 10).outcome == "apart"
+    assert found(range(5), range(5, 10), 10).outcome == "open"
+    assert found(range(0), range(0), 10).p == 1.0
+    assert found(range(1), range(0), 1).outcome == "few"
+
+
+def test_sentences():
+    can, cannot, unknown = (Solver(label=n, possible=p) for n, p in (("4 heads", True), ("1 head", False), ("h", None)))
+    said = share_finding(found(range(60), range(0), 64), can, cannot, task="parity")
+    assert said == (
+        "4 heads solve parity in .94 of 64 seeds (.85 to .98); 1 head in 0 of 64 (at most .06), and none can"
+    )
+    said = share_finding(found(range(3), range(1, 4), 8), unknown, can, task="parity")
+    assert said.endswith("; not told apart, p = 1.00")
+    assert share_finding(found(range(8), range(0), 8), cannot, cannot, task="it").count("none can") == 2
+    assert share_finding(found(range(4), range(4), 4), can, can, task="it").startswith(
+        "4 heads solve it in all of 4 seeds (at least .51); 4 heads in all of 4"
+    )
+    nothing = share_finding(found((), (), 0), can, cannot, task="it")
+    assert nothing == "4 heads and 1 head cannot be compared: no seed gave a result for both"
