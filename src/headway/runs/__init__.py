@@ -1,6 +1,7 @@
 """Runs: run folders, and running many of them.
 
-* `folder`: one run, read; its `records`, written by the `recorder` of its owner, who holds the `lease`;
+* `folder`: one run, read; its `records`, written by the `recorder` of its owner, who holds the `lease`; how leases
+  appear as `lease_files`, `watching` those who hold them, and the `processes` of this machine;
 * `run_json`: what a folder says of its run; `seal`: what a finished one must hold, `checked` once on each place, and
   whole when one wants to `verify` it;
 * `store`: a directory of them; its `resolved` document and its `growth` with its file; what was `dropped` from it;

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from headway.errors import ResultsError
 from headway.runs.folder import Run, Status, damaged, read, update
-from headway.runs.lease import Lease, LeaseHeld, is_held, last_holder
+from headway.runs.lease import Lease, LeaseHeld, last_holder
 from headway.runs.memory import estimated_bytes
 from headway.runs.places import Place, Worker
 from headway.runs.progress import Progress, Snapshot, work_per_step
 from headway.runs.stop import FROM_PARENT, Interruptions
 from headway.runs.storage import DISK_FULL, UNREACHABLE, disk_full, is_of_storage, outcome, unreachable
+from headway.runs.watching import Watch
 from headway.runs.work import ELSEWHERE, STOPPED
 
 _LOOK_EVERY_S = 0.25
@@ -66,7 +67,7 @@ class _Sweep:
 
     def __init__(self, runs: Sequence[Run], places: Sequence[Place]):
         self._runs, self._free, self._n_places = runs, list(places), len(places)
-        self._began = time.monotonic()
+        self._began, self._watch = time.monotonic(), Watch()
         self._work_per_step: dict[Path, float] = {}
         self._counted: dict[Path, int] = {}
         self._waiting: list[Run] = []
@@ -89,7 +90,7 @@ class _Sweep:
                 self._free.append(work.place)
                 self._collect(work, code, stopping=False)
         for path, run in list(self._elsewhere.items()):
-            if not is_held(path / "lease"):
+            if not self._watch.is_held(path / "lease"):
                 del self._elsewhere[path]
                 now = _written(path)
                 if now.status in ("done", "failed", "damaged"):
@@ -131,7 +132,7 @@ class _Sweep:
         )
 
     def _start(self, run: Run) -> None:
-        if is_held(run.path / "lease"):
+        if self._watch.is_held(run.path / "lease"):
             self._elsewhere[run.path] = run
             return
         place = self._free[0]
