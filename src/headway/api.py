@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from headway.declare.experiment import Experiment, load
-from headway.declare.run import RunSpec, slice_of
 from headway.errors import RunFailed, UserError, near
 from headway.runs.folder import Run
 from headway.runs.store import Store
@@ -36,6 +35,7 @@ def run(
     workers: int | None = None,
     trainer: TrainerChoice = "auto",
     device: str = "auto",
+    runs_per_gpu: int = 1,
     timing: bool | None = None,
     figures: bool = True,
     progress: bool | None = None,
@@ -56,7 +56,8 @@ def run(
             finalists then get fresh seeds.
         workers: runs at a time; a core each if None.
         trainer: `fused` and `torch` insist on one.
-        device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`; a GPU takes one run at a time.
+        device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`.
+        runs_per_gpu: runs that share a GPU; small ones leave most of it idle.
         timing: whether arms of language models are each timed alone in the end, for figures of time against heads;
             None: where that takes little of the time that training takes.
         figures: whether the figures are written as files beside the report, which holds them anyway.
@@ -87,6 +88,7 @@ def run(
         workers=workers,
         trainer=trainer,
         device=device,
+        runs_per_gpu=runs_per_gpu,
         timing=timing,
         figures=figures,
         goal=goal,
@@ -122,6 +124,7 @@ def carry_out(
     workers: int | None,
     trainer: str,
     device: str,
+    runs_per_gpu: int = 1,
     timing: bool | None,
     figures: bool,
     goal: "Goal | None",
@@ -137,6 +140,7 @@ def carry_out(
         workers: as in `run`, like `trainer`, `device`, `timing` and `figures`.
         trainer: see there.
         device: see there.
+        runs_per_gpu: see there.
         timing: see there.
         figures: see there.
         goal: what seeds are added for, instead of those that were asked for; None: nothing.
@@ -155,6 +159,7 @@ def carry_out(
         workers=workers,
         runs=len(experiment.runs),
         uses_gpu=any(arm.template.uses_gpu for arm in experiment.selected),
+        runs_per_gpu=runs_per_gpu,
         command=(*WORKER, "--trainer", trainer),
     )
     for warning in (*experiment.unheard, *fallbacks(experiment, trainer)):
@@ -180,6 +185,7 @@ def _trained(
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], bool]:
     """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
+    from headway.runs.lasting import lasting
     from headway.runs.local import run_all
 
     begun = None if goal is None else goal.begin(_hands(experiment, out, goal, places, tell, watch))
@@ -187,7 +193,7 @@ def _trained(
     store, runs = prepare(first, out, [place.slot for place in places], tell)
     trained = any(run.status != "done" for run in runs)
     if begun is None:
-        watch(run_all(runs, places))
+        watch(run_all(runs, lasting(places)))
     else:
         for said in begun.go_on():
             tell(said)
@@ -210,6 +216,7 @@ def _hands(
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> "Hands":
     """What a goal works with: this experiment, its directory, and these places."""
+    from headway.runs.lasting import lasting
     from headway.runs.local import run_all
     from headway.settle.spending import Hands, Spending
 
@@ -218,7 +225,7 @@ def _hands(
     return Hands(
         experiment=experiment,
         path=path,
-        run=lambda pairs: watch(run_all(Store.with_runs(path, experiment, pairs)[1], places)),
+        run=lambda pairs: watch(run_all(Store.with_runs(path, experiment, pairs)[1], lasting(places))),
         tell=tell,
         guess=lambda: _trial_seconds(experiment) if on_processor else {},
         spending=Spending(seconds=goal.seconds, n_places=len(places)),
@@ -246,25 +253,16 @@ def prepare(
         UserError: when the directory holds something else, a corpus or tokenizer cannot be used, or runs that are
             worked on at once do not fit into memory; a new directory is then not made.
     """
+    from headway.runs.preparing import check_and_prepare
+
     path = out or experiment.directory
     is_new = not path.exists()
     if is_new:
-        _check([(arm.full_name, arm.spec(seed)) for arm, seed in experiment.runs], slots, tell)
+        check_and_prepare([(arm.full_name, arm.spec(seed)) for arm, seed in experiment.runs], slots, tell)
     store, runs = Store.with_runs(path, experiment, experiment.runs)
     if not is_new:
-        _check([(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")], slots, tell)
+        check_and_prepare([(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")], slots, tell)
     return store, runs
-
-
-def _check(runs: Sequence[tuple[str, RunSpec]], slots: Sequence["Slot"], tell: Callable[[str], object]) -> None:
-    """Nothing but what is told, when runs can be worked on; of the memory of GPUs that is not known beforehand."""
-    from headway.runs.memory import check_memory
-
-    if all(slot.device == "cpu" for slot in slots):
-        check_memory(runs, len(slots))
-    with_data = {(spec.task, spec.training.batch_size): spec for _, spec in runs if spec.corpora}
-    for note in dict.fromkeys(n for spec in with_data.values() for n in slice_of("data", spec).prepare(spec)):
-        tell(note)
 
 
 def fallbacks(experiment: Experiment, trainer: str) -> list[str]:

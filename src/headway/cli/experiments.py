@@ -117,6 +117,7 @@ def run(
     device: Annotated[
         str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
     ] = "auto",
+    runs_per_gpu: Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")] = 1,
     timing: Annotated[
         bool | None,
         typer.Option("--timing/--no-timing", help="Time each language model alone; by default where it takes little."),
@@ -142,6 +143,7 @@ def run(
         workers=workers,
         trainer=trainer,
         device=device,
+        runs_per_gpu=runs_per_gpu,
         timing=timing,
         figures=figures,
         goal=goal,

@@ -20,6 +20,7 @@ from headway.train.process_memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from headway.declare.run import RunSpec
+    from headway.runs.work import OpenStudy
     from headway.train.laboratory import TrainerChoice
     from headway.train.loop import Study
 
@@ -43,8 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--time", type=Path, metavar="FILE", help="only time some steps, and write what came out")
     parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
+    parser.add_argument(
+        "--answers", type=int, help="go on with the runs that the standard input names, and answer here"
+    )
     asked = parser.parse_args(arguments)
     threads = asked.threads if asked.time else _stored_threads(asked.run_dir) or asked.threads
+    environment = dict(os.environ)
     said = set_up_process(threads)
     from headway.runs.stop import Stop, Wishes
     from headway.runs.work import STOPPED, work
@@ -61,12 +66,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             with Wishes(asked.parent).heard():
                 return time_steps(asked.run_dir, open_study, asked.time)
+        if asked.answers is not None:
+            return _serve(asked, threads, open_study, environment)
         return work(asked.run_dir, open_study, parent=asked.parent)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
     except Stop:
         return STOPPED  # before there was anything to record
+
+
+def _serve(asked: argparse.Namespace, threads: int, open_study: "OpenStudy", environment: Mapping[str, str]) -> int:
+    """Work on one run after the other, as far as this process may."""
+    from headway.runs.serving import serve
+    from headway.runs.work import work
+
+    def work_on(path: Path) -> int:
+        try:
+            return work(path, open_study, parent=asked.parent)
+        except UserError as error:
+            print(error, file=sys.stderr)
+            return 2
+
+    options = ["--trainer", asked.trainer, "--threads", str(asked.threads), "--device", asked.device]
+    options += ["--answers", str(asked.answers), *(["--parent", str(asked.parent)] if asked.parent else [])]
+    return serve(
+        asked.run_dir,
+        work_on,
+        answers=asked.answers,
+        begins_anew=lambda path: (_stored_threads(path) or asked.threads) != threads,
+        command=[sys.executable, "-m", "headway.runs.worker", *options],
+        environment=environment,
+    )
 
 
 def share_cores() -> None:
