@@ -184,6 +184,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--parent", type=int)
+    parser.add_argument("--trainer")
     asked, _ = parser.parse_known_args()
     step_s = float(os.environ.get("QUADRATIC_STEP_S", "0"))
     headway.runs.lease._BEAT_S = 0.1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.runs.places import LOST
-from headway.runs.queue import Begun, Queue
+from headway.runs.queue import AtWork, Queue
 
 LOOK_EVERY_S = 0.25
 
@@ -36,10 +36,12 @@ class WorkerOfNode:
         now = self.cluster.now
         if self.node.generation != self.generation:
             worked = max(0.0, self.node.lost_at - self.since)
+            self.cluster.busy_s += worked
             self.run.left_s -= worked - worked % 10.0
             return LOST
         if now - self.since < self.run.left_s:
             return None
+        self.cluster.busy_s += self.run.left_s
         return 1 if self.run.fails else 0
 
     def ask_to_stop(self) -> None: ...
@@ -94,13 +96,12 @@ class Cluster:
             node.slots = tuple(SlotOfNode(node) for _ in range(10))
         lengths = [self._chance.uniform(1.0, 100.0) for _ in range(n_runs)]
         self.runs = [SimulatedRun(length, self._chance.random() < 0.02) for length in lengths]
-        self.now = 0.0
+        self.now = self.busy_s = 0.0
         self.done = self.failed = self.lost = 0
-        self._own_s = 0.0
 
-    def begin(self, item: int, place: SlotOfNode) -> Begun:
+    def begin(self, item: int, place: SlotOfNode) -> AtWork:
         worker = WorkerOfNode(self, self.runs[item], place.node, self.now, place.node.generation)
-        return Begun(worker=worker, place=place)
+        return AtWork(worker=worker, place=place)
 
     def has_settled(self, item: int, code: int) -> bool:
         self.done += code == 0
@@ -117,17 +118,16 @@ class Cluster:
         """Go through all of it."""
         if memory:
             tracemalloc.start()
-        began = time.perf_counter()
+        began = time.thread_time()
         queue = Queue(((number, run.left_s) for number, run in enumerate(self.runs)), self)
-        own_s, there, idle = time.perf_counter() - began, 0, 0
+        own_s, there_s = time.thread_time() - began, 0.0
         while True:
-            began = time.perf_counter()
+            began = time.thread_time()
             is_left = queue.look(self.places())
-            own_s += time.perf_counter() - began
+            own_s += time.thread_time() - began
             if not is_left:
                 break
-            n_places = sum(1 for _ in self.places())
-            there, idle = there + n_places, idle + max(0, n_places - queue.n_working)
+            there_s += LOOK_EVERY_S * sum(1 for _ in self.places())
             self.now += LOOK_EVERY_S
             if self._chance.random() < 0.01:
                 node = self._chance.choice(self.nodes)
@@ -138,7 +138,7 @@ class Cluster:
             done=self.done,
             failed=self.failed,
             lost=self.lost,
-            idle_share=idle / there,
+            idle_share=1 - self.busy_s / there_s,
             queue_s_per_run=own_s / len(self.runs),
             simulated_s=self.now,
             peak_bytes=peak,

@@ -28,6 +28,7 @@ ONE_IDEA = {
 
 PRINTERS = {
     "cli/__init__.py": "the door",
+    "cli/clusters.py": "the door",
     "cli/directories.py": "the door",
     "cli/experiments.py": "the door",
     "cli/models.py": "the door",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from simulated_places import Cluster
 
-from headway.runs.queue import Begun, Queue
+from headway.runs.queue import AtWork, Queue
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Anywhere:
 
 @dataclass
 class Notes:
-    """Hands that note what they were asked; a code of 1 brings an item back."""
+    """Overseer that note what they were asked; a code of 1 brings an item back."""
 
     taken: dict[str, Slow] = field(default_factory=dict)
     joined: dict[str, Slow] = field(default_factory=dict)
@@ -52,10 +52,10 @@ class Notes:
         if item in self.impossible:
             return None
         if item in self.joined:
-            return Begun(worker=self.joined[item], place=None)
+            return AtWork(worker=self.joined[item], place=None)
         self.taken[item] = Slow()
         self.order.append(item)
-        return Begun(worker=self.taken[item], place=place)
+        return AtWork(worker=self.taken[item], place=place)
 
     def has_settled(self, item, code):
         return code == 0

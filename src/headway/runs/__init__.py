@@ -6,10 +6,12 @@
   whole when one wants to `verify` it;
 * `store`: a directory of them; its `resolved` document and its `growth` with its file; what was `dropped` from it;
   `reservations` about what it says;
-* `local`: many runs worked on at once, with their `progress`, by workers that `places` start, on the `devices` there
-  are; `worker` is such a process, `work` what it does, `course` its part until the model is judged, `second` what to
-  do with one that two finished, `stop` how it is asked to end; `execution` is how it computed; `storage`: what is said
-  when a folder cannot be written;
+* `local`: many runs worked on at once, with their `progress`, in the order of a `queue`, by workers that `places`
+  start: those of this machine, on the `devices` there are, which may be `lasting`; those that have `joined`. `worker`
+  is such a process, `serving` what it does after its first run, `work` what it does in one, `course` its part until
+  the model is judged, `second` what to do with one that two finished, `stop` how it is asked to end; `execution` is
+  how it computed; `storage`: what is said when a folder cannot be written; `preparing`: what is seen to before;
+* `joining` the work on a directory, until a `deadline`;
 * `planned_looks`: when the seeds of a directory are looked at, and what was found;
 * `timing`: a step of each arm by itself, kept in `timing_files`; `memory`: whether runs fit; `costs`: what they would
   cost.

@@ -20,7 +20,7 @@ from headway.runs.lease import Lease, LeaseHeld, last_holder
 from headway.runs.memory import estimated_bytes
 from headway.runs.places import LOST, Place, Worker
 from headway.runs.progress import Progress, Snapshot, work_per_step
-from headway.runs.queue import Begun, Queue
+from headway.runs.queue import AtWork, Queue
 from headway.runs.stop import ENDING, FROM_PARENT, Interruptions
 from headway.runs.storage import DISK_FULL, UNREACHABLE, disk_full, is_of_storage, outcome, unreachable
 from headway.runs.work import ELSEWHERE, STOPPED
@@ -131,14 +131,14 @@ class _Sweep:
         n_places = sum(1 for _ in self._places)
         return Snapshot(runs=tuple(self._progress(run) for run in self._runs), workers=n_places, elapsed_s=elapsed_s)
 
-    def begin(self, path: Path, place: Place) -> Begun | None:
-        """See who has a run, and start a worker if nobody does; see `headway.runs.queue.Hands`."""
+    def begin(self, path: Path, place: Place) -> AtWork | None:
+        """See who has a run, and start a worker if nobody does; see `headway.runs.queue.Overseer`."""
         if joined := self._joined.found(path):
-            return Begun(worker=joined, place=None)
+            return AtWork(worker=joined, place=None)
         run = self._by_path[path]
         try:
             self._written[path] = _written_ns(run)
-            return Begun(worker=place.start(path, log=path / "log.txt"), place=place)
+            return AtWork(worker=place.start(path, log=path / "log.txt"), place=place)
         except OSError as error:
             said = outcome(path, error) if is_of_storage(error, path) else str(error)
             self._settled[path] = replace(run, status="failed", message=f"its worker could not be started: {said}")

@@ -16,17 +16,17 @@ _ItemIn = TypeVar("_ItemIn", bound=Hashable, contravariant=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Begun:
+class AtWork:
     """A worker on an item, and the place that it fills; None for one that has come by itself and fills none."""
 
     worker: Worker
     place: Place | None
 
 
-class Hands(Protocol[_ItemIn]):
+class Overseer(Protocol[_ItemIn]):
     """Who knows what the items of a queue are."""
 
-    def begin(self, item: _ItemIn, place: Place) -> Begun | None:
+    def begin(self, item: _ItemIn, place: Place) -> AtWork | None:
         """Start a worker on an item, at this place if none is at it already; None where nothing is left to do."""
 
     def has_settled(self, item: _ItemIn, code: int) -> bool:
@@ -41,14 +41,16 @@ class Queue(Generic[Item]):
         hands: who knows what they are.
     """
 
-    def __init__(self, items: Iterable[tuple[Item, float]], hands: Hands[Item]):
+    def __init__(self, items: Iterable[tuple[Item, float]], hands: Overseer[Item]):
         self._hands = hands
         self._work = dict(items)
         # The order in which they were given decides among equals, and comes back with an item that does.
         self._order = {item: number for number, item in enumerate(self._work)}
         self._waiting = [(-work, self._order[item], item) for item, work in self._work.items()]
         heapq.heapify(self._waiting)
-        self._begun: dict[Item, Begun] = {}
+        self._begun: dict[Item, AtWork] = {}
+        self._busy: set[int] = set()
+        """Places that are filled, by identity: equal ones are not the same."""
 
     @property
     def is_over(self) -> bool:
@@ -79,7 +81,7 @@ class Queue(Generic[Item]):
             if (code := begun.worker.ended) is not None:
                 self._collect(item, code)
         if self._waiting:
-            busy = {id(begun.place) for begun in self._begun.values()}
+            busy = self._busy
             for place in places:
                 if id(place) not in busy and not self._fill(place):
                     break
@@ -91,6 +93,7 @@ class Queue(Generic[Item]):
             if (code := worker.ended) is not None:
                 self._hands.has_settled(item, code)
         self._begun.clear()
+        self._busy.clear()
         self._waiting.clear()
 
     def _fill(self, place: Place) -> bool:
@@ -101,11 +104,14 @@ class Queue(Generic[Item]):
             if begun is None:
                 continue
             self._begun[item] = begun
-            if begun.place is place:
+            if begun.place is not None:
+                self._busy.add(id(begun.place))
                 return True
         return False
 
     def _collect(self, item: Item, code: int) -> None:
-        del self._begun[item]
+        place = self._begun.pop(item).place
+        if place is not None:
+            self._busy.remove(id(place))
         if not self._hands.has_settled(item, code):
             heapq.heappush(self._waiting, (-self._work[item], self._order[item], item))
