@@ -3,7 +3,9 @@
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from headway.compare.results import Results
     from headway.runs.devices import Slot
     from headway.runs.local import Snapshot
-    from headway.runs.places import LocalPlace
+    from headway.runs.places import Place
     from headway.settle.goals import Goal
     from headway.settle.spending import Hands
 
@@ -36,6 +38,8 @@ def run(
     trainer: TrainerChoice = "auto",
     device: str = "auto",
     runs_per_gpu: int = 1,
+    ray: str | None = None,
+    shared: bool | None = None,
     timing: bool | None = None,
     figures: bool = True,
     progress: bool | None = None,
@@ -58,6 +62,8 @@ def run(
         trainer: `fused` and `torch` insist on one.
         device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`.
         runs_per_gpu: runs that share a GPU; small ones leave most of it idle.
+        ray: a Ray cluster to work on: `auto` for that of this machine, its address, or `local` for one of its own.
+        shared: whether its nodes see the directory; None: that is found out.
         timing: whether arms of language models are each timed alone in the end, for figures of time against heads;
             None: where that takes little of the time that training takes.
         figures: whether the figures are written as files beside the report, which holds them anyway.
@@ -89,6 +95,8 @@ def run(
         trainer=trainer,
         device=device,
         runs_per_gpu=runs_per_gpu,
+        ray=ray,
+        shared=shared,
         timing=timing,
         figures=figures,
         goal=goal,
@@ -117,6 +125,14 @@ def open(out: str | Path) -> Store:
     return Store.open(Path(out))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Where runs are worked on: the slots of this machine (None: elsewhere), and the places."""
+
+    slots: "tuple[Slot, ...] | None"
+    places: "Iterable[Place]"
+
+
 def carry_out(
     experiment: Experiment,
     out: Path | None,
@@ -125,6 +141,8 @@ def carry_out(
     trainer: str,
     device: str,
     runs_per_gpu: int = 1,
+    ray: str | None = None,
+    shared: bool | None = None,
     timing: bool | None,
     figures: bool,
     goal: "Goal | None",
@@ -141,6 +159,8 @@ def carry_out(
         trainer: see there.
         device: see there.
         runs_per_gpu: see there.
+        ray: see there.
+        shared: see there.
         timing: see there.
         figures: see there.
         goal: what seeds are added for, instead of those that were asked for; None: nothing.
@@ -151,24 +171,44 @@ def carry_out(
     Raises:
         UserError: as `run`.
     """
+    from headway.runs.lasting import lasting
     from headway.runs.places import WORKER, local_places
+    from headway.runs.ray_cluster import ray_cluster
+    from headway.runs.ray_places import RayPlaces
     from headway.runs.timing import time_arms
 
+    command, uses_gpu = (*WORKER, "--trainer", trainer), any(arm.template.uses_gpu for arm in experiment.selected)
     places = local_places(
-        device,
+        device if ray is None else "cpu",
         workers=workers,
         runs=len(experiment.runs),
-        uses_gpu=any(arm.template.uses_gpu for arm in experiment.selected),
+        uses_gpu=uses_gpu,
         runs_per_gpu=runs_per_gpu,
-        command=(*WORKER, "--trainer", trainer),
+        command=command,
     )
     for warning in (*experiment.unheard, *fallbacks(experiment, trainer)):
         warn(warning)
     for said in (*experiment.idle, experiment.multiplied):
         if said:
             tell(said)
-    store, runs, trained = _trained(experiment, out, goal, places, tell, watch)
-    if timing is not False:
+    site = Site(slots=tuple(place.slot for place in places), places=lasting(places))
+    with ExitStack() as joined:
+        if ray is not None:
+            cluster = joined.enter_context(ray_cluster(ray, workers=workers))
+            found = RayPlaces(
+                cluster,
+                out or experiment.directory,
+                device=device,
+                workers=workers,
+                runs_per_gpu=runs_per_gpu,
+                uses_gpu=uses_gpu,
+                shared=shared,
+                command=command,
+                tell=tell,
+            )
+            site = Site(slots=None, places=found)
+        store, runs, trained = _trained(experiment, out, goal, site, tell, watch)
+    if timing is not False and (ray is None or timing):
         asked = {"asked": timing is True, "trained": trained}
         for said in time_arms(store.path, runs, places[0], n_places=len(places), **asked):
             tell(said)
@@ -180,20 +220,19 @@ def _trained(
     experiment: Experiment,
     out: Path | None,
     goal: "Goal | None",
-    places: Sequence["LocalPlace"],
+    site: "Site",
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], bool]:
     """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
-    from headway.runs.lasting import lasting
     from headway.runs.local import run_all
 
-    begun = None if goal is None else goal.begin(_hands(experiment, out, goal, places, tell, watch))
+    begun = None if goal is None else goal.begin(_hands(experiment, out, goal, site, tell, watch))
     first = experiment if begun is None else begun.experiment
-    store, runs = prepare(first, out, [place.slot for place in places], tell)
+    store, runs = prepare(first, out, site.slots or (), tell)
     trained = any(run.status != "done" for run in runs)
     if begun is None:
-        watch(run_all(runs, lasting(places)))
+        watch(run_all(runs, site.places))
     else:
         for said in begun.go_on():
             tell(said)
@@ -211,24 +250,23 @@ def _hands(
     experiment: Experiment,
     out: Path | None,
     goal: "Goal",
-    places: Sequence["LocalPlace"],
+    site: "Site",
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> "Hands":
     """What a goal works with: this experiment, its directory, and these places."""
-    from headway.runs.lasting import lasting
     from headway.runs.local import run_all
     from headway.settle.spending import Hands, Spending
 
     path = out or experiment.directory
-    on_processor = all(place.slot.device == "cpu" for place in places)
+    on_processor = site.slots is not None and all(slot.device == "cpu" for slot in site.slots)
     return Hands(
         experiment=experiment,
         path=path,
-        run=lambda pairs: watch(run_all(Store.with_runs(path, experiment, pairs)[1], lasting(places))),
+        run=lambda pairs: watch(run_all(Store.with_runs(path, experiment, pairs)[1], site.places)),
         tell=tell,
         guess=lambda: _trial_seconds(experiment) if on_processor else {},
-        spending=Spending(seconds=goal.seconds, n_places=len(places)),
+        spending=Spending(seconds=goal.seconds, n_places=len(site.slots or ()) or 1),
     )
 
 

@@ -118,6 +118,13 @@ def run(
         str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
     ] = "auto",
     runs_per_gpu: Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="auto|ADDRESS|local", help="Work on a Ray cluster; local: a private one."),
+    ] = None,
+    shared: Annotated[
+        bool | None, typer.Option("--shared/--no-shared", help="Whether Ray's nodes see DIR; found out by default.")
+    ] = None,
     timing: Annotated[
         bool | None,
         typer.Option("--timing/--no-timing", help="Time each language model alone; by default where it takes little."),
@@ -144,6 +151,8 @@ def run(
         trainer=trainer,
         device=device,
         runs_per_gpu=runs_per_gpu,
+        ray=ray,
+        shared=shared,
         timing=timing,
         figures=figures,
         goal=goal,
