@@ -54,8 +54,7 @@ class CopyWorker:
             lease.__exit__(None, None, None)
             raise
         worker = cls(ray, actor(), run, lease, refuse)
-        worker.actor.copy.remote(f"{run.parent.name}/{run.name}", files)
-        worker._reference = worker.actor.changes.remote()
+        worker._reference = worker.actor.copy.remote(f"{run.parent.name}/{run.name}", files)
         return worker
 
     @property

@@ -17,6 +17,7 @@ from headway.runs.devices import Slot
 from headway.runs.lasting import LastingPlace
 from headway.runs.lease import last_holder
 from headway.runs.places import WORKER, LocalPlace, Worker
+from headway.runs.storage import exit_code
 
 _LOOK_EVERY_S = 0.02
 _TELL_EVERY_S = 1.0
@@ -59,13 +60,18 @@ class RaySlot:
             time.sleep(_LOOK_EVERY_S)
         return code
 
-    def copy(self, name: str, files: Mapping[str, bytes]) -> None:
-        """Begin to work on a run in a copy of its folder."""
+    def copy(self, name: str, files: Mapping[str, bytes]) -> Changes:
+        """Begin to work on a run in a copy of its folder; what is new of it after a while."""
+        self.kill()
         if self._copy is not None:
             self._copy.remove()
-        self._copy = _Copy(name, files)
-        path = self._copy.path
-        self._worker = self._place.start(path, log=path / "log.txt")
+        try:
+            self._copy = _Copy(name, files)
+            path = self._copy.path
+            self._worker = self._place.start(path, log=path / "log.txt")
+        except OSError as error:  # the disk of this node, which the others do not share
+            return Changes(files={}, names=(), step=0, steps_per_s=0.0, code=exit_code(error))
+        return self.changes()
 
     def changes(self) -> Changes:
         """Wait until there is something new of the copy, for a second at most."""
