@@ -17,8 +17,9 @@ from headway.errors import UserError
 from headway.runs import ray_cluster as cluster_module
 from headway.runs.folder import Run
 from headway.runs.local import run_all
+from headway.runs.places import LOST
 from headway.runs.ray_cluster import RayNode, ray_cluster, why_not
-from headway.runs.ray_copies import write_changes
+from headway.runs.ray_copies import CopyWorker, write_changes
 from headway.runs.ray_places import RayPlaces
 from headway.runs.ray_probe import look, package_hash
 from headway.runs.ray_slot import Changes, RaySlot
@@ -91,6 +92,89 @@ def test_a_node_without_the_same_headway_is_named(changes, message):
     assert (found == "") is (message == "")
     if message:
         assert re.search(message, found)
+
+
+class Nodes:
+    """A cluster of two nodes, of which one may be blind, full or other."""
+
+    def __init__(self, **changes):
+        self._changes = changes
+        self.there = [NODE, RayNode(id="fedcba0987654321", host="node8", cpus=1, gpus=0)]
+
+    def nodes(self):
+        return tuple(self.there)
+
+    def looked(self, nodes, probe, token):
+        found = {}
+        for node in nodes:
+            found[node] = said(host=node.host, **(self._changes if node.host == "node8" else {}))
+            if found[node]["writes"]:
+                Path(f"{probe}-{node.host}-1").write_text(token)
+        return found
+
+
+BLIND = {"sees": "", "writes": "", "why_not": "No such file or directory"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "shared", "hosts", "told"),
+    [
+        ({}, None, ["node7", "node8"], "2 Ray nodes: they see .*, so they write into it themselves"),
+        (BLIND, None, ["node7", "node8"], "they do not all see .*, so they work on copies and send what they store"),
+        (BLIND, True, ["node7"], r"Ray node node8 .* is not used: it cannot see and write .* \(No such file"),
+        (BLIND, False, ["node7", "node8"], None),
+    ],
+)
+def test_whether_nodes_see_the_directory_is_found_out_said_and_can_be_forced(tmp_path, changes, shared, hosts, told):
+    lines = []
+    places = list(RayPlaces(Nodes(**changes), tmp_path, device="cpu", shared=shared, tell=lines.append))
+    assert [place.node.host for place in places] == hosts
+    assert [place.copies for place in places] == [shared is False or bool(changes and shared is None)] * len(hosts)
+    assert len(lines) == (told is not None)
+    assert told is None or re.search(told, lines[0])
+    assert not list(tmp_path.iterdir()), "the probe is removed"
+
+
+def test_a_directory_that_no_node_sees_is_an_error_where_it_must_be_seen(tmp_path):
+    nodes = Nodes(**BLIND)
+    nodes.there = nodes.there[1:]
+    with pytest.raises(UserError, match=r"cannot be seen and written by node8 \(No such .* --no-shared"):
+        list(RayPlaces(nodes, tmp_path, device="cpu", shared=True))
+
+
+def test_another_headway_on_a_node_is_an_error_at_first_and_leaves_one_out_that_joins(tmp_path, monkeypatch):
+    nodes, lines = Nodes(headway="0000"), []
+    with pytest.raises(UserError, match=r"ray: Ray node node8 .* has another Headway"):
+        list(RayPlaces(nodes, tmp_path, device="cpu"))
+    late, nodes.there = nodes.there[1], nodes.there[:1]
+    monkeypatch.setattr("headway.runs.ray_places._LOOK_EVERY_S", 0.0)
+    places = RayPlaces(nodes, tmp_path, device="cpu", tell=lines.append)
+    assert len(list(places)) == 1
+    nodes.there.append(late)
+    assert len(list(places)) == 1
+    assert "node8" in lines[1]
+    assert "is not used" in lines[1]
+
+
+def test_slots_are_cores_or_shares_of_gpus(tmp_path):
+    nodes = Nodes()
+    nodes.there = [RayNode(id="a", host="node7", cpus=8, gpus=2)]
+    assert len(list(RayPlaces(nodes, tmp_path, device="cpu"))) == 8
+    shares = [place.on_gpu for place in RayPlaces(nodes, tmp_path, device="auto", runs_per_gpu=3)]
+    assert shares == [1 / 3] * 6
+    assert len(list(RayPlaces(nodes, tmp_path, device="cpu", workers=5))) == 5
+    nodes.there = [RayNode(id="a", host="node7", cpus=8, gpus=0)]
+    with pytest.raises(UserError, match="no node has a slot for device cuda"):
+        list(RayPlaces(nodes, tmp_path, device="cuda"))
+
+
+def test_a_node_whose_disk_is_full_is_used_no_more_and_its_run_goes_on_elsewhere(tmp_path):
+    run, refused = quadratic.fresh_run(tmp_path / "results"), []
+    full = Changes(files={}, names=(), step=0, steps_per_s=0.0, code=DISK_FULL)
+    worker = CopyWorker(None, None, run.path, quadratic.taken(run).__enter__(), refused.append)
+    worker._take_in(full)
+    assert (worker.code, refused) == (LOST, ["its disk is full or fails"])
+    assert not quadratic.owner(run)
 
 
 def test_a_package_is_known_by_what_its_files_hold(tmp_path):

@@ -57,3 +57,34 @@ def worker(
             f"{left.failed_here} of the runs failed meanwhile; `headway status {directory}` says why, and "
             "`headway run` tries them again"
         )
+
+
+@app.command()
+def submit(
+    directory: Directory,
+    slurm: Annotated[bool, typer.Option("--slurm", help="To Slurm, from a machine that has sbatch.")] = False,
+    array: Annotated[int, typer.Option(metavar="N", help="Jobs, each a worker.")] = 1,
+    time: Annotated[str, typer.Option(metavar="TIME", help="The limit of a job, as in 2:00:00.")] = "1:00:00",
+    sbatch: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Further options of sbatch; repeatable.")
+    ] = None,
+    slots: Slots = None,
+    device: OnDevice = "auto",
+    runs_per_gpu: RunsPerGpu = 1,
+    trainer: Trainer = "auto",
+) -> None:
+    """Have a scheduler start workers that join a results directory.
+
+    Each stores before its time limit, and comes back into the queue by itself while something is left.
+    """
+    from headway.errors import UserError
+    from headway.runs.slurm import submit as submit_to_slurm
+
+    if not slurm:
+        raise UserError("submit: to what? --slurm is what there is; elsewhere start `headway worker` yourself")
+    options = ["--device", device, "--trainer", trainer, "--runs-per-gpu", str(runs_per_gpu)]
+    options += [] if slots is None else ["--slots", str(slots)]
+    jobs = submit_to_slurm(directory, array=array, time=time, sbatch=sbatch or (), options=options)
+    print(
+        f"submitted {len(jobs)} jobs ({jobs[0]} ...); their logs: {directory / 'slurm'}; `headway status {directory}`"
+    )
