@@ -3,9 +3,7 @@
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from headway.compare.results import Results
     from headway.runs.devices import Slot
     from headway.runs.local import Snapshot
-    from headway.runs.places import Place
+    from headway.runs.site import Site, Where
     from headway.settle.goals import Goal
     from headway.settle.spending import Hands
 
@@ -82,21 +80,18 @@ def run(
     """
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
+    from headway.runs.site import Where
     from headway.settle.goals import goal_of
     from headway.show.terminal.progress import can_be_shown, watch
 
+    where = Where(workers=workers, trainer=trainer, device=device, runs_per_gpu=runs_per_gpu, ray=ray, shared=shared)
     goal = goal_of(until=until, at_most=at_most, budget=budget, best=best, seeds=seeds)
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
     shown = can_be_shown() if progress is None else progress
     store, _, _ = carry_out(
         chosen if seeds is None else chosen.select(seeds=seeds),
         None if out is None else Path(out),
-        workers=workers,
-        trainer=trainer,
-        device=device,
-        runs_per_gpu=runs_per_gpu,
-        ray=ray,
-        shared=shared,
+        where=where,
         timing=timing,
         figures=figures,
         goal=goal,
@@ -125,24 +120,11 @@ def open(out: str | Path) -> Store:
     return Store.open(Path(out))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Site:
-    """Where runs are worked on: the slots of this machine (None: elsewhere), and the places."""
-
-    slots: "tuple[Slot, ...] | None"
-    places: "Iterable[Place]"
-
-
 def carry_out(
     experiment: Experiment,
     out: Path | None,
     *,
-    workers: int | None,
-    trainer: str,
-    device: str,
-    runs_per_gpu: int = 1,
-    ray: str | None = None,
-    shared: bool | None = None,
+    where: "Where",
     timing: bool | None,
     figures: bool,
     goal: "Goal | None",
@@ -155,13 +137,8 @@ def carry_out(
     Args:
         experiment: with what is asked for.
         out: the results directory; its default place if None.
-        workers: as in `run`, like `trainer`, `device`, `timing` and `figures`.
-        trainer: see there.
-        device: see there.
-        runs_per_gpu: see there.
-        ray: see there.
-        shared: see there.
-        timing: see there.
+        where: runs are worked on.
+        timing: as in `run`, like `figures`.
         figures: see there.
         goal: what seeds are added for, instead of those that were asked for; None: nothing.
         warn: is given what the user may not expect.
@@ -171,46 +148,20 @@ def carry_out(
     Raises:
         UserError: as `run`.
     """
-    from headway.runs.lasting import lasting
-    from headway.runs.places import WORKER, local_places
-    from headway.runs.ray_cluster import ray_cluster
-    from headway.runs.ray_places import RayPlaces
     from headway.runs.timing import time_arms
 
-    command, uses_gpu = (*WORKER, "--trainer", trainer), any(arm.template.uses_gpu for arm in experiment.selected)
-    places = local_places(
-        device if ray is None else "cpu",
-        workers=workers,
-        runs=len(experiment.runs),
-        uses_gpu=uses_gpu,
-        runs_per_gpu=runs_per_gpu,
-        command=command,
-    )
-    for warning in (*experiment.unheard, *fallbacks(experiment, trainer)):
+    uses_gpu = any(arm.template.uses_gpu for arm in experiment.selected)
+    here = where.here(runs=len(experiment.runs), uses_gpu=uses_gpu)
+    for warning in (*experiment.unheard, *fallbacks(experiment, where.trainer)):
         warn(warning)
     for said in (*experiment.idle, experiment.multiplied):
         if said:
             tell(said)
-    site = Site(slots=tuple(place.slot for place in places), places=lasting(places))
-    with ExitStack() as joined:
-        if ray is not None:
-            cluster = joined.enter_context(ray_cluster(ray, workers=workers))
-            found = RayPlaces(
-                cluster,
-                out or experiment.directory,
-                device=device,
-                workers=workers,
-                runs_per_gpu=runs_per_gpu,
-                uses_gpu=uses_gpu,
-                shared=shared,
-                command=command,
-                tell=tell,
-            )
-            site = Site(slots=None, places=found)
+    with where.site(out or experiment.directory, here, uses_gpu=uses_gpu, tell=tell) as site:
         store, runs, trained = _trained(experiment, out, goal, site, tell, watch)
-    if timing is not False and (ray is None or timing):
+    if timing if where.ray else timing is not False:  # on a cluster this machine is not the one to be timed, unasked
         asked = {"asked": timing is True, "trained": trained}
-        for said in time_arms(store.path, runs, places[0], n_places=len(places), **asked):
+        for said in time_arms(store.path, runs, here[0], n_places=len(here), **asked):
             tell(said)
     tell("comparing, and drawing the report ...")
     return store, runs, finish(store, figures=figures)
@@ -229,7 +180,7 @@ def _trained(
 
     begun = None if goal is None else goal.begin(_hands(experiment, out, goal, site, tell, watch))
     first = experiment if begun is None else begun.experiment
-    store, runs = prepare(first, out, site.slots or (), tell)
+    store, runs = prepare(first, out, site.slots, tell)
     trained = any(run.status != "done" for run in runs)
     if begun is None:
         watch(run_all(runs, site.places))
@@ -259,14 +210,14 @@ def _hands(
     from headway.settle.spending import Hands, Spending
 
     path = out or experiment.directory
-    on_processor = site.slots is not None and all(slot.device == "cpu" for slot in site.slots)
+    on_processor = bool(site.slots) and all(slot.device == "cpu" for slot in site.slots)
     return Hands(
         experiment=experiment,
         path=path,
         run=lambda pairs: watch(run_all(Store.with_runs(path, experiment, pairs)[1], site.places)),
         tell=tell,
         guess=lambda: _trial_seconds(experiment) if on_processor else {},
-        spending=Spending(seconds=goal.seconds, n_places=len(site.slots or ()) or 1),
+        spending=Spending(seconds=goal.seconds, n_places=len(site.slots) or 1),
     )
 
 

@@ -89,8 +89,14 @@ class Replaced(Exception):
 
 @pytest.mark.parametrize(
     ("code", "torch", "other_threads", "replaced"),
-    [(0, False, False, False), (0, True, False, True), (1, False, False, True), (0, False, True, True)],
-    ids=["as it was", "torch was used", "a run failed", "other threads"],
+    [
+        (0, False, False, False),
+        (75, False, False, False),
+        (0, True, False, True),
+        (1, False, False, True),
+        (0, False, True, True),
+    ],
+    ids=["as it was", "another had it", "torch was used", "a run failed", "other threads"],
 )
 def test_when_a_process_may_go_on(tmp_path, monkeypatch, code, torch, other_threads, replaced):
     told, answers = os.pipe(), os.pipe()
@@ -123,7 +129,7 @@ def test_when_a_process_may_go_on(tmp_path, monkeypatch, code, torch, other_thre
             serve()
         assert done == [tmp_path / "seed-0"]
     else:
-        assert serve() == 0
+        assert serve() == code
         assert done == [tmp_path / "seed-0", second]
     for descriptor in (told[0], *answers):
         os.close(descriptor)

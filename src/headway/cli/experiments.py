@@ -140,6 +140,7 @@ def run(
     are added, at planned looks, until every question is settled.
     """
     from headway.api import carry_out
+    from headway.runs.site import Where
     from headway.settle.goals import goal_of
     from headway.show.terminal.progress import watch
 
@@ -147,12 +148,7 @@ def run(
     store, runs, results = carry_out(
         _experiment(name, scale, settings, arms, control, seeds),
         directory,
-        workers=workers,
-        trainer=trainer,
-        device=device,
-        runs_per_gpu=runs_per_gpu,
-        ray=ray,
-        shared=shared,
+        where=Where(workers=workers, trainer=trainer, device=device, runs_per_gpu=runs_per_gpu, ray=ray, shared=shared),
         timing=timing,
         figures=figures,
         goal=goal,

@@ -13,7 +13,7 @@
   how it computed; `storage`: what is said when a folder cannot be written; `preparing`: what is seen to before;
 * a Ray cluster: joined by `ray_cluster`, whose nodes say of themselves what is in `ray_probe`; its slots as
   `ray_places`, what their actors do as `ray_slot`, and what these send of copies, taken in, as `ray_copies`;
-* `joining` the work on a directory, until a `deadline`;
+* `site`: the places that somebody asks for; `joining` the work on a directory, until a `deadline`, or by `slurm`;
 * `planned_looks`: when the seeds of a directory are looked at, and what was found;
 * `timing`: a step of each arm by itself, kept in `timing_files`; `memory`: whether runs fit; `costs`: what they would
   cost.

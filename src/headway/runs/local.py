@@ -135,7 +135,10 @@ class _Sweep:
         """See who has a run, and start a worker if nobody does; see `headway.runs.queue.Overseer`."""
         if joined := self._joined.found(path):
             return AtWork(worker=joined, place=None)
-        run = self._by_path[path]
+        run, now = self._by_path[path], _written(path)
+        if now.status == "done" or (now.status == "failed" and run.status != "failed"):  # by others, meanwhile
+            self._settled[path] = now
+            return None
         try:
             self._written[path] = _written_ns(run)
             return AtWork(worker=place.start(path, log=path / "log.txt"), place=place)

@@ -14,13 +14,13 @@ def check_and_prepare(
 
     Args:
         runs: by name.
-        slots: where; as many at once.
+        slots: where; as many at once. None: on other machines.
         tell: is given what was done with texts that one may not expect.
 
     Raises:
         UserError: when a corpus or tokenizer cannot be used, or runs that are worked on at once do not fit into memory.
     """
-    if all(slot.device == "cpu" for slot in slots):
+    if slots and all(slot.device == "cpu" for slot in slots):
         check_memory(runs, len(slots))
     with_data = {(spec.task, spec.training.batch_size): spec for _, spec in runs if spec.corpora}
     for note in dict.fromkeys(n for spec in with_data.values() for n in slice_of("data", spec).prepare(spec)):

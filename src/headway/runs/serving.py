@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from headway.runs.work import DONE, STOPPED
+from headway.runs.work import DONE, ELSEWHERE, STOPPED
 from headway.train.process_memory import forget_peak, give_freed_memory_back
 
 _AT_ONCE = 1 << 16
@@ -53,7 +53,7 @@ def serve(
         told, _, heard = heard.partition(b"\0")
         path = Path(os.fsdecode(told))
         _print_to(path / "log.txt")
-        if code != DONE or "torch" in sys.modules or begins_anew(path):
+        if code not in (DONE, ELSEWHERE) or "torch" in sys.modules or begins_anew(path):
             os.execve(sys.executable, [*command, str(path)], environment)
         give_freed_memory_back()
         forget_peak()
