@@ -20,7 +20,7 @@ from headway.runs.local import run_all
 from headway.runs.places import LOST
 from headway.runs.ray_cluster import RayNode, ray_cluster, why_not
 from headway.runs.ray_copies import CopyWorker, write_changes
-from headway.runs.ray_places import RayPlaces
+from headway.runs.ray_places import RayPlaces, RayWorker
 from headway.runs.ray_probe import look, package_hash
 from headway.runs.ray_slot import Changes, RaySlot
 from headway.runs.storage import DISK_FULL
@@ -171,10 +171,33 @@ def test_slots_are_cores_or_shares_of_gpus(tmp_path):
 def test_a_node_whose_disk_is_full_is_used_no_more_and_its_run_goes_on_elsewhere(tmp_path):
     run, refused = quadratic.fresh_run(tmp_path / "results"), []
     full = Changes(files={}, names=(), step=0, steps_per_s=0.0, code=DISK_FULL)
-    worker = CopyWorker(None, None, run.path, quadratic.taken(run).__enter__(), refused.append)
+    worker = CopyWorker(None, None, run.path, quadratic.taken(run).__enter__(), refused.append, lambda: None)
     worker._take_in(full)
     assert (worker.code, refused) == (LOST, ["its disk is full or fails"])
     assert not quadratic.owner(run)
+
+
+class GoneRay:
+    """A Ray whose actors are all gone."""
+
+    class exceptions:
+        RayError = RuntimeError
+
+    def wait(self, references, timeout):
+        return references, []
+
+    def get(self, reference, timeout=None):
+        raise RuntimeError("the actor died")
+
+
+def test_a_place_that_was_lost_takes_nothing_for_a_while(tmp_path):
+    places = RayPlaces(Nodes(), tmp_path, device="cpu")
+    first, second = places
+    worker = RayWorker(GoneRay(), None, None, first._lose)
+    assert worker.ended == LOST
+    assert list(places) == [second]
+    first.rests_until = 0.0
+    assert list(places) == [first, second]
 
 
 def test_a_package_is_known_by_what_its_files_hold(tmp_path):

@@ -32,12 +32,15 @@ class CopyWorker:
     run: Path
     lease: Lease | None
     refuse: Callable[[str], None]
+    lost: Callable[[], None]
     code: int | None = None
     _reference: Any = None
     _stopping: bool = field(default=False, repr=False)
 
     @classmethod
-    def begun(cls, ray: Any, actor: Callable[[], Any], run: Path, refuse: Callable[[str], None]) -> "CopyWorker":
+    def begun(
+        cls, ray: Any, actor: Callable[[], Any], run: Path, refuse: Callable[[str], None], lost: Callable[[], None]
+    ) -> "CopyWorker":
         """Send a run folder to an actor, which begins to work on it.
 
         Raises:
@@ -46,14 +49,14 @@ class CopyWorker:
         try:
             lease = Lease.take(run / "lease")
         except LeaseHeld:
-            return cls(ray, None, run, None, refuse, code=ELSEWHERE)
+            return cls(ray, None, run, None, refuse, lost, code=ELSEWHERE)
         lease.__enter__()
         try:
             files = {path.relative_to(run).as_posix(): path.read_bytes() for path in _files(run)}
         except OSError:
             lease.__exit__(None, None, None)
             raise
-        worker = cls(ray, actor(), run, lease, refuse)
+        worker = cls(ray, actor(), run, lease, refuse, lost)
         worker._reference = worker.actor.copy.remote(f"{run.parent.name}/{run.name}", files)
         return worker
 
@@ -64,6 +67,7 @@ class CopyWorker:
             try:
                 changes: Changes = self.ray.get(self._reference)
             except self.ray.exceptions.RayError:
+                self.lost()
                 return self._end(LOST)
             self._take_in(changes)
         return self.code

@@ -21,6 +21,7 @@ from headway.runs.ray_slot import RaySlot
 from headway.words import counted, listed
 
 _LOOK_EVERY_S = 2.0
+_REST_S = 15.0
 _AT_ONCE = 4
 """Calls that an actor hears at once: one works on a run while others ask it to stop."""
 
@@ -32,6 +33,7 @@ class RayWorker:
     ray: Any
     actor: Any
     reference: Any
+    lost: Callable[[], None]
     code: int | None = None
 
     @property
@@ -42,6 +44,7 @@ class RayWorker:
                 self.code = self.ray.get(self.reference)
             except self.ray.exceptions.RayError:
                 self.code = LOST
+                self.lost()
         return self.code
 
     def ask_to_stop(self) -> None:
@@ -70,6 +73,7 @@ class RayPlace:
         command: what starts a worker there.
         copies: whether it works on copies.
         refuse: told why nothing more is to be started at its node.
+        rests_until: nothing is started there before, by the monotonic clock.
     """
 
     cluster: RayCluster
@@ -78,6 +82,7 @@ class RayPlace:
     command: tuple[str, ...]
     copies: bool
     refuse: Callable[[RayNode, str], None]
+    rests_until: float = 0.0
     _actor: Any = field(default=None, repr=False)
 
     def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> RayWorker | CopyWorker:
@@ -89,9 +94,15 @@ class RayPlace:
         assert not options
         del log
         if self.copies:
-            return CopyWorker.begun(self.cluster.ray, self._ready, run, lambda why: self.refuse(self.node, why))
+            return CopyWorker.begun(
+                self.cluster.ray, self._ready, run, lambda why: self.refuse(self.node, why), self._lose
+            )
         actor = self._ready()
-        return RayWorker(self.cluster.ray, actor, actor.work.remote(str(run.absolute())))
+        return RayWorker(self.cluster.ray, actor, actor.work.remote(str(run.absolute())), self._lose)
+
+    def _lose(self) -> None:
+        """Its actor is gone: likely the node too, which is told later; until then nothing is to be lost there again."""
+        self._actor, self.rests_until = None, time.monotonic() + _REST_S
 
     def rest(self) -> None:
         """Let the actor end; what it has started ends with it."""
@@ -156,7 +167,8 @@ class RayPlaces:
         if time.monotonic() - self._looked_at >= _LOOK_EVERY_S:
             self._look()
             self._looked_at = time.monotonic()
-        places = [place for there in self._places.values() for place in there]
+        now = time.monotonic()
+        places = [place for there in self._places.values() for place in there if place.rests_until <= now]
         yield from places[: self._workers]
 
     def _look(self) -> None:
