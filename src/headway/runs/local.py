@@ -71,6 +71,8 @@ class _Sweep:
         self._work_per_step: dict[Path, float] = {}
         self._reached: dict[Path, int] = {}
         self._counted: dict[Path, int] = {}
+        self._before: dict[Path, int] = {}
+        """When the run.json of a run had been written last when all this began."""
         self._written: dict[Path, int] = {}
         """When the run.json of a run had been written last before a worker was started on it."""
         self._lost: dict[Path, tuple[int, int]] = {}
@@ -83,10 +85,12 @@ class _Sweep:
             else:
                 self._work_per_step[run.path] = work_per_step(run)
                 self._by_path[run.path] = run
+                self._before[run.path] = _written_ns(run)
         self._queue = Queue(
             ((path, max(1, run.steps) * self._work_per_step[path]) for path, run in self._by_path.items()), self
         )
-        self._shown, self._shown_at = self._looked_at(), self._began
+        self._shown: Snapshot | None = None
+        self._shown_at = self._began
 
     def look(self) -> bool:
         """Collect what ended, start what can be started; whether anything is left."""
@@ -122,7 +126,7 @@ class _Sweep:
 
     def snapshot(self, *, last: bool = False) -> Snapshot:
         """How far all runs are, as of now or, but for the last one, since the blink of an eye."""
-        if last or time.monotonic() - self._shown_at >= _LOOK_EVERY_S:
+        if last or self._shown is None or time.monotonic() - self._shown_at >= _LOOK_EVERY_S:
             self._shown, self._shown_at = self._looked_at(), time.monotonic()
         return self._shown
 
@@ -136,7 +140,7 @@ class _Sweep:
         if joined := self._joined.found(path):
             return AtWork(worker=joined, place=None)
         run, now = self._by_path[path], _written(path)
-        if now.status == "done" or (now.status == "failed" and run.status != "failed"):  # by others, meanwhile
+        if now.status == "done" or (now.status == "failed" and _written_ns(run) != self._before[path]):  # by others
             self._settled[path] = now
             return None
         try:
