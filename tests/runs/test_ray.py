@@ -62,7 +62,7 @@ def test_where_no_ray_answers_it_is_told_in_seconds():
         address = f"127.0.0.1:{closed.getsockname()[1]}"
     began = time.monotonic()
     with (
-        pytest.raises(UserError, match=f"ray {address}: nothing answers there .*ray start --head"),
+        pytest.raises(UserError, match=f"ray {address}: nothing answers there .*`ray start`"),
         ray_cluster(address),
     ):
         pass
@@ -138,7 +138,7 @@ def test_whether_nodes_see_the_directory_is_found_out_said_and_can_be_forced(tmp
 def test_a_directory_that_no_node_sees_is_an_error_where_it_must_be_seen(tmp_path):
     nodes = Nodes(**BLIND)
     nodes.there = nodes.there[1:]
-    with pytest.raises(UserError, match=r"cannot be seen and written by node8 \(No such .* --no-shared"):
+    with pytest.raises(UserError, match=r"cannot be seen and written by node8 \(No such .* say that it is not shared"):
         list(RayPlaces(nodes, tmp_path, device="cpu", shared=True))
 
 

@@ -90,7 +90,7 @@ def _connect(ray: Any, address: str, folder: str | None, workers: int | None) ->
     except ConnectionError:
         what = "this machine belongs to none" if address == "auto" else "none answers there"
         raise UserError(
-            f"ray {shortened(address)}: {what}; start one with `ray start --head`, or take `--ray local`"
+            f"ray {shortened(address)}: {what}; start one with the head option of `ray start`, or take local"
         ) from None
     except (RuntimeError, ValueError) as error:
         if "ersion" in str(error):
@@ -104,13 +104,13 @@ def _answers(address: str) -> None:
     """Nothing, when something answers at an address: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host or not 0 < int(port) < 65_536:
-        raise UserError(f"ray {shortened(address)}: give auto, local, or HOST:PORT as `ray start --head` prints it")
+        raise UserError(f"ray {shortened(address)}: give auto, local, or HOST:PORT as `ray start` prints it")
     try:
         socket.create_connection((host, int(port)), _ANSWERS_WITHIN_S).close()
     except OSError as error:
         raise UserError(
-            f"ray {address}: nothing answers there ({error.strerror or error}); start one with `ray start --head`, or "
-            "take `--ray local`"
+            f"ray {address}: nothing answers there ({error.strerror or error}); start a cluster with `ray start`, or "
+            "take local"
         ) from None
 
 

@@ -222,7 +222,7 @@ class RayPlaces:
             hosts = listed([f"{node.host} ({why[node] or 'it is not the same there'})" for node in blind])
             raise UserError(
                 f"ray: {self._directory} cannot be seen and written by {hosts}; give a directory that all nodes see, "
-                "or --no-shared"
+                "or say that it is not shared"
             )
         for node in blind:
             self._refuse(node, f"it cannot see and write {self._directory} ({why[node] or 'it is not the same there'})")
