@@ -21,6 +21,7 @@ from headway import streams
 from headway.declare.experiment import Experiment, resolve
 from headway.declare.run import RunSpec
 from headway.errors import Diverged
+from headway.runs import lease_files
 from headway.runs.folder import Run
 from headway.runs.lease import Lease, last_holder
 from headway.runs.places import LocalPlace, local_places
@@ -157,16 +158,16 @@ def owner(run: Run) -> int | None:
     return holder.pid if holder and not holder.released else None
 
 
-def aged(run: Run, seconds: float = 61.0) -> None:
-    """Make the last beat of the owner of a run that long ago."""
-    then = time.time() - seconds
-    for path in (run.path / "lease").glob("*.json"):
-        os.utime(path, (then, then))
+def given_up(run: Run) -> None:
+    """Let somebody give up on the owner of a run, as after a minute of watching it in vain."""
+    sight = lease_files.seen(run.path / "lease")
+    assert sight is not None
+    assert lease_files.give_up(run.path / "lease", sight)
 
 
 def take_over(run: Run) -> None:
     """Let another process give up on the owner of a run, and finish it."""
-    aged(run)
+    given_up(run)
     subprocess.run([*WORKER, str(run.path)], check=True)
 
 
@@ -183,6 +184,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--parent", type=int)
+    parser.add_argument("--trainer")
     asked, _ = parser.parse_known_args()
     step_s = float(os.environ.get("QUADRATIC_STEP_S", "0"))
     headway.runs.lease._BEAT_S = 0.1

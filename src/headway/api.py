@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from headway.declare.experiment import Experiment, load
-from headway.declare.run import RunSpec, slice_of
 from headway.errors import RunFailed, UserError, near
 from headway.runs.folder import Run
 from headway.runs.store import Store
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from headway.compare.results import Results
     from headway.runs.devices import Slot
     from headway.runs.local import Snapshot
-    from headway.runs.places import LocalPlace
+    from headway.runs.site import Site, Where
     from headway.settle.goals import Goal
     from headway.settle.spending import Hands
 
@@ -37,6 +36,9 @@ def run(
     trainer: TrainerChoice = "auto",
     together: str | int = "auto",
     device: str = "auto",
+    runs_per_gpu: int = 1,
+    ray: str | None = None,
+    shared: bool | None = None,
     timing: bool | None = None,
     figures: bool = True,
     progress: bool | None = None,
@@ -58,7 +60,10 @@ def run(
         workers: runs at a time; a core each if None.
         trainer: `fused` and `torch` insist on one.
         together: runs of one shape that a worker trains as one batched program: `auto`, or a number.
-        device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`; a GPU takes one run at a time.
+        device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`.
+        runs_per_gpu: runs that share a GPU; small ones leave most of it idle.
+        ray: a Ray cluster to work on: `auto` for that of this machine, its address, or `local` for one of its own.
+        shared: whether its nodes see the directory; None: that is found out.
         timing: whether arms of language models are each timed alone in the end, for figures of time against heads;
             None: where that takes little of the time that training takes.
         figures: whether the figures are written as files beside the report, which holds them anyway.
@@ -77,19 +82,26 @@ def run(
     """
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
+    from headway.runs.site import Where
     from headway.settle.goals import goal_of
     from headway.show.terminal.progress import can_be_shown, watch
 
+    where = Where(
+        workers=workers,
+        trainer=trainer,
+        together=together,
+        device=device,
+        runs_per_gpu=runs_per_gpu,
+        ray=ray,
+        shared=shared,
+    )
     goal = goal_of(until=until, at_most=at_most, budget=budget, best=best, seeds=seeds)
     chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
     shown = can_be_shown() if progress is None else progress
     store, _, _ = carry_out(
         chosen if seeds is None else chosen.select(seeds=seeds),
         None if out is None else Path(out),
-        workers=workers,
-        trainer=trainer,
-        together=together,
-        device=device,
+        where=where,
         timing=timing,
         figures=figures,
         goal=goal,
@@ -122,10 +134,7 @@ def carry_out(
     experiment: Experiment,
     out: Path | None,
     *,
-    workers: int | None,
-    trainer: str,
-    together: str | int,
-    device: str,
+    where: "Where",
     timing: bool | None,
     figures: bool,
     goal: "Goal | None",
@@ -138,11 +147,8 @@ def carry_out(
     Args:
         experiment: with what is asked for.
         out: the results directory; its default place if None.
-        workers: as in `run`, like `trainer`, `together`, `device`, `timing` and `figures`.
-        trainer: see there.
-        together: see there.
-        device: see there.
-        timing: see there.
+        where: runs are worked on.
+        timing: as in `run`, like `figures`.
         figures: see there.
         goal: what seeds are added for, instead of those that were asked for; None: nothing.
         warn: is given what the user may not expect.
@@ -152,26 +158,20 @@ def carry_out(
     Raises:
         UserError: as `run`.
     """
-    from headway.runs.places import WORKER, local_places
     from headway.runs.timing import time_arms
-    from headway.runs.together import checked_together
 
-    places = local_places(
-        device,
-        workers=workers,
-        runs=len(experiment.runs),
-        uses_gpu=any(arm.template.uses_gpu for arm in experiment.selected),
-        command=(*WORKER, "--trainer", trainer, "--together", checked_together(together)),
-    )
-    for warning in (*experiment.unheard, *fallbacks(experiment, trainer)):
+    uses_gpu = any(arm.template.uses_gpu for arm in experiment.selected)
+    here = where.here(runs=len(experiment.runs), uses_gpu=uses_gpu)
+    for warning in (*experiment.unheard, *fallbacks(experiment, where.trainer)):
         warn(warning)
     for said in (*experiment.idle, experiment.multiplied):
         if said:
             tell(said)
-    store, runs, trained = _trained(experiment, out, goal, places, tell, watch)
-    if timing is not False:
+    with where.site(out or experiment.directory, here, uses_gpu=uses_gpu, tell=tell) as site:
+        store, runs, trained = _trained(experiment, out, goal, site, tell, watch)
+    if timing if where.ray else timing is not False:  # on a cluster this machine is not the one to be timed, unasked
         asked = {"asked": timing is True, "trained": trained}
-        for said in time_arms(store.path, runs, places[0], n_places=len(places), **asked):
+        for said in time_arms(store.path, runs, here[0], n_places=len(here), **asked):
             tell(said)
     tell("comparing, and drawing the report ...")
     return store, runs, finish(store, figures=figures)
@@ -181,19 +181,19 @@ def _trained(
     experiment: Experiment,
     out: Path | None,
     goal: "Goal | None",
-    places: Sequence["LocalPlace"],
+    site: "Site",
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], bool]:
     """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
     from headway.runs.local import run_all
 
-    begun = None if goal is None else goal.begin(_hands(experiment, out, goal, places, tell, watch))
+    begun = None if goal is None else goal.begin(_hands(experiment, out, goal, site, tell, watch))
     first = experiment if begun is None else begun.experiment
-    store, runs = prepare(first, out, [place.slot for place in places], tell)
+    store, runs = prepare(first, out, site.slots, tell)
     trained = any(run.status != "done" for run in runs)
     if begun is None:
-        watch(run_all(runs, places))
+        watch(run_all(runs, site.places))
     for said in () if begun is None else begun.go_on():
         tell(said)
     if not store.path.is_dir():
@@ -210,7 +210,7 @@ def _hands(
     experiment: Experiment,
     out: Path | None,
     goal: "Goal",
-    places: Sequence["LocalPlace"],
+    site: "Site",
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> "Hands":
@@ -219,16 +219,16 @@ def _hands(
     from headway.settle.spending import Hands, Spending
 
     path = out or experiment.directory
-    on_processor = all(place.slot.device == "cpu" for place in places)
+    on_processor = bool(site.slots) and all(slot.device == "cpu" for slot in site.slots)
     return Hands(
         experiment=experiment,
         path=path,
         run=lambda pairs: watch(
-            run_all(Store.with_runs(path, experiment, experiment.with_ancestors(pairs))[1], places)
+            run_all(Store.with_runs(path, experiment, experiment.with_ancestors(pairs))[1], site.places)
         ),
         tell=tell,
         guess=lambda: _trial_seconds(experiment) if on_processor else {},
-        spending=Spending(seconds=goal.seconds, n_places=len(places)),
+        spending=Spending(seconds=goal.seconds, n_places=len(site.slots) or 1),
     )
 
 
@@ -253,25 +253,16 @@ def prepare(
         UserError: when the directory holds something else, a corpus or tokenizer cannot be used, or runs that are
             worked on at once do not fit into memory; a new directory is then not made.
     """
+    from headway.runs.preparing import check_and_prepare
+
     path = out or experiment.directory
     is_new = not path.exists()
     if is_new:
-        _check([(arm.full_name, arm.spec(seed)) for arm, seed in experiment.runs], slots, tell)
+        check_and_prepare([(arm.full_name, arm.spec(seed)) for arm, seed in experiment.runs], slots, tell)
     store, runs = Store.with_runs(path, experiment, experiment.runs)
     if not is_new:
-        _check([(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")], slots, tell)
+        check_and_prepare([(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")], slots, tell)
     return store, runs
-
-
-def _check(runs: Sequence[tuple[str, RunSpec]], slots: Sequence["Slot"], tell: Callable[[str], object]) -> None:
-    """Nothing but what is told, when runs can be worked on; of the memory of GPUs that is not known beforehand."""
-    from headway.runs.memory import check_memory
-
-    if all(slot.device == "cpu" for slot in slots):
-        check_memory(runs, len(slots))
-    with_data = {(spec.task, spec.training.batch_size): spec for _, spec in runs if spec.corpora}
-    for note in dict.fromkeys(n for spec in with_data.values() for n in slice_of("data", spec).prepare(spec)):
-        tell(note)
 
 
 def fallbacks(experiment: Experiment, trainer: str) -> list[str]:

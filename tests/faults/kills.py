@@ -153,6 +153,9 @@ class ForkedPlace:
             pid = _forked(lambda: worker.main(command), output.fileno(), group=True)
         return LocalWorker(process=Forked(pid))  # type: ignore[arg-type]
 
+    def rest(self) -> None:
+        """Nothing: every process ends with its run."""
+
 
 def _forked(work: Callable[[], int], output: int | None = None, *, group: bool = False, session: bool = False) -> int:
     pid = os.fork()

@@ -100,7 +100,7 @@ def test_a_suspended_owner_that_wakes_up_loses_nothing_of_its_successor(tmp_path
     quadratic.wait_until(lambda: len(run.records()) > 4)
     sleeper.send_signal(signal.SIGSTOP)
     time.sleep(0.05)
-    quadratic.aged(run)
+    quadratic.given_up(run)
     successor = subprocess.Popen([*quadratic.WORKER, str(run.path)])
     quadratic.wait_until(lambda: quadratic.owner(run) == successor.pid)
     sleeper.send_signal(signal.SIGCONT)

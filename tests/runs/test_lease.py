@@ -12,6 +12,7 @@ import quadratic
 
 from headway.errors import LeaseLost
 from headway.runs import lease as lease_module
+from headway.runs import lease_files
 from headway.runs.lease import Holder, Lease, LeaseHeld, is_held, last_holder
 
 FORK = multiprocessing.get_context("fork")
@@ -27,15 +28,9 @@ def ended_process() -> int:
 def written(directory, number: int = 1, **changes) -> Holder:
     """A lease as another process would have left it."""
     directory.mkdir(exist_ok=True)
-    holder = replace(lease_module._myself(), **changes)
+    holder = replace(lease_files.this_process(), **changes)
     (directory / f"{number:06d}.json").write_text(json.dumps(asdict(holder)))
     return holder
-
-
-def age(directory, seconds: float) -> None:
-    then = time.time() - seconds
-    for path in directory.glob("*.json"):
-        os.utime(path, (then, then))
 
 
 @pytest.fixture
@@ -54,7 +49,7 @@ def test_one_owner_at_a_time_and_the_next_after_release(directory):
         second.check()
         with pytest.raises(LeaseLost):
             first.check()
-    assert [path.name for path in directory.iterdir()] == ["000002.json"]
+    assert sorted(path.name for path in directory.iterdir()) == ["000001.json", "000002.json"]
 
 
 def test_a_dead_owner_on_this_machine_frees_it_at_once(directory):
@@ -63,8 +58,9 @@ def test_a_dead_owner_on_this_machine_frees_it_at_once(directory):
     Lease.take(directory).check()
 
 
-def test_a_later_process_with_the_same_number_is_not_the_owner(directory):
-    written(directory, started=lease_module._myself().started - 3600)
+@pytest.mark.parametrize("changes", [{"born": 1}, {"born": 0, "started": 1.0}], ids=["by ticks", "one of before"])
+def test_a_later_process_with_the_same_number_is_not_the_owner(directory, changes):
+    written(directory, **changes)
     Lease.take(directory).check()
 
 
@@ -78,41 +74,84 @@ def test_an_owner_that_is_not_yet_collected_by_its_parent_is_dead(directory):
     os.waitpid(pid, 0)
 
 
-@pytest.mark.parametrize(("silent_s", "held"), [(50, True), (70, False)])
-def test_elsewhere_an_owner_is_given_up_after_60_s_without_a_beat(directory, silent_s, held):
-    written(directory, machine="another machine", pid=1)
-    age(directory, silent_s)
-    assert is_held(directory) is held
-    if held:
-        with pytest.raises(LeaseHeld):
-            Lease.take(directory)
-    else:
-        Lease.take(directory).check()
+@pytest.mark.parametrize("changes", [{"machine": "another machine", "pid": 1}, {}], ids=["elsewhere", "here"])
+def test_one_look_tells_nothing_of_a_holder_that_may_live(directory, changes):
+    written(directory, **changes)
+    then = time.time() - 10 * 86_400
+    os.utime(directory / "000001.json", (then, then))
+    assert is_held(directory), "how old its file says that it is has no meaning"
+    with pytest.raises(LeaseHeld):
+        Lease.take(directory)
 
 
-def test_a_live_process_here_that_gives_no_beat_is_given_up_too(directory):
-    written(directory)
-    age(directory, 61)
-    Lease.take(directory).check()
-
-
-@pytest.mark.parametrize(("silent_s", "held"), [(0, True), (70, False)])
-def test_a_lease_that_is_just_being_written_is_held(directory, silent_s, held):
+def test_a_lease_that_is_just_being_written_is_held(directory):
     directory.mkdir()
     (directory / "000001.json").touch()
-    age(directory, silent_s)
-    assert is_held(directory) is held
+    assert is_held(directory)
 
 
-def test_the_owner_that_was_taken_over_finds_out(directory):
+def test_what_a_later_headway_says_in_a_lease_is_read_past(directory):
+    written(directory)
+    path = directory / "000001.json"
+    path.write_text(path.read_text().replace("{", '{"colour": "green", ', 1))
+    assert last_holder(directory).pid == os.getpid()
+
+
+def test_the_owner_that_was_given_up_finds_out(directory):
     lost = Lease.take(directory)
-    age(directory, 61)
+    assert lease_files.give_up(directory, lease_files.seen(directory))
     taken = Lease.take(directory)
     with pytest.raises(LeaseLost, match=f"process {os.getpid()} .* took over .* 60 s"):
         lost.check()
     with pytest.raises(LeaseLost):
         lost._beat()
     taken.check()
+
+
+def test_a_former_name_is_not_free_for_one_who_sees_the_newer_ones_late(directory, monkeypatch):
+    for _ in range(3):
+        with Lease.take(directory):
+            pass
+    monkeypatch.setattr(lease_files.os, "listdir", lambda _: ["000001.json"])
+    with pytest.raises(LeaseHeld, match="faster"):
+        Lease.take(directory)
+
+
+def test_of_former_leases_the_last_stay_and_the_others_are_swept(directory):
+    for _ in range(40):
+        with Lease.take(directory):
+            pass
+    assert sorted(path.name for path in directory.iterdir()) == [f"{n:06d}.json" for n in range(9, 41)]
+
+
+def test_where_there_are_no_hard_links_names_are_taken_one_by_one_too(directory, monkeypatch):
+    def none(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(lease_files.os, "link", none)
+    with Lease.take(directory) as lease:
+        lease.check()
+        with pytest.raises(LeaseHeld):
+            Lease.take(directory)
+        assert not lease_files.follow(directory, 1, lease_files.this_process())
+    assert [path.name for path in directory.iterdir()] == ["000001.json"]
+
+
+def test_a_link_whose_answer_got_lost_is_known_as_ones_own(directory, monkeypatch):
+    link = os.link
+
+    def twice(*paths):
+        link(*paths)
+        link(*paths)  # as a network file system that had no answer tries again
+
+    monkeypatch.setattr(lease_files.os, "link", twice)
+    Lease.take(directory).check()
+
+
+def test_the_start_of_a_process_does_not_move_with_the_clock(directory, monkeypatch):
+    with Lease.take(directory):
+        monkeypatch.setattr("psutil.Process.create_time", lambda self: 0.0)  # as after the clock was set by years
+        assert is_held(directory)
 
 
 def test_the_owner_finds_out_when_the_folder_is_removed(directory):
@@ -126,16 +165,18 @@ def test_the_owner_finds_out_when_the_folder_is_removed(directory):
 def test_beats_tell_how_far_the_run_is(directory, monkeypatch):
     monkeypatch.setattr(lease_module, "_BEAT_S", 0.02)
     with Lease.take(directory) as lease:
-        age(directory, 61)
         lease.progress(120, 34.5)
         quadratic.wait_until(lambda: is_held(directory) and last_holder(directory).step == 120)
         holder = last_holder(directory)
         assert (holder.step, holder.steps_per_s, holder.pid) == (120, 34.5, os.getpid())
+        quadratic.wait_until(lambda: last_holder(directory).held_s > 0)
+        assert last_holder(directory).beat > holder.beat
 
 
 def test_on_a_full_disk_the_owner_still_beats(directory, monkeypatch):
     lease = Lease.take(directory)
-    age(directory, 61)
+    os.utime(directory / "000001.json", (0, 0))
+    before = lease_files.seen(directory).mark
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")
@@ -143,7 +184,7 @@ def test_on_a_full_disk_the_owner_still_beats(directory, monkeypatch):
     monkeypatch.setattr(os, "replace", full)
     lease._beat()
     monkeypatch.undo()
-    assert is_held(directory)
+    assert lease_files.seen(directory).mark != before
     assert [path.suffix for path in directory.iterdir()] == [".json"]
 
 
@@ -151,7 +192,7 @@ def test_a_lease_that_cannot_be_written_is_not_taken(directory, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(lease_module.json, "dumps", full)
+    monkeypatch.setattr(lease_files.json, "dumps", full)
     with pytest.raises(OSError, match="No space left"):
         Lease.take(directory)
     monkeypatch.undo()

@@ -13,7 +13,7 @@ import quadratic
 from headway.runs.devices import Slot
 from headway.runs.execution import cores
 from headway.runs.folder import Run
-from headway.runs.lease import Holder
+from headway.runs.lease_files import Holder
 from headway.runs.local import run_all
 from headway.runs.places import LocalPlace
 from headway.runs.storage import DISK_FULL
@@ -68,6 +68,9 @@ class SimulatedPlace:
         code = self.codes.pop(0) if self.codes else None
         self.started.append(SimulatedWorker(run, self.looks, code, stubborn=self.stubborn))
         return self.started[-1]
+
+    def rest(self) -> None:
+        self.rested = True
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,11 @@
 """How far runs are, where someone looks: a live table at a terminal or in a notebook, else a line at a time."""
 
 import io
+import json
 import sys
 import types
 from collections.abc import Generator
+from dataclasses import asdict, replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import quadratic
 import stored
 from rich.console import Console
 
+from headway.runs import lease_files
 from headway.runs.progress import Progress, Snapshot
 from headway.runs.store import Store
 from headway.show.terminal import progress
@@ -117,3 +120,19 @@ def text(store: Store) -> str:
     written = io.StringIO()
     Console(file=written, width=200).print(progress.status_table(store))
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
+
+
+def test_status_says_who_works_on_what_and_whose_beats_do_not_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_LOOKED_FOR_S", 0.3)
+    of = quadratic.experiment()
+    store, runs = Store.with_runs(tmp_path / "results", of, of.runs)
+    stored.rewrite(runs[1].path, status="running")
+    holder = replace(lease_files.this_process(), host="node7", machine="another", pid=123, held_s=75.0, step=20)
+    (runs[1].path / "lease").mkdir()
+    (runs[1].path / "lease" / "000001.json").write_text(json.dumps(asdict(holder)))
+    shown = text(store)
+    assert "node7 123" in shown
+    assert "1 min 15 s" in shown
+    assert f"{runs[1].name} seed {runs[1].seed}: no beat came from node7 123 in 0.3 s; whoever works on" in shown

@@ -120,6 +120,14 @@ def run(
     device: Annotated[
         str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
     ] = "auto",
+    runs_per_gpu: Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="auto|ADDRESS|local", help="Work on a Ray cluster; local: a private one."),
+    ] = None,
+    shared: Annotated[
+        bool | None, typer.Option("--shared/--no-shared", help="Whether Ray's nodes see DIR; found out by default.")
+    ] = None,
     timing: Annotated[
         bool | None,
         typer.Option("--timing/--no-timing", help="Time each language model alone; by default where it takes little."),
@@ -135,6 +143,7 @@ def run(
     are added, at planned looks, until every question is settled.
     """
     from headway.api import carry_out
+    from headway.runs.site import Where
     from headway.settle.goals import goal_of
     from headway.show.terminal.progress import watch
 
@@ -142,10 +151,15 @@ def run(
     store, runs, results = carry_out(
         _experiment(name, scale, settings, arms, control, seeds),
         directory,
-        workers=workers,
-        trainer=trainer,
-        together=together,
-        device=device,
+        where=Where(
+            workers=workers,
+            trainer=trainer,
+            together=together,
+            device=device,
+            runs_per_gpu=runs_per_gpu,
+            ray=ray,
+            shared=shared,
+        ),
         timing=timing,
         figures=figures,
         goal=goal,

@@ -1,4 +1,4 @@
-"""Runs: where runs are worked on at the same time: shares of the processor's cores, or GPUs, one run each.
+"""Runs: where runs are worked on at the same time: shares of the processor's cores, or GPUs.
 
 What a worker is started with decides it: a GPU is the only one that its worker sees.
 """
@@ -30,9 +30,12 @@ class Slot:
 
 
 MOST_WORKERS = 10_000
+MOST_PER_GPU = 64
 
 
-def slots(device: str, *, workers: int | None, runs: int, uses_gpu: bool = True) -> tuple[Slot, ...]:
+def slots(
+    device: str, *, workers: int | None, runs: int, uses_gpu: bool = True, runs_per_gpu: int = 1
+) -> tuple[Slot, ...]:
     """The places for runs, as many as are worked on at once.
 
     Args:
@@ -40,6 +43,7 @@ def slots(device: str, *, workers: int | None, runs: int, uses_gpu: bool = True)
         workers: how many at most; None: every GPU, or a core each.
         runs: how many there are to be worked on.
         uses_gpu: whether there are language models among them, which a GPU can compute.
+        runs_per_gpu: how many share a GPU; each has its memory's share, which nobody enforces.
 
     Raises:
         UserError: when there is no worker, or no such device.
@@ -54,13 +58,15 @@ def slots(device: str, *, workers: int | None, runs: int, uses_gpu: bool = True)
         raise UserError(f"workers {workers}: at most {MOST_WORKERS:,} processes are started; give fewer")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise UserError(f"device {device}: there is no such device; choose from auto, cpu, cuda and cuda:N")
+    if not 1 <= runs_per_gpu <= MOST_PER_GPU:
+        raise UserError(f"runs per GPU {runs_per_gpu}: give 1 to {MOST_PER_GPU}")
     seen = visible_gpus() if device != "cpu" and uses_gpu else ()
     if device.startswith("cuda"):
         seen = _asked(device, seen, uses_gpu)
     if not seen:
         n = workers or max(1, min(cores(), runs))
         return (Slot(device="cpu", threads=_share(n)),) * n
-    chosen = seen[:workers]
+    chosen = (seen * runs_per_gpu)[:workers]  # every GPU gets one before any gets two
     # `auto` stays: a torch without support for this GPU then computes on the processor.
     kind = "auto" if device == "auto" else "cuda"
     return tuple(

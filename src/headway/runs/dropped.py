@@ -11,6 +11,7 @@ from pathlib import Path
 from headway.errors import ResultsError, near
 from headway.runs.growth import turn
 from headway.runs.lease import Lease, LeaseHeld
+from headway.runs.watching import take_patiently
 from headway.words import numbered
 
 
@@ -67,7 +68,7 @@ def _folders(directory: Path, name: str, seeds: Sequence[int] | None) -> list[Pa
 def _lease(folder: Path) -> Lease:
     """Own a run folder while it moves, so that no worker begins on it."""
     try:
-        return Lease.take(folder / "lease")
+        return take_patiently(folder / "lease")
     except LeaseHeld as held:
         raise ResultsError(
             f"{folder} cannot be dropped: {held}; stop that first, or wait for its end. Nothing was moved"

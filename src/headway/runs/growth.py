@@ -19,9 +19,11 @@ from headway.runs import resolved
 from headway.runs.folder import Run, read
 from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.records import run_folders
+from headway.runs.watching import Watch
 from headway.words import counted, listed
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 90.0
+"""Longer than it takes to give up on another machine that ended without a word."""
 _MOST_KEYS = 8
 
 
@@ -33,7 +35,7 @@ def turn(directory: Path) -> Iterator[None]:
         ResultsError: when another process does not end doing so.
         OSError: when nothing can be written there.
     """
-    until = time.monotonic() + _PATIENCE_S
+    until, watch = time.monotonic() + _PATIENCE_S, Watch()
     while True:
         try:
             lease = Lease.take(directory / ".lease")
@@ -41,6 +43,7 @@ def turn(directory: Path) -> Iterator[None]:
         except LeaseHeld as held:
             if time.monotonic() > until:
                 raise ResultsError(f"{directory} is being changed by another process: {held}; try again") from None
+            watch.is_held(directory / ".lease")
             time.sleep(0.05)
     with lease:
         yield

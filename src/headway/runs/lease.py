@@ -1,9 +1,12 @@
 """Runs: who works on a run folder.
 
-A lease is a numbered file. The process that created the highest number owns the folder; the file is created
-exclusively, so of any number of contenders one succeeds, and the highest number is never removed. A free lease (its
-process ended, or no beat came for 60 s) is taken over by creating the next number. The owner looks before every write
-whether it still has the highest one.
+A lease is a numbered file. The process that created the highest number owns the folder. A file appears whole, under a
+name that nobody else can take: of any number of contenders one succeeds, however late the others see it. A free lease
+(it was released, or its process ended on this machine, or somebody watched it for 60 s and saw no beat:
+`headway.runs.watching`) is followed by the next number. The owner looks before every write whether it still has the
+highest one; when it has slept, it must win a next number before it goes on.
+
+No clock of one machine is compared with that of another. The argument that this is enough stands in docs/running.md.
 
 An owner that was suspended between looking and writing can still write once after another took over. That is
 harmless: the new owner writes to new files, and what is written under the old names is what the new owner would
@@ -13,20 +16,19 @@ write there, since a run is a function of its configuration.
 import contextlib
 import json
 import os
-import socket
+import secrets
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-
-import psutil
+from typing import Any
 
 from headway.errors import HeadwayError, LeaseLost
+from headway.runs.lease_files import Holder, file_of, follow, is_of, newest, seen, this_process
 
 STALE_S = 60.0
+"""A holder whose beat did not change for so long, by the clock of who watched it, is given up."""
 _BEAT_S = 1.0
 
 
@@ -34,29 +36,19 @@ class LeaseHeld(HeadwayError):
     """Another process works on the run folder."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Holder:
-    """What a lease says: which process, and how far its run is."""
-
-    host: str
-    machine: str
-    pid: int
-    started: float
-    step: int = 0
-    steps_per_s: float = 0.0
-    released: bool = False
-
-
 def last_holder(directory: Path) -> Holder | None:
     """What the newest lease of a run folder says, be it held or not."""
-    newest = _newest(directory)
-    return _read(_file(directory, newest)) if newest else None
+    sight = seen(directory)
+    return sight.holder if sight else None
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a process works on the run folder, as far as can be seen without writing."""
-    newest = _newest(directory)
-    return newest > 0 and not _is_free(_file(directory, newest), time.time())
+    """Whether a process may work on the run folder, as far as one look tells.
+
+    A holder on another machine that has ended without a word is told apart from one that works only by watching.
+    """
+    sight = seen(directory)
+    return sight is not None and not sight.is_free
 
 
 class Lease:
@@ -64,7 +56,9 @@ class Lease:
 
     def __init__(self, directory: Path, number: int, holder: Holder):
         self._directory, self._number, self._holder = directory, number, holder
-        self._ended = threading.Event()
+        self._taken = self._beaten = _awake_s()
+        self._told: dict[str, Any] = {}
+        self._ended, self._turn = threading.Event(), threading.RLock()
         self._thread = threading.Thread(target=self._keep_beating, name="lease", daemon=True)
 
     @classmethod
@@ -72,28 +66,16 @@ class Lease:
         """Take the lease of a run folder.
 
         Raises:
-            LeaseHeld: when another process has it, or was faster.
+            LeaseHeld: when another process has it, as far as one look tells, or was faster.
         """
         directory.mkdir(exist_ok=True)
-        newest = _newest(directory)
-        if newest and not _is_free(_file(directory, newest), _now(directory)):
-            holder = _read(_file(directory, newest))
+        sight = seen(directory)
+        if sight and not sight.is_free:
+            holder = sight.holder
             raise LeaseHeld(f"process {holder.pid} on {holder.host} works on it" if holder else "another works on it")
-        number, holder = newest + 1, _myself()
-        try:
-            with open(_file(directory, number), "x", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(holder)))
-        except FileExistsError:
-            raise LeaseHeld("another process was faster") from None
-        except OSError:
-            _file(directory, number).unlink(missing_ok=True)  # created on a full disk; nobody has it
-            raise
-        # Someone may have taken over twice since we looked, and removed the number that we then created.
-        if _newest(directory) != number:
-            _file(directory, number).unlink(missing_ok=True)
+        number, holder = (sight.number if sight else 0) + 1, this_process()
+        if not follow(directory, number, holder):
             raise LeaseHeld("another process was faster")
-        for former in [_file(directory, n) for n in _numbers(directory) if n < number] + [*directory.glob("*.tmp")]:
-            former.unlink(missing_ok=True)
         return cls(directory, number, holder)
 
     def __enter__(self) -> "Lease":
@@ -106,7 +88,7 @@ class Lease:
         self._ended.set()
         self._thread.join()
         self._holder = replace(self._holder, released=True)
-        with contextlib.suppress(LeaseLost):  # then there is nothing to release
+        with contextlib.suppress(LeaseLost, OSError):  # then there is nothing to release, or nothing to do it with
             self._beat()
 
     def check(self) -> None:
@@ -114,21 +96,44 @@ class Lease:
 
         Raises:
             LeaseLost: when another process took it over; nothing more may be written.
+            OSError: when it has slept, and cannot win its lease again on this disk.
         """
-        newest = _newest(self._directory)
-        if not newest:
-            raise LeaseLost(f"{self._directory.parent} was removed while this process worked on it")
-        if newest != self._number:
-            holder = _read(_file(self._directory, newest))
+        with self._turn:
+            if _awake_s() - self._beaten > STALE_S / 2:
+                self._win_again()
+            self._look()
+
+    def _look(self) -> None:
+        number = newest(self._directory)
+        if number > self._number:
+            sight = seen(self._directory)
+            holder = sight.holder if sight else None
             who = f"process {holder.pid} on {holder.host}" if holder else "another process"
             raise LeaseLost(
                 f"{who} took over {self._directory.parent} after this one gave no sign of life for {STALE_S:.0f} s; "
                 "it goes on there"
             )
+        # One that was made anew in the meantime may have the same numbers.
+        if not number or not is_of(self._directory, self._number, self._holder.token):
+            raise LeaseLost(f"{self._directory.parent} was removed while this process worked on it")
+
+    def _win_again(self) -> None:
+        """Go on after a sleep in which others may have given up on this process: only with a number of its own.
+
+        What they did may not be seen here yet; that a number is taken is known where it is made.
+        """
+        renewed = replace(self._holder, token=secrets.token_hex(8))
+        if not newest(self._directory) or not follow(self._directory, self._number + 1, renewed):
+            self._look()
+            raise LeaseLost(
+                f"another process took over {self._directory.parent} while this one gave no sign of life; it goes on "
+                "there"
+            )
+        self._number, self._holder, self._beaten = self._number + 1, renewed, _awake_s()
 
     def progress(self, step: int, steps_per_s: float) -> None:
         """What the coming beats tell."""
-        self._holder = replace(self._holder, step=step, steps_per_s=steps_per_s)
+        self._told = {"step": step, "steps_per_s": steps_per_s}
 
     def _keep_beating(self) -> None:
         # In its own thread: compiling a model or judging it at the end may take longer than a lease lasts.
@@ -137,85 +142,32 @@ class Lease:
                 self._beat()
             except LeaseLost:
                 return  # the main thread finds out before its next write
+            except OSError:
+                continue  # it may work again; the main thread finds out too
 
     def _beat(self) -> None:
-        path = _file(self._directory, self._number)
-        temporary = path.with_suffix(".tmp")
-        try:
+        with self._turn:
             self.check()
-            temporary.write_text(json.dumps(asdict(self._holder)), encoding="utf-8")
-            os.replace(temporary, path)
-        except OSError:
-            # On a full disk: touching needs no space. If even that fails, a missed beat is what the 60 s are for.
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-                os.utime(path)
+            path = file_of(self._directory, self._number)
+            temporary = path.with_suffix(".tmp")
+            told = {**self._told, "beat": self._holder.beat + 1, "held_s": round(_awake_s() - self._taken, 1)}
+            self._holder = replace(self._holder, **told)
+            try:
+                temporary.write_text(json.dumps(asdict(self._holder)), encoding="utf-8")
+                os.replace(temporary, path)
+                self._beaten = _awake_s()
+            except OSError:
+                self._touch()
+
+    def _touch(self) -> None:
+        """A beat on a full disk: it needs no space. If even that fails, a missed beat is what the 60 s are for."""
+        path = file_of(self._directory, self._number)
+        with contextlib.suppress(OSError):
+            path.with_suffix(".tmp").unlink(missing_ok=True)
+            os.utime(path)
+            self._beaten = _awake_s()
 
 
-def _file(directory: Path, number: int) -> Path:
-    return directory / f"{number:06d}.json"
-
-
-def _newest(directory: Path) -> int:
-    """The highest number, 0 if there is none."""
-    return max(_numbers(directory), default=0)
-
-
-def _numbers(directory: Path) -> Iterator[int]:
-    try:
-        names = os.listdir(directory)
-    except FileNotFoundError:
-        return
-    yield from (int(name.removesuffix(".json")) for name in names if name.endswith(".json"))
-
-
-def _read(path: Path) -> Holder | None:
-    """What a lease says; None for one that is just being created, or was removed."""
-    try:
-        return Holder(**json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):
-        return None
-
-
-def _is_free(path: Path, now: float) -> bool:
-    holder = _read(path)
-    if holder and (holder.released or (holder.machine == _machine() and not _is_alive(holder))):
-        return True
-    try:
-        return now - path.stat().st_mtime > STALE_S
-    except FileNotFoundError:
-        return False  # taken over since we looked
-
-
-def _now(directory: Path) -> float:
-    """The time by the clock that stamps files there: a file server's clock may differ from ours."""
-    probe = directory / f"clock-{os.getpid()}-{threading.get_ident()}.tmp"
-    with open(probe, "w") as file:
-        probe.unlink(missing_ok=True)
-        return os.fstat(file.fileno()).st_mtime
-
-
-def _myself() -> Holder:
-    return Holder(
-        host=socket.gethostname(), machine=_machine(), pid=os.getpid(), started=psutil.Process().create_time()
-    )
-
-
-def _is_alive(holder: Holder) -> bool:
-    """Whether the very process of a holder on this machine lives: a later one may have its number."""
-    try:
-        process = psutil.Process(holder.pid)
-        # The start is counted from the time of booting, which moves a little when the clock is set.
-        return abs(process.create_time() - holder.started) < 5 and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-@cache
-def _machine() -> str:
-    """Where a process number means the same process: a host since it booted, and its container."""
-    parts = [socket.gethostname()]
-    with contextlib.suppress(OSError):  # not on macOS, where there are no such containers either
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-        parts.append(os.readlink("/proc/self/ns/pid"))
-    return " ".join(parts)
+def _awake_s() -> float:
+    """Seconds by a clock of this process that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()

@@ -1,36 +1,45 @@
-"""Runs: many runs at a few places: what is next, what is held elsewhere, what has settled.
+"""Runs: many runs at a few places, until all have settled.
 
 Iterating `run_all` is what starts workers, collects them and notes what became of them; each item shows how far all
-runs are. How a worker is started and stopped is the affair of its place. Other processes may work on the same
-directory: a run that one of them holds is waited for, and taken over if they give it up.
+runs are. What is next is the affair of the queue, how a worker is started and stopped that of its place. Other
+processes may work on the same directory: a run that one of them holds is waited for, and taken over if they give it
+up.
 """
 
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from headway.errors import ResultsError
 from headway.runs.folder import Run, Status, damaged, read
 from headway.runs.folder_written import update
-from headway.runs.lease import Lease, LeaseHeld, is_held, last_holder
+from headway.runs.joined import JoinedPlace
+from headway.runs.lease import Lease, LeaseHeld, last_holder
 from headway.runs.lines import Lines
 from headway.runs.memory import estimated_bytes
-from headway.runs.places import Place, Worker
+from headway.runs.places import LOST, Place, Worker
 from headway.runs.progress import Progress, Snapshot, work_per_step
-from headway.runs.stop import FROM_PARENT, Interruptions
+from headway.runs.queue import AtWork, Queue
+from headway.runs.stop import ENDING, FROM_PARENT, Interruptions
 from headway.runs.storage import DISK_FULL, UNREACHABLE, disk_full, is_of_storage, outcome, unreachable
 from headway.runs.work import ELSEWHERE, STOPPED
 
 _LOOK_EVERY_S = 0.25
+_SOON_S = 0.02
+"""Between two looks while runs end: a place that waits for its next run is idle."""
 _ASKED_FOR_S = (20.0, 5.0)
 """How long workers may take to end when they are asked, and when they are asked again; then they are killed."""
 _KILLED_FOR_S = 5.0
+_MOST_LOST = 5
+"""A run whose place was lost so often, and that got no further meanwhile, is the likely reason."""
 
 
-def run_all(runs: Sequence[Run], places: Sequence[Place]) -> Generator[Snapshot, None, None]:
+def run_all(
+    runs: Sequence[Run], places: Iterable[Place], *, signals: Sequence[int] = ENDING
+) -> Generator[Snapshot, None, None]:
     """Work on runs until each is done or has failed, longest first, and show how far they are.
 
     Runs that are done or damaged are left alone, those that failed before are tried once more. A run that fails does
@@ -40,88 +49,75 @@ def run_all(runs: Sequence[Run], places: Sequence[Place]) -> Generator[Snapshot,
 
     Args:
         runs: what to work on.
-        places: where, a run at a time each.
+        places: where, a run at a time each; gone through at every look, since some may come and go.
+        signals: that act like Ctrl-C.
     """
     sweep = _Sweep(runs, places)
-    with Interruptions().heard() as interruptions:
+    with Interruptions(signals).heard() as interruptions:
         try:
             while sweep.look():
                 yield sweep.snapshot()
-                time.sleep(_LOOK_EVERY_S)
-            yield sweep.snapshot()
+                sweep.wait()
+            yield sweep.snapshot(last=True)
         finally:
             interruptions.ending = True
             sweep.stop(interruptions)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Work:
-    """A worker on a run at a place, and when its run.json had been written last before it began."""
-
-    run: Run
-    place: Place
-    written_ns: int
-    worker: Worker
-
-
 class _Sweep:
     """Runs, and the workers of this process on them."""
 
-    def __init__(self, runs: Sequence[Run], places: Sequence[Place]):
-        self._runs, self._free, self._n_places = runs, list(places), len(places)
+    def __init__(self, runs: Sequence[Run], places: Iterable[Place]):
+        self._runs, self._places, self._joined = runs, places, JoinedPlace()
         self._began = time.monotonic()
+        self._by_path: dict[Path, Run] = {}
         self._work_per_step: dict[Path, float] = {}
+        self._reached: dict[Path, int] = {}
         self._counted: dict[Path, int] = {}
-        self._waiting: list[Run] = []
-        self._working: dict[Path, _Work] = {}
-        self._elsewhere: dict[Path, Run] = {}
+        self._before: dict[Path, int] = {}
+        """When the run.json of a run had been written last when all this began."""
+        self._written: dict[Path, int] = {}
+        """When the run.json of a run had been written last before a worker was started on it."""
+        self._lost: dict[Path, tuple[int, int]] = {}
+        """How often a run was lost with its place without getting further, and how far it was."""
         self._settled: dict[Path, Run] = {}
+        self._stopping = self._news = False
         for run in runs:
             if run.status in ("done", "damaged"):
                 self._settled[run.path] = run
             else:
                 self._work_per_step[run.path] = work_per_step(run)
-                self._waiting.append(run)
-        self._lines = Lines(self._waiting, lambda run: max(1, run.steps) * self._work_per_step[run.path])
-        self._waiting.sort(key=lambda run: -self._lines.work_until_the_end(run))
+                self._by_path[run.path] = run
+                self._before[run.path] = _written_ns(run)
+        self._lines = Lines(list(self._by_path.values()), lambda run: max(1, run.steps) * self._work_per_step[run.path])
+        self._queue = Queue(
+            ((path, self._lines.work_until_the_end(run)) for path, run in self._by_path.items()), self, self._may_begin
+        )
+        self._shown: Snapshot | None = None
+        self._shown_at = self._began
 
     def look(self) -> bool:
         """Collect what ended, start what can be started; whether anything is left."""
-        for path, work in list(self._working.items()):
-            if (code := work.worker.ended) is not None:
-                del self._working[path]
-                self._free.append(work.place)
-                self._collect(work, code, stopping=False)
-        for path, run in list(self._elsewhere.items()):
-            if not is_held(path / "lease"):
-                del self._elsewhere[path]
-                now = _written(path)
-                if now.status in ("done", "failed", "damaged"):
-                    self._settled[path] = now
-                else:
-                    self._waiting.append(run)
-        for run in list(self._waiting):
-            if why_never := self._lines.why_never(run, self._settled):
-                self._waiting.remove(run)
-                self._settle(run, "failed", why_never)
-            elif self._free and self._lines.may_start(run, self._settled):
-                self._waiting.remove(run)
-                self._start(run)
-        return bool(self._working or self._waiting or self._elsewhere)
+        self._news = False
+        return self._queue.look(self._places)
+
+    def wait(self) -> None:
+        """Let some time go by until the next look: little where runs have just ended, since others then end soon."""
+        time.sleep(min(_SOON_S, _LOOK_EVERY_S) if self._news else _LOOK_EVERY_S)
 
     def stop(self, interruptions: Interruptions) -> None:
         """End all workers: first so that they store where they are, at last by force."""
+        self._stopping = True
         for within_s in _ASKED_FOR_S:
             self._end(lambda worker: worker.ask_to_stop(), within_s, interruptions)
         self._end(lambda worker: worker.kill(), _KILLED_FOR_S, interruptions)
-        for work in self._working.values():
-            if (code := work.worker.ended) is not None:
-                self._collect(work, code, stopping=True)
-        self._working.clear()
+        self._queue.stopped()
+        for place in self._places:
+            place.rest()
 
     def _end(self, how: Callable[[Worker], None], within_s: float, interruptions: Interruptions) -> None:
         """Do something to the workers that are left, and wait for their end for so long."""
-        left = [work.worker for work in self._working.values() if work.worker.ended is None]
+        left = [worker for _, worker in self._queue.workers() if worker.ended is None]
         for worker in left:
             how(worker)
         until, heard = time.monotonic() + within_s, interruptions.impatient
@@ -132,39 +128,66 @@ class _Sweep:
                     return
                 time.sleep(0.02)
 
-    def snapshot(self) -> Snapshot:
-        """How far all runs are."""
+    def snapshot(self, *, last: bool = False) -> Snapshot:
+        """How far all runs are, as of now or, but for the last one, since the blink of an eye."""
+        if last or self._shown is None or time.monotonic() - self._shown_at >= _LOOK_EVERY_S:
+            self._shown, self._shown_at = self._looked_at(), time.monotonic()
+        return self._shown
+
+    def _looked_at(self) -> Snapshot:
         elapsed_s = time.monotonic() - self._began
-        return Snapshot(
-            runs=tuple(self._progress(run) for run in self._runs), workers=self._n_places, elapsed_s=elapsed_s
-        )
+        n_places = sum(1 for _ in self._places)
+        return Snapshot(runs=tuple(self._progress(run) for run in self._runs), workers=n_places, elapsed_s=elapsed_s)
 
-    def _start(self, run: Run) -> None:
-        if is_held(run.path / "lease"):
-            self._elsewhere[run.path] = run
-            return
-        place = self._free[0]
+    def _may_begin(self, path: Path) -> bool:
+        """Whether a run need not wait for the one that it starts from, be it that it never can begin."""
+        run = self._by_path[path]
+        return bool(self._lines.why_never(run, self._settled)) or self._lines.may_start(run, self._settled)
+
+    def begin(self, path: Path, place: Place) -> AtWork | None:
+        """See who has a run, and start a worker if nobody does; see `headway.runs.queue.Overseer`."""
+        if why_never := self._lines.why_never(self._by_path[path], self._settled):
+            self._settle(self._by_path[path], "failed", why_never)
+            return None
+        if joined := self._joined.found(path):
+            return AtWork(worker=joined, place=None)
+        run, now = self._by_path[path], _written(path)
+        if now.status == "done" or (now.status == "failed" and _written_ns(run) != self._before[path]):  # by others
+            self._settled[path] = now
+            return None
         try:
-            written_ns = _written_ns(run)
-            worker = place.start(run.path, log=run.path / "log.txt")
+            self._written[path] = _written_ns(run)
+            return AtWork(worker=place.start(path, log=path / "log.txt"), place=place)
         except OSError as error:
-            said = outcome(run.path, error) if is_of_storage(error, run.path) else str(error)
-            self._settled[run.path] = replace(run, status="failed", message=f"its worker could not be started: {said}")
-            return
-        self._free.remove(place)
-        self._working[run.path] = _Work(run=run, place=place, written_ns=written_ns, worker=worker)
+            said = outcome(path, error) if is_of_storage(error, path) else str(error)
+            self._settled[path] = replace(run, status="failed", message=f"its worker could not be started: {said}")
+            return None
 
-    def _collect(self, work: _Work, code: int, *, stopping: bool) -> None:
+    def has_settled(self, path: Path, code: int) -> bool:
         """Learn from the folder what became of a run whose worker has ended; write it there if the worker could not."""
-        now = _written(work.run.path)
-        if code == ELSEWHERE:
-            self._elsewhere[now.path] = work.run
-        elif now.status in ("done", "damaged") or (
-            now.status in ("failed", "interrupted") and _written_ns(now) != work.written_ns
-        ):
-            self._settled[now.path] = now
+        self._news = True
+        now = _written(path)
+        if path not in self._written:  # it was worked on by others
+            if now.status in ("done", "failed", "damaged"):
+                self._settled[path] = now
+            return path in self._settled
+        written_ns = self._written.pop(path)
+        if now.status in ("done", "damaged"):
+            self._settled[path] = now
+        elif code == ELSEWHERE or (code == LOST and self._may_go_on(now)):
+            return self._stopping
+        elif now.status in ("failed", "interrupted") and _written_ns(now) != written_ns:
+            self._settled[path] = now
         else:
-            self._settle(now, "interrupted" if stopping else "failed", _cause_of_death(now, code))
+            self._settle(now, "interrupted" if self._stopping else "failed", _cause_of_death(now, code))
+        return path in self._settled
+
+    def _may_go_on(self, run: Run) -> bool:
+        """Whether a run whose place was lost is to go on at another."""
+        holder = last_holder(run.path / "lease")
+        step, (times, before) = holder.step if holder else 0, self._lost.get(run.path, (0, -1))
+        self._lost[run.path] = (1, step) if step > before else (times + 1, before)
+        return self._lost[run.path][0] <= _MOST_LOST
 
     def _settle(self, run: Run, status: Status, message: str) -> None:
         self._settled[run.path] = replace(run, status=status, message=message)
@@ -174,24 +197,35 @@ class _Sweep:
                 with Lease.take(run.path / "lease") as lease:
                     update(run, lease, status=status, message=message)
             except LeaseHeld:
-                self._elsewhere[run.path] = self._settled.pop(run.path)
+                if not self._stopping:
+                    del self._settled[run.path]  # and it is waited for
 
     def _progress(self, run: Run) -> Progress:
-        settled = self._settled.get(run.path)
-        active = run.path in self._working or run.path in self._elsewhere
-        holder = last_holder(run.path / "lease")
+        settled, worker = self._settled.get(run.path), self._queue.worker(run.path)
+        holder = last_holder(run.path / "lease") if worker else None
         steps = self._steps(run)
-        if run.path in self._working and holder and not self._working[run.path].worker.has(holder):
+        if worker and holder and not worker.has(holder):
             holder = None  # our worker has not got the lease yet
+        if worker:
+            self._reached[run.path] = holder.step if holder else 0
+        elif run.path not in self._reached:  # looked at once: of many runs most wait
+            stored = None if settled else last_holder(run.path / "lease")
+            self._reached[run.path] = stored.step if stored else 0
         return Progress(
             name=run.name,
             seed=run.seed,
-            status=settled.status if settled else "running" if active else "waiting",
+            status=settled.status if settled else "running" if worker else "waiting",
             message=settled.message if settled else "",
-            step=steps if settled and settled.status == "done" else holder.step if holder else 0,
+            step=steps
+            if settled and settled.status == "done"
+            else 0
+            if worker and not holder
+            else self._reached[run.path],
             steps=steps,
-            steps_per_s=holder.steps_per_s if holder and active else None,
+            steps_per_s=holder.steps_per_s if holder and worker else None,
             work_per_step=self._work_per_step.get(run.path, 0.0),
+            worker=f"{holder.host} {holder.pid}" if holder and run.path not in self._written else "",
+            held_s=holder.held_s if holder else None,
         )
 
     def _steps(self, run: Run) -> int:
@@ -199,8 +233,7 @@ class _Sweep:
         known = self._settled.get(run.path) or run
         if known.steps:
             return known.steps
-        begun = run.path in self._working or run.path in self._elsewhere
-        if begun and not self._counted.get(run.path):
+        if self._queue.worker(run.path) and not self._counted.get(run.path):
             self._counted[run.path] = _written(run.path).steps
         return self._counted.get(run.path, 0)
 
@@ -226,6 +259,8 @@ def _cause_of_death(run: Run, code: int) -> str:
         return disk_full(path)
     if code == UNREACHABLE:
         return unreachable(path)
+    if code == LOST:
+        return f"its place was lost {_MOST_LOST + 1} times, and it got no further; run again to go on"
     if code in (STOPPED, -FROM_PARENT):  # the latter before the worker listens to signals
         return "stopped before it began; run again to go on"
     if code >= 0:

@@ -1,7 +1,8 @@
 """Runs: places where runs are worked on, one run at a time each.
 
-A place starts workers; what a worker is, a process here or elsewhere, is its own affair. The queue in
-`headway.runs.local` and the timing of arms know no more of it than stands in the two protocols.
+A place starts workers; what a worker is, a process here or elsewhere, is its own affair. The queue, what looks after
+run folders (`headway.runs.local`) and the timing of arms know no more of it than stands in the two protocols. There
+are three: this machine, here; a Ray cluster (`headway.runs.ray_places`); and whoever joins (`headway.runs.joined`).
 """
 
 import contextlib
@@ -16,8 +17,11 @@ from typing import Protocol
 
 from headway.runs.devices import Slot, slots
 from headway.runs.execution import cores
-from headway.runs.lease import Holder
+from headway.runs.lease_files import Holder
 from headway.runs.stop import FROM_PARENT
+
+LOST = 69
+"""EX_UNAVAILABLE of sysexits.h: the place of a worker is gone, and its run goes on at another."""
 
 WORKER = (sys.executable, "-m", "headway.runs.worker")
 
@@ -48,6 +52,9 @@ class Place(Protocol):
         Raises:
             OSError: when it cannot be started.
         """
+
+    def rest(self) -> None:
+        """Nothing is to be started for now: what is kept for further runs ends. Started again, it goes on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,18 +104,31 @@ class LocalPlace:
         Raises:
             OSError: when it cannot be started.
         """
+        return LocalWorker(process=self.process(run, log, options))
+
+    def process(
+        self, run: Path, log: Path, options: Sequence[str] = (), *, keep: int | None = None
+    ) -> subprocess.Popen[bytes]:
+        """A process on a run folder; with `keep`, it has this descriptor and is told more on its standard input.
+
+        Raises:
+            OSError: when it cannot be started.
+        """
         with open(log, "ab") as output:
             # In a process group of its own: the terminal's Ctrl-C reaches us alone, and we stop the workers.
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 # Whole, since a path that begins with a dash would be taken for an option.
                 [*self.command, str(run.absolute()), *self.slot.options, *options, "--parent", str(os.getpid())],
                 env=os.environ | self.slot.environment,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if keep is None else subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 process_group=0,
+                pass_fds=() if keep is None else (keep,),
             )
-        return LocalWorker(process=process)
+
+    def rest(self) -> None:
+        """Nothing: every process ends with its run."""
 
 
 def local_places(
@@ -117,20 +137,22 @@ def local_places(
     workers: int | None = None,
     runs: int,
     uses_gpu: bool = True,
+    runs_per_gpu: int = 1,
     command: Sequence[str] = WORKER,
 ) -> tuple[LocalPlace, ...]:
     """The places of this machine, as many as runs are worked on at once.
 
     Args:
-        device: `auto`, `cpu`, `cuda` or `cuda:N`; GPUs take one run each.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`; GPUs take one run each, or so many as is said.
         workers: how many at most; by default one for each core, or for each run if there are fewer. Each has the cores
             divided by their number as threads.
         runs: how many there are to be worked on.
         uses_gpu: whether there are runs among them that a GPU can compute.
+        runs_per_gpu: how many share a GPU.
         command: what starts a worker, with options such as `--trainer torch`.
 
     Raises:
         UserError: when there is no worker, or no such device.
     """
-    found = slots(device, workers=workers, runs=runs, uses_gpu=uses_gpu)
+    found = slots(device, workers=workers, runs=runs, uses_gpu=uses_gpu, runs_per_gpu=runs_per_gpu)
     return tuple(LocalPlace(slot=slot, command=tuple(command)) for slot in found)

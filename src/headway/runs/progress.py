@@ -12,7 +12,7 @@ class Progress:
     """How far one run is.
 
     `work_per_step` weighs its steps against those of other runs. `steps_per_s` is its recent rate, None when it is
-    not running.
+    not running. `worker` is who works on it, where that is to be told, and `held_s` for how long.
     """
 
     name: str
@@ -23,6 +23,8 @@ class Progress:
     steps: int
     steps_per_s: float | None
     work_per_step: float
+    worker: str = ""
+    held_s: float | None = None
 
     @property
     def seconds_left(self) -> float | None:

@@ -1,6 +1,7 @@
 """Lab: run.json, read as it was written: of the schema that this Headway knows, and with the digest of its content."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,15 @@ def content_of(path: Path) -> dict[str, Any]:
             "another experiment change its file and choose another directory"
         )
     return content
+
+
+def schema_of(file: Path) -> int | None:
+    """The schema of a run.json, whatever else it says; None where it has none or cannot be read."""
+    try:
+        schema = json.loads(file.read_bytes())["schema"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return schema if isinstance(schema, int) else None
 
 
 def signed_text(content: Mapping[str, Any]) -> str:

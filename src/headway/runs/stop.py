@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -18,6 +18,9 @@ FROM_PARENT = signal.SIGUSR1
 """What the process that started a worker stops it with, so that it is told apart from what others send."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, FROM_PARENT)
+
+ENDING = SIGNALS[:3]
+"""What ends a process that started workers, unless it asks for more."""
 
 TOGETHER_S = 2.0
 """Signals of others within this time are one wish; later ones are impatience."""
@@ -102,16 +105,17 @@ class Interruptions:
         impatient: how many signals there were that did not belong to the first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, signals: Sequence[int] = ENDING) -> None:
+        self._signals = signals
         self.ending, self.impatient = False, 0
         self._last: float | None = None
 
     @contextmanager
     def heard(self) -> Iterator["Interruptions"]:
         """Listen in the block, to signals that are not ignored; only a main thread can."""
-        asked = SIGNALS[:3] if threading.current_thread() is threading.main_thread() else ()
+        asked = self._signals if threading.current_thread() is threading.main_thread() else ()
         others = (signal.SIG_DFL, signal.default_int_handler)  # a notebook's own way is left as it is
-        former = {number: now for number in asked if (now := signal.getsignal(number)) in others}
+        former = {number: now for number in asked if (now := signal.getsignal(number)) in others or _is_ours(now)}
         for number in former:
             signal.signal(number, self._hear)
         try:
@@ -129,3 +133,8 @@ class Interruptions:
             self.impatient += 1
         else:
             raise KeyboardInterrupt
+
+
+def _is_ours(handler: object) -> bool:
+    """Whether who listens to a signal is another of these, around this one."""
+    return isinstance(getattr(handler, "__self__", None), Interruptions)

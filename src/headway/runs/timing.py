@@ -16,9 +16,10 @@ from headway.files import plain, write_json
 from headway.identity import signed
 from headway.runs.execution import surroundings
 from headway.runs.folder import Run
-from headway.runs.lease import Lease, LeaseHeld, is_held
+from headway.runs.lease import LeaseHeld, is_held
 from headway.runs.places import LocalPlace
 from headway.runs.timing_files import SCHEMA, read_timing, timing_file
+from headway.runs.watching import take_patiently
 from headway.runs.work import OpenStudy
 from headway.words import counted, duration
 
@@ -68,7 +69,7 @@ def time_arms(
         return
     (directory / "timings").mkdir(exist_ok=True)
     try:
-        with Lease.take(directory / "timings" / "lease"):
+        with take_patiently(directory / "timings" / "lease"):
             for run in untimed:
                 if any(is_held(other.path / "lease") for other in runs):
                     yield "other processes work on this directory, so nothing more is timed"

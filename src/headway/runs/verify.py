@@ -15,11 +15,12 @@ from headway.runs.checked import Checked
 from headway.runs.folder import Run
 from headway.runs.folder_written import update
 from headway.runs.growth import why_not_asked
-from headway.runs.lease import Lease, LeaseHeld
+from headway.runs.lease import LeaseHeld
 from headway.runs.recorder import why_not_newest
 from headway.runs.records import READ, anew, run_folders, step_files
 from headway.runs.store import Store
 from headway.runs.timing_files import read_timings, timing_file
+from headway.runs.watching import take_patiently
 from headway.train import checkpoint
 
 
@@ -134,7 +135,7 @@ def _adopted(run: Run, known: Checked) -> Looked:
     stored = checkpoint.contents(path / "checkpoint")
     contents |= {f"checkpoint/{name}": content for name, content in stored.items()}
     try:
-        with Lease.take(path / "lease") as lease:
+        with take_patiently(path / "lease") as lease:
             update(run, lease, seal=seal.write(path, contents))
     except LeaseHeld:
         return Looked(held=True)

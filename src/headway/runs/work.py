@@ -16,7 +16,7 @@ from typing import Any
 from headway.declare.run import RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError
 from headway.files import Content, json_text, plain, write_text
-from headway.runs import seal
+from headway.runs import seal, second
 from headway.runs.course import Course
 from headway.runs.execution import changes, surroundings
 from headway.runs.folder import Run, Status
@@ -157,10 +157,24 @@ class OwnedRun:
             **{f"{name}_per_s": n / training_s for name, n in self._amounts(conclusion.metrics).items() if training_s},
             **counters,
         }
+        if (first := second.finished(self._run)) and self._is_kept(first, metrics, notes):
+            return
         sealed = self._sealed()
         self._run = update(
             self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics), seal=sealed
         )
+
+    def _is_kept(self, first: Run, metrics: Mapping[str, Any], notes: list[str]) -> bool:
+        """Compare the result of somebody who was faster with this one; whether the folder holds it as it was."""
+        differing = second.differences(first, metrics, {**self._contents, **self._stored()})
+        said = second.said(first, self._run.execution, differing)
+        _say(said or f"finished twice, with the same bits; the result of {first.execution.get('host')} is kept")
+        if not second.is_whole(first):  # its files were written over by these, which are the same but for times
+            notes += [said] if said else []
+            return False
+        if said:
+            update(first, self._lease, message=said)
+        return True
 
     def _write(self, name: str, text: str) -> None:
         """Write a file of the folder, and remember what it holds for the seal."""
@@ -170,10 +184,14 @@ class OwnedRun:
 
     def _sealed(self) -> str:
         """Seal the folder, before its run.json says that it is done; the digest of the seal."""
-        path = self._run.path
-        stored = {f"checkpoint/{name}": content for name, content in checkpoint.contents(path / "checkpoint").items()}
+        stored = self._stored()
         self._lease.check()
-        return seal.write(path, {**self._contents, **stored})
+        return seal.write(self._run.path, {**self._contents, **stored})
+
+    def _stored(self) -> dict[str, Content]:
+        """What the files of the checkpoints hold."""
+        found = checkpoint.contents(self._run.path / "checkpoint")
+        return {f"checkpoint/{name}": content for name, content in found.items()}
 
     def _start(self, study: Study, resumed: Checkpoint | None) -> None:
         """Put the trainer where it goes on, and record how it is executed from here."""

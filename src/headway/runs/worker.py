@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,8 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--time", type=Path, metavar="FILE", help="only time some steps, and write what came out")
     parser.add_argument("--together", default="1", help="runs of its shape that it takes along: auto, or at most N")
     parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
+    parser.add_argument(
+        "--answers", type=int, help="go on with the runs that the standard input names, and answer here"
+    )
     asked = parser.parse_args(arguments)
     threads = asked.threads if asked.time else _stored_threads(asked.run_dir) or asked.threads
+    environment = dict(os.environ)
     said = set_up_process(threads)
     from headway.runs.stop import Stop, Wishes
     from headway.runs.work import STOPPED, work
@@ -56,28 +60,59 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(said, flush=True)
         return study
 
+    def work_on(path: Path) -> int:
+        if asked.together == "1":
+            return work(path, open_study, parent=asked.parent)
+        from headway.runs.together import work_together
+
+        return work_together(
+            path,
+            open_study,
+            lambda specs: _open_together(specs, threads=threads, device=asked.device),
+            at_most=None if asked.together == "auto" else int(asked.together),
+            parent=asked.parent,
+        )
+
     try:
         if asked.time:
             from headway.runs.timing import time_steps
 
             with Wishes(asked.parent).heard():
                 return time_steps(asked.run_dir, open_study, asked.time)
-        if asked.together != "1":
-            from headway.runs.together import work_together
-
-            return work_together(
-                asked.run_dir,
-                open_study,
-                lambda specs: _open_together(specs, threads=threads, device=asked.device),
-                at_most=None if asked.together == "auto" else int(asked.together),
-                parent=asked.parent,
-            )
-        return work(asked.run_dir, open_study, parent=asked.parent)
+        if asked.answers is not None:
+            return _serve(asked, threads, work_on, environment)
+        return work_on(asked.run_dir)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
     except Stop:
         return STOPPED  # before there was anything to record
+
+
+def _serve(
+    asked: argparse.Namespace, threads: int, work_on: Callable[[Path], int], environment: Mapping[str, str]
+) -> int:
+    """Work on one run after the other, as far as this process may."""
+    from headway.runs.serving import serve
+
+    def answered(path: Path) -> int:
+        try:
+            return work_on(path)
+        except UserError as error:
+            print(error, file=sys.stderr)
+            return 2
+
+    options = ["--trainer", asked.trainer, "--threads", str(asked.threads), "--device", asked.device]
+    options += ["--together", asked.together]
+    options += ["--answers", str(asked.answers), *(["--parent", str(asked.parent)] if asked.parent else [])]
+    return serve(
+        asked.run_dir,
+        answered,
+        answers=asked.answers,
+        begins_anew=lambda path: (_stored_threads(path) or asked.threads) != threads,
+        command=[sys.executable, "-m", "headway.runs.worker", *options],
+        environment=environment,
+    )
 
 
 def share_cores() -> None:

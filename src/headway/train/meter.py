@@ -1,12 +1,9 @@
 """Train: how much memory a model takes, apart from what its process held before it was built."""
 
-import contextlib
-from pathlib import Path
-
 import psutil
 import torch
 
-from headway.train.process_memory import give_freed_memory_back, peak_bytes
+from headway.train.process_memory import forget_peak, give_freed_memory_back, peak_bytes
 
 
 class Meter:
@@ -33,8 +30,7 @@ class Meter:
         give_freed_memory_back()
         if self._on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        with contextlib.suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")
+        forget_peak()
 
     def metrics(self) -> dict[str, int]:
         """`memory_bytes`, above what was held before, and `peak_memory_bytes`, of the process."""

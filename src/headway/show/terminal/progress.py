@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from importlib.util import find_spec
+from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,6 +14,7 @@ from headway.runs.lease import last_holder
 from headway.runs.progress import Progress, Snapshot, work_per_step
 from headway.runs.reservations import reservations
 from headway.runs.store import Store
+from headway.runs.watching import moved
 from headway.words import counted, duration
 
 COLORS = {
@@ -24,6 +26,8 @@ COLORS = {
     "damaged": "red",
 }
 _SAID_EVERY_S = 30.0
+_LOOKED_FOR_S = 2.5
+"""For beats of workers on other machines, which come every second."""
 
 
 def can_be_shown() -> bool:
@@ -62,6 +66,8 @@ def status_table(store: Store) -> Group:
             steps=run.steps,
             steps_per_s=holder.steps_per_s if holder and run.status == "running" else None,
             work_per_step=work_per_step(run),
+            worker=f"{holder.host} {holder.pid}" if holder and run.status == "running" else "",
+            held_s=holder.held_s if holder else None,
         )
         runs.append(progress)
     running = sum(run.status == "running" for run in runs)
@@ -69,7 +75,20 @@ def status_table(store: Store) -> Group:
     left = f"; about {duration(total.seconds_left)} left" if running and total.seconds_left else ""
     said = Text(f"{counted(len(runs), 'run')}: {_counts(total)}{left}")
     doubts = [Text(f"warning: {doubt}", style="yellow") for doubt in reservations(store.path, (), store.gone())]
+    doubts += [Text(said, style="yellow") for said in _silent(store.path, runs)]
     return Group(_table(runs), said, *_messages(runs), *doubts)
+
+
+def _silent(directory: Path, runs: Sequence[Progress]) -> Iterator[str]:
+    """A sentence for each run whose worker on another machine gave no beat while one looked."""
+    running = {directory / "runs" / run.name / f"seed-{run.seed}" / "lease": run for run in runs if run.worker}
+    for path, beats in moved(running, _LOOKED_FOR_S).items():
+        if not beats:
+            run = running[path]
+            yield (
+                f"{run.name} seed {run.seed}: no beat came from {run.worker} in {_LOOKED_FOR_S:g} s; whoever works on "
+                "this directory goes on with it after a minute without one"
+            )
 
 
 def _picture(snapshot: Snapshot, height: int) -> Group:
@@ -92,10 +111,13 @@ def _line(run: Progress) -> str:
 
 def _table(runs: Sequence[Progress]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("arm", "seed", "status", "progress", "step", "steps/s", "time left"):
-        table.add_column(heading, justify="left" if heading in ("arm", "status") else "right", no_wrap=True)
+    # Who works on them is told where several may: the table has room for it then alone.
+    who = ("worker", "for") if any(run.worker for run in runs) else ()
+    for heading in ("arm", "seed", "status", "progress", "step", "steps/s", "time left", *who):
+        left = heading in ("arm", "status", "worker")
+        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
     for run in runs:
-        left = run.seconds_left
+        left_s, held_s = run.seconds_left, run.held_s
         table.add_row(
             run.name,
             str(run.seed),
@@ -103,7 +125,8 @@ def _table(runs: Sequence[Progress]) -> Table:
             f"{run.step / run.steps:.0%}" if run.steps else "",
             f"{run.step:,}" if run.steps else "",
             f"{run.steps_per_s:,.0f}" if run.steps_per_s else "",
-            duration(left) if left is not None and run.status == "running" else "",
+            duration(left_s) if left_s is not None and run.status == "running" else "",
+            *((run.worker, duration(held_s) if run.worker and held_s is not None else "") if who else ()),
         )
     return table
 

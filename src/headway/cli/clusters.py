@@ -1,0 +1,90 @@
+"""Door: the verbs with which other machines join the work on a results directory: worker, submit."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from headway.cli.options import Directory, app
+
+Slots = Annotated[
+    int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core or a GPU each.")
+]
+Trainer = Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")]
+OnDevice = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any.")]
+RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
+
+
+@app.command()
+def worker(
+    directory: Directory,
+    slots: Slots = None,
+    device: OnDevice = "auto",
+    runs_per_gpu: RunsPerGpu = 1,
+    trainer: Trainer = "auto",
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Store and stop then: after 1h50m, or at 18:30.")
+    ] = None,
+) -> None:
+    """Join the work on a results directory, on any machine that sees it.
+
+    Takes runs that nobody works on, the longest first, until nothing is left or it is time. SIGTERM, Ctrl-C and SIGUSR1
+    store a checkpoint of each and let go.
+    """
+    from functools import partial
+
+    from headway.errors import RunFailed
+    from headway.runs.deadline import deadline
+    from headway.runs.joining import Joining
+    from headway.show.terminal.progress import watch
+
+    joining = Joining(
+        directory=directory,
+        slots=slots,
+        device=device,
+        runs_per_gpu=runs_per_gpu,
+        trainer=trainer,
+        until=None if until is None else deadline(until),
+    )
+    try:
+        left = joining.work(watch, partial(typer.echo, err=True))
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; what was worked on is stored: {joining.left()}", err=True)
+        raise typer.Exit(130) from None
+    time_is_up = left.waiting + left.elsewhere > 0
+    print(f"{'time is up' if time_is_up else 'done'}: {left}")
+    if left.failed_here:
+        raise RunFailed(
+            f"{left.failed_here} of the runs failed meanwhile; `headway status {directory}` says why, and "
+            "`headway run` tries them again"
+        )
+
+
+@app.command()
+def submit(
+    directory: Directory,
+    slurm: Annotated[bool, typer.Option("--slurm", help="To Slurm, from a machine that has sbatch.")] = False,
+    array: Annotated[int, typer.Option(metavar="N", help="Jobs, each a worker.")] = 1,
+    time: Annotated[str, typer.Option(metavar="TIME", help="The limit of a job, as in 2:00:00.")] = "1:00:00",
+    sbatch: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Further options of sbatch; repeatable.")
+    ] = None,
+    slots: Slots = None,
+    device: OnDevice = "auto",
+    runs_per_gpu: RunsPerGpu = 1,
+    trainer: Trainer = "auto",
+) -> None:
+    """Have a scheduler start workers that join a results directory.
+
+    Each stores before its time limit, and comes back into the queue by itself while something is left.
+    """
+    from headway.errors import UserError
+    from headway.runs.slurm import submit as submit_to_slurm
+
+    if not slurm:
+        raise UserError("submit: to what? --slurm is what there is; elsewhere start `headway worker` yourself")
+    options = ["--device", device, "--trainer", trainer, "--runs-per-gpu", str(runs_per_gpu)]
+    options += [] if slots is None else ["--slots", str(slots)]
+    jobs = submit_to_slurm(directory, array=array, time=time, sbatch=sbatch or (), options=options)
+    print(
+        f"submitted {len(jobs)} jobs ({jobs[0]} ...); their logs: {directory / 'slurm'}; `headway status {directory}`"
+    )

@@ -1,0 +1,63 @@
+"""Runs: workers that nobody here has started: they joined the work by taking a lease.
+
+They are a place like any other to who waits for them: a run that somebody has is being worked on, and it has ended when
+the lease is free. They can neither be asked to stop nor forced; who started them does that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headway.errors import ResultsError
+from headway.runs.folder import read
+from headway.runs.lease_files import Holder
+from headway.runs.watching import Watch
+from headway.runs.work import DONE, ELSEWHERE, FAILED
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedWorker:
+    """Whoever has a run."""
+
+    run: Path
+    watch: Watch
+
+    @property
+    def ended(self) -> int | None:
+        """None while the run is held; then what its folder says, or that it is to go on."""
+        if self.watch.is_held(self.run / "lease"):
+            return None
+        try:
+            status = read(self.run).status
+        except ResultsError:
+            return FAILED
+        return DONE if status == "done" else FAILED if status == "failed" else ELSEWHERE
+
+    def ask_to_stop(self) -> None:
+        """Nothing: it works for somebody else."""
+
+    def kill(self) -> None:
+        """Nothing either."""
+
+    def has(self, lease: Holder) -> bool:
+        """Whether a lease is held: whoever has it is the worker."""
+        return not lease.released
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedPlace:
+    """Wherever others are."""
+
+    watch: Watch = field(default_factory=Watch)
+
+    def found(self, run: Path) -> JoinedWorker | None:
+        """The worker that has a run already; None where nobody has."""
+        return self.start(run, log=run / "log.txt") if self.watch.is_held(run / "lease") else None
+
+    def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> JoinedWorker:
+        """Wait for whoever has a run; nothing is started."""
+        del log, options
+        return JoinedWorker(run=run, watch=self.watch)
+
+    def rest(self) -> None:
+        """Nothing: they rest when they want to."""

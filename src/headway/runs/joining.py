@@ -1,0 +1,147 @@
+"""Runs: joining the work on a directory: any process that sees it may, on any machine, for as long as it likes.
+
+Whoever joins takes runs by their leases like everybody else, so nobody has to know of anybody. It looks again when it
+has nothing left, since a directory may have grown meanwhile; and it leaves alone what had failed before it came.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.errors import ResultsError
+from headway.runs.deadline import Deadline
+from headway.runs.folder import Run
+from headway.runs.lasting import lasting
+from headway.runs.lease import is_held
+from headway.runs.local import run_all
+from headway.runs.places import WORKER, local_places
+from headway.runs.preparing import check_and_prepare
+from headway.runs.progress import Snapshot
+from headway.runs.run_json import SCHEMA, schema_of
+from headway.runs.stop import ENDING, FROM_PARENT, Interruptions
+from headway.runs.store import Store
+from headway.words import counted
+
+SIGNALS = (*ENDING, FROM_PARENT)
+"""What ends a worker that joined: schedulers send SIGUSR1 some time before they end it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What was not done when somebody stopped working.
+
+    Attributes:
+        waiting: runs that nobody works on.
+        elsewhere: runs that others work on.
+        failed: runs that failed, before or meanwhile.
+        failed_here: those of them that failed while one worked.
+    """
+
+    waiting: int
+    elsewhere: int
+    failed: int
+    failed_here: int
+
+    def __str__(self) -> str:
+        parts = [
+            f"{counted(self.waiting, 'run')} waiting" if self.waiting else "",
+            f"{counted(self.elsewhere, 'run')} worked on by others" if self.elsewhere else "",
+            f"{counted(self.failed, 'run')} failed (`headway run` tries again)" if self.failed else "",
+        ]
+        return ", ".join(filter(None, parts)) or "nothing is left"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joining:
+    """A worker that joins a directory.
+
+    Attributes:
+        directory: of the results.
+        slots: runs at a time; None: a core each, or every GPU.
+        device: as `headway.runs.devices.slots` takes it.
+        runs_per_gpu: at a time.
+        trainer: that trains in-context models.
+        until: when it stops; None: when nothing is left.
+        command: what starts a worker.
+    """
+
+    directory: Path
+    slots: int | None = None
+    device: str = "auto"
+    runs_per_gpu: int = 1
+    trainer: str = "auto"
+    until: Deadline | None = None
+    command: tuple[str, ...] = WORKER
+
+    def work(self, watch: Callable[[Generator[Snapshot]], object], tell: Callable[[str], object]) -> Left:
+        """Work until nothing is left, or until it is time.
+
+        Raises:
+            UserError: when the directory is none, is of a later Headway, or its runs cannot be worked on here.
+            KeyboardInterrupt: on a signal; what was worked on is stored.
+        """
+        check_schema(self.directory)
+        store, before = Store.open(self.directory), set[Path]()
+        with Interruptions(SIGNALS).heard():
+            first = True
+            while not self._is_time:
+                store = store.anew()
+                runs = store.runs()
+                if first:
+                    before, first = {run.path for run in runs if run.status == "failed"}, False
+                todo = [run for run in runs if run.status in ("waiting", "interrupted", "running")]
+                if not todo:
+                    break
+                self._work_on(todo, watch, tell)
+        return self.left(before)
+
+    def left(self, failed_before: set[Path] | None = None) -> Left:
+        """What is not done."""
+        runs = Store.open(self.directory).runs("sizes")
+        undone = [run for run in runs if run.status in ("waiting", "interrupted", "running")]
+        held = sum(is_held(run.path / "lease") for run in undone)
+        failed = [run for run in runs if run.status == "failed"]
+        here = 0 if failed_before is None else sum(run.path not in failed_before for run in failed)
+        return Left(waiting=len(undone) - held, elsewhere=held, failed=len(failed), failed_here=here)
+
+    @property
+    def _is_time(self) -> bool:
+        return self.until is not None and self.until.left_s <= 0
+
+    def _work_on(
+        self, todo: list[Run], watch: Callable[[Generator[Snapshot]], object], tell: Callable[[str], object]
+    ) -> None:
+        places = local_places(
+            self.device,
+            workers=self.slots,
+            runs=len(todo),
+            uses_gpu=any(run.spec.uses_gpu for run in todo),
+            runs_per_gpu=self.runs_per_gpu,
+            command=(*self.command, "--trainer", self.trainer),
+        )
+        check_and_prepare([(run.name, run.spec) for run in todo], [place.slot for place in places], tell)
+        kept = lasting(places) if self.command == WORKER else places
+        watch(self._in_time(run_all(todo, kept, signals=SIGNALS)))
+
+    def _in_time(self, snapshots: Generator[Snapshot]) -> Generator[Snapshot]:
+        with closing(snapshots):
+            for snapshot in snapshots:
+                yield snapshot
+                if self._is_time:
+                    return
+
+
+def check_schema(directory: Path) -> None:
+    """Nothing, when this Headway understands the runs of a directory.
+
+    Raises:
+        ResultsError: when a later one wrote them.
+    """
+    for file in sorted(directory.glob("runs/*/seed-*/run.json")):
+        schema = schema_of(file)
+        if schema is not None and schema > SCHEMA:
+            raise ResultsError(
+                f"{directory} was written by a later Headway (its runs have schema {schema}, and this one knows "
+                f"{SCHEMA}); join it with the version that it was begun with"
+            )

@@ -1,0 +1,150 @@
+"""Runs: what an actor of a Ray cluster does: it has a place of its node, and works on one run after the other there.
+
+Where nodes do not see the directory, it works on a copy in a folder of its own, and hands over what has changed when
+a checkpoint was stored, and at the end.
+"""
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.runs.devices import Slot
+from headway.runs.lasting import LastingPlace
+from headway.runs.lease import last_holder
+from headway.runs.places import WORKER, LocalPlace, Worker
+from headway.runs.storage import exit_code
+
+_LOOK_EVERY_S = 0.02
+_TELL_EVERY_S = 1.0
+LEFT_OUT = ("lease",)
+"""What of a run folder belongs to the place where it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What is new of a run that is worked on in a copy.
+
+    Attributes:
+        files: that changed, by path in the folder.
+        names: of all files that there are.
+        step: how far it is.
+        steps_per_s: how fast.
+        code: the worker's exit code, once it has ended.
+    """
+
+    files: Mapping[str, bytes]
+    names: tuple[str, ...]
+    step: int
+    steps_per_s: float
+    code: int | None
+
+
+class RaySlot:
+    """The actor of a slot."""
+
+    def __init__(self, device: str, threads: int, command: tuple[str, ...] = WORKER, lasts: bool = True):
+        place = LocalPlace(slot=Slot(device=device, threads=threads), command=command)
+        self._place: Any = LastingPlace(place=place) if lasts else place
+        self._worker: Worker | None = None
+        self._copy: _Copy | None = None
+
+    def work(self, run: str) -> int:
+        """Work on a run in its folder; the worker's exit code."""
+        self._worker = self._place.start(Path(run), log=Path(run) / "log.txt")
+        while (code := self._worker.ended) is None:
+            time.sleep(_LOOK_EVERY_S)
+        return code
+
+    def copy(self, name: str, files: Mapping[str, bytes]) -> Changes:
+        """Begin to work on a run in a copy of its folder; what is new of it after a while."""
+        self.kill()
+        if self._copy is not None:
+            self._copy.remove()
+        try:
+            self._copy = _Copy(name, files)
+            path = self._copy.path
+            self._worker = self._place.start(path, log=path / "log.txt")
+        except OSError as error:  # the disk of this node, which the others do not share
+            return Changes(files={}, names=(), step=0, steps_per_s=0.0, code=exit_code(error))
+        return self.changes()
+
+    def changes(self) -> Changes:
+        """Wait until there is something new of the copy, for a second at most."""
+        assert self._copy is not None
+        assert self._worker is not None
+        until = time.monotonic() + _TELL_EVERY_S
+        while (code := self._worker.ended) is None and time.monotonic() < until:
+            time.sleep(_LOOK_EVERY_S)
+        return self._copy.changes(code)
+
+    def ask_to_stop(self) -> None:
+        """Ask the worker to store where it is."""
+        if self._worker is not None:
+            self._worker.ask_to_stop()
+
+    def kill(self) -> None:
+        """End the worker."""
+        if self._worker is not None:
+            self._worker.kill()
+
+    def rest(self) -> None:
+        """Nothing more is to be done here."""
+        self._place.rest()
+        if self._copy is not None:
+            self._copy.remove()
+
+
+class _Copy:
+    """The copy of a run folder."""
+
+    def __init__(self, name: str, files: Mapping[str, bytes]):
+        self._scratch = Path(tempfile.mkdtemp(prefix="headway-ray-"))
+        self.path = self._scratch / "runs" / name
+        self._told: dict[str, tuple[int, int]] = {}
+        self._commit = ""
+        for file, data in files.items():
+            path = self.path / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        self._told = {file: stamp for file in files if (stamp := self._stamp(file))}
+
+    def changes(self, code: int | None) -> Changes:
+        """What is new: everything at the end, and what belongs to a checkpoint when one was stored."""
+        holder = last_holder(self.path / "lease")
+        step, rate = (holder.step, holder.steps_per_s) if holder else (0, 0.0)
+        commit = max((path.name for path in self.path.glob("checkpoint/*.json")), default="")
+        if code is None and commit == self._commit:
+            return Changes(files={}, names=(), step=step, steps_per_s=rate, code=None)
+        for _ in range(5):
+            with contextlib.suppress(FileNotFoundError):  # one that was removed while we looked: look again
+                names, files = self._news()
+                if code is not None or not commit or f"checkpoint/{commit}" in names:
+                    self._commit = commit
+                    return Changes(files=files, names=names, step=step, steps_per_s=rate, code=code)
+        return Changes(files={}, names=(), step=step, steps_per_s=rate, code=code)
+
+    def _news(self) -> tuple[tuple[str, ...], dict[str, bytes]]:
+        paths = [path for path in self.path.rglob("*") if path.is_file() and not path.name.endswith(".tmp")]
+        names = [path.relative_to(self.path).as_posix() for path in paths]
+        names = sorted(name for name in names if name.split("/")[0] not in LEFT_OUT)
+        stamps = {name: self._stamp(name) for name in names}
+        files = {
+            name: (self.path / name).read_bytes() for name, stamp in stamps.items() if stamp != self._told.get(name)
+        }
+        self._told |= {name: stamp for name, stamp in stamps.items() if stamp and name in files}
+        return tuple(names), files
+
+    def _stamp(self, name: str) -> tuple[int, int] | None:
+        with contextlib.suppress(FileNotFoundError):
+            found = (self.path / name).stat()
+            return found.st_mtime_ns, found.st_size
+        return None
+
+    def remove(self) -> None:
+        """Nothing is left of it."""
+        shutil.rmtree(self._scratch, ignore_errors=True)

@@ -1,0 +1,50 @@
+"""Until when somebody works: for how long, or when; and nothing that is past."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from headway.errors import UserError
+from headway.runs.deadline import deadline
+
+NOW = datetime(2026, 11, 22, 18, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1h50m", 6600),
+        ("90min", 5400),
+        ("1.5 h", 5400),
+        ("45 s", 45),
+        ("2d", 172_800),
+        ("18:30", 1800),
+        ("2026-11-23 08:00", 50_400),
+    ],
+)
+def test_it_is_so_long_from_now(text, seconds):
+    assert deadline(text, NOW).left_s == pytest.approx(seconds, abs=1)
+
+
+def test_a_time_with_its_zone_is_that_moment():
+    assert deadline("2026-11-22T19:00+01:00", datetime(2026, 11, 22, 17, 0, tzinfo=UTC)).left_s == pytest.approx(
+        3600, abs=1
+    )
+
+
+@pytest.mark.parametrize("text", ["17:59", "2026-11-22 17:00", "2020-01-01"])
+def test_what_is_past_is_an_error(text):
+    with pytest.raises(UserError, match=f"until {text}: that is past, it is 2026-11-22 18:00; give a later time"):
+        deadline(text, NOW)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5m", "25:00", "1h50", "5"])
+def test_what_is_no_time_is_an_error(text):
+    with pytest.raises(UserError, match="give for how long, such as 1h50m"):
+        deadline(text, NOW)
+
+
+@pytest.mark.parametrize("text", ["0s", "100000000000000000000d"])
+def test_nothing_and_for_ever_are_errors(text):
+    with pytest.raises(UserError, match="give more than nothing, and less than ten years"):
+        deadline(text, NOW)

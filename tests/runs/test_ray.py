@@ -1,0 +1,349 @@
+"""A Ray cluster as places: a real one of several nodes on this machine, of which some are killed and others join."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import quadratic
+
+from headway.errors import UserError
+from headway.runs import ray_cluster as cluster_module
+from headway.runs.folder import Run
+from headway.runs.local import run_all
+from headway.runs.places import LOST
+from headway.runs.ray_cluster import RayNode, ray_cluster, why_not
+from headway.runs.ray_copies import CopyWorker, write_changes
+from headway.runs.ray_places import RayPlaces, RayWorker
+from headway.runs.ray_probe import look, package_hash
+from headway.runs.ray_slot import Changes, RaySlot
+from headway.runs.storage import DISK_FULL
+from headway.runs.store import Store
+
+SMALL = {"num_cpus": 1, "object_store_memory": 80 * 1024 * 1024, "include_dashboard": False}
+SOURCE = Path(cluster_module.__file__).parents[1]
+
+
+def runs_of(directory, **document) -> list[Run]:
+    of = quadratic.experiment(**document)
+    return list(Store.with_runs(directory, of, of.runs)[1])
+
+
+def statuses(runs) -> list[str]:
+    return [Run.open(run.path).status for run in runs]
+
+
+def test_without_ray_the_line_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with (
+        pytest.raises(UserError, match=r"Ray is not installed; `pip install 'headway\[ray\]'` installs it"),
+        ray_cluster("local"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("address", ["somewhere", "ray://host:10001", "host:0", "host:99999", ""])
+def test_an_address_that_is_none_is_an_error(address):
+    pytest.importorskip("ray")
+    with pytest.raises(UserError, match="give auto, local, or HOST:PORT"), ray_cluster(address):
+        pass
+
+
+def test_where_no_ray_answers_it_is_told_in_seconds():
+    pytest.importorskip("ray")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    began = time.monotonic()
+    with (
+        pytest.raises(UserError, match=f"ray {address}: nothing answers there .*`ray start`"),
+        ray_cluster(address),
+    ):
+        pass
+    assert time.monotonic() - began < 10
+
+
+NODE = RayNode(id="abcdef1234567890", host="node7", cpus=1, gpus=0)
+
+
+def said(**changes) -> dict[str, str]:
+    python = ".".join(map(str, sys.version_info[:2]))
+    whole = {"host": "node7", "python": python, "headway": package_hash(SOURCE), "sees": "yes", "writes": "yes"}
+    return {**whole, "why_not": "", "pid": "1", **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, ""),
+        ({"headway": ""}, r"Ray node node7 \(abcdef12\) has no Headway; install the same version there as here"),
+        ({"headway": "0000"}, r"Ray node node7 \(abcdef12\) has another Headway \(0000 there, .* here\)"),
+        ({"python": "3.9"}, r"has Python 3.9, and here it is 3.\d+; use the same on all nodes"),
+    ],
+)
+def test_a_node_without_the_same_headway_is_named(changes, message):
+    found = why_not(NODE, said(**changes))
+    assert (found == "") is (message == "")
+    if message:
+        assert re.search(message, found)
+
+
+class Nodes:
+    """A cluster of two nodes, of which one may be blind, full or other."""
+
+    def __init__(self, **changes):
+        self._changes = changes
+        self.there = [NODE, RayNode(id="fedcba0987654321", host="node8", cpus=1, gpus=0)]
+
+    def nodes(self):
+        return tuple(self.there)
+
+    def looked(self, nodes, probe, token):
+        found = {}
+        for node in nodes:
+            found[node] = said(host=node.host, **(self._changes if node.host == "node8" else {}))
+            if found[node]["writes"]:
+                Path(f"{probe}-{node.host}-1").write_text(token)
+        return found
+
+
+BLIND = {"sees": "", "writes": "", "why_not": "No such file or directory"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "shared", "hosts", "told"),
+    [
+        ({}, None, ["node7", "node8"], "2 Ray nodes: they see .*, so they write into it themselves"),
+        (BLIND, None, ["node7", "node8"], "they do not all see .*, so they work on copies and send what they store"),
+        (BLIND, True, ["node7"], r"Ray node node8 .* is not used: it cannot see and write .* \(No such file"),
+        (BLIND, False, ["node7", "node8"], None),
+    ],
+)
+def test_whether_nodes_see_the_directory_is_found_out_said_and_can_be_forced(tmp_path, changes, shared, hosts, told):
+    lines = []
+    places = list(RayPlaces(Nodes(**changes), tmp_path, device="cpu", shared=shared, tell=lines.append))
+    assert [place.node.host for place in places] == hosts
+    assert [place.copies for place in places] == [shared is False or bool(changes and shared is None)] * len(hosts)
+    assert len(lines) == (told is not None)
+    assert told is None or re.search(told, lines[0])
+    assert not list(tmp_path.iterdir()), "the probe is removed"
+
+
+def test_a_directory_that_no_node_sees_is_an_error_where_it_must_be_seen(tmp_path):
+    nodes = Nodes(**BLIND)
+    nodes.there = nodes.there[1:]
+    with pytest.raises(UserError, match=r"cannot be seen and written by node8 \(No such .* say that it is not shared"):
+        list(RayPlaces(nodes, tmp_path, device="cpu", shared=True))
+
+
+def test_another_headway_on_a_node_is_an_error_at_first_and_leaves_one_out_that_joins(tmp_path, monkeypatch):
+    nodes, lines = Nodes(headway="0000"), []
+    with pytest.raises(UserError, match=r"ray: Ray node node8 .* has another Headway"):
+        list(RayPlaces(nodes, tmp_path, device="cpu"))
+    late, nodes.there = nodes.there[1], nodes.there[:1]
+    monkeypatch.setattr("headway.runs.ray_places._LOOK_EVERY_S", 0.0)
+    places = RayPlaces(nodes, tmp_path, device="cpu", tell=lines.append)
+    assert len(list(places)) == 1
+    nodes.there.append(late)
+    assert len(list(places)) == 1
+    assert "node8" in lines[1]
+    assert "is not used" in lines[1]
+
+
+def test_slots_are_cores_or_shares_of_gpus(tmp_path):
+    nodes = Nodes()
+    nodes.there = [RayNode(id="a", host="node7", cpus=8, gpus=2)]
+    assert len(list(RayPlaces(nodes, tmp_path, device="cpu"))) == 8
+    shares = [place.on_gpu for place in RayPlaces(nodes, tmp_path, device="auto", runs_per_gpu=3)]
+    assert shares == [1 / 3] * 6
+    assert len(list(RayPlaces(nodes, tmp_path, device="cpu", workers=5))) == 5
+    nodes.there = [RayNode(id="a", host="node7", cpus=8, gpus=0)]
+    with pytest.raises(UserError, match="no node has a slot for device cuda"):
+        list(RayPlaces(nodes, tmp_path, device="cuda"))
+
+
+def test_a_node_whose_disk_is_full_is_used_no_more_and_its_run_goes_on_elsewhere(tmp_path):
+    run, refused = quadratic.fresh_run(tmp_path / "results"), []
+    full = Changes(files={}, names=(), step=0, steps_per_s=0.0, code=DISK_FULL)
+    worker = CopyWorker(None, None, run.path, quadratic.taken(run).__enter__(), refused.append, lambda: None)
+    worker._take_in(full)
+    assert (worker.code, refused) == (LOST, ["its disk is full or fails"])
+    assert not quadratic.owner(run)
+
+
+class GoneRay:
+    """A Ray whose actors are all gone."""
+
+    class exceptions:
+        RayError = RuntimeError
+
+    def wait(self, references, timeout):
+        return references, []
+
+    def get(self, reference, timeout=None):
+        raise RuntimeError("the actor died")
+
+
+def test_a_place_that_was_lost_takes_nothing_for_a_while(tmp_path):
+    places = RayPlaces(Nodes(), tmp_path, device="cpu")
+    first, second = places
+    worker = RayWorker(GoneRay(), None, None, first._lose)
+    assert worker.ended == LOST
+    assert list(places) == [second]
+    first.rests_until = 0.0
+    assert list(places) == [first, second]
+
+
+def test_a_package_is_known_by_what_its_files_hold(tmp_path):
+    (tmp_path / "a.py").write_text("1")
+    before = package_hash(tmp_path)
+    (tmp_path / "notes.txt").write_text("of no importance")
+    assert package_hash(tmp_path) == before
+    (tmp_path / "a.py").write_text("2")
+    assert package_hash(tmp_path) != before
+
+
+def test_a_node_says_whether_it_sees_and_writes_the_directory(tmp_path):
+    (tmp_path / ".probe-x").write_text("token")
+    there = look(str(tmp_path / ".probe-x"), "token")
+    assert (there["sees"], there["writes"]) == ("yes", "yes")
+    assert there["headway"] == package_hash(SOURCE)
+    other = look(str(tmp_path / "nowhere" / ".probe-x"), "token")
+    assert (other["sees"], other["writes"], other["why_not"]) == ("", "", "No such file or directory")
+    (tmp_path / ".probe-x").write_text("of another directory of the same name")
+    assert look(str(tmp_path / ".probe-x"), "token")["sees"] == ""
+
+
+def test_what_is_sent_is_written_in_an_order_that_can_be_gone_on_with(tmp_path, monkeypatch):
+    whole, run = quadratic.fresh_run(tmp_path / "whole"), quadratic.fresh_run(tmp_path / "run")
+    quadratic.train_here(whole)
+    names = [path.relative_to(whole.path).as_posix() for path in whole.path.rglob("*") if path.is_file()]
+    names = sorted(name for name in names if not name.startswith("lease"))
+    changes = Changes(
+        files={name: (whole.path / name).read_bytes() for name in names},
+        names=tuple(names),
+        step=60,
+        steps_per_s=1.0,
+        code=0,
+    )
+    (run.path / "heads").mkdir()
+    (run.path / "heads" / "000000055.safetensors").write_text("of a step that was not committed")
+    order = []
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda a, b: (order.append(Path(b).name), replace(a, b)))
+    with quadratic.taken(run) as lease:
+        write_changes(run.path, lease, changes)
+        at = {name: order.index(Path(name).name) for name in names}
+    commit = next(name for name in names if name.startswith("checkpoint/") and name.endswith(".json"))
+    assert (
+        at["metrics.jsonl"]
+        < at[commit.replace(".json", ".safetensors")]
+        < at[commit]
+        < at["seal.json"]
+        < at["run.json"]
+    )
+    kept = Run.open(run.path)
+    kept.check()
+    assert quadratic.lasting(kept) == quadratic.lasting(whole)
+    assert not (run.path / "heads" / "000000055.safetensors").exists()
+
+
+def test_a_slot_works_on_a_copy_and_tells_what_is_new(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    run = quadratic.fresh_run(tmp_path / "results")
+    slot = RaySlot("cpu", 1, quadratic.WORKER, lasts=False)
+    found = [slot.copy("slow/seed-0", {"run.json": (run.path / "run.json").read_bytes()})]
+    while found[-1].code is None:
+        found.append(slot.changes())
+    with quadratic.taken(run) as lease:
+        for changes in found:
+            if changes.names:
+                write_changes(run.path, lease, changes)
+    Run.open(run.path).check()
+    assert Run.open(run.path).status == "done"
+    assert list(tmp_path.glob("headway-ray-*"))
+    slot.rest()
+    assert not list(tmp_path.glob("headway-ray-*"))
+
+
+def test_a_slot_whose_disk_is_full_says_so(monkeypatch):
+    def full(**_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("headway.runs.ray_slot.tempfile.mkdtemp", full)
+    assert RaySlot("cpu", 1).copy("slow/seed-0", {}).code == DISK_FULL
+
+
+@pytest.fixture
+def cluster(monkeypatch, tmp_path):
+    """A head without slots, and a node with one; ended with the test, and nothing of it is left."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("QUADRATIC_STEP_S", "0.01")
+    monkeypatch.setenv("QUADRATIC_CHECKPOINT_S", "0.2")
+    monkeypatch.setenv("RAY_health_check_period_ms", "500")
+    monkeypatch.setenv("RAY_health_check_failure_threshold", "3")
+    made = Cluster(initialize_head=True, head_node_args={**SMALL, "num_cpus": 0})
+    try:
+        yield made
+    finally:
+        made.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [None, False], ids=["a shared file system", "copies"])
+def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster, tmp_path, shared):
+    nodes = [cluster.add_node(**SMALL) for _ in range(2)]
+    runs, told = runs_of(tmp_path / "results", steps=200, seeds=3), []
+    undisturbed = runs_of(tmp_path / "whole", steps=200, seeds=3)
+    killed = False
+    with ray_cluster(cluster.address) as joined:
+        places = RayPlaces(
+            joined, tmp_path / "results", command=quadratic.WORKER, shared=shared, tell=told.append, device="cpu"
+        )
+        for snapshot in run_all(runs, places):
+            if not killed and sum(run.step > 20 for run in snapshot.runs) >= 2:
+                cluster.remove_node(nodes[0], allow_graceful=False)
+                cluster.add_node(**SMALL)
+                killed = True
+    assert killed
+    assert statuses(runs) == ["done"] * 6
+    os.environ["QUADRATIC_STEP_S"] = "0"
+    for run in undisturbed:
+        quadratic.train_here(run)
+    assert [quadratic.lasting(run) for run in runs] == [quadratic.lasting(run) for run in undisturbed]
+    for run in runs:
+        Run.open(run.path).check()
+    how = "work on copies" if shared is False else "so they write into it themselves"
+    assert shared is False or how in told[0]
+    assert any("is gone; its runs go on elsewhere" in line for line in told), told
+    assert any("joined with 1 core" in line for line in told), told
+
+
+@pytest.mark.slow
+def test_a_private_ray_stops_its_workers_when_it_is_closed_and_leaves_no_process(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("QUADRATIC_STEP_S", "0.01")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # which it was not told to join
+    runs = runs_of(tmp_path / "results", steps=20_000, seeds=1)
+    before = signal.getsignal(signal.SIGTERM)
+    with ray_cluster("local", workers=2) as joined:
+        assert signal.getsignal(signal.SIGTERM) == before
+        assert [node.cpus for node in joined.nodes()] == [2]
+        places = RayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, device="cpu")
+        with contextlib.closing(run_all(runs, places)) as snapshots:
+            for snapshot in snapshots:
+                if min(run.step for run in snapshot.runs) > 5:
+                    break
+    assert statuses(runs) == ["interrupted"] * 2
+    assert all("stopped at step" in Run.open(run.path).message for run in runs)
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) not in listed
