@@ -1,7 +1,7 @@
 """Show, transformers on tokens: their `report`, and the figures in it.
 
 * what a `finished_run` was asked to do; in how many seeds a task is solved: `solved_map`;
-* what it comes to: `loss_against_heads`, `sizes`, `learning`, `cost`, beside
+* what it comes to: `loss_against_heads`, `sizes`, `learning`, `learning_rates`, `cost`, beside
   n-gram models (`ngram_rules`);
 * the data lane: `lane`, `lane_diagram`; what models write: `writing`;
 * what heads that go leave behind: `pruned`, and `settling`: how unequal heads become;

@@ -22,6 +22,7 @@ from headway.show.shared.theme import NGRAMS, QUIET, SCHEME_COLOURS
 from headway.show.tokens import cost, lane, lane_diagram, learning, pruned, settling, sizes, solved_map, writing
 from headway.show.tokens import loss_against_heads as heads
 from headway.show.tokens import statements as claims
+from headway.show.tokens.learning_rates import learning_rates
 from headway.show.tokens.probed import probed
 from headway.words import Amount, join, number
 
@@ -183,7 +184,7 @@ class TokensReportSlice(ReportSlice):
         """Further tables: learning rates, and what samples repeat and use."""
         found = [
             ("Published statements", claims.table(material)),
-            ("Learning rates", _learning_rates(material)),
+            ("Learning rates", learning_rates(material)),
             ("Samples in numbers", writing.vanishing(material)),
         ]
         return [(title, table) for title, table in found if table is not None]
@@ -280,25 +281,6 @@ def _other(against: AgainstScheme) -> str:
         return said
     ends = sorted((-1 if relative < 0 else 1) * end for end in interval)
     return f"{said}, 95 % interval {amount(*ends)}"
-
-
-def _learning_rates(material: ReportData) -> Table | None:
-    entries = material.results.learning_rates
-    factors = sorted({rate.factor for entry in entries for rate in entry.rates})
-    if not entries:
-        return None
-    named, rows = looks(material.experiment), []
-    for entry in entries:
-        means = {rate.factor: rate.mean for rate in entry.rates}
-        best = f"x{entry.best:g}" + (" (at the end of the range)" if entry.at_edge else "")
-        verdicts = "\n".join(c.verdict for c in entry.comparisons) or "–"
-        cells = (named[entry.arm].label, *(number(means.get(f)) for f in factors), best, verdicts)
-        rows.append(Row(cells=cells, colour=named[entry.arm].colour))
-    return Table(
-        columns=("", *(f"x{factor:g}" for factor in factors), "best", "against its baseline, each at its best"),
-        rows=tuple(rows),
-        caption="Mean evaluation loss at each multiple of the learning rate, and the best.",
-    )
 
 
 LABORATORY = TokensReportSlice()
