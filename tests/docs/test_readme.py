@@ -85,6 +85,7 @@ def test_nothing_is_left_to_be_filled_in(name):
         "SIGINT",
         "SIGHUP",
         "PLANTED",
+        "HOST",
         "NAME",
     }
     assert words <= known | variables, words

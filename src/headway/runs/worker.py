@@ -36,18 +36,7 @@ they sleep at once, half the speed of an idle machine goes into waking them (LOG
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Work on a run; returns the exit code, as `headway.runs.work` lists them, or 2 when there is no run."""
-    parser = argparse.ArgumentParser(prog="python -m headway.runs.worker", description="Work on one run.")
-    parser.add_argument("run_dir", type=Path, help="the run folder")
-    parser.add_argument("--trainer", choices=("auto", "fused", "torch"), default="auto", help="what trains the model")
-    parser.add_argument("--threads", type=int, default=1, help="threads, for a run that has not begun")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    parser.add_argument("--time", type=Path, metavar="FILE", help="only time some steps, and write what came out")
-    parser.add_argument("--together", default="1", help="runs of its shape that it takes along: auto, or at most N")
-    parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
-    parser.add_argument(
-        "--answers", type=int, help="go on with the runs that the standard input names, and answer here"
-    )
-    asked = parser.parse_args(arguments)
+    asked = _asked(arguments)
     threads = asked.threads if asked.time else _stored_threads(asked.run_dir) or asked.threads
     environment = dict(os.environ)
     said = set_up_process(threads)
@@ -87,6 +76,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except Stop:
         return STOPPED  # before there was anything to record
+
+
+def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m headway.runs.worker", description="Work on one run.")
+    parser.add_argument("run_dir", type=Path, help="the run folder")
+    parser.add_argument("--trainer", choices=("auto", "fused", "torch"), default="auto", help="what trains the model")
+    parser.add_argument("--threads", type=int, default=1, help="threads, for a run that has not begun")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--time", type=Path, metavar="FILE", help="only time some steps, and write what came out")
+    parser.add_argument("--together", default="1", help="runs of its shape that it takes along: auto, or at most N")
+    parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
+    parser.add_argument(
+        "--answers", type=int, help="go on with the runs that the standard input names, and answer here"
+    )
+    return parser.parse_args(arguments)
 
 
 def _serve(
