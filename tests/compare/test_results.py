@@ -55,6 +55,10 @@ class FakeRun:
     seal: str = "sealed"
 
     @property
+    def trained(self):
+        return self.spec
+
+    @property
     def name(self):
         return f"{self.arm}+{self.control}" if self.control else self.arm
 
@@ -76,6 +80,9 @@ class FakeStore:
     path: Path
     experiment: object
     content: list = field(default_factory=list)
+
+    def gone(self):
+        return []
 
     def runs(self):
         return tuple(self.content)

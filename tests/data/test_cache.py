@@ -86,7 +86,7 @@ def test_a_hash_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
     path.write_text("one")
     first = content_hash(path)
     with monkeypatch.context() as patched:
-        patched.setattr(cache.hashlib, "file_digest", None)
+        patched.setattr(cache.files.Content, "of_file", None)
         assert content_hash(path) == first
     path.write_text("two")
     assert content_hash(path) != first

@@ -225,8 +225,8 @@ def refused(said, *arguments, **options):
 def test_a_model_that_fails_a_check_is_refused_by_its_name(ragged, text, monkeypatch):
     forward = Attention.forward
 
-    def without_mask(self, x, rotary=None, gate=None, cache=None, record=False, edits=None):
-        return forward(self, x, rotary, None, cache, record, edits)
+    def without_mask(self, x, rotary=None, gate=None, cache=None, record=False, edits=None, last=None):
+        return forward(self, x, rotary, None, cache, record, edits, last)
 
     monkeypatch.setattr(Attention, "forward", without_mask)
     refused("the check that failed: gates of 0 change the logits", ragged, text=text, sequences=2, length=16)

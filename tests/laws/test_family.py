@@ -26,16 +26,21 @@ def head_progression():
 
 
 def order():
-    """Descending and ascending less constant, and less each other, over three groups: the third is a sum of two."""
+    """Descending and ascending less constant, over three groups."""
     ascending, constant, descending = np.hstack([np.tile(np.eye(3), 3), np.zeros((3, 1))]) / 3
-    return np.stack([descending - constant, ascending - constant, descending - ascending])
+    return np.stack([descending - constant, ascending - constant])
+
+
+def three_orders():
+    """The same, and descending less ascending: as head progression asks, of which the third follows from the others."""
+    return np.vstack([order(), order()[0] - order()[1]])
 
 
 def star(n):
     return np.hstack([-np.ones((n - 1, 1)), np.eye(n - 1)])
 
 
-FAMILIES = {"13 comparisons": head_progression(), "order": order(), "4 arms": star(4)}
+FAMILIES = {"13 comparisons": head_progression(), "order": order(), "three orders": three_orders(), "4 arms": star(4)}
 
 
 def drawn(rng, spreads, n, noise):

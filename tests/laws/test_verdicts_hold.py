@@ -34,6 +34,10 @@ class Ended:
     execution: dict = field(default_factory=dict)
 
     @property
+    def trained(self):
+        return self.spec
+
+    @property
     def arm(self):
         return self.name
 
@@ -53,6 +57,9 @@ class Directory:
     experiment: object
     content: tuple
     path: Path = Path("nowhere")
+
+    def gone(self):
+        return []
 
     def runs(self):
         return self.content

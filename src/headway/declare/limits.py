@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import DeclarationError, shortened
-from headway.files import ordinary
+from headway.files import NotOrdinary, ordinary
 
 LARGEST_FILE = 2_000_000
 """Bytes of an experiment's file."""
@@ -58,9 +58,9 @@ def read_text(path: Path) -> str:
     try:
         with ordinary(path) as file:
             content = file.read(LARGEST_FILE + 1)
+    except NotOrdinary:
+        raise DeclarationError(f"{shortened(str(path))}: this is no file; give the path of a text file") from None
     except (OSError, ValueError) as error:
-        if isinstance(error, DeclarationError):
-            raise
         why = "it is a folder" if isinstance(error, IsADirectoryError) else getattr(error, "strerror", None) or error
         raise DeclarationError(f"{shortened(str(path))}: cannot be read as a text file: {why}") from None
     if len(content) > LARGEST_FILE:

@@ -25,7 +25,8 @@ def wrapped(monkeypatch, change):
     """Attention whose forward pass is changed: `change(forward, module, x, rotary, gate, cache, record, edits)`."""
     forward = Attention.forward
 
-    def changed(self, x, rotary=None, gate=None, cache=None, record=False, edits=None):
+    def changed(self, x, rotary=None, gate=None, cache=None, record=False, edits=None, last=None):
+        assert last is None, "where heads are taken away, all positions are computed"
         return change(forward, self, x, rotary, gate, cache, record, edits)
 
     monkeypatch.setattr(Attention, "forward", changed)

@@ -4,13 +4,14 @@ White space around a document is dropped, and so are empty ones.
 """
 
 import gzip
+import io
 import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import cast
 
 from headway.data.tokens.tokenizer import END_OF_TEXT
 from headway.errors import UserError
@@ -116,7 +117,7 @@ def _lines(path: Path, longest: int | None = None) -> Iterator[str]:
             yield text.replace("\r\n", "\n")
 
 
-def _parts(file: IO[bytes], longest: int | None) -> Iterator[tuple[int, bytes]]:
+def _parts(file: io.BufferedIOBase, longest: int | None) -> Iterator[tuple[int, bytes]]:
     """Lines with their numbers; of a long one its parts, none of which ends within a character or a word."""
     if longest is None:
         yield from enumerate(file, 1)
@@ -155,9 +156,9 @@ def _json_texts(path: Path, field: str | None) -> Iterator[str]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
     try:
-        with cast(IO[bytes], gzip.open(path) if path.suffix == ".gz" else open(path, "rb")) as file:
+        with cast(io.BufferedIOBase, gzip.open(path) if path.suffix == ".gz" else open(path, "rb")) as file:
             yield file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path} is no whole gzip file ({error}); zip it again, or give it unzipped") from error

@@ -101,6 +101,9 @@ def _attention(held: Mapping[str, Tensor], layer: int, of: _Kept, declared: Tran
     for name in _PROJECTIONS:
         entries, whole = of.q if name in "qo" else of.kv, declared.rank(name, layer) is None
         arrays |= _projection(held, f"{at}.{name}", entries, of_output=name == "o", whole=whole)
+    if (smear := held.get(f"{at}.smear")) is not None:
+        d_head = declared.layout.layers[layer].d_head
+        arrays[f"{at}.smear"] = smear[of.kv[::d_head].to(smear.device) // d_head]
     return arrays
 
 
