@@ -39,6 +39,11 @@ from headway.show.terminal.plan import Plan
 _LOADER, _DUMPER = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 MOST_SECONDS = 2.0
 MOST_BYTES = 500_000_000
+VERBS = (
+    *(f"headway.finished.{name}" for name in ("opening", "xray", "look", "ablate", "prune")),
+    *("headway.hf.export", "headway.show.look.look_page", "headway.show.ablate.ablation_page"),
+)
+"""What verbs on models load."""
 LONGEST_MESSAGE = 20_000
 
 VALUES: tuple[Any, ...] = (
@@ -310,7 +315,7 @@ def fuzz(
     """Try so many files and command lines, or as many as there is time for; how many, and what was found."""
     draw, until, tried, found = random.Random(seed), time.monotonic() + seconds, 0, []
     here = Path.cwd()
-    for module in ("headway.finished.opening", "headway.finished.xray", "headway.hf.export") if commands else ():
+    for module in VERBS if commands else ():
         import_module(module)  # which loads torch: not a case's own time and memory
     kinds = ["file"] * files + ["command"] * commands
     draw.shuffle(kinds)
