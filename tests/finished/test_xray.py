@@ -243,7 +243,7 @@ def test_untrained_heads_are_drawn_as_often_as_asked_for(ragged, text):
     assert none.scores["query_cka"].untrained["layers.0.attention"] == pytest.approx(
         few.scores["query_cka"].formula["layers.0.attention"]
     )
-    with pytest.raises(UserError, match="draws -1: 0 at least"):
+    with pytest.raises(UserError, match="draws -1: give 0"):
         headway.xray(ragged, text=text, draws=-1)
 
 
