@@ -62,18 +62,21 @@ def test_a_run_has_the_threads_it_began_with(tmp_path):
         ("fused", {"trainer": "torch", "compile": False}, ("fused", False)),
     ],
 )
-def test_a_run_that_goes_on_has_the_trainer_and_compilation_it_began_with(monkeypatch, trainer, stored, asked):
+def test_a_run_that_goes_on_has_the_trainer_and_compilation_it_began_with(
+    monkeypatch, tmp_path, trainer, stored, asked
+):
     calls = []
 
     class Room:
         @staticmethod
-        def open_study(spec, *, trainer, compile, device):
+        def open_study(spec, *, trainer, compile, device, origin, beginning):
+            assert origin is beginning is None
             calls.append((trainer, compile))
             return quadratic.study(spec)
 
     monkeypatch.setattr("headway.train.laboratory.laboratory_of", lambda spec: Room)
     spec = quadratic.experiment().arm("slow").spec(0)
-    study = worker._open_study(spec, stored, trainer=trainer, threads=2)
+    study = worker._open_study(tmp_path, spec, stored, trainer=trainer, threads=2)
     assert calls == [asked]
     assert study.execution["threads"] == 2
 

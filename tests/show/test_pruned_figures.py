@@ -122,7 +122,7 @@ def test_they_come_first_where_arms_start_from_others_and_nowhere_else():
     names = [figure.name for figure in LABORATORY.answers(material(METHODS, LOSSES)) if figure is not None]
     assert names == ["pruned"]
     plain = small_text.experiment(arms={"dense": {}}, baseline="dense")
-    assert list(LABORATORY.answers(material(plain, {"dense": 2.0}))) == []
+    assert not any(LABORATORY.answers(material(plain, {"dense": 2.0})))
 
 
 def test_one_seed_has_no_interval():
