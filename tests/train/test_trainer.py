@@ -137,7 +137,7 @@ trainer.advance(1)
 print(compiled, [str(w.message) for w in caught if w.category is RuntimeWarning])
 """
     environment = os.environ | {
-        "CXX": "/nonexistent",
+        "CXX": str(tmp_path / "none"),
         "TORCHINDUCTOR_CACHE_DIR": str(tmp_path),
         "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path]),
     }
