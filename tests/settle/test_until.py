@@ -15,6 +15,7 @@ from quadratic import wait_until
 
 from headway.compare.results import build
 from headway.errors import ResultsError, UserError
+from headway.runs.lease import is_held
 from headway.runs.planned_looks import stored_plan
 from headway.runs.store import Store
 from headway.settle.spending import Spending
@@ -292,6 +293,8 @@ def test_killed_in_the_middle_and_again_the_looks_are_the_same(tmp_path):
         time.sleep(0.3)
         killed.send_signal(signal.SIGKILL)
         killed.wait()
+    # Its workers see that it is gone a moment later.
+    wait_until(lambda: not any(is_held(lease) for lease in (tmp_path / "d").glob("runs/*/seed-*/lease")))
     assert timeless(settle(tmp_path / "d", of, SHORT)[1]) == timeless(straight)
     assert looks_of(tmp_path / "d") == looks_of(tmp_path / "straight")
 
