@@ -17,6 +17,7 @@ from headway.errors import UserError
 from headway.finished.opened import _beginnings
 from headway.finished.opening import open_model, open_own
 from headway.hf.export import export
+from headway.hf.reading import check_own
 from headway.model.weights import initial_weights
 
 SMALL = {"sequences": 3, "length": 24, "draws": 4}
@@ -219,3 +220,9 @@ def test_the_output_folder_is_tried_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"the page would stand in results/, and: nothing can be written"):
         check_out(None)
+
+
+def test_a_declaration_without_a_size_is_told_before_anything_is_read(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(UserError, match="it has no 'n_embd'; fetch or write it again"):
+        check_own(tmp_path)

@@ -117,6 +117,8 @@ def check_own(folder: Path) -> None:
             architecture.read(config)
         except NotOurs as error:
             raise UserError(f"{folder}/config.json: {error}") from None
+        except KeyError as error:
+            raise UserError(f"{folder}/config.json: it has no {error}; fetch or write it again") from None
 
 
 def architecture_of(folder: Path) -> str:
