@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headway.cli.options import MOST, Device, TokenizerOf, app, path_of
+from headway.cli.options import MOST, Device, Draws, TokenizerOf, app, path_of
 from headway.errors import UserError
 from headway.runs.worker import share_cores
 
@@ -53,12 +53,7 @@ def look(
         int | None,
         typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 128."),
     ] = None,
-    draws: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=MOST, metavar="N", help="How often untrained heads are drawn to compare with; by default 16."
-        ),
-    ] = None,
+    draws: Draws = None,
     largest: Annotated[
         float, typer.Option(min=0.6, max=2000, metavar="MB", help="What would make the page larger is left out.")
     ] = 10,

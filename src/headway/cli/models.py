@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headway.cli.options import MOST, AsJson, Checkpoint, Device, Text, TokenizerOf, app, path_of
+from headway.cli.options import MOST, AsJson, Checkpoint, Device, Draws, Text, TokenizerOf, app, path_of
 from headway.cli.output import check_out, print_tables, warn
 from headway.runs.worker import share_cores
 
@@ -96,12 +96,7 @@ def xray(
         int | None,
         typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 512."),
     ] = None,
-    draws: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=MOST, metavar="N", help="How often untrained heads are drawn to compare with; by default 16."
-        ),
-    ] = None,
+    draws: Draws = None,
     device: Device = "auto",
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")

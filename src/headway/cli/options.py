@@ -57,6 +57,12 @@ TokenizerOf = Annotated[
     str | None,
     typer.Option(callback=path_of, metavar="FOLDER", help="Or bytes, or gpt2; where the checkpoint has none."),
 ]
+Draws = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=MOST, metavar="N", help="How often untrained heads are drawn to compare with; by default 16."
+    ),
+]
 Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")]
 
 Figures = Annotated[bool, typer.Option(help="Write figures as files too; the report holds them anyway.")]

@@ -8,7 +8,7 @@ import numpy as np
 
 from headway.compare.blocks import LEVEL, FamilyVerdict
 from headway.compare.cells import Cells, Weights
-from headway.compare.evidence import JudgedDifference, JudgedFamily, Kind, Rule
+from headway.compare.evidence import Comparison, JudgedDifference, JudgedFamily, Kind, Rule
 from headway.compare.look_plan import FEWEST, LookPlan, Settled, follow
 from headway.compare.looks import Looking
 from headway.compare.shares import all_pairs, compare_shares
@@ -114,17 +114,7 @@ def _by_pairs(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedD
         one = compare(pairs, metric=asked.metric, arm="first", baseline="second", control=asked.control)
         relative = None if one.relative is None else _scale(weights) * one.relative
         found.append(replace(one, relative=relative))
-    family = JudgedFamily(
-        of=asked.of,
-        metric=asked.metric,
-        control=asked.control,
-        rule="paired",
-        size=len(found),
-        plan=plan,
-        look=1,
-        level=LEVEL,
-    )
-    return family, tuple(JudgedDifference(**evidence_of(one)) for one in corrected(found))  # type: ignore[arg-type]
+    return _by_holm(asked, plan, "paired", found)
 
 
 def _by_shares(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
@@ -133,11 +123,18 @@ def _by_shares(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[Judged
         compare_shares(*asked.cells.sides(weights), metric=asked.metric, control=asked.control)
         for weights in asked.differences
     ]
+    return _by_holm(asked, plan, "shares", found)
+
+
+def _by_holm(
+    asked: Asked, plan: LookPlan, rule: Rule, found: Sequence[Comparison]
+) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
+    """Differences that were tested each by itself as one family, at one look."""
     family = JudgedFamily(
         of=asked.of,
         metric=asked.metric,
         control=asked.control,
-        rule="shares",
+        rule=rule,
         size=len(found),
         plan=plan,
         look=1,

@@ -1,13 +1,12 @@
 """Lab: run.json, read as it was written: of the schema that this Headway knows, and with the digest of its content."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ResultsError
-from headway.files import json_text
+from headway.files import json_text, kept_json
 from headway.identity import DIGEST
 from headway.runs.records import anew, holds_run, mapping_in, read_bytes
 
@@ -44,10 +43,8 @@ def content_of(path: Path) -> dict[str, Any]:
 
 def schema_of(file: Path) -> int | None:
     """The schema of a run.json, whatever else it says; None where it has none or cannot be read."""
-    try:
-        schema = json.loads(file.read_bytes())["schema"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    content = kept_json(file)
+    schema = content.get("schema") if isinstance(content, dict) else None
     return schema if isinstance(schema, int) else None
 
 

@@ -25,11 +25,6 @@ class HopsTask(KnownTask):
     hops: Annotated[int, Field(ge=0, le=10_000)] = Field(16, description="the most hops; k is drawn from 0 to it")
 
     @property
-    def n_inputs(self) -> None:
-        """There are too many to be listed."""
-        return
-
-    @property
     def n_ctx(self) -> int:
         """K and the letters."""
         return self.length + 1

@@ -19,11 +19,6 @@ class InductionTask(KnownTask):
     length: Annotated[int, Field(gt=1, le=100_000)] = Field(64, description="letters of a sequence")
 
     @property
-    def n_inputs(self) -> None:
-        """There are too many to be listed."""
-        return
-
-    @property
     def n_ctx(self) -> int:
         """The letters."""
         return self.length

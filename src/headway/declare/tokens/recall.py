@@ -37,11 +37,6 @@ class RecallTask(KnownTask):
         return self
 
     @property
-    def n_inputs(self) -> None:
-        """There are too many to be listed."""
-        return
-
-    @property
     def n_ctx(self) -> int:
         """All tokens."""
         return self.length

@@ -29,11 +29,6 @@ class RetrievalTask(KnownTask):
     d_x: Annotated[int, Field(gt=0, le=1_000)] = Field(4, description="numbers of an input, each N(0, 1)")
 
     @property
-    def n_inputs(self) -> None:
-        """There is no end of them."""
-        return
-
-    @property
     def n_ctx(self) -> int:
         """The inputs and the class token."""
         return self.length + 1
