@@ -344,6 +344,13 @@ def spoiled(path, name, value):
     return folder(path, weights=weights)
 
 
+def test_logits_that_overflow_leave_the_heads_and_no_loss(text, tmp_path):
+    found = headway.xray(spoiled(tmp_path / "loud", "norm.weight", 3e38), text=text, sequences=2, length=32)
+    assert found.loss_nats is None
+    assert "its loss on the text is not a number: its logits overflow, after heads that do not" in found.notes
+    json.dumps(found.to_json(), allow_nan=False)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_weights_that_are_no_numbers_are_named_by_layer(value, text, tmp_path):
     path = spoiled(tmp_path / "broken", "layers.1.attention.q.weight", value)

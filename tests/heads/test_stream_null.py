@@ -89,6 +89,12 @@ def test_fewer_rows_stand_for_more():
     assert some.uncentred == pytest.approx(every.uncentred, abs=0.01)
 
 
+def test_a_stream_of_zeros_has_no_null():
+    """It has no directions that heads could share."""
+    found = stream_null(torch.zeros(2, 5, 8), torch.ones(2, 5, dtype=torch.bool), torch.full((5,), 4.0))
+    assert np.isnan([found.uncentred, found.centred]).all()
+
+
 def test_normed_queries_have_no_formula():
     config = transformers.Qwen3Config(**_wide, num_key_value_heads=2, head_dim=16)
     torch.manual_seed(0)

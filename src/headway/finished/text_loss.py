@@ -1,5 +1,6 @@
 """Finished: the loss of a model on what it reads for something else, from the passes that are made for that."""
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ class LossSoFar:
                 self.why = "its loss on the text is not known: it gives no logits of the next token"
                 return
             self._count(logits, tokens[at])
+        if not math.isfinite(self.nats):
+            self.why = "its loss on the text is not a number: its logits overflow, after heads that do not"
 
     @property
     def mean(self) -> float | None:

@@ -18,6 +18,7 @@ Centred, K has the means of its rows and columns taken out; that the variance's 
 before is an approximation, within .01 where queries turn and exact where they do not.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -27,7 +28,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class StreamNull:
-    """What CKA of two untrained heads is on one stream."""
+    """What CKA of two untrained heads is on one stream; NaN on one of zeros."""
 
     uncentred: float
     centred: float
@@ -60,7 +61,7 @@ def stream_null(
         size = about.diagonal()
         cross = _mean_of_pairs(about.square(), n_rows)
         own = cross + _mean_of_pairs(turned.square() * doubled, n_rows) + float(size.mean()) ** 2 / p
-        found.append(cross / own)
+        found.append(cross / own if own else math.nan)  # a stream of zeros has no directions
     return StreamNull(uncentred=found[0], centred=found[1])
 
 
