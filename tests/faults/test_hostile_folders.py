@@ -361,6 +361,8 @@ TOKENIZERS = [
     ({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}, "tokenizer"),
     ({"model": {"type": "WordPiece", "vocab": {"a": 0, "<eos>": 1}, "unk_token": "a", "continuing_subword_prefix": "",
                 "max_input_chars_per_word": 10**12}}, "its max_input_chars_per_word is 1,000,000,000,000, and 10,000"),
+    ({"model": {"type": "BPE", "vocab": {"a": 2**32 - 1}, "merges": []}}, "of tokenizer.json has the id 4294967295"),
+    ({"added_tokens": [{"id": 10**9, "content": "x"}]}, "has the id 1000000000, and 10,000,000 is the largest"),
     ({"model": ["a"]}, "tokenizer"),
     ({"added_tokens": DEEP}, "tokenizer"),
 ]  # fmt: skip

@@ -14,11 +14,14 @@ from typing import Any
 import tokenizers
 
 from headway.errors import UserError, shortened
+from headway.files import kept_json
 
 _LARGEST = {"tokenizer.json": 40_000_000, "vocab.json": 16_000_000, "merges.txt": 16_000_000}
 """Bytes; the largest tokenizer.json that is known has 34 MB."""
 _MOST_GROWTH = 1_000
 """Characters that the steps of a tokenizer may make of one."""
+_LARGEST_ID = 10_000_000
+"""Ten times the largest vocabularies; the library keeps 4 bytes for every id below it that no token has."""
 _LONGEST_WORD = 10_000
 """Characters of a word that WordPiece looks through for pieces, in a time that grows with the square."""
 
@@ -39,7 +42,7 @@ def library_errors() -> Iterator[None]:
 
 
 def check_tokenizer(folder: Path) -> None:
-    """Nothing, when the files of a tokenizer are files of a size that tokenizers have, and it bounds what it makes.
+    """Nothing, when the files of a tokenizer are files of a size that tokenizers have, and so are its ids.
 
     Raises:
         UserError: saying what is wrong with them.
@@ -54,6 +57,34 @@ def check_tokenizer(folder: Path) -> None:
                 f"tokenizer {folder}: {name} has {found.st_size / 1e6:,.0f} MB, and no tokenizer has more than "
                 f"{largest / 1e6:g} MB; give another"
             )
+    _check_ids(folder)
+
+
+def _check_ids(folder: Path) -> None:
+    """Nothing, when ids are those of a table that can be held: the library walks through all below the largest.
+
+    Raises:
+        UserError: naming the largest.
+    """
+    for name in ("tokenizer.json", "vocab.json"):
+        # What is no JSON, or no tokenizer, is said by the library that reads it next.
+        content = kept_json(folder / name)
+        largest = max((id for id in _ids(content) if isinstance(id, int)), default=0)
+        if largest > _LARGEST_ID:
+            raise UserError(
+                f"tokenizer {folder}: a token of {name} has the id {shortened(str(largest))}, and {_LARGEST_ID:,} is "
+                "the largest that is allowed; give another"
+            )
+
+
+def _ids(content: Any) -> Iterator[Any]:
+    """What stands for ids in a tokenizer.json or a vocab.json."""
+    if not isinstance(content, dict):
+        return
+    model, added = content.get("model"), content.get("added_tokens")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else content
+    yield from vocabulary.values() if isinstance(vocabulary, dict) else ()
+    yield from (token.get("id") for token in added if isinstance(token, dict)) if isinstance(added, list) else ()
 
 
 def check_growth(inner: tokenizers.Tokenizer, name: str) -> None:
