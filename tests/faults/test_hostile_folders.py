@@ -18,10 +18,13 @@ from safetensors.numpy import load_file, save_file
 
 import headway
 from headway.cli import main
-from headway.data.tokens.tokenizer import Tokenizer
+from headway.data.tokens.tokenizer import Tokenizer, bytes_tokenizer
+from headway.declare.tokens.transformer import GptNeo
 from headway.errors import UserError
 from headway.finished.opening import open_model, open_own
-from headway.hf.bounds import check_built, check_memory
+from headway.hf.bounds import check_built, check_declared, check_memory
+from headway.hf.export import export
+from headway.model.weights import initial_weights
 
 FUZZER = Path(__file__).with_name("fuzz_folders.py")
 DEEP = '{"a": ' + "[" * 100_000 + "1" + "]" * 100_000 + "}"
@@ -392,6 +395,17 @@ def test_verbs_that_read_no_model_say_so(verb, folder_of, told):
     folder = folder_of("gpt2")
     said = told([verb, str(folder)])
     assert "cannot be read as a text file: it is a folder" in said or "is no results directory of Headway" in said
+
+
+def test_widths_of_layers_and_blocks_are_no_numbers_of_layers(tmp_path):
+    """A ragged model whose MLPs are wider than its weights have arrays; and keys that others write."""
+    wide = GptNeo(family="gpt-neo", d_model=96, n_layers=2, n_heads="6-3", n_positions=64)
+    export(wide, 257, initial_weights(wide, 257, seed=0), tmp_path / "wide", bytes_tokenizer())
+    assert open_model(tmp_path / "wide").own.model.mlp_widths == (384, 384)
+    others = {"vocab_size_per_layer_input": 262_144, "hidden_size_per_layer_input": 512, "block_size": 1024}
+    check_declared(others, numbers=10**6, arrays=30)
+    with pytest.raises(UserError, match="n_layers is 1024, but the weights hold 30 arrays"):
+        check_declared({"n_layers": 1024}, numbers=10**6, arrays=30)
 
 
 def test_whole_folders_are_opened_as_before(kinds):

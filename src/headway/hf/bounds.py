@@ -34,7 +34,8 @@ _TABLES = 500_000_000
 """Bytes of what follows from the configuration, beside the size of the weights."""
 _FREE = re.compile(r"theta|base|freq|seed|(^|_)ids?$|version|std|eps|scal|factor")
 """Keys of what is no size: numbers of tokens, bases of angles."""
-_LAYERS = re.compile(r"(^|_)(n_?)?(layers?|depths?|blocks?)(_|$)")
+_LAYERS = re.compile(r"(^|(?<!per)_)(n_?)?(layers?|depths?|blocks?)(_(?!size)|$)")
+"""Keys of numbers of layers; not of what each layer has, nor of the size of a block."""
 
 
 def check_files(folder: Path) -> None:
