@@ -4,9 +4,10 @@ Every message says what was asked, what is wrong with it and what to do. A `User
 the command line without a traceback and ends it with exit code 2.
 """
 
+import contextlib
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 MOST_LINES = 20
 LONGEST_LINE = 2_000
@@ -78,6 +79,36 @@ class BeyondPossible(RunFailed):
 
 class LeaseLost(HeadwayError, RuntimeError):
     """Another process owns the run folder that this one was writing."""
+
+
+@contextlib.contextmanager
+def explained(what: str, advice: str) -> Iterator[None]:
+    """Whatever another library raises within is told to the user, also a panic of one in Rust.
+
+    Such a panic is no Exception and passes every `except` that names one.
+
+    Args:
+        what: cannot be done.
+        advice: what to do about it.
+
+    Raises:
+        UserError: with what the library said between the two; one that was raised within as it is.
+
+    Examples:
+        >>> with explained("7 / 0 has no value", "divide by another number"):
+        ...     7 / 0
+        Traceback (most recent call last):
+        headway.errors.UserError: 7 / 0 has no value (division by zero); divide by another number
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        said = shortened(" ".join(str(error).split()), 300) or type(error).__name__
+        raise UserError(f"{what} ({said}); {advice}") from error
 
 
 def near(name: str, names: Iterable[str]) -> str:

@@ -397,6 +397,21 @@ def test_verbs_that_read_no_model_say_so(verb, folder_of, told):
     assert "cannot be read as a text file: it is a folder" in said or "is no results directory of Headway" in said
 
 
+def test_what_fails_when_a_text_is_read_is_said(folder_of, tmp_path):
+    """Shapes that only reading finds; a tokenizer that stops at a word that it does not know."""
+    text = tmp_path / "text.txt"
+    text.write_text("Once upon a time there was a little dog. " * 20)
+    folder = folder_of("bert")
+    edit(folder, num_attention_heads=-1)
+    with pytest.raises(UserError, match=r"bert: its model cannot read a text \(.*\); fetch the folder again"):
+        headway.xray(folder, text=text, sequences=2, length=16)
+    folder = folder_of("neox")
+    known = {"type": "WordPiece", "vocab": {"a": 0, "<eos>": 1}, "unk_token": "?", "continuing_subword_prefix": "##"}
+    edit(folder, "tokenizer.json", model=known | {"max_input_chars_per_word": 100})
+    with pytest.raises(UserError, match=r"no token for a part of the text \(WordPiece error: .*\); give another"):
+        headway.xray(folder, text=text, sequences=2, length=16)
+
+
 def test_widths_of_layers_and_blocks_are_no_numbers_of_layers(tmp_path):
     """A ragged model whose MLPs are wider than its weights have arrays; and keys that others write."""
     wide = GptNeo(family="gpt-neo", d_model=96, n_layers=2, n_heads="6-3", n_positions=64)

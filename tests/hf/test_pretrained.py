@@ -179,7 +179,7 @@ def damaged(path):
         ),
         (
             lambda folder: edit(folder, num_attention_heads="many"),
-            "transformers cannot open it: .*num_attention_heads.*many.*; fetch or write it again",
+            r"transformers cannot open it \(.*num_attention_heads.*many.*\); fetch or write it again",
         ),
         (
             lambda folder: (folder / "model.safetensors").unlink(),

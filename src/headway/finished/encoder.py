@@ -6,6 +6,7 @@ from typing import Any
 
 from headway.data.tokens.endless_tokenizer import EndlessTokenizer
 from headway.data.tokens.tokenizer import Tokenizer
+from headway.errors import explained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,7 @@ class Encoder:
         if isinstance(tokenizer, Tokenizer | EndlessTokenizer):
             return cls._of(tokenizer.encode, tokenizer.encode_as_written, tokenizer.end_of_text)
 
+        @explained("the tokenizer has no token for a part of the text", "give another: --tokenizer")
         def encode(text: str, **options: Any) -> list[int]:
             return list(tokenizer(text, verbose=False, **options)["input_ids"])
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.errors import UserError, shortened
+from headway.errors import UserError, explained
 from headway.finished.model_folder import ModelFolder, model_folder
 from headway.finished.opened import Opened, not_ours
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headway.data.tokens.endless_tokenizer import EndlessTokenizer
     from headway.data.tokens.tokenizer import Tokenizer
     from headway.hf.pretrained import Pretrained
+    from headway.model.redraw import Redrawable
     from headway.model.trace import Trace
     from headway.model.transformer import Transformer
     from headway.runs.folder import Run
@@ -152,16 +153,13 @@ def of_transformers(found: "Pretrained", name: str, whose: str) -> Opened:
     """
     from headway import hf
 
+    @explained(f"{whose}: its model cannot read a text", "fetch the folder again")
     def traced(tokens: "torch.Tensor") -> "Trace":
-        try:
-            return hf.trace(found.model, tokens)
-        except UserError:
-            raise
-        except Exception as error:  # whatever another library's model does with what its folder declares
-            said = shortened(" ".join(str(error).split()), 600)
-            raise UserError(
-                f"{whose}: its model cannot read a text ({type(error).__name__}: {said}); fetch the folder again"
-            ) from error
+        return hf.trace(found.model, tokens)
+
+    @explained(f"{whose}: its model cannot read a text", "fetch the folder again")
+    def read(tokens: "torch.Tensor") -> "Redrawable":
+        return hf.read(found.model, tokens)
 
     return Opened(
         name=name,
@@ -169,7 +167,7 @@ def of_transformers(found: "Pretrained", name: str, whose: str) -> Opened:
         module=found.model,
         ours=None,
         traced=traced,
-        read=lambda tokens: hf.read(found.model, tokens),
+        read=read,
         kind=found.kind,
         tokenizer=found.tokenizer,
         vocab_size=found.vocab_size,

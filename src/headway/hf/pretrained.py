@@ -18,8 +18,8 @@ import transformers
 from torch import nn
 from transformers.models.auto import modeling_auto
 
-from headway.data.tokens.tokenizer_files import check_growth, check_tokenizer, library_errors
-from headway.errors import UserError, shortened
+from headway.data.tokens.tokenizer_files import check_growth, check_tokenizer
+from headway.errors import UserError, explained, shortened
 from headway.hf.arrays import Arrays
 from headway.hf.bounds import check_built, check_declared, check_memory
 from headway.hf.folder_code import check_named, model_code, refused, tokenizer_code
@@ -84,7 +84,7 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
     if run := [each for each in (code and code[1], needs) if each is not None and trust_code]:
         warnings.warn(f"running code of {folder}: {', '.join(run)}", RuntimeWarning, stacklevel=2)
     arrays = Arrays(folder, "")
-    with _quiet(), _explained(folder, "transformers cannot open it"):
+    with _quiet(), explained(f"{folder}: transformers cannot open it", "fetch or write it again"):
         if code is None:
             _check_size(folder, config, of_class, arrays)
         check_memory(folder, arrays.numbers)
@@ -196,22 +196,6 @@ def _loaded(folder: Path, of_class: Any, *, trust: bool) -> transformers.PreTrai
     return model
 
 
-@contextlib.contextmanager
-def _explained(folder: Path, what: str) -> Iterator[None]:
-    """Whatever goes wrong within is told to the user."""
-    try:
-        with library_errors():
-            yield
-    except UserError:
-        raise
-    except Exception as error:  # it raises its own kinds and those of three libraries
-        raise UserError(f"{folder}: {what}: {_said(error)}; fetch or write it again") from error
-
-
-def _said(error: Exception) -> str:
-    return shortened(" ".join(str(error).split()), 600) or type(error).__name__
-
-
 def _refuse(folder: Path, what: str, names: Iterable[str]) -> None:
     if lines := sorted(names):
         more = [f"and {len(lines) - _NAMED} more"] if len(lines) > _NAMED else []
@@ -233,21 +217,14 @@ def _tokenizer(folder: Path, trust_code: bool) -> Any:
         return None
     check_tokenizer(folder)
     trust = trust_code and tokenizer_code(folder) is not None
-    try:
-        with library_errors():
-            if not trust and tokenizer_code(folder) is not None:
-                found = transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-            else:
-                found = transformers.AutoTokenizer.from_pretrained(
-                    folder, local_files_only=True, trust_remote_code=trust
-                )
-            if isinstance(inner := getattr(found, "backend_tokenizer", None), tokenizers.Tokenizer):
-                check_growth(inner, str(folder))
-            return found
-    except UserError:
-        raise
-    except Exception as error:  # the library tokenizers raises plain Exception
-        raise UserError(f"{folder}: its tokenizer cannot be read ({_said(error)}); fetch its files again") from error
+    with explained(f"{folder}: its tokenizer cannot be read", "fetch its files again"):
+        if not trust and tokenizer_code(folder) is not None:
+            found = transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        else:
+            found = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust)
+        if isinstance(inner := getattr(found, "backend_tokenizer", None), tokenizers.Tokenizer):
+            check_growth(inner, str(folder))
+        return found
 
 
 def _kind(folder: Path, model: transformers.PreTrainedModel, code: tuple[str, str] | None) -> Kind:

@@ -17,8 +17,8 @@ import tokenizers
 from jaxtyping import Integer
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
-from headway.data.tokens.tokenizer_files import NoEndOfText, check_growth, check_tokenizer, library_errors, named_end
-from headway.errors import UserError, shortened
+from headway.data.tokens.tokenizer_files import NoEndOfText, check_growth, check_tokenizer, named_end
+from headway.errors import UserError, explained
 from headway.identity import digest
 
 END_OF_TEXT = "<|endoftext|>"
@@ -67,19 +67,13 @@ class Tokenizer:
         name = str(folder)
         whole, vocabulary, merges = folder / "tokenizer.json", folder / "vocab.json", folder / "merges.txt"
         check_tokenizer(folder)
-        try:
-            with library_errors():
-                if whole.is_file():
-                    inner = tokenizers.Tokenizer.from_file(str(whole))
-                    check_growth(inner, name)
-                    return cls.of(inner, name, named_end(folder))
-                if vocabulary.is_file() and merges.is_file():
-                    return cls.of(_byte_level(models.BPE.from_file(str(vocabulary), str(merges))), name)
-        except UserError:
-            raise
-        except Exception as error:  # the library raises plain Exception for whatever is wrong
-            said = shortened(str(error))
-            raise UserError(f"tokenizer {name}: its files are no tokenizer ({said}); give others") from error
+        with explained(f"tokenizer {name}: its files are no tokenizer", "give others"):
+            if whole.is_file():
+                inner = tokenizers.Tokenizer.from_file(str(whole))
+                check_growth(inner, name)
+                return cls.of(inner, name, named_end(folder))
+            if vocabulary.is_file() and merges.is_file():
+                return cls.of(_byte_level(models.BPE.from_file(str(vocabulary), str(merges))), name)
         raise UserError(
             f"tokenizer {name}: it is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
             "merges.txt, or a tokenizer.json"
@@ -104,14 +98,8 @@ class Tokenizer:
     def decode(self, tokens: Iterable[SupportsIndex]) -> str:
         """The text of tokens; bytes that are no UTF-8 become the replacement character."""
         ids = [int(token) for token in tokens]
-        try:
-            with library_errors():
-                text: str = self.inner.decode(ids, skip_special_tokens=False)
-        except Exception as error:  # the library raises plain Exception
-            raise UserError(
-                f"the tokenizer has no text for its tokens ({shortened(str(error))}); give another"
-            ) from error
-        return text
+        with explained("the tokenizer has no text for its tokens", "give another"):
+            return str(self.inner.decode(ids, skip_special_tokens=False))
 
     def n_bytes(self, tokens: Integer[np.ndarray, " token"]) -> int:
         """Bytes of the text that tokens stand for; the end of a text is none, and so is what is unknown.
@@ -141,16 +129,12 @@ class Tokenizer:
         return self.inner.token_to_id(model.get("unk_token") or "")
 
     def _ids(self, encode: Callable[[], Iterable[tokenizers.Encoding]]) -> list[list[int]]:
-        try:
-            with library_errors():
+        advice = "give another, or a tokenizer with a token for what it does not know"
+        with explained("the tokenizer has no token for a part of the text", advice):
+            try:
                 return [found.ids for found in encode()]
-        except TypeError:
-            raise UserError("the text has characters that UTF-8 cannot hold; give it in that encoding") from None
-        except Exception as error:  # the library raises plain Exception
-            raise UserError(
-                f"the tokenizer has no token for a part of the text ({shortened(str(error))}); give another, or a "
-                "tokenizer with a token for what it does not know"
-            ) from error
+            except TypeError:
+                raise UserError("the text has characters that UTF-8 cannot hold; give it in that encoding") from None
 
     @property
     def digest(self) -> str:

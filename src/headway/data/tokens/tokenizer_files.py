@@ -4,7 +4,6 @@ A tokenizer is a small program: its steps may replace a character by many, again
 the memory. So what its steps can make of a text is counted first.
 """
 
-import contextlib
 import json
 import stat
 from collections.abc import Iterator
@@ -28,17 +27,6 @@ _LONGEST_WORD = 10_000
 
 class NoEndOfText(UserError):
     """A tokenizer has no token for the end of a text."""
-
-
-@contextlib.contextmanager
-def library_errors() -> Iterator[None]:
-    """Within, a panic of a library in Rust is an Exception as any other: by itself it passes every `except`."""
-    try:
-        yield
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise ValueError(shortened(str(error))) from None
 
 
 def check_tokenizer(folder: Path) -> None:
