@@ -9,7 +9,7 @@ import numpy as np
 from headway.declare.head_metrics import REPEATED
 from headway.finished.opened import Opened
 from headway.heads.model_on_text import AttentionHeads
-from headway.heads.names import metric_name
+from headway.heads.names import metric_name, row_labels
 from headway.words import listed
 
 if TYPE_CHECKING:
@@ -91,12 +91,13 @@ class XRayNotes:
                 "queries, keys and values come out of one matrix here: untrained heads have the entries of each of its "
                 "rows shuffled, where others' are drawn"
             )
-        wide = [at.name for at in attentions if at.n_heads > 1 and at.name not in scores["query_cka"].draws]
+        labels = row_labels((at.name for at in attentions), {at.name: at.kind for at in attentions})
+        wide = [labels[at.name] for at in attentions if at.n_heads > 1 and at.name not in scores["query_cka"].draws]
         if wide:
             self.said.append(f"pairs of {listed(wide)} are not held against untrained ones: they are too many")
         for metric in REPEATED:
             values = scores[metric].values if metric in scores else {}
-            hidden = [name for name, value in values.items() if not np.isfinite(value).any()]
+            hidden = [labels[name] for name, value in values.items() if not np.isfinite(value).any()]
             if hidden:
                 called = metric_name(metric)
                 self.said.append(f"{called} cannot be seen in {listed(hidden)}: its window hides what is looked for")

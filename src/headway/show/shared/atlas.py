@@ -198,7 +198,7 @@ def _panel(
         .transform_window(rank="row_number()", sort=[alt.SortField(field, order="descending")], groupby=["row"])
         .transform_calculate(slot=f"order === {json.dumps(SORTED)} ? datum.rank - 1 : datum.head")
         .transform_calculate(end="datum.slot + 1")
-        .encode(x=_across(size, bool(nulls)), x2="end:Q", y=y)
+        .encode(x=_across(size, bool(nulls)), y=y)
     )
     known = cells.transform_filter(f"isValid(datum.{field})")
     gap: dict[str, Any] = {"stroke": "white", "strokeWidth": size.gap}
@@ -207,13 +207,17 @@ def _panel(
         if beside in size.strips and of:
             tooltip.append(alt.Tooltip(f"{beside[0]}{at}:Q", title=beside, format=".3~g"))
     layers = [
-        cells.transform_filter(f"!isValid(datum.{field})").mark_rect(fill="white", stroke="#c9ced6", strokeWidth=1),
-        known.mark_rect(**gap).encode(color=colour, tooltip=tooltip),
+        cells.transform_filter(f"!isValid(datum.{field})")
+        .mark_rect(fill="white", stroke="#c9ced6", strokeWidth=1)
+        .encode(x2="end:Q"),
+        known.mark_rect(**gap).encode(x2="end:Q", color=colour, tooltip=tooltip),
     ]
     if nulls:
-        strip = alt.Chart(inline(nulls)).encode(x=_across(size, True), x2="end:Q", y=y)
+        strip = alt.Chart(inline(nulls)).encode(x=_across(size, True), y=y)
         of_strip = ["row:N", "what:N", alt.Tooltip("null:Q", title="mean", format=".3~g")]
-        layers.append(strip.mark_rect(**gap).encode(color=alt.Color("null:Q", scale=scale), tooltip=of_strip))
+        layers.append(
+            strip.mark_rect(**gap).encode(x2="end:Q", color=alt.Color("null:Q", scale=scale), tooltip=of_strip)
+        )
     written = _digits(max(float(np.nanmax(np.abs(value))) for value in found.values() if np.isfinite(value).any()))
     if light is not None and written is not None and size.cell >= 25 and size.step >= 18:
         layers.append(_numbers(known, field, written, light))
@@ -232,7 +236,7 @@ def _numbers(cells: Any, field: str, written: str, light: str) -> Any:
     value = f"datum.{field}"
     middle = cells.transform_calculate(slot="(datum.slot + datum.end) / 2", digits=written.format(v=value))
     shade = alt.condition(light.format(value), alt.value("white"), alt.value(INK))
-    return middle.mark_text(fontSize=9.5).encode(x2=alt.Undefined, text="digits:N", color=shade, tooltip=alt.Undefined)
+    return middle.mark_text(fontSize=9.5).encode(text="digits:N", color=shade)
 
 
 def _digits(most: float) -> str | None:
