@@ -90,6 +90,13 @@ def test_a_lease_that_is_just_being_written_is_held(directory):
     assert is_held(directory)
 
 
+def test_a_pipe_in_the_place_of_a_lease_holds_nobody_up(directory):
+    directory.mkdir()
+    os.mkfifo(directory / "000001.json")
+    assert is_held(directory)
+    assert last_holder(directory) is None
+
+
 def test_what_a_later_headway_says_in_a_lease_is_read_past(directory):
     written(directory)
     path = directory / "000001.json"

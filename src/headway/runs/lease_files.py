@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from headway.files import NotOrdinary, ordinary, read_bytes
 from headway.runs.processes import born_at, is_alive, machine
 
 _KEPT = 32
@@ -84,7 +85,7 @@ def seen(directory: Path) -> Sight | None:
         number = newest(directory)
         if not number:
             return None
-        with contextlib.suppress(FileNotFoundError), open(file_of(directory, number), "rb") as file:
+        with contextlib.suppress(FileNotFoundError, NotOrdinary), ordinary(file_of(directory, number)) as file:
             content = file.read()
             mark = content, os.fstat(file.fileno()).st_mtime_ns
             return Sight(number=number, holder=_parsed(content), mark=mark)
@@ -168,8 +169,8 @@ def _claim(path: Path, temporary: Path) -> bool:
 
 def _has(path: Path, token: str) -> bool:
     try:
-        holder = _parsed(path.read_bytes())
-    except FileNotFoundError:
+        holder = _parsed(read_bytes(path))
+    except (FileNotFoundError, NotOrdinary):
         return False
     return holder is not None and holder.token == token
 

@@ -5,7 +5,6 @@ That is why this file imports inside its functions, and why it alone of this roo
 """
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.caches import private_folder
 from headway.errors import UserError
+from headway.files import kept_json
 from headway.train.process_memory import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -160,8 +160,8 @@ def _own_compiler_cache() -> str:
 def _stored_threads(path: Path) -> int | None:
     """The threads that a run began with, be it interrupted before its first checkpoint; None for a new one."""
     try:
-        return json.loads((path / "run.json").read_text())["execution"].get("threads")
-    except (OSError, ValueError, KeyError):
+        return kept_json(path / "run.json")["execution"].get("threads")
+    except (TypeError, KeyError, AttributeError):
         return None  # `work` says what is wrong with it
 
 
