@@ -167,7 +167,8 @@ def carry_out(
     for said in (*experiment.idle, experiment.multiplied):
         if said:
             tell(said)
-    with where.site(out or experiment.directory, here, uses_gpu=uses_gpu, tell=tell) as site:
+    files = {file for arm in experiment.selected for file in arm.template.files}
+    with where.site(out or experiment.directory, here, uses_gpu=uses_gpu, files=files, tell=tell) as site:
         store, runs, trained = _trained(experiment, out, goal, site, tell, watch)
     if timing if where.ray else timing is not False:  # on a cluster this machine is not the one to be timed, unasked
         asked = {"asked": timing is True, "trained": trained}

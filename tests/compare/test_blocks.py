@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from headway.compare.blocks import judge, prior_freedom
+from headway.compare.blocks import _residual, judge, prior_freedom
 
 STAR = np.array([[100.2, 99.6, 100.4], [101.5, 100.9, 101.3], [100.1, 100.3, 99.9], [99.0, 99.9, 98.7]])
 WILD = np.array(
@@ -196,3 +196,29 @@ def test_too_few_seeds_and_no_spread_have_no_interval():
     none = judge(np.full((2, 3), np.nan), np.array([[-1.0, 1.0]])).contrasts[0]
     assert none.n_seeds == 0
     assert math.isnan(none.estimate)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_what_arms_and_seeds_leave_over_is_what_least_squares_leaves(data):
+    """Against the whole design matrix, whose size is that of all cells times all arms and seeds."""
+    n_arms, n_seeds = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 12))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    known = rng.random((n_arms, n_seeds)) < data.draw(st.floats(0.2, 1.0))
+    known[rng.integers(n_arms), rng.integers(n_seeds)] = True
+    y = np.where(known, 100 + 10.0 ** rng.uniform(-2, 2) * rng.normal(size=known.shape), 0)
+    arms, seeds = np.nonzero(known)
+    design = np.hstack([np.eye(n_arms)[arms], np.eye(n_seeds)[seeds]])
+    wanted = y[arms, seeds] - y[arms, seeds].mean()
+    fitted, _, rank, _ = np.linalg.lstsq(design, wanted, rcond=1e-10)
+    residual, freedom = _residual(y, known)
+    assert freedom == len(arms) - rank
+    assert residual == pytest.approx(((wanted - design @ fitted) ** 2).sum(), rel=1e-9, abs=1e-18 * len(arms) * 1e4)
+
+
+def test_thousands_of_seeds_are_no_matter():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(3, 20_000)) + rng.normal(size=20_000)
+    found = judge(y, against_first(3))
+    assert found.residual_variance == pytest.approx(1.0, rel=0.03)
+    assert found.freedom == 2 * (20_000 - 1)

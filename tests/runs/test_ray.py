@@ -7,12 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 import quadratic
 
+from headway.declare.spec import parse
+from headway.declare.tokens.text import TextTask
 from headway.errors import UserError
 from headway.runs import ray_cluster as cluster_module
 from headway.runs.folder import Run
@@ -21,10 +24,12 @@ from headway.runs.places import LOST
 from headway.runs.ray_cluster import RayNode, ray_cluster, why_not
 from headway.runs.ray_copies import CopyWorker, write_changes
 from headway.runs.ray_places import RayPlaces, RayWorker
-from headway.runs.ray_probe import look, package_hash
+from headway.runs.ray_probe import bytes_of, look, package_hash
 from headway.runs.ray_slot import Changes, RaySlot
+from headway.runs.site import Where
 from headway.runs.storage import DISK_FULL
 from headway.runs.store import Store
+from headway.runs.work import ELSEWHERE
 
 SMALL = {"num_cpus": 1, "object_store_memory": 80 * 1024 * 1024, "include_dashboard": False}
 SOURCE = Path(cluster_module.__file__).parents[1]
@@ -69,12 +74,65 @@ def test_where_no_ray_answers_it_is_told_in_seconds():
     assert time.monotonic() - began < 10
 
 
+@contextlib.contextmanager
+def a_port(answer: bytes | None):
+    """Where somebody who is no Ray takes connections, and answers so, or says nothing."""
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                kept.append(connection)
+                connection.recv(100)
+                if answer is not None:
+                    connection.sendall(answer)
+                    connection.close()
+
+    kept = []
+    with socket.create_server(("", 0)) as server:  # Ray takes another name of this machine than one gives it
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+    for connection in kept:
+        connection.close()
+
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"), [(HTTP, "what answers there is no Ray; give HOST:PORT"), (None, "nothing answers there")]
+)
+def test_where_somebody_else_answers_it_is_told_in_seconds(answer, said):
+    pytest.importorskip("ray")
+    began = time.monotonic()
+    with (
+        a_port(answer) as address,
+        pytest.raises(UserError, match=f"ray {address}: {said}"),
+        ray_cluster(address),
+    ):
+        pass
+    assert time.monotonic() - began < 10
+
+
+def test_a_cluster_of_this_machine_that_is_gone_is_told_in_seconds(monkeypatch):
+    pytest.importorskip("ray")
+    began = time.monotonic()
+    with a_port(HTTP) as address, monkeypatch.context() as patched:
+        patched.setenv("RAY_ADDRESS", address)
+        port = address.partition(":")[2]
+        said = rf"ray auto: what answers at [\d.]+:{port}, where RAY_ADDRESS or a former `ray start` has it, is no Ray"
+        with pytest.raises(UserError, match=said), ray_cluster("auto"):
+            pass
+    assert time.monotonic() - began < 10
+
+
 NODE = RayNode(id="abcdef1234567890", host="node7", cpus=1, gpus=0)
 
 
 def said(**changes) -> dict[str, str]:
     python = ".".join(map(str, sys.version_info[:2]))
     whole = {"host": "node7", "python": python, "headway": package_hash(SOURCE), "sees": "yes", "writes": "yes"}
+    whole["lacks"] = ""
     return {**whole, "why_not": "", "pid": "1", **changes}
 
 
@@ -85,6 +143,10 @@ def said(**changes) -> dict[str, str]:
         ({"headway": ""}, r"Ray node node7 \(abcdef12\) has no Headway; install the same version there as here"),
         ({"headway": "0000"}, r"Ray node node7 \(abcdef12\) has another Headway \(0000 there, .* here\)"),
         ({"python": "3.9"}, r"has Python 3.9, and here it is 3.\d+; use the same on all nodes"),
+        (
+            {"lacks": "mine.txt"},
+            r"Ray node node7 \(abcdef12\) does not have mine.txt as it is here \(rel.* put it there",
+        ),
     ],
 )
 def test_a_node_without_the_same_headway_is_named(changes, message):
@@ -104,7 +166,8 @@ class Nodes:
     def nodes(self):
         return tuple(self.there)
 
-    def looked(self, nodes, probe, token):
+    def looked(self, nodes, probe, token, files):
+        self.files = files
         found = {}
         for node in nodes:
             found[node] = said(host=node.host, **(self._changes if node.host == "node8" else {}))
@@ -218,6 +281,51 @@ def test_a_node_says_whether_it_sees_and_writes_the_directory(tmp_path):
     assert (other["sees"], other["writes"], other["why_not"]) == ("", "", "No such file or directory")
     (tmp_path / ".probe-x").write_text("of another directory of the same name")
     assert look(str(tmp_path / ".probe-x"), "token")["sees"] == ""
+
+
+def test_a_node_says_which_files_it_does_not_have_as_they_are_elsewhere(tmp_path):
+    (tmp_path / "mine.txt").write_text("Once")
+    (tmp_path / "texts" / "more").mkdir(parents=True)
+    (tmp_path / "texts" / "more" / "a.txt").write_text("upon")
+    (tmp_path / ".probe-x").write_text("token")
+    assert [bytes_of(name, str(tmp_path)) for name in ("mine.txt", "texts", "nowhere")] == [4, 4, -1]
+    asked = {"mine.txt": 4, str(tmp_path / "texts"): 4, "nowhere": 7}
+    assert look(str(tmp_path / ".probe-x"), "token", str(tmp_path), asked)["lacks"] == "nowhere"
+    (tmp_path / "mine.txt").write_text("of another one's")
+    assert look(str(tmp_path / ".probe-x"), "token", str(tmp_path), asked)["lacks"] == "mine.txt, nowhere"
+
+
+def test_relative_paths_begin_at_a_slot_where_they_begin_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    RaySlot("cpu", 1, folder=str(tmp_path / "there"))
+    assert Path.cwd() == tmp_path / "there"
+    RaySlot("cpu", 1, folder=str(tmp_path / "nowhere"))
+    RaySlot("cpu", 1)
+    assert Path.cwd() == tmp_path / "there"
+
+
+def test_files_that_runs_read_are_asked_for(tmp_path, monkeypatch):
+    (tmp_path / "mine.jsonl").write_text("{}")
+    text = {"kind": "text", "corpus": "mine.jsonl:story", "validation": "tinystories", "tokenizer": "./none"}
+    assert [str(file) for file in parse(TextTask, {**text, "n_ctx": 8}).files] == ["mine.jsonl", "none"]
+    monkeypatch.chdir(tmp_path)
+    nodes = Nodes()
+    monkeypatch.setattr("headway.runs.site.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
+    files = [Path("mine.jsonl"), Path("none")]
+    with Where(ray="auto", device="cpu").site(tmp_path, (), uses_gpu=False, files=files, tell=lambda _: None) as site:
+        assert len(list(site.places)) == 2
+    assert nodes.files == {"mine.jsonl": 2}, "what is missing here is told by whoever reads it"
+
+
+def test_a_second_driver_leaves_alone_what_the_first_one_has_copies_of(tmp_path):
+    run = quadratic.fresh_run(tmp_path / "results")
+    with quadratic.taken(run) as lease:
+        worker = CopyWorker.begun(None, lambda: pytest.fail("nothing is started"), run.path, [].append, lambda: None)
+        assert worker.ended == ELSEWHERE
+        worker.ask_to_stop()
+        worker.kill()
+        lease.check()
 
 
 def test_what_is_sent_is_written_in_an_order_that_can_be_gone_on_with(tmp_path, monkeypatch):

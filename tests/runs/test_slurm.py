@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,30 @@ def test_the_signal_before_the_limit_stores_everything_and_has_the_job_put_back(
     stored = [run for run in Store.open(directory).runs() if run.status == "interrupted"]
     assert len(stored) == 2
     assert all(checkpoint.load(run.path / "checkpoint")[0].step > 0 for run in stored)
+
+
+def test_a_worker_that_has_stored_is_waited_for_no_longer(directory, tmp_path, monkeypatch):
+    """The handler of the signal interrupts a call that waits for the worker already."""
+    pytest.importorskip("submitit")
+    worker = tmp_path / "worker"
+    worker.write_text(f"#!/bin/sh\ntrap 'exit 0' TERM\ntouch {tmp_path}/begun\nwhile :; do sleep 0.05; done\n")
+    worker.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(worker))
+    job, took = SlurmJob(str(directory)), []
+
+    def at_limit(_number, _frame):
+        began = time.monotonic()
+        assert (tmp_path / "begun").exists()
+        assert job.checkpoint() is not None
+        took.append(time.monotonic() - began)
+
+    former = signal.signal(signal.SIGALRM, at_limit)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 2.0)
+        assert job() == 0
+    finally:
+        signal.signal(signal.SIGALRM, former)
+    assert took[0] < 10
 
 
 def test_a_job_with_nothing_left_is_not_put_back(directory):

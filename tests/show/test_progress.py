@@ -17,7 +17,7 @@ from rich.console import Console
 from headway.runs import lease_files
 from headway.runs.progress import Progress, Snapshot
 from headway.runs.store import Store
-from headway.show.terminal import progress
+from headway.show.terminal import progress, rows
 
 
 def snapshot(status: str, step: int, workers: int = 1, rate: float | None = None) -> Snapshot:
@@ -120,6 +120,28 @@ def text(store: Store) -> str:
     written = io.StringIO()
     Console(file=written, width=200).print(progress.status_table(store))
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
+
+
+def test_of_hundreds_of_runs_those_of_an_arm_that_are_alike_have_one_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = quadratic.experiment(seeds=5, controls={})
+    store, runs = Store.with_runs(tmp_path / "results", of, of.runs)
+    whole = text(store).splitlines()
+    assert len(whole) == 1 + len(runs) + 1
+    for run in (run for run in runs if run.name == "slow" and 0 < run.seed < 4):
+        stored.rewrite(run.path, status="failed", message="no such luck")
+    monkeypatch.setattr(rows, "MOST_ROWS", 2)
+    monkeypatch.setattr(progress, "MOST_ROWS", 2)
+    shown = [line.split() for line in text(store).splitlines()]
+    assert [line[:3] for line in shown[1:5]] == [
+        ["slow", "0,", "4"],
+        ["slow", "1", "failed"],
+        ["slow", "2", "failed"],
+        ["slow", "3", "failed"],
+    ]
+    assert " ".join(shown[-1]) == "... and 1 other run"
+    assert " ".join(shown[-4]) == f"{len(runs)} runs: {len(runs) - 3} waiting, 3 failed"
 
 
 def test_status_says_who_works_on_what_and_whose_beats_do_not_come(

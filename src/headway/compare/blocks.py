@@ -256,14 +256,19 @@ def _pooled(
 
 
 def _residual(y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm seed"]) -> tuple[float, int]:
-    """The residual sum of squares of arm + seed over the known cells, and its degrees of freedom."""
-    arms, seeds = np.nonzero(known)
-    design = np.zeros((len(arms), sum(y.shape)))
-    cells = np.arange(len(arms))
-    design[cells, arms] = design[cells, len(y) + seeds] = 1
-    centred = y[arms, seeds] - y[arms, seeds].mean()
-    fitted, _, rank, _ = np.linalg.lstsq(design, centred, rcond=1e-10)
-    return float(((centred - design @ fitted) ** 2).sum()), len(arms) - int(rank)
+    """The residual sum of squares of arm + seed over the known cells, and its degrees of freedom.
+
+    Seeds, of which there may be thousands, are eliminated: what is left to solve has the size of the arms.
+    """
+    cells = known[:, known.any(0)].astype(float)
+    y = cells * (y[:, known.any(0)] - y[known].mean())
+    share = cells / cells.sum(0)
+    effects, _, rank, _ = np.linalg.lstsq(
+        np.diag(cells.sum(1)) - share @ cells.T, y.sum(1) - share @ y.sum(0), rcond=1e-10
+    )
+    rest = y - cells * effects[:, None]
+    rest -= share * rest.sum(0)
+    return float((rest**2).sum()), int(known.sum()) - cells.shape[1] - int(rank)
 
 
 def prior_freedom(variances: Float[np.ndarray, " contrast"], freedom: Float[np.ndarray, " contrast"]) -> float:

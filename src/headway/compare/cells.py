@@ -53,9 +53,10 @@ class Cells:
         seeds = tuple(sorted({seed for name in names for seed in runs.get(name, {})}))
         shape = len(names), len(seeds)
         values, ended, asked = np.full(shape, np.nan), np.zeros(shape, bool), np.zeros(shape, bool)
+        column = {seed: place for place, seed in enumerate(seeds)}
         for row, name in enumerate(names):
             for seed, run in runs.get(name, {}).items():
-                at = row, seeds.index(seed)
+                at = row, column[seed]
                 asked[at], ended[at] = True, run.status in _ENDED
                 value = run.metrics.get(metric) if run.status == "done" else None
                 if isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value):

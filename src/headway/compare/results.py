@@ -177,7 +177,8 @@ def build(store: Store) -> Results:
     experiment, runs, looks = store.experiment, store.runs(), looks_of(store)
     of_arms = runs_of_arms(runs)
     matches = [match for match in matches_of(experiment) if match.arm.full_name in of_arms]
-    tasks = _tasks(store.path, [run for run in runs if run.status == "done"])
+    task_of = _task_digests(runs)
+    tasks = _tasks(store.path, [run for run in runs if run.status == "done"], task_of)
     compared = comparisons(matches, of_arms, experiment, looks)
     contrasts, asked = contrasts_judged(experiment, of_arms, looks)
     families = (*asked, *compared.families)
@@ -189,7 +190,7 @@ def build(store: Store) -> Results:
         experiment=experiment.name,
         scale=experiment.scale,
         primary=experiment.primary,
-        runs=tuple(_row(run) for run in runs),
+        runs=tuple(_row(run, task_of) for run in runs),
         baselines=_baselines(experiment, tasks),
         tasks=tasks,
         comparisons=compared.comparisons,
@@ -216,7 +217,7 @@ def _adapter() -> TypeAdapter[Results]:
     return TypeAdapter(Results)
 
 
-def _row(run: Run) -> RunResult:
+def _row(run: Run, task_of: Mapping[str, str]) -> RunResult:
     return RunResult(
         arm=run.arm,
         control=run.control,
@@ -224,16 +225,22 @@ def _row(run: Run) -> RunResult:
         seed=run.seed,
         id=run.id,
         status=run.status,
-        task=None if run.status == "damaged" else _task_digest(run.spec),
+        task=None if run.status == "damaged" else task_of[run.name],
         metrics=dict(run.metrics) if run.status == "done" else None,
     )
 
 
-def _tasks(directory: Path, runs: Sequence[Run]) -> dict[str, References]:
+def _task_digests(runs: Sequence[Run]) -> dict[str, str]:
+    """What the runs of each arm are judged on: they differ in their seeds alone, so one of them says it."""
+    one_of = {run.name: run for run in runs if run.status != "damaged"}
+    return {name: _task_digest(run.spec) for name, run in one_of.items()}
+
+
+def _tasks(directory: Path, runs: Sequence[Run], task_of: Mapping[str, str]) -> dict[str, References]:
     """What needs no training, by task digest."""
     tasks: dict[str, list[Run]] = {}
     for run in runs:
-        tasks.setdefault(_task_digest(run.spec), []).append(run)
+        tasks.setdefault(task_of[run.name], []).append(run)
     return {key: laboratory_of(found[0].spec).references(directory, key, found) for key, found in tasks.items()}
 
 

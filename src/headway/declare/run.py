@@ -8,6 +8,7 @@ laboratory it belongs to.
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -136,6 +137,11 @@ class RunSpec(Spec):
     @property
     def corpora(self) -> tuple[str, ...]:
         """What its examples are made from and has to be there; none where they are drawn."""
+        return ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files and folders of the user's that it reads: they have to be wherever it is worked on."""
         return ()
 
     @abstractmethod

@@ -23,6 +23,10 @@ from headway.runs.execution import cores
 _ANSWERS_WITHIN_S = 3.0
 _LOOKS_WITHIN_S = 60.0
 _OBJECTS_BYTES = 80 * 1024 * 1024
+_SETTINGS = b"\4"
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
+"""How HTTP/2 begins, which Ray speaks: whoever does answers at once with a frame of settings, too."""
+_START = "start one with the head option of `ray start`, or take local"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +87,13 @@ def _connect(ray: Any, address: str, folder: str | None, workers: int | None) ->
             **quiet,
         )
         return
-    if address != "auto":
-        _answers(address)
+    _answers(address, _of_this_machine() if address == "auto" else address)
     try:
         ray.init(address=address, **quiet)
     except ConnectionError:
-        what = "this machine belongs to none" if address == "auto" else "none answers there"
         raise UserError(
-            f"ray {shortened(address)}: {what}; start one with the head option of `ray start`, or take local"
+            f"ray {shortened(address)}: what answers there does not let us in; where its nodes have a token, have it "
+            "in ~/.ray/auth_token here and set RAY_AUTH_MODE=token; otherwise see that it is Ray, of the same version"
         ) from None
     except (RuntimeError, ValueError) as error:
         if "ersion" in str(error):
@@ -100,18 +103,38 @@ def _connect(ray: Any, address: str, folder: str | None, workers: int | None) ->
         ) from None
 
 
-def _answers(address: str) -> None:
-    """Nothing, when something answers at an address: Ray itself would try for minutes."""
+def _of_this_machine() -> str:
+    """Where the cluster answers that this machine belongs to, as far as it says so."""
+    from ray._private.services import canonicalize_bootstrap_address
+
+    try:
+        found = canonicalize_bootstrap_address("auto")
+    except (ConnectionError, ValueError):
+        found = None
+    if not found:
+        raise UserError(f"ray auto: this machine belongs to none; {_START}")
+    return str(found)
+
+
+def _answers(asked: str, address: str) -> None:
+    """Nothing, when what answers at an address speaks as Ray does: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host or not 0 < int(port) < 65_536:
         raise UserError(f"ray {shortened(address)}: give auto, local, or HOST:PORT as `ray start` prints it")
+    there = "there" if asked == address else f"at {address}, where RAY_ADDRESS or a former `ray start` has it,"
     try:
-        socket.create_connection((host, int(port)), _ANSWERS_WITHIN_S).close()
+        with socket.create_connection((host, int(port)), _ANSWERS_WITHIN_S) as connection:
+            connection.settimeout(_ANSWERS_WITHIN_S)
+            connection.sendall(_HELLO)
+            heard = b"" if _is_encrypted() else connection.recv(len(_HELLO))
     except OSError as error:
-        raise UserError(
-            f"ray {address}: nothing answers there ({error.strerror or error}); start a cluster with `ray start`, or "
-            "take local"
-        ) from None
+        raise UserError(f"ray {asked}: nothing answers {there} ({error.strerror or error}); {_START}") from None
+    if not _is_encrypted() and heard[3:4] != _SETTINGS:
+        raise UserError(f"ray {asked}: what answers {there} is no Ray; give HOST:PORT as `ray start` prints it")
+
+
+def _is_encrypted() -> bool:
+    return os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
 
 
 class RayCluster:
@@ -140,12 +163,16 @@ class RayCluster:
         strategy = NodeAffinitySchedulingStrategy(node.id, soft=False)
         return self.ray.remote(kind).options(scheduling_strategy=strategy, **options)
 
-    def looked(self, nodes: tuple[RayNode, ...], probe: Path, token: str) -> Mapping[RayNode, Mapping[str, str]]:
+    def looked(
+        self, nodes: tuple[RayNode, ...], probe: Path, token: str, files: Mapping[str, int]
+    ) -> Mapping[RayNode, Mapping[str, str]]:
         """What nodes say of themselves; those that are gone before they could are left out."""
         self.ray.cloudpickle.register_pickle_by_value(ray_probe)
         try:
             asked = {
-                node: self.on(node, ray_probe.look, num_cpus=0, max_retries=0).remote(str(probe), token)
+                node: self.on(node, ray_probe.look, num_cpus=0, max_retries=0).remote(
+                    str(probe), token, os.getcwd(), dict(files)
+                )
                 for node in nodes
             }
             found = {}
@@ -167,4 +194,9 @@ def why_not(node: RayNode, said: Mapping[str, str]) -> str:
         return f"{name} has Python {said['python']}, and here it is {python}; use the same on all nodes"
     if said["headway"] != here:
         return f"{name} has another Headway ({said['headway']} there, {here} here); install the same version there"
+    if said["lacks"]:
+        return (
+            f"{name} does not have {said['lacks']} as it is here (relative paths begin at {os.getcwd()}); put it there "
+            "under the same path, or take a corpus that Headway makes itself"
+        )
     return ""

@@ -5,9 +5,10 @@ process is the only one that writes: it has the leases, and takes in what actors
 """
 
 import contextlib
+import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,7 @@ class RayPlace:
             needs = {"num_gpus": self.on_gpu, "num_cpus": 0} if self.on_gpu else {"num_cpus": 1}
             kind = self.cluster.on(self.node, RaySlot, max_concurrency=_AT_ONCE, **needs)
             lasts = self.command[: len(WORKER)] == WORKER
-            self._actor = kind.remote("cuda" if self.on_gpu else "cpu", 1, self.command, lasts)
+            self._actor = kind.remote("cuda" if self.on_gpu else "cpu", 1, self.command, lasts, os.getcwd())
         return self._actor
 
     def _lives(self) -> bool:
@@ -139,6 +140,7 @@ class RayPlaces:
         runs_per_gpu: at a time.
         uses_gpu: whether there are runs that a GPU can compute.
         shared: whether nodes see the directory; None: it is found out.
+        files: that runs read, by path, and the bytes that each has.
         command: what starts a worker.
         tell: is given what is found out.
     """
@@ -153,12 +155,13 @@ class RayPlaces:
         runs_per_gpu: int = 1,
         uses_gpu: bool = True,
         shared: bool | None = None,
+        files: Mapping[str, int] | None = None,
         command: tuple[str, ...] = WORKER,
         tell: Callable[[str], object] = lambda _: None,
     ):
         self._cluster, self._directory, self._workers, self._command = cluster, directory, workers, command
         self._device, self._runs_per_gpu, self._uses_gpu = device, runs_per_gpu, uses_gpu
-        self._tell, self._copies = tell, None if shared is None else not shared
+        self._files, self._tell, self._copies = files or {}, tell, None if shared is None else not shared
         self._places: dict[str, list[RayPlace]] = {}
         self._refused: set[str] = set()
         self._looked_at = -_LOOK_EVERY_S
@@ -192,7 +195,7 @@ class RayPlaces:
         probe = self._directory.absolute() / f".probe-{token}"
         try:
             probe.write_text(token)
-            said = self._cluster.looked(nodes, probe, token)
+            said = self._cluster.looked(nodes, probe, token, self._files)
             usable = []
             for node, one in said.items():
                 if why := why_not(node, one):

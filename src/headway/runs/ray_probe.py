@@ -5,6 +5,7 @@ import importlib.util
 import os
 import platform
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -17,15 +18,29 @@ def package_hash(folder: Path) -> str:
     return found.hexdigest()[:16]
 
 
-def look(probe: str, token: str) -> dict[str, str]:
-    """Which Headway there is, and whether a directory can be seen and written.
+def bytes_of(path: str, folder: str) -> int:
+    """What a file holds, or all files of a folder; below zero where there is none. Relative paths begin at `folder`."""
+    found = Path(folder) / Path(path).expanduser()
+    try:
+        if found.is_dir():
+            return sum(inner.stat().st_size for inner in found.rglob("*") if inner.is_file())
+        return found.stat().st_size
+    except OSError:
+        return -1
+
+
+def look(probe: str, token: str, folder: str = "", files: Mapping[str, int] | None = None) -> dict[str, str]:
+    """Which Headway there is, whether a directory can be seen and written, and which files are not as elsewhere.
 
     Args:
         probe: a file of it, and the beginning of the name of one that is to be made.
         token: what that file holds.
+        folder: where relative paths of files begin.
+        files: that are read, by path, and the bytes that each has.
     """
+    lacks = [path for path, n_bytes in (files or {}).items() if bytes_of(path, folder) != n_bytes]
     found = importlib.util.find_spec("headway")
-    folder = Path(found.origin).parent if found and found.origin else None
+    package = Path(found.origin).parent if found and found.origin else None
     sees, writes, why_not = "", "", ""
     try:
         sees = "yes" if Path(probe).read_text() == token else ""
@@ -36,9 +51,10 @@ def look(probe: str, token: str) -> dict[str, str]:
     return {
         "host": socket.gethostname(),
         "python": ".".join(platform.python_version_tuple()[:2]),
-        "headway": package_hash(folder) if folder else "",
+        "headway": package_hash(package) if package else "",
         "sees": sees,
         "writes": writes,
         "why_not": why_not,
+        "lacks": ", ".join(lacks),
         "pid": str(os.getpid()),
     }

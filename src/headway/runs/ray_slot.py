@@ -5,6 +5,7 @@ a checkpoint was stored, and at the end.
 """
 
 import contextlib
+import os
 import shutil
 import tempfile
 import time
@@ -45,9 +46,21 @@ class Changes:
 
 
 class RaySlot:
-    """The actor of a slot."""
+    """The actor of a slot.
 
-    def __init__(self, device: str, threads: int, command: tuple[str, ...] = WORKER, lasts: bool = True):
+    Args:
+        device: of its place.
+        threads: of a worker.
+        command: what starts one.
+        lasts: whether a worker goes on with the next run.
+        folder: where the paths begin that runs name, if there is such a folder here.
+    """
+
+    def __init__(
+        self, device: str, threads: int, command: tuple[str, ...] = WORKER, lasts: bool = True, folder: str = ""
+    ):
+        with contextlib.suppress(OSError):
+            os.chdir(folder or ".")
         place = LocalPlace(slot=Slot(device=device, threads=threads), command=command)
         self._place: Any = LastingPlace(place=place) if lasts else place
         self._worker: Worker | None = None

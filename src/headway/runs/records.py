@@ -1,5 +1,6 @@
 """Runs: the files of a run folder, read: lines of records, arrays of the heads, mappings."""
 
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,7 +37,8 @@ def anew(path: Path) -> str:
 
 def holds_run(folder: Path) -> bool:
     """Whether a folder has anything of a run that was begun or made, be it its run.json or not."""
-    return any((folder / name).exists() for name in ("run.json", *READ, *OF_STEPS, "checkpoint", "seal.json"))
+    names = ("run.json", *READ, *OF_STEPS, "checkpoint", "seal.json")
+    return any(os.path.exists(f"{folder}{os.sep}{name}") for name in names)
 
 
 def run_folders(directory: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 """Lab: run.json, read as it was written: of the schema that this Headway knows, and with the digest of its content."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def content_of(path: Path) -> dict[str, Any]:
     Raises:
         ResultsError: when there is none, it is of another schema, or it is not as it was written.
     """
-    if not (path / "run.json").exists() and holds_run(path):
+    if not os.path.exists(f"{path}{os.sep}run.json") and holds_run(path):
         raise ResultsError(f"{path}: its run.json is missing, and other parts of a run are there; {anew(path)}")
     text = read_bytes(path / "run.json", f"{path} holds no run")
     content = mapping_in(text, path / "run.json")

@@ -81,7 +81,7 @@ def check(path: Path, digest: str, depth: Depth, known: Known | None = None) -> 
     Raises:
         ResultsError: naming a file that is damaged.
     """
-    same, all_same = known.unchanged(path, digest) if known is not None and depth == "changed" else (set[str](), False)
+    same, all_same = known.unchanged(path, digest) if known is not None and depth != "whole" else (set[str](), False)
     if all_same:
         return
     sealed = read(path, digest)

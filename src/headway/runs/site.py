@@ -1,10 +1,12 @@
 """Runs: where runs are worked on, as somebody asks for it: on this machine, or on a Ray cluster."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.runs import ray_probe
 from headway.runs.devices import Slot
 from headway.runs.lasting import lasting
 from headway.runs.places import WORKER, LocalPlace, Place, local_places
@@ -52,7 +54,13 @@ class Where:
 
     @contextmanager
     def site(
-        self, directory: Path, here: tuple[LocalPlace, ...], *, uses_gpu: bool, tell: Callable[[str], object]
+        self,
+        directory: Path,
+        here: tuple[LocalPlace, ...],
+        *,
+        uses_gpu: bool,
+        files: Iterable[Path],
+        tell: Callable[[str], object],
     ) -> Iterator["Site"]:
         """In the block, have what is asked for.
 
@@ -60,6 +68,7 @@ class Where:
             directory: of the results.
             here: the places of this machine.
             uses_gpu: whether there are runs that a GPU can compute.
+            files: that runs read.
             tell: is given what is found out.
 
         Raises:
@@ -68,6 +77,7 @@ class Where:
         if self.ray is None:
             yield Site(slots=tuple(place.slot for place in here), places=lasting(here))
             return
+        sizes = {str(path): ray_probe.bytes_of(str(path), os.getcwd()) for path in files}
         with ray_cluster(self.ray, workers=self.workers) as cluster:
             places = RayPlaces(
                 cluster,
@@ -77,6 +87,7 @@ class Where:
                 runs_per_gpu=self.runs_per_gpu,
                 uses_gpu=uses_gpu,
                 shared=self.shared,
+                files={path: n_bytes for path, n_bytes in sizes.items() if n_bytes >= 0},
                 command=self._command,
                 tell=tell,
             )

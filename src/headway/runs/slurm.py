@@ -4,11 +4,13 @@ Submitit writes the script, hears the signal that Slurm sends before the time li
 queue; what it starts is `headway worker`. It is an extra, imported where it is used.
 """
 
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +21,7 @@ from headway.runs.joining import Joining, check_schema
 from headway.runs.store import Store
 
 _STORED_WITHIN_S = 60.0
+_LOOK_EVERY_S = 0.1
 _BEFORE_LIMIT_S = 120
 _MOST_TIMES = 1_000
 _MOST_JOBS = 10_000
@@ -54,16 +57,28 @@ class SlurmJob:
         """Have everything stored before the time is up, and be put back into the queue while something is left."""
         from submitit.helpers import DelayedSubmission
 
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and not _has_ended(self._process.pid):
             self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(_STORED_WITHIN_S)
-            except subprocess.TimeoutExpired:
+            until = time.monotonic() + _STORED_WITHIN_S
+            while not _has_ended(self._process.pid) and time.monotonic() < until:
+                time.sleep(_LOOK_EVERY_S)
+            if not _has_ended(self._process.pid):
                 self._process.kill()
         left = Joining(directory=Path(self.directory)).left()
         if not left.waiting + left.elsewhere:
             return None
         return DelayedSubmission(SlurmJob(self.directory, self.options))
+
+
+def _has_ended(child: int) -> bool:
+    """Whether a child process has ended, be it waited for or not.
+
+    Its Popen cannot say it where this is asked: in a signal's handler, while what it interrupted waits for the child.
+    """
+    try:
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
 
 
 def submit(

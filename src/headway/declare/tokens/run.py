@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
@@ -300,6 +301,11 @@ class TokensRun(RunSpec):
     def corpora(self) -> tuple[str, ...]:
         """What its sequences are made from."""
         return self.task.corpora
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Those of its task."""
+        return self.task.files
 
     def has_units_of(self, other: RunSpec) -> bool:
         """Whether both predict tokens of one tokenizer and corpus."""

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from headway.declare.run import Task
@@ -80,6 +81,11 @@ class TokensTask(Task):
     @property
     def corpora(self) -> tuple[str, ...]:
         """What examples are made from; none where they are drawn."""
+        return ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What of that, and of what reads it, are files and folders of the user's."""
         return ()
 
     @property

@@ -24,6 +24,9 @@ LARGEST_VOCABULARY = 200_000_000
 
 MOST_TOKENS = 2**31
 
+_FIELD = r"(\.jsonl?(?:\.gz)?):[^/\\:]+$"
+"""The name of a field, after a file of JSON lines."""
+
 TOKENS_PER_TINY_STORY = 206
 """Of GPT-2's tokenizer, on average."""
 
@@ -141,6 +144,12 @@ class TextTask(TokensTask):
     def corpora(self) -> tuple[str, ...]:
         """The text, and what is held out of it where that is another."""
         return (self.corpus,) if self.validation is None else (self.corpus, self.validation)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Texts and a tokenizer that are given by a path."""
+        texts = [re.sub(_FIELD, r"\1", corpus) for corpus in self.corpora if corpus not in CORPORA]
+        return (*map(Path, texts), *([] if self.tokenizer_folder is None else [self.tokenizer_folder]))
 
     @property
     def expected_sequences(self) -> float | None:

@@ -15,6 +15,7 @@ from headway.runs.progress import Progress, Snapshot, work_per_step
 from headway.runs.reservations import reservations
 from headway.runs.store import Store
 from headway.runs.watching import moved
+from headway.show.terminal.rows import MOST_ROWS, rows_of
 from headway.words import counted, duration
 
 COLORS = {
@@ -50,11 +51,12 @@ def watch(snapshots: Generator[Snapshot]) -> None:
 
 
 def status_table(store: Store) -> Group:
-    """How far every run of a directory is, one row each; and what is to be said of some.
+    """How far every run of a directory is, in rows (`rows_of`); and what is to be said of some.
 
     Of files their sizes are looked at, and nothing is read but what each run says of itself.
     """
     runs: list[Progress] = []
+    work: dict[str, float] = {}  # of an arm, whose runs differ in their seeds alone
     for run in store.runs("sizes"):
         holder = last_holder(run.path / "lease") if run.status in ("running", "interrupted") else None
         progress = Progress(
@@ -65,7 +67,7 @@ def status_table(store: Store) -> Group:
             step=run.steps if run.status == "done" else holder.step if holder else 0,
             steps=run.steps,
             steps_per_s=holder.steps_per_s if holder and run.status == "running" else None,
-            work_per_step=work_per_step(run),
+            work_per_step=work[run.name] if run.name in work else work.setdefault(run.name, work_per_step(run)),
             worker=f"{holder.host} {holder.pid}" if holder and run.status == "running" else "",
             held_s=holder.held_s if holder else None,
         )
@@ -102,7 +104,9 @@ def _picture(snapshot: Snapshot, height: int) -> Group:
 
 def _messages(runs: Sequence[Progress]) -> list[Text]:
     """What is said of single runs, over the whole width: a column would fold it to a word a line."""
-    return [Text(_line(run), style=COLORS[run.status]) for run in runs if run.message]
+    told = [run for run in runs if run.message]
+    more = [Text(f"... and {counted(len(told) - MOST_ROWS, 'other run')}")] if len(told) > MOST_ROWS else []
+    return [Text(_line(run), style=COLORS[run.status]) for run in told[:MOST_ROWS]] + more
 
 
 def _line(run: Progress) -> str:
@@ -116,11 +120,11 @@ def _table(runs: Sequence[Progress]) -> Table:
     for heading in ("arm", "seed", "status", "progress", "step", "steps/s", "time left", *who):
         left = heading in ("arm", "status", "worker")
         table.add_column(heading, justify="left" if left else "right", no_wrap=True)
-    for run in runs:
+    for seeds, run in rows_of(runs):
         left_s, held_s = run.seconds_left, run.held_s
         table.add_row(
             run.name,
-            str(run.seed),
+            seeds,
             Text(run.status, style=COLORS[run.status]),
             f"{run.step / run.steps:.0%}" if run.steps else "",
             f"{run.step:,}" if run.steps else "",

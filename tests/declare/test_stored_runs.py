@@ -1,0 +1,51 @@
+"""Stored runs, read many at a time: what is validated once for a whole arm is what each would have been by itself."""
+
+import pytest
+
+from headway.declare.experiment import load
+from headway.declare.laboratories import parse_run, parse_stored
+from headway.errors import DeclarationError
+
+NAMES = ("icl-heads", "head-progression", "heads-for-parity")
+
+
+def contents(name):
+    return [arm.configuration(seed) for arm in load(name).selected[:4] for seed in (0, 1, 7, 10**18)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_is_the_run_that_it_would_be_by_itself(name):
+    for content in contents(name):
+        alone, found = parse_run(content), parse_stored(content)
+        assert found == alone
+        assert found.id == alone.id
+
+
+WRONG = [True, 1.0, "1", -1, None]
+
+
+@pytest.mark.parametrize("seed", WRONG)
+def test_a_seed_that_is_none_is_refused_after_one_that_is(seed):
+    content = contents("icl-heads")[0]
+    assert parse_stored(content).seed == 0
+    with pytest.raises(DeclarationError, match=r"^run\.json: seed"):
+        parse_stored({**content, "seed": seed}, "run.json: {}".format)
+
+
+@pytest.mark.parametrize("steps", [True, "100", 0])
+def test_what_equals_it_in_python_and_is_no_such_number_is_refused(steps):
+    content = contents("icl-heads")[0]
+    one = {**content, "training": {**content["training"], "steps": 1}}
+    assert parse_stored(one).declared_steps == 1
+    with pytest.raises(DeclarationError, match=r"^run\.json: training\.steps"):
+        parse_stored({**one, "training": {**one["training"], "steps": steps}}, "run.json: {}".format)
+
+
+def test_what_nests_too_deep_is_no_crash():
+    deep = []
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises((DeclarationError, RecursionError)) as alone:
+        parse_run({**contents("icl-heads")[0], "model": deep})
+    with pytest.raises(alone.type):
+        parse_stored({**contents("icl-heads")[0], "model": deep})
