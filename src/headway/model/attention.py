@@ -9,6 +9,7 @@ many heads share them. `reference_attention` is the slow, obvious version.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -36,7 +37,7 @@ class Attention(nn.Module):
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
         self.attends = model.attends
         self.attend: Callable[..., Tensor] = attend
-        """What computes contexts; many small models that are trained together have `attend_plainly` here."""
+        """What computes contexts; models that are trained together have `attend_of_many` here."""
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
             setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]
         self.smear = nn.Parameter(torch.empty(heads.n_kv_heads)) if model.smeared_keys else None
@@ -253,7 +254,7 @@ def _in_blocks(attention: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor
     return torch.cat(blocks, dim=1).transpose(1, 2)
 
 
-def attend_plainly(
+def attend_of_many(
     q: Float[Tensor, "batch head query d_head"],
     k: Float[Tensor, "batch head key d_head"],
     v: Float[Tensor, "batch head key d_head"],
@@ -263,16 +264,50 @@ def attend_plainly(
     attends: Attends = "past",
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch head query d_head"]:
-    """The same, holding all scores, in operations that torch can do for many models at once; without dropout.
+    """The same under `torch.vmap`, which knows no way through torch's attention but model by model; without dropout.
 
-    Of one query scores are sums of products entry by entry: thousands of matrices of one row are slow to multiply.
+    Models are put side by side as more sequences of a batch. Of one query scores are sums of products entry by entry:
+    thousands of matrices of one row are slow to multiply.
     """
     assert not dropout
-    if q.shape[2] > 1:
-        return reference_attention(q, k, v, scale=scale, window=window, attends=attends)
+    if q.shape[2] > 1 or attends == "future":
+        found: Tensor = _OfMany.apply(q, k, v, scale, window, attends)
+        return found
+    # Positions before heads, as the maps wrote them: torch is slow at softmax over a short last axis.
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     seen = slice(None) if window is None else slice(-window, None)
-    weights = ((q * scale) * k[:, :, seen]).sum(3).softmax(2)
-    return (weights[..., None] * v[:, :, seen]).sum(2, keepdim=True)
+    weights = ((q * scale) * k[:, seen]).sum(3).softmax(1)
+    return (weights[..., None] * v[:, seen]).sum(1, keepdim=True).transpose(1, 2)
+
+
+class _OfMany(torch.autograd.Function):
+    """`attend` with a rule for `torch.vmap`; autograd goes through what the rule does, and needs none of its own."""
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, attends: Attends) -> Tensor:
+        return attend(q, k, v, scale=scale, window=window, attends=attends)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def vmap(  # type: ignore[override]
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        scale: float,
+        window: int | None,
+        attends: Attends,
+    ) -> tuple[Tensor, int]:
+        q, k, v = (
+            x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+            for x, dim in zip((q, k, v), in_dims[:3], strict=True)
+        )
+        found = attend(*(x.flatten(0, 1) for x in (q, k, v)), scale=scale, window=window, attends=attends)
+        return found.unflatten(0, (info.batch_size, -1)), 0
 
 
 def reference_attention(
