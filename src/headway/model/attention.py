@@ -273,11 +273,14 @@ def attend_of_many(
     if q.shape[2] > 1 or attends == "future":
         found: Tensor = _OfMany.apply(q, k, v, scale, window, attends)
         return found
-    # Positions before heads, as the maps wrote them: torch is slow at softmax over a short last axis.
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    # Heads side by side, as the maps wrote them; a product with `heads` sums each head's entries, or repeats its number.
+    n_heads, d_head = q.shape[1], q.shape[3]
+    q, k, v = (x.transpose(1, 2).flatten(2) for x in (q, k, v))
+    heads = torch.eye(n_heads, dtype=q.dtype, device=q.device).repeat_interleave(d_head, 0)
     seen = slice(None) if window is None else slice(-window, None)
-    weights = ((q * scale) * k[:, seen]).sum(3).softmax(1)
-    return (weights[..., None] * v[:, seen]).sum(1, keepdim=True).transpose(1, 2)
+    weights = (((q if scale == 1 else q * scale) * k[:, seen]) @ heads).softmax(1)
+    z = ((weights @ heads.T) * v[:, seen]).sum(1, keepdim=True)
+    return z.unflatten(2, (n_heads, d_head)).transpose(1, 2)
 
 
 class _OfMany(torch.autograd.Function):

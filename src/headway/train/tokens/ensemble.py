@@ -49,9 +49,10 @@ class StackedParameters:
                 view = row[self.places[name]].view(parameter.shape)
                 view.copy_(parameter.detach())
                 parameter.data = view
-        self.leaves = {name: self._stacked(self.rows, name).requires_grad_() for name in first}
+        self.leaves = {name: self.of(self.rows, name).requires_grad_() for name in first}
 
-    def _stacked(self, matrix: Tensor, name: str) -> Tensor:
+    def of(self, matrix: Tensor, name: str) -> Tensor:
+        """The part of a matrix of rows that is of one parameter, (member, *shape), a view."""
         return matrix[:, self.places[name]].view(len(matrix), *self.shapes[name]).detach()
 
     def split(self, row: Tensor) -> Arrays:
@@ -135,6 +136,7 @@ class Ensemble:
         self.stack, self._batches = StackedParameters(modules), batches
         self.adamw = _AdamW(self.stack, trainings, steps)
         leaves = {f"module.{name}": leaf for name, leaf in self.stack.leaves.items()}
+        self._grads = [self.stack.of(self.stack.grads, name) for name in self.stack.leaves]
         self._recorded = Recorded(_Loss(_template(modules[0])), leaves, last)
         self.step, self.seconds = 0, 0.0
         self._interrupted: BaseException | None = None
@@ -167,8 +169,10 @@ class Ensemble:
 
     def _advance_one(self) -> Tensor:
         step = self.step + 1
-        losses, self.stack.grads = self._recorded.step(*self._tensors(step))
+        losses, grads = self._recorded.step(*self._tensors(step))
         with torch.no_grad():
+            for mine, grad in zip(self._grads, grads, strict=True):
+                mine.copy_(grad)
             self.adamw.update(step)
         self.step = step
         return losses

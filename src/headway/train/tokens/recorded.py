@@ -4,14 +4,27 @@ For small models most of a step is spent on finding out which operations to do: 
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.node import map_arg
 
-Step = Callable[[list[Tensor], Tensor, Tensor], tuple[Tensor, Tensor]]
-"""The loss of each model, and the gradients of each in a row, from what the models are, read and are asked."""
+Step = Callable[[list[Tensor], Tensor, Tensor], list[Tensor]]
+"""The loss of each model and its gradients, from what the models are, read and are asked."""
+
+_ATEN = torch.ops.aten
+_VIEWS = {
+    _ATEN.view.default,
+    _ATEN._unsafe_view.default,  # noqa: SLF001
+    _ATEN.expand.default,
+    _ATEN.slice.Tensor,
+    _ATEN.alias.default,
+    _ATEN.detach.default,
+}
 
 
 class Recorded:
@@ -31,8 +44,8 @@ class Recorded:
         self._loss, self._leaves, self._last = loss, dict(leaves), last
         self._steps: dict[object, Step] = {}
 
-    def step(self, inputs: Tensor, targets: Tensor, dim: int | None) -> tuple[Tensor, Tensor]:
-        """The losses, one for each model, and their gradients, a row for each.
+    def step(self, inputs: Tensor, targets: Tensor, dim: int | None) -> tuple[Tensor, list[Tensor]]:
+        """The losses, one for each model, and the gradients of the leaves.
 
         Args:
             inputs: what the models read.
@@ -43,17 +56,61 @@ class Recorded:
         if key not in self._steps:
             self._steps[key] = self._recorded(leaves, inputs, targets, dim)
         with torch.no_grad():
-            return self._steps[key](leaves, inputs, targets)
+            losses, *grads = self._steps[key](leaves, inputs, targets)
+        return losses, grads
 
     def _recorded(self, leaves: list[Tensor], inputs: Tensor, targets: Tensor, dim: int | None) -> Step:
         def loss(parameters: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
             return functional_call(self._loss, parameters, (inputs, targets, self._last))
 
-        def step(leaves: list[Tensor], inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        def step(leaves: list[Tensor], inputs: Tensor, targets: Tensor) -> list[Tensor]:
             parameters = dict(zip(self._leaves, leaves, strict=True))
             losses = vmap(loss, in_dims=(0, dim, dim))(parameters, inputs, targets)
-            grads = torch.autograd.grad(losses.sum(), leaves)
-            return losses.detach(), torch.cat([grad.flatten(1) for grad in grads], dim=1)
+            return [losses.detach(), *torch.autograd.grad(losses.sum(), leaves)]
 
-        found: Step = make_fx(step)(leaves, inputs, targets)
-        return found
+        return tidied(make_fx(step)(leaves, inputs, targets))
+
+
+def tidied(program: GraphModule) -> GraphModule:
+    """The same without what does nothing, is done twice, or comes out the same in every step: a third of the list."""
+    found = [node for node in program.graph.nodes if node.op == "call_function"]
+    if any(node.target._schema.is_mutable for node in found):  # noqa: SLF001 - then one thing is not always the same
+        return program
+    constant = {node for node in program.graph.nodes if node.op == "get_attr"}
+    first: dict[str, Node] = {}
+    for node in found:
+        if node.target in _VIEWS and _layout(node) == _layout(node.args[0]):
+            node.replace_all_uses_with(node.args[0])
+            continue
+        same = first.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
+        if same is not node:
+            node.replace_all_uses_with(same)
+        elif constant.issuperset(node.all_input_nodes):
+            constant.add(node)
+    for node in found:
+        if node in constant and not constant.issuperset(node.users):
+            _keep(program, node)
+    program.graph.eliminate_dead_code()
+    program.recompile()
+    return program
+
+
+def _layout(node: Any) -> tuple[Any, ...]:
+    """The shape of a tensor of the list, and how it lies in memory."""
+    meta = node.meta["tensor_meta"]
+    return meta.shape, meta.stride, meta.dtype
+
+
+def _keep(program: GraphModule, node: Node) -> None:
+    """Work a constant out now."""
+
+    def value(of: Node) -> Any:
+        if of.op == "get_attr":
+            return getattr(program, str(of.target))
+        assert callable(of.target)
+        return of.target(*map_arg(of.args, value), **map_arg(of.kwargs, value))
+
+    name = f"kept_{node.name}"
+    program.register_buffer(name, value(node))
+    with program.graph.inserting_before(node):
+        node.replace_all_uses_with(program.graph.get_attr(name))
