@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from headway.data.tokens.examples import Batch
 from headway.declare.tokens.training import TokensTraining
 from headway.errors import Diverged
-from headway.model.attention import Attention, attend_of_many
+from headway.model.attention import Attention
+from headway.model.many import attend_of_many
 from headway.model.transformer import Transformer
 from headway.train.loop import Arrays
 from headway.train.tokens.recorded import Recorded
@@ -99,11 +100,14 @@ class _AdamW:
             stack.rows.mul_(1 - each_rate[:, None] * self._decays)
         done = torch.tensor(float(step), device=stack.rows.device)
         for training, members in self._groups.items():
-            matrices = [self._of(members, each) for each in (stack.rows, stack.grads, self.mean, self.square)]
-            torch._fused_adamw_(  # noqa: SLF001 - what torch.optim.AdamW calls
-                *matrices,
+            rows = self._of(members, stack.rows)
+            torch._fused_adamw_(
+                rows,
+                self._of(members, stack.grads),
+                self._of(members, self.mean),
+                self._of(members, self.square),
                 [],
-                [done] * len(matrices[0]),
+                [done] * len(rows),
                 lr=rates[training],
                 beta1=training.betas[0],
                 beta2=training.betas[1],
@@ -139,6 +143,7 @@ class Ensemble:
         self._grads = [self.stack.of(self.stack.grads, name) for name in self.stack.leaves]
         self._recorded = Recorded(_Loss(_template(modules[0])), leaves, last)
         self.step, self.seconds = 0, 0.0
+        self._shared: tuple[Batch, Tensor, Tensor] | None = None
         self._interrupted: BaseException | None = None
 
     def advance(self, n: int) -> Float64[np.ndarray, "n member"]:
@@ -179,10 +184,15 @@ class Ensemble:
 
     def _tensors(self, step: int) -> tuple[Tensor, Tensor, int | None]:
         """What each member reads, and along which axis members differ; None where all read the same."""
-        drawn = [self._batches(member, step) for member in range(len(self.stack.rows))]
+        first = self._batches(0, step)
+        if self._shared is not None and first is self._shared[0]:
+            return *self._shared[1:], None
+        drawn = [first, *(self._batches(member, step) for member in range(1, len(self.stack.rows)))]
         device = self.stack.rows.device
-        if all(batch is drawn[0] for batch in drawn):
-            return torch.from_numpy(drawn[0].inputs).to(device), torch.from_numpy(drawn[0].targets).to(device), None
+        if all(batch is first for batch in drawn):
+            # All inputs once: the same for every seed, and in every step.
+            self._shared = first, torch.from_numpy(first.inputs).to(device), torch.from_numpy(first.targets).to(device)
+            return *self._shared[1:], None
         inputs, targets = np.stack([b.inputs for b in drawn]), np.stack([b.targets for b in drawn])
         return torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device), 0
 

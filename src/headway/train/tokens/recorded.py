@@ -19,7 +19,7 @@ Step = Callable[[list[Tensor], Tensor, Tensor], list[Tensor]]
 _ATEN = torch.ops.aten
 _VIEWS = {
     _ATEN.view.default,
-    _ATEN._unsafe_view.default,  # noqa: SLF001
+    _ATEN._unsafe_view.default,
     _ATEN.expand.default,
     _ATEN.slice.Tensor,
     _ATEN.alias.default,
@@ -74,8 +74,8 @@ class Recorded:
 def tidied(program: GraphModule) -> GraphModule:
     """The same without what does nothing, is done twice, or comes out the same in every step: a third of the list."""
     found = [node for node in program.graph.nodes if node.op == "call_function"]
-    if any(node.target._schema.is_mutable for node in found):  # noqa: SLF001 - then one thing is not always the same
-        return program
+    if any(node.target._schema.is_mutable for node in found):
+        return program  # what looks the same may then be something else
     constant = {node for node in program.graph.nodes if node.op == "get_attr"}
     first: dict[str, Node] = {}
     for node in found:
