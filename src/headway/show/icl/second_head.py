@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from headway.compare.statistics import interval_of_mean
 from headway.declare.icl.task import RegressionTask
 from headway.icl.second_head import effective_worth, exact_worth, worth_in_the_limit
 from headway.show.icl.finished_run import declared
@@ -74,7 +73,7 @@ def second_head(material: ReportData) -> Figure | None:
         part="Outcome",
         title="What the second head is worth",
         caption=join(
-            "Points: error of one head over that of two, the geometric mean over up to "
+            "Points: error of one head over that of two, the median over up to "
             f"{counted(_most(worths), 'seed')} with its 95 % interval.",
             "Lines: the same of the least true risks, simulated with fixed draws.",
             "Dashed: by the effective loss, the same for all d, which tends to e.",
@@ -103,7 +102,7 @@ def worth_statement(material: ReportData) -> Sequence[Statement]:
             f"{longest.found:.2f} times as much as two{ends}; {longest.exact:.2f} by exact risk, "
             f"{longest.effective:.2f} by the effective loss. The models follow the {nearer}: over "
             f"{counted(len(worths), 'task')} they are {away['exact']} from the exact risk and {away['effective']} from "
-            "the effective loss.",
+            "the effective loss",
             colour=INK,
         ),
     )
@@ -130,18 +129,33 @@ def _worth(task: RegressionTask, one: ArmResults, two: ArmResults) -> Worth | No
     ratios = [math.log(first[seed] / second[seed]) for seed in sorted(first.keys() & second.keys())]
     if not ratios:
         return None
-    mean, ends = interval_of_mean(ratios)
-    low, high = ends or (math.nan, math.nan)
+    # Not the mean: now and then two heads stay at what one can do, for many steps.
+    middle, (low, high) = _median(ratios)
     exact, effective = _theory(task.d_x, task.n_pairs)
     return Worth(
         task=task,
-        found=math.exp(mean),
+        found=math.exp(middle),
         low=math.exp(low),
         high=math.exp(high),
         seeds=len(ratios),
         exact=exact,
         effective=effective,
     )
+
+
+def _median(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """The median, and its 95 % interval between two of the values; NaN for both ends of fewer than six.
+
+    Examples:
+        >>> _median([3.0, 1.0, 2.0, 5.0, 4.0, 6.0])
+        (3.5, (1.0, 6.0))
+    """
+    from scipy.stats import binom
+
+    ordered, n = sorted(values), len(values)
+    outside = int(binom.ppf(0.025, n, 0.5)) - 1  # each end may be as far in as leaves 2.5 % beyond it
+    ends = (ordered[outside], ordered[-1 - outside]) if outside >= 0 else (math.nan, math.nan)
+    return float(np.median(ordered)), ends
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch.func import functional_call, vmap
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -74,13 +75,13 @@ class Recorded:
 def tidied(program: GraphModule) -> GraphModule:
     """The same without what does nothing, is done twice, or comes out the same in every step: a third of the list."""
     found = [node for node in program.graph.nodes if node.op == "call_function"]
-    if any(node.target._schema.is_mutable for node in found):
+    if any(isinstance(node.target, OpOverload) and node.target._schema.is_mutable for node in found):
         return program  # what looks the same may then be something else
     constant = {node for node in program.graph.nodes if node.op == "get_attr"}
     first: dict[str, Node] = {}
     for node in found:
-        if node.target in _VIEWS and _layout(node) == _layout(node.args[0]):
-            node.replace_all_uses_with(node.args[0])
+        if _does_nothing(node):
+            node.replace_all_uses_with(node.all_input_nodes[0])
             continue
         same = first.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
         if same is not node:
@@ -95,10 +96,14 @@ def tidied(program: GraphModule) -> GraphModule:
     return program
 
 
-def _layout(node: Any) -> tuple[Any, ...]:
-    """The shape of a tensor of the list, and how it lies in memory."""
-    meta = node.meta["tensor_meta"]
-    return meta.shape, meta.stride, meta.dtype
+def _does_nothing(node: Node) -> bool:
+    """Whether what comes out lies in memory as what goes in."""
+    if node.target not in _VIEWS:
+        return False
+    before, after = (of.meta.get("tensor_meta") for of in (node.all_input_nodes[0], node))
+    return before is not None and all(
+        getattr(before, part) == getattr(after, part) for part in ("shape", "stride", "dtype")
+    )
 
 
 def _keep(program: GraphModule, node: Node) -> None:
