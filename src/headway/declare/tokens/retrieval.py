@@ -1,9 +1,9 @@
 """Declare: several maxima at once: a head for each of the things to be found.
 
 Paper: "The Effect of Attention Head Count on Transformer Approximation", ICLR 2026, arXiv 2510.06662; read in notes
-about it, not in the paper itself. What is possible is not known exactly: the theorem bounds sizes, and that layers
-times heads have to reach the number of things is a conjecture. y is the sum over i of the largest a_i . x_t. One layer of attention without residual
-stream, an MLP for each input before it and one after it, the answer read at a class token.
+about it, not in the paper itself. y is the sum over i of the largest a_i . x_t. One layer of attention without residual
+stream, an MLP for each input before it and one after it, the answer read at a class token. What is possible is not
+known exactly: the theorem bounds sizes, and that layers times heads have to reach the number of things is a conjecture.
 """
 
 from typing import Annotated, ClassVar, Literal

@@ -19,7 +19,7 @@ from headway.show.report.tables import Row, Table, over_seeds
 from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure
 from headway.show.shared.theme import NGRAMS, QUIET, SCHEME_COLOURS
-from headway.show.tokens import cost, lane, lane_diagram, learning, pruned, settling, sizes, solved_map, writing
+from headway.show.tokens import cost, known, lane, lane_diagram, learning, pruned, settling, sizes, writing
 from headway.show.tokens import loss_against_heads as heads
 from headway.show.tokens import statements as claims
 from headway.show.tokens.learning_rates import learning_rates
@@ -91,8 +91,8 @@ class TokensReportSlice(ReportSlice):
     controls_apart: ClassVar[bool] = True
 
     def answers(self, material: ReportData) -> Iterator[Figure | None]:
-        """Seeds that solve a task whose answer is known; what the loss does without heads, where arms were pruned."""
-        yield solved_map.solved_map(material)
+        """How a task is done whose answer is known; what the loss does without heads, where arms were pruned."""
+        yield from known.answers(material)
         for draw in OF_STARTS if _starts(material) else ():
             yield from (_under(material, control, draw) for control in material.controls)
 
