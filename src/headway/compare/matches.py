@@ -32,8 +32,8 @@ def matches_of(experiment: Experiment) -> tuple[Match, ...]:
     """What is compared with what, of everything that an experiment declares.
 
     Each arm with its group's baseline; across groups each with the experiment's baseline, unless a group holds them
-    both, or, where the experiment has none, the baselines of the groups with that of the first; the same again within
-    each control; and each arm under a control with itself without it.
+    both, or, where the experiment has none, the baselines of the groups with that of the first, if they do the same
+    task; the same again within each control; and each arm under a control with itself without it.
     """
     names = tuple(dict.fromkeys(arm.name for arm in experiment.arms))
     pairs: list[tuple[str, str, str | None]] = [
@@ -44,7 +44,10 @@ def matches_of(experiment: Experiment) -> tuple[Match, ...]:
         pairs += [(name, experiment.baseline, None) for name in names if name not in together]
     else:
         first, *others = dict.fromkeys(group.baseline for group in experiment.groups.values()) or [""]
-        pairs += [(name, first, None) for name in others]
+        # Nobody asked for these: where they would say nothing of merit, they are not made.
+        asked = {arm.name: arm.template for arm in experiment.arms if arm.control is None}
+        primary = experiment.primary
+        pairs += [(name, first, None) for name in others if not asked[name].no_merit(asked[first], primary)]
     arms = {(arm.name, arm.control): arm for arm in experiment.arms}
     # An arm that a control does not change is itself under that control.
     arms |= {place: arms[place[0], None] for place, arm in arms.items() if arm.idle}

@@ -111,6 +111,11 @@ _ALL = (
         unit="fraction",
     ),
     Metric(
+        name="accuracy_by_length",
+        sentence="the same by the tokens read before it is asked: 1, 2, 3 to 4, 5 to 8, and so on by powers of two",
+        unit="fraction",
+    ),
+    Metric(
         name="nmse",
         sentence="mean squared error over the variance of what is to be said",
         unit="fraction",

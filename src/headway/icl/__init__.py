@@ -6,6 +6,7 @@ Models, estimators and theory of He, Pan, Chen, Yang, ICML 2025, arXiv 2503.1273
 * `estimators`: kernel, gradient descent, debiased gradient descent, ridge, least squares (numpy);
 * `theory`: the effective loss, mu*(w), eta*, the gradient flow, exact and limiting risks (numpy);
 * `kernel_risk`: the true risk of heads of given w and mu, and the best single head (numpy);
+* `second_head`: what a second head is worth in theory (numpy);
 * `evaluation`: errors on prompts with their standard errors, and error against prompt length (numpy);
 * `weights`: the arrays of a model by name, and how they start; `fused`: the native trainer.
 
@@ -21,9 +22,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.icl import attention, circuits, estimators, evaluation, fused, kernel_risk, theory, weights
+    from headway.icl import (
+        attention,
+        circuits,
+        estimators,
+        evaluation,
+        fused,
+        kernel_risk,
+        second_head,
+        theory,
+        weights,
+    )
 
-__all__ = ["attention", "circuits", "estimators", "evaluation", "fused", "kernel_risk", "theory", "weights"]
+__all__ = [
+    "attention",
+    "circuits",
+    "estimators",
+    "evaluation",
+    "fused",
+    "kernel_risk",
+    "second_head",
+    "theory",
+    "weights",
+]
 
 
 def __getattr__(name: str) -> Any:

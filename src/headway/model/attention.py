@@ -36,7 +36,7 @@ class Attention(nn.Module):
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
         self.attends = model.attends
         self.attend: Callable[..., Tensor] = attend
-        """What computes contexts; many small models that are trained together have `attend_plainly` here."""
+        """What computes contexts; models that are trained together have `attend_of_many` here."""
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
             setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]
         self.smear = nn.Parameter(torch.empty(heads.n_kv_heads)) if model.smeared_keys else None
@@ -251,28 +251,6 @@ def _in_blocks(attention: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor
         block = attention(q[:, :, start:end], k[:, :, keys], v[:, :, keys], attn_mask=mask)
         blocks.append(block.transpose(1, 2))
     return torch.cat(blocks, dim=1).transpose(1, 2)
-
-
-def attend_plainly(
-    q: Float[Tensor, "batch head query d_head"],
-    k: Float[Tensor, "batch head key d_head"],
-    v: Float[Tensor, "batch head key d_head"],
-    *,
-    scale: float,
-    window: int | None = None,
-    attends: Attends = "past",
-    dropout: float = 0.0,
-) -> Float[Tensor, "batch head query d_head"]:
-    """The same, holding all scores, in operations that torch can do for many models at once; without dropout.
-
-    Of one query scores are sums of products entry by entry: thousands of matrices of one row are slow to multiply.
-    """
-    assert not dropout
-    if q.shape[2] > 1:
-        return reference_attention(q, k, v, scale=scale, window=window, attends=attends)
-    seen = slice(None) if window is None else slice(-window, None)
-    weights = ((q * scale) * k[:, :, seen]).sum(3).softmax(2)
-    return (weights[..., None] * v[:, :, seen]).sum(2, keepdim=True)
 
 
 def reference_attention(

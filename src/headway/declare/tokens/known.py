@@ -4,6 +4,7 @@ They are small, so that an answer is a share of hundreds of seeds. What a model 
 training finds are two things; experiments show both.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from pydantic import Field
@@ -43,6 +44,14 @@ class KnownTask(TokensTask):
     def is_solved(self, accuracy: float) -> bool:
         """Whether a share of right answers is a solution."""
         return accuracy >= 1.0 or (self.enough < 1.0 and accuracy > self.enough)
+
+    def best_possible(self, model: TransformerModel) -> Mapping[str, float]:  # noqa: ARG002
+        """All right, or no error: more than that is a defect whatever the model."""
+        return {"nmse": 0.0} if self.loss == "mse" else {"accuracy": 1.0}
+
+    def by_chance(self) -> float | None:
+        """The share that is right of a model that cannot look up what belongs to what; None where nobody says."""
+        return None
 
     def check_training(self, training: TokensTraining) -> None:
         """See that there is a number of steps, and no larger batch than there are inputs.

@@ -58,6 +58,6 @@ class ParityTask(KnownTask):
             [{'accuracy': 0.875, 'solved': 0.0}, {'accuracy': 1.0, 'solved': 1.0}]
         """
         if not is_one_attention(model):
-            return {}
+            return super().best_possible(model)
         possible = model.layout.total >= self.n_bits
         return {"accuracy": 1.0 if possible else 1 - 1 / self.n_inputs, "solved": float(possible)}

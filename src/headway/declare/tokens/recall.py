@@ -7,9 +7,14 @@ are all alike likely, in the order of their draw.
 
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from headway import streams
 from headway.declare.tokens.known import KnownTask
+
+_DRAWS = 2_000
+"""Of values, in which the most frequent is counted."""
 
 
 class RecallTask(KnownTask):
@@ -50,3 +55,18 @@ class RecallTask(KnownTask):
     def title(self) -> str:
         """What sentences call it."""
         return f"recall of {self.pairs} pairs"
+
+    def by_chance(self) -> float:
+        """Of one that says the value that was given most often: a little more than one of the pairs.
+
+        Examples:
+            >>> round(RecallTask(kind="recall", pairs=4, length=24, vocabulary=64).by_chance(), 2)
+            0.29
+        """
+        values = self.vocabulary - self.vocabulary // 2
+        drawn = streams.generator(0, "recall by chance").integers(values, size=(_DRAWS, self.pairs))
+        rows = np.arange(_DRAWS)[:, None] * values + drawn
+        _, first, times = np.unique(rows, return_index=True, return_counts=True)
+        most = np.zeros(_DRAWS, np.int64)
+        np.maximum.at(most, first // self.pairs, times)
+        return float(most.mean() / self.pairs)

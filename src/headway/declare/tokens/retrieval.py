@@ -2,10 +2,10 @@
 
 Paper: "The Effect of Attention Head Count on Transformer Approximation", ICLR 2026, arXiv 2510.06662; read in notes
 about it, not in the paper itself. y is the sum over i of the largest a_i . x_t. One layer of attention without residual
-stream, an MLP for each input before it and one after it, the answer read at a class token.
+stream, an MLP for each input before it and one after it, the answer read at a class token. What is possible is not
+known exactly: the theorem bounds sizes, and that layers times heads have to reach the number of things is a conjecture.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -60,7 +60,3 @@ class RetrievalTask(KnownTask):
                 "task.kind retrieval reads numbers and answers with one: it needs a model with "
                 f"{' and '.join(missing)}; set encoder to a width, class_token to true and readout to 1"
             )
-
-    def best_possible(self, model: TransformerModel) -> Mapping[str, float]:  # noqa: ARG002
-        """Not known exactly: the theorem bounds sizes, and the number of layers times heads is a conjecture."""
-        return {}

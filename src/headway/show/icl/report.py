@@ -8,9 +8,9 @@ import numpy as np
 from headway.declare.metrics import METRICS
 from headway.icl.circuits import head_table
 from headway.show.icl import circuit_maps as maps
-from headway.show.icl import dynamics, lengths, theory, training
+from headway.show.icl import dynamics, lengths, second_head, theory, training
 from headway.show.icl.finished_run import circuits_of, declared, has_one_layer
-from headway.show.report.laboratory import ReportSlice
+from headway.show.report.laboratory import ReportSlice, Statement
 from headway.show.report.outcome import OutcomeMeasure, final_outcome
 from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.report.tables import Row, Table, over_seeds
@@ -67,6 +67,14 @@ THEORY: tuple[Callable[[ReportData], Figure | None], ...] = (theory.flow, theory
 
 class IclReportSlice(ReportSlice):
     """The slice of in-context regression."""
+
+    def answers(self, material: ReportData) -> Iterator[Figure | None]:
+        """What a second head is worth, where tasks have one and two."""
+        yield second_head.second_head(material)
+
+    def statements(self, material: ReportData) -> Sequence[Statement]:
+        """The same in words."""
+        return second_head.worth_statement(material)
 
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """The figures in their order; None in place of one that the results have no numbers for."""

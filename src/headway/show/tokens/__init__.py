@@ -1,6 +1,7 @@
 """Show, transformers on tokens: their `report`, and the figures in it.
 
-* what a `finished_run` was asked to do; in how many seeds a task is solved: `solved_map`;
+* what a `finished_run` was asked to do; of `known` tasks in how many seeds one is solved (`solved_map`),
+  `known_scores`, `known_errors`, and `known_parts`: by kind and by length;
 * what it comes to: `loss_against_heads`, `sizes`, `learning`, `learning_rates`, `cost`, beside
   n-gram models (`ngram_rules`);
 * the data lane: `lane`, `lane_diagram`; what models write: `writing`;

@@ -9,7 +9,7 @@ from headway.compare.evidence import Comparison
 from headway.compare.rates import rate_controls
 from headway.compare.tokens.falling import PARAMETERS
 from headway.compare.tokens.fits import AgainstScheme, Fit
-from headway.declare.metrics import METRICS
+from headway.declare.metrics import METRICS, YES_OR_NO
 from headway.declare.tokens.run import PER_BYTE
 from headway.show.report.arm_styles import looks
 from headway.show.report.laboratory import ReportSlice, Statement, Writing
@@ -19,7 +19,7 @@ from headway.show.report.tables import Row, Table, over_seeds
 from headway.show.report.tasks import by_task
 from headway.show.shared.figure import Figure
 from headway.show.shared.theme import NGRAMS, QUIET, SCHEME_COLOURS
-from headway.show.tokens import cost, lane, lane_diagram, learning, pruned, settling, sizes, solved_map, writing
+from headway.show.tokens import cost, known, lane, lane_diagram, learning, pruned, settling, sizes, writing
 from headway.show.tokens import loss_against_heads as heads
 from headway.show.tokens import statements as claims
 from headway.show.tokens.learning_rates import learning_rates
@@ -73,7 +73,7 @@ OF_STARTS: tuple[Draw, ...] = (pruned.over_training, pruned.against_kept, settli
 
 FINAL = {
     "eval_bits_per_byte": "evaluation loss, bits per byte",
-    "solved": "share of seeds that solve it",
+    "solved": "seeds that solve it",
     "accuracy": "accuracy",
     "nmse": "error over variance",
     "eval_loss_nats": "evaluation loss, nats per token",
@@ -91,8 +91,8 @@ class TokensReportSlice(ReportSlice):
     controls_apart: ClassVar[bool] = True
 
     def answers(self, material: ReportData) -> Iterator[Figure | None]:
-        """Seeds that solve a task whose answer is known; what the loss does without heads, where arms were pruned."""
-        yield solved_map.solved_map(material)
+        """How a task is done whose answer is known; what the loss does without heads, where arms were pruned."""
+        yield from known.answers(material)
         for draw in OF_STARTS if _starts(material) else ():
             yield from (_under(material, control, draw) for control in material.controls)
 
@@ -126,7 +126,8 @@ class TokensReportSlice(ReportSlice):
         columns = ["", *(FINAL[name] for name in names)]
         compared = [_compared(material, arm) for arm in material.arms]
         against = _against(material, compared)
-        if material.results.primary in names:
+        relative = _is_relative(material, names)
+        if relative:
             columns[2:2] = ["against its baseline", *(["which is"] if against else [])]
         if material.timings:
             columns += ["tokens/s", "memory, MiB"]
@@ -143,8 +144,8 @@ class TokensReportSlice(ReportSlice):
             caption=join(
                 f"At the end of training: {several}.",
                 f"Against its baseline{_WHICH if material.experiment.groups else ''}: the mean over paired seeds, "
-                "less is better."
-                if any(compared)
+                f"{'more' if METRICS[material.results.primary].better == 'higher' else 'less'} is better."
+                if relative and any(compared)
                 else "",
                 "Tokens/s and memory are those of a short timing of each arm with the machine to itself."
                 if material.timings
@@ -216,8 +217,8 @@ def _under(material: ReportData, control: str | None, draw: Draw) -> Figure | No
 def _cells(
     material: ReportData, arm: ArmResults, names: Sequence[str], compared: Comparison | None, against: Mapping[str, str]
 ) -> tuple[str, ...]:
-    cells = [arm.label, *(over_seeds(arm, name) for name in names)]
-    if material.results.primary in names:
+    cells = [arm.label, *(_solved(arm) if name == "solved" else over_seeds(arm, name) for name in names)]
+    if _is_relative(material, names):
         share = compared.share if compared else None
         cells.insert(2, "–" if share is None else f"{100 * share:+.2f} %".replace("-", "−"))
         if against:
@@ -228,6 +229,18 @@ def _cells(
         rate = timing.get("tokens_per_s")
         cells += [number(rate, 4), "–" if memory is None else f"{memory / 2**20:,.0f}"]
     return tuple(cells)
+
+
+def _is_relative(material: ReportData, names: Sequence[str]) -> bool:
+    """Whether a column says by how many percent arms differ in what they are judged by: of a share that says little."""
+    primary = material.results.primary
+    return primary in names and METRICS[primary].unit != YES_OR_NO
+
+
+def _solved(arm: ArmResults) -> str:
+    """In how many of its seeds the task is solved."""
+    solved = arm.final("solved")
+    return f"{int(solved.sum())} of {len(solved)}" if len(solved) else "–"
 
 
 def _compared(material: ReportData, arm: ArmResults) -> Comparison | None:

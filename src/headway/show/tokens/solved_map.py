@@ -87,8 +87,9 @@ def _row(arm: ArmResults) -> dict[str, Any] | None:
 
 
 def _mlp(arm: ArmResults) -> str:
-    """Arms with an MLP stand apart from those of attention alone."""
-    return "attention alone" if declared(arm.shown).model.mlp == "none" else "with an MLP"
+    """Arms with an MLP, or with smeared keys, stand apart from those of attention alone."""
+    model = declared(arm.shown).model
+    return ("attention alone" if model.mlp == "none" else "with an MLP") + ", keys smeared" * model.smeared_keys
 
 
 def _possible(run: RunSpec) -> str:

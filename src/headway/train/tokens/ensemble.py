@@ -12,14 +12,15 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 
 from headway.data.tokens.examples import Batch
 from headway.declare.tokens.training import TokensTraining
 from headway.errors import Diverged
-from headway.model.attention import Attention, attend_plainly
+from headway.model.attention import Attention
+from headway.model.many import attend_of_many
 from headway.model.transformer import Transformer
 from headway.train.loop import Arrays
+from headway.train.tokens.recorded import Recorded
 from headway.train.tokens.schedule import rate_share
 
 Batches = Callable[[int, int], Batch]
@@ -49,9 +50,10 @@ class StackedParameters:
                 view = row[self.places[name]].view(parameter.shape)
                 view.copy_(parameter.detach())
                 parameter.data = view
-        self.leaves = {name: self._stacked(self.rows, name).requires_grad_() for name in first}
+        self.leaves = {name: self.of(self.rows, name).requires_grad_() for name in first}
 
-    def _stacked(self, matrix: Tensor, name: str) -> Tensor:
+    def of(self, matrix: Tensor, name: str) -> Tensor:
+        """The part of a matrix of rows that is of one parameter, (member, *shape), a view."""
         return matrix[:, self.places[name]].view(len(matrix), *self.shapes[name]).detach()
 
     def split(self, row: Tensor) -> Arrays:
@@ -66,46 +68,58 @@ class StackedParameters:
 
 
 class _AdamW:
-    """AdamW of all members at once, each with the numbers of its own declaration.
+    """AdamW of all members at once, each with the numbers of its own declaration; only matrices decay.
 
-    Term by term as torch.optim.AdamW has it; only matrices decay.
+    Torch's own fused step, as a run alone takes it: of all rows where members have the same numbers. Operation by
+    operation it takes five times as long, most of it for the roots of what was never reached and is still 0.
     """
 
     def __init__(self, stack: StackedParameters, trainings: Sequence[TokensTraining], steps: int):
         self._stack, self._trainings, self._steps = stack, trainings, steps
-        self._kinds = set(trainings)
         self.mean, self.square = torch.zeros_like(stack.rows), torch.zeros_like(stack.rows)
-        beta1, beta2 = (self._column(*(training.betas[i] for training in trainings)) for i in (0, 1))
-        self._betas, self._eps = (beta1, beta2), self._column(*(training.eps for training in trainings))
-        self._decay = self._column(*(training.weight_decay for training in trainings))
+        self._groups = {
+            training: [member for member, each in enumerate(trainings) if each == training] for training in trainings
+        }
         matrices = torch.zeros(1, stack.rows.shape[1], device=stack.rows.device)
         for name, place in stack.places.items():
             matrices[:, place] = float(len(stack.shapes[name]) == 2)
-        self._shrinks = self._decay * matrices if any(training.weight_decay for training in trainings) else None
-        clips = [math.inf if training.clip is None else training.clip for training in trainings]
-        self._clip = None if all(map(math.isinf, clips)) else self._column(*clips)
-
-    def _column(self, *values: float) -> Tensor | float:
-        """A number of each member, or one where all have the same."""
-        if len(set(values)) == 1:
-            return values[0]
-        return torch.tensor(values, dtype=torch.float32, device=self._stack.rows.device)[:, None]
+        decays = torch.tensor([training.weight_decay for training in trainings], device=stack.rows.device)
+        self._decays = decays[:, None] * matrices if decays.any() else None
+        clips = torch.tensor([math.inf if training.clip is None else training.clip for training in trainings])
+        self._clips = None if clips.isinf().all() else clips[:, None].to(stack.rows.device)
 
     def update(self, step: int) -> None:
         """One step (the first is 1) with the gradients of the stack."""
-        rows, grads = self._stack.rows, self._stack.grads
-        if self._clip is not None:
-            norms = grads.norm(dim=1, keepdim=True)
-            grads.mul_((self._clip / (norms + 1e-6)).clamp(max=1.0))
-        rates = {training: training.learning_rate * rate_share(training, step, self._steps) for training in self._kinds}
-        rate = self._column(*(rates[training] for training in self._trainings))
-        beta1, beta2 = self._betas
-        if self._shrinks is not None:
-            rows.mul_(1 - rate * self._shrinks)
-        self.mean.lerp_(grads, 1 - beta1)
-        self.square.mul_(beta2).add_(grads.square_().mul_(1 - beta2))
-        root = self.square.sqrt().div_((1 - beta2**step) ** 0.5).add_(self._eps)
-        rows.sub_(torch.div(self.mean, root, out=root).mul_(rate / (1 - beta1**step)))
+        stack = self._stack
+        if self._clips is not None:
+            norms = stack.grads.norm(dim=1, keepdim=True)
+            stack.grads.mul_((self._clips / (norms + 1e-6)).clamp(max=1.0))
+        rates = {each: each.learning_rate * rate_share(each, step, self._steps) for each in self._groups}
+        if self._decays is not None:
+            each_rate = torch.tensor([rates[training] for training in self._trainings], device=stack.rows.device)
+            stack.rows.mul_(1 - each_rate[:, None] * self._decays)
+        done = torch.tensor(float(step), device=stack.rows.device)
+        for training, members in self._groups.items():
+            rows = self._of(members, stack.rows)
+            torch._fused_adamw_(
+                rows,
+                self._of(members, stack.grads),
+                self._of(members, self.mean),
+                self._of(members, self.square),
+                [],
+                [done] * len(rows),
+                lr=rates[training],
+                beta1=training.betas[0],
+                beta2=training.betas[1],
+                weight_decay=0.0,
+                eps=training.eps,
+                amsgrad=False,
+                maximize=False,
+            )
+
+    def _of(self, members: Sequence[int], matrix: Tensor) -> list[Tensor]:
+        """The rows of some members, or the whole matrix where it is all of them."""
+        return [matrix] if len(members) == len(matrix) else [matrix[member] for member in members]
 
 
 class Ensemble:
@@ -123,10 +137,13 @@ class Ensemble:
         batches: Batches,
         last: int | None,
     ):
-        self.stack, self._batches, self._last = StackedParameters(modules), batches, last
+        self.stack, self._batches = StackedParameters(modules), batches
         self.adamw = _AdamW(self.stack, trainings, steps)
-        self._template = _Loss(_plain(modules[0]))
+        leaves = {f"module.{name}": leaf for name, leaf in self.stack.leaves.items()}
+        self._grads = [self.stack.of(self.stack.grads, name) for name in self.stack.leaves]
+        self._recorded = Recorded(_Loss(_template(modules[0])), leaves, last)
         self.step, self.seconds = 0, 0.0
+        self._shared: tuple[Batch, Tensor, Tensor] | None = None
         self._interrupted: BaseException | None = None
 
     def advance(self, n: int) -> Float64[np.ndarray, "n member"]:
@@ -157,27 +174,25 @@ class Ensemble:
 
     def _advance_one(self) -> Tensor:
         step = self.step + 1
-        inputs, targets, dim = self._tensors(step)
-
-        def loss(parameters: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
-            return functional_call(self._template, parameters, (inputs, targets, self._last))
-
-        losses = vmap(loss, in_dims=(0, dim, dim))(
-            {f"module.{name}": leaf for name, leaf in self.stack.leaves.items()}, inputs, targets
-        )
-        grads = torch.autograd.grad(losses.sum(), list(self.stack.leaves.values()))
-        torch.cat([grad.flatten(1) for grad in grads], dim=1, out=self.stack.grads)
+        losses, grads = self._recorded.step(*self._tensors(step))
         with torch.no_grad():
+            for mine, grad in zip(self._grads, grads, strict=True):
+                mine.copy_(grad)
             self.adamw.update(step)
         self.step = step
-        return losses.detach()
+        return losses
 
     def _tensors(self, step: int) -> tuple[Tensor, Tensor, int | None]:
         """What each member reads, and along which axis members differ; None where all read the same."""
-        drawn = [self._batches(member, step) for member in range(len(self.stack.rows))]
+        first = self._batches(0, step)
+        if self._shared is not None and first is self._shared[0]:
+            return *self._shared[1:], None
+        drawn = [first, *(self._batches(member, step) for member in range(1, len(self.stack.rows)))]
         device = self.stack.rows.device
-        if all(batch is drawn[0] for batch in drawn):
-            return torch.from_numpy(drawn[0].inputs).to(device), torch.from_numpy(drawn[0].targets).to(device), None
+        if all(batch is first for batch in drawn):
+            # All inputs once: the same for every seed, and in every step.
+            self._shared = first, torch.from_numpy(first.inputs).to(device), torch.from_numpy(first.targets).to(device)
+            return *self._shared[1:], None
         inputs, targets = np.stack([b.inputs for b in drawn]), np.stack([b.targets for b in drawn])
         return torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device), 0
 
@@ -263,10 +278,10 @@ class _Loss(nn.Module):
         return self.module.loss(inputs, targets, last)
 
 
-def _plain(module: Transformer) -> Transformer:
+def _template(module: Transformer) -> Transformer:
     """A model of the same shape, whose attention torch can compute for many at once."""
     template = Transformer(module.model, module.vocab_size, module.weights()).to(next(module.parameters()).device)
     for part in template.modules():
         if isinstance(part, Attention):
-            part.attend = attend_plainly
+            part.attend = attend_of_many
     return template

@@ -1,0 +1,69 @@
+"""What a second head is worth: the least risk of one softmax head over that of two, without noise.
+
+By the effective loss of He et al. it rises with the prompt to e, in any dimension. That loss takes |x_q|^2 for d. The
+true risk (`kernel_risk`) does not: as prompts grow, a head that looks along w x_q with weights exp(w x_i . x_q) misses
+
+    L risk = d/w^2 (1 - 2 w^2)^(-d/2) [1 + w^2 / (1 - 2 w^2)],
+
+the second moment of what it sees around its mean, averaged over |x_q|^2, chi-squared with d degrees of freedom; and two
+heads of opposite sign, whose w tend to 0, d (d + 1). The ratio of the least of the first to the second is above e, and
+tends to e only as d grows: in few dimensions one head suffers from queries of different lengths, which two do not.
+
+Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734, for the effective loss; the limit of the true risk is ours.
+"""
+
+import math
+
+import numpy as np
+
+from headway.declare.icl.task import RegressionTask
+from headway.icl.kernel_risk import KernelRisk
+from headway.icl.theory import EffectiveLoss
+
+_SMALLEST = 0.02
+"""Of w sqrt(d), of two heads: below, they are a debiased gradient step up to rounding."""
+
+
+def effective_worth(task: RegressionTask) -> float:
+    """The ratio by the effective loss.
+
+    Examples:
+        >>> task = RegressionTask(kind="regression", d_x=5, n_pairs=40)
+        >>> round(effective_worth(task), 2)
+        2.28
+    """
+    effective = EffectiveLoss.of(task)
+    return float(effective.loss(*effective.one_head()) / effective.valley_loss())
+
+
+def exact_worth(task: RegressionTask, draws: int = 20_000) -> float:
+    """The ratio of true risks, by simulation of what cannot be integrated."""
+    from scipy.optimize import minimize_scalar
+
+    risk = KernelRisk.of(task, draws)
+
+    def of_two(w: float) -> float:
+        opposite = np.array([w, -w])
+        return risk.risk(opposite, risk.best_mu(opposite)).mse
+
+    unit = task.d_x**-0.5
+    found = minimize_scalar(of_two, bounds=(_SMALLEST * unit, 2 * unit), options={"xatol": 0.02 * unit})
+    return risk.one_head().risk.mse / min(float(found.fun), of_two(_SMALLEST * unit))
+
+
+def worth_in_the_limit(d_x: int) -> float:
+    """What the ratio of true risks tends to as prompts grow.
+
+    Examples:
+        >>> [round(worth_in_the_limit(d), 3) for d in (2, 5, 10, 10_000)]
+        [3.697, 3.193, 2.972, 2.719]
+    """
+    from scipy.optimize import minimize_scalar
+
+    def of_one(u: float) -> float:
+        """The logarithm of L risk / d at w^2 = u/d."""
+        rest = 1 - 2 * u / d_x
+        return math.log(d_x / u) - d_x / 2 * math.log(rest) + math.log1p(u / d_x / rest)
+
+    found = minimize_scalar(of_one, bounds=(1e-3, min(2.0, 0.499 * d_x)), options={"xatol": 1e-9})
+    return math.exp(found.fun) / (d_x + 1)
