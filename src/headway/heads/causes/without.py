@@ -2,7 +2,8 @@
 
 `reference_losses_without` is the obvious way: a whole forward pass for each set. `losses_without` takes the same losses
 from shared work: a set changes nothing below its lowest layer, so the model walks up once, and at each layer the sets
-that begin there leave it, side by side along the batch, and go through what is above.
+that begin there leave it, side by side along the batch, and go through what is above. A model that others wrote goes
+through what is above one set after the other.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from headway.heads.causes.passes import Work, work_of
 from headway.heads.causes.substitutes import StandIn, without
 from headway.model.attention import Attention
 from headway.model.edits import Edits
+from headway.model.intervenable import Intervenable, TheirModel
 from headway.model.transformer import Transformer
 
 
@@ -42,7 +44,7 @@ class Losses:
 
 
 def reference_losses_without(
-    model: Transformer,
+    model: Intervenable,
     inputs: Int[Tensor, "batch pos"],
     targets: Int[Tensor, "batch pos"],
     removals: Sequence[Removal],
@@ -62,7 +64,7 @@ def reference_losses_without(
 
 
 def losses_without(
-    model: Transformer,
+    model: Intervenable,
     inputs: Int[Tensor, "batch pos"],
     targets: Int[Tensor, "batch pos"],
     removals: Sequence[Removal],
@@ -77,8 +79,34 @@ def losses_without(
         targets: the tokens after each position; -1 where none is counted.
         removals: the sets of heads.
         memory_bytes: what may be held beside the model, about; None: about as much as a forward pass holds. One set is
-            always held.
+            always held. Of a model that others wrote one set is held.
     """
+    if isinstance(model, Transformer):
+        return _side_by_side(model, inputs, targets, removals, memory_bytes)
+    return _one_by_one(model, inputs, targets, removals)
+
+
+def _one_by_one(model: TheirModel, inputs: Tensor, targets: Tensor, removals: Sequence[Removal]) -> Losses:
+    """Layers below the lowest of a set give what they gave, which is all that is known of them."""
+    with torch.no_grad():
+        kept, passes = model.kept(inputs), 1.0
+        whole = sequence_losses(model, kept.logits, targets)
+        found = []
+        for removal in removals:
+            if (first := _first(removal)) is None:
+                found.append(whole)
+                continue
+            logits = kept.again(first, without(removal.heads, removal.stand_in))
+            found.append(sequence_losses(model, logits, targets))
+            passes += kept.share(first)
+    return Losses(
+        whole=whole, without=torch.stack(found) if found else whole.new_zeros(0, len(whole)), forward_passes=passes
+    )
+
+
+def _side_by_side(
+    model: Transformer, inputs: Tensor, targets: Tensor, removals: Sequence[Removal], memory_bytes: int | None
+) -> Losses:
     batch, length = inputs.shape
     result = torch.zeros(len(removals), batch, dtype=torch.float64, device=inputs.device)
     at_once = _sets_at_once(model, batch, length, memory_bytes)
