@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headway.heads.causes.first_product import FirstProduct
 from headway.heads.causes.kinds import Head
 from headway.heads.causes.losses import sequence_losses
 from headway.heads.causes.passes import Work, work_of
@@ -120,7 +121,9 @@ def _side_by_side(
             written = model.written(stream, layer, edits)
             if begins:
                 assert written is not None, "a layer with heads writes"
-                branch = _Branch(model, layer, stream, written, captured[0])
+                branch = _Branch(
+                    model, layer, stream, written, captured[0], FirstProduct.of(model, layer, stream, written)
+                )
                 for start in range(0, len(begins), at_once):
                     some = begins[start : start + at_once]
                     result[some] = branch.losses([removals[i] for i in some], targets)
@@ -143,30 +146,38 @@ class _Branch:
     """Before the layer."""
     written: Tensor
     z: Tensor
+    first: FirstProduct | None
+    """Of the layer's MLP, where it can be shared."""
 
     def losses(self, removals: Sequence[Removal], targets: Tensor) -> Tensor:
         """Of each set and sequence."""
         model, sets = self.model, len(removals)
-        written = torch.cat([self._written(removal) for removal in removals])
-        stream = self.stream.repeat(sets, 1, 1) if sets > 1 else self.stream
-        stream = model.rest(stream, written, self.layer)
-        del written
+        stream = self._after(removals)
         for layer in range(self.layer + 1, model.model.n_layers):
             stream = model.rest(stream, model.written(stream, layer, _later(removals, layer)), layer)
         return sequence_losses(model, stream, targets.repeat(sets, 1)).unflatten(0, (sets, -1))
+
+    def _after(self, removals: Sequence[Removal]) -> Tensor:
+        """The stream after the layer without the heads, sets side by side along the batch."""
+        if self.first is not None:
+            return self.first.after([self._change(removal) for removal in removals])
+        written = torch.cat([self._written(removal) for removal in removals])
+        return self.model.rest(self.stream.repeat(len(removals), 1, 1), written, self.layer)
 
     def _written(self, removal: Removal) -> Tensor:
         """What the attention writes without the heads: each one's change of z goes through its own slice of W_O."""
         attention = cast(Attention, self.model.layers[self.layer].attention)
         W_O = attention.o.weight.T.unflatten(0, (-1, attention.d_head))
+        heads, change = self._change(removal)
+        return self.written + change @ W_O[heads].flatten(0, 1)
+
+    def _change(self, removal: Removal) -> tuple[list[int], Tensor]:
+        """The heads of this layer that go, and by how much their contexts change, head after head."""
+        heads = [head for layer, head in removal.heads if layer == self.layer]
         stand_in = removal.stand_in[self.layer]
         assert stand_in is not None, "a layer with heads has what stands in for them"
-        other = stand_in.expand_as(self.z)
-        written = self.written
-        for layer, head in removal.heads:
-            if layer == self.layer:
-                written = written + (other[:, head] - self.z[:, head]) @ W_O[head]
-        return written
+        change = stand_in.expand_as(self.z)[:, heads] - self.z[:, heads]
+        return heads, change.transpose(1, 2).flatten(2)
 
 
 def _later(removals: Sequence[Removal], layer: int) -> Edits | None:
