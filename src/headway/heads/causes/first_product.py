@@ -85,7 +85,9 @@ def _first_maps(mlp: Mlp) -> tuple[Tensor, Tensor]:
     """The matrices that read the normed stream, one below the other, and their biases."""
     maps = [mlp.up, mlp.gate] if mlp.kind == "swiglu" else [mlp.up]
     biases = [m.weight.new_zeros(len(m.weight)) if m.bias is None else m.bias for m in maps]
-    return torch.cat([m.weight for m in maps]), torch.cat(biases)
+    # Of one map nothing is copied.
+    W, b = ([m.weight for m in maps], biases)
+    return (W[0], b[0]) if len(maps) == 1 else (torch.cat(W), torch.cat(b))
 
 
 def _centred(norm: nn.Module, x: Tensor) -> Tensor:

@@ -121,13 +121,12 @@ def _side_by_side(
             written = model.written(stream, layer, edits)
             if begins:
                 assert written is not None, "a layer with heads writes"
-                branch = _Branch(
-                    model, layer, stream, written, captured[0], FirstProduct.of(model, layer, stream, written)
-                )
+                first = FirstProduct.of(model, layer, stream, written)
+                branch = _Branch(model, layer, stream, written, captured[0], first)
                 for start in range(0, len(begins), at_once):
                     some = begins[start : start + at_once]
                     result[some] = branch.losses([removals[i] for i in some], targets)
-                passes += _passes(work, layer, len(begins))
+                passes += _passes(work, layer, len(begins), shares=first is not None)
             stream = model.rest(stream, written, layer)
         whole = sequence_losses(model, stream, targets)
     for i, removal in enumerate(removals):
@@ -207,8 +206,10 @@ def _first(removal: Removal) -> int | None:
     return min((layer for layer, _ in removal.heads), default=None)
 
 
-def _passes(work: Work, layer: int, sets: int) -> float:
-    return sets * work.after_attention(layer)
+def _passes(work: Work, layer: int, sets: int, *, shares: bool) -> float:
+    """What follows the attention, for each set; the first product of the MLP, where it is shared, once."""
+    shared = work.first_products[layer] if shares else 0.0
+    return sets * (work.after_attention(layer) - shared) + shared
 
 
 def _sets_at_once(model: Transformer, batch: int, length: int, memory_bytes: int | None) -> int:
