@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headway.finished.interventions import check_sound, open_to_intervene
+from headway.finished.interventions import check_sound, open_to_ablate
 from headway.finished.opened import Opened
 from headway.finished.two_texts import TwoTexts, two_texts, with_targets
 from headway.finished.xray import described
@@ -79,13 +79,13 @@ def ablate(
     from headway.heads.causes.substitutes import check_mean_over, heads_of
 
     over = check_mean_over(mean)
-    opened = open_to_intervene(model, tokenizer, device)
+    opened, own = open_to_ablate(model, tokenizer, device)
     if targets is None:
         texts = two_texts(opened, text, reference, sequences=sequences, length=length)
     else:
         texts = with_targets(opened, text, targets, reference)
-    check_sound(opened, texts.inputs)
-    own, place = opened.own, next(opened.module.parameters()).device
+    check_sound(own, texts.inputs)
+    place = next(opened.module.parameters()).device
     inputs, wanted, other = (
         torch.from_numpy(each).to(place) for each in (texts.inputs, texts.targets, texts.other_inputs)
     )

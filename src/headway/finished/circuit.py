@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.errors import UserError, near
-from headway.finished.interventions import check_sound, open_to_intervene
+from headway.finished.interventions import check_sound, open_to_ablate
 from headway.finished.two_texts import two_texts, with_targets
 from headway.heads.causes.kinds import KINDS, Head, Kind
 
@@ -58,18 +58,18 @@ def circuit(
     if kind not in KINDS:
         raise UserError(f"kind {kind!r} is no way to take heads away; {near(str(kind), KINDS)}")
     chosen = [_head(name) for name in heads]
-    opened = open_to_intervene(model, tokenizer, device)
+    opened, own = open_to_ablate(model, tokenizer, device)
     if targets is None:
         texts = two_texts(opened, text, reference, sequences=sequences, length=length)
     else:
         texts = with_targets(opened, text, targets, reference)
-    check_sound(opened, texts.inputs)
+    check_sound(own, texts.inputs)
     place = next(opened.module.parameters()).device
     inputs, wanted, other = (
         torch.from_numpy(each).to(place) for each in (texts.inputs, texts.targets, texts.other_inputs)
     )
-    stand_ins = substitutes(opened.own, inputs, other, seed=seed)
-    return faithfulness(opened.own, inputs, wanted, stand_ins, chosen, kind=kind, draws=draws, seed=seed)
+    stand_ins = substitutes(own, inputs, other, seed=seed)
+    return faithfulness(own, inputs, wanted, stand_ins, chosen, kind=kind, draws=draws, seed=seed)
 
 
 def _head(name: str) -> Head:

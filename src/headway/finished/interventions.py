@@ -10,14 +10,17 @@ from headway.finished.opened import Opened
 from headway.finished.opening import open_model, open_module
 
 if TYPE_CHECKING:
+    from headway.model.intervenable import Intervenable
     from headway.model.transformer import Transformer
 
 _CHECKED = 32
 """Tokens that the check reads: whether a mask is on the right tensor shows on few."""
 
 
-def open_to_intervene(model: "str | Path | Transformer", tokenizer: str | None, device: str) -> Opened:
-    """A model of which heads can be taken away, on its device.
+def open_to_ablate(
+    model: "str | Path | Transformer", tokenizer: str | None, device: str
+) -> "tuple[Opened, Intervenable]":
+    """A decoder whose heads can be masked, on its device, and what is masked: ours, or one of transformers.
 
     Args:
         model: a path as of `open_model`, or one of Headway's models, which stays where it is.
@@ -27,6 +30,37 @@ def open_to_intervene(model: "str | Path | Transformer", tokenizer: str | None, 
     Raises:
         UserError: for a model of which heads cannot be taken away, saying what it is, or which has none.
     """
+    opened = _open(model, tokenizer, device)
+    if opened.ours is not None:
+        return opened, opened.ours
+    architecture = opened.facts["architecture"]
+    if opened.kind != "causal":
+        what = {"masked": "an encoder", "encoder-decoder": "an encoder and a decoder over it"}[opened.kind]
+        raise UserError(
+            f"{opened.name} is a {architecture}, {what}: its heads can be measured (`headway xray`), but not yet taken "
+            "away, since what is measured is the loss of the next token; take a decoder"
+        )
+    from headway.hf.intervening import TheirDecoder
+
+    return opened, TheirDecoder(opened.module)
+
+
+def open_to_intervene(model: "str | Path | Transformer", tokenizer: str | None, device: str) -> Opened:
+    """A model of Headway's own, of which heads can be patched and removed, on its device; otherwise as above.
+
+    Raises:
+        UserError: as `open_to_ablate`, and for a model that another library's code runs.
+    """
+    if isinstance(model, str | Path):
+        folder = model_folder(model)
+        if folder.kind == "other":
+            from headway.hf.reading import architecture_of
+
+            raise UserError(not_yet(folder.name, architecture_of(folder.path)))
+    return _open(model, tokenizer, device)
+
+
+def _open(model: "str | Path | Transformer", tokenizer: str | None, device: str) -> Opened:
     from headway.model.transformer import Transformer
     from headway.train.device import find_device
 
@@ -39,11 +73,7 @@ def open_to_intervene(model: "str | Path | Transformer", tokenizer: str | None, 
             f"model: a path or one of Headway's models was expected, but a {type(model).__name__} was given; save it "
             "with save_pretrained and give the folder"
         )
-    place, folder = find_device(device), model_folder(model)
-    if folder.kind == "other":
-        from headway.hf.reading import architecture_of
-
-        raise UserError(not_yet(folder.name, architecture_of(folder.path)))
+    place = find_device(device)
     opened = open_model(model, tokenizer)
     check_measurable(opened)
     opened.module.to(place)
@@ -51,14 +81,15 @@ def open_to_intervene(model: "str | Path | Transformer", tokenizer: str | None, 
 
 
 def not_yet(name: str, architecture: str) -> str:
-    """Why heads of a model cannot be taken away, and what can be done with it."""
+    """Why heads of a model cannot be patched or removed, and what can be done with it."""
     return (
-        f"{name} is a {architecture}: its heads can be measured (`headway xray`), but not yet taken away; Headway "
-        "takes heads out of its own runs, of GPT-Neo, GPT-2, Llama and Mistral, and of folders of `headway export`"
+        f"{name} is a {architecture}: its heads can be measured (`headway xray`) and, in a decoder, masked (`headway "
+        "ablate`), but not yet patched or removed; Headway does that to its own runs, to GPT-Neo, GPT-2, Llama and "
+        "Mistral, and to folders of `headway export`"
     )
 
 
-def check_sound(opened: Opened, tokens: "object") -> None:
+def check_sound(model: "Intervenable", tokens: "object") -> None:
     """Nothing, when gates and edits do to the model what they are said to do; on the beginning of a text.
 
     Raises:
@@ -68,6 +99,5 @@ def check_sound(opened: Opened, tokens: "object") -> None:
 
     from headway.heads.causes.selfcheck import check_interventions
 
-    own = opened.own
-    place = next(own.parameters()).device
-    check_interventions(own, torch.as_tensor(tokens, device=place)[:1, :_CHECKED])
+    place = next(model.parameters()).device
+    check_interventions(model, torch.as_tensor(tokens, device=place)[:1, :_CHECKED])

@@ -56,7 +56,7 @@ def patch(
     asked = _sites(sites)
     opened = open_to_intervene(model, tokenizer, device)
     texts = [_tokens(opened, text, name) for text, name in ((clean, "clean"), (corrupted, "corrupted"))]
-    check_sound(opened, texts[0].cpu().numpy())
+    check_sound(opened.own, texts[0].cpu().numpy())
     runs = TwoRuns(opened.own, texts[0], texts[1], metric)
     found = {site: patched_effects(runs, site, by_position=by_position) for site in asked}
     estimates = estimated_effects(runs, asked, by_position=by_position)

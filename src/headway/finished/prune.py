@@ -164,7 +164,7 @@ def prune(
     if held_out is not None:
         texts["held_out"] = _text(opened, held_out, "held_out", seed, **read)
         names["held_out"] = _name(held_out)
-    check_sound(opened, texts["text"].inputs)
+    check_sound(opened.own, texts["text"].inputs)
     kept = pruned_to(whole, number, METHODS[by], texts["text"], steps=steps, tell=tell)
     tell("measuring the losses, and passes of both models by turns ...")
     last = texts.get("held_out", texts["text"])

@@ -63,6 +63,13 @@ class Mlp(nn.Module):
             return self.down(nn.functional.silu(self.gate(x)) * inside)
         return self.down(activation(self.kind, inside))
 
+    def between(self, inside: Float[Tensor, "batch pos width"]) -> Float[Tensor, "batch pos d_mlp"]:
+        """What `down` reads, from what `up` gives, and for SwiGLU after it what `gate` gives."""
+        if self.kind != "swiglu":
+            return activation(self.kind, inside)
+        up, gate = inside.chunk(2, dim=-1)
+        return nn.functional.silu(gate) * up
+
 
 def activation(kind: Literal["gelu_new", "gelu", "relu"] | str, x: Tensor) -> Tensor:
     """The non-linearity of an MLP without a gate, entry by entry."""

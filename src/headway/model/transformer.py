@@ -82,6 +82,16 @@ class Transformer(nn.Module):
             for parameter in self.parameters():
                 nn.init.constant_(parameter, torch.nan)
 
+    @property
+    def n_heads(self) -> tuple[int, ...]:
+        """Query heads of each layer."""
+        return self.model.layout.n_heads
+
+    @property
+    def dropout(self) -> float:
+        """The share of entries that it drops at random in training mode."""
+        return self.model.dropout
+
     def put(self, weights: Weights) -> None:
         """Take these weights, copied.
 

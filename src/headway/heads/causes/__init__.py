@@ -13,6 +13,7 @@ With torch:
 * `substitutes`: what stands in for a head's context: zero, its mean, that of another sequence;
 * `losses`: the loss of each sequence, without ever holding the logits of all of them;
 * `without`: the losses without any sets of heads: a pass for each, and the fast way that shares layers;
+  `first_product`: what of the MLP above them it shares, too;
 * `ablation`: the exact effect of every head in all three ways, and of all of them together; of pairs their interaction;
 * `attribution`: the cheap estimates of the same: Michel's, first-order, and integrated along the gates;
 * `other_text`, `batched`: the same on texts that are read in batches;

@@ -14,13 +14,13 @@ from headway.errors import UserError
 from headway.heads.causes.effects import ExactEffects, HeadEffects
 from headway.heads.causes.kinds import KINDS, Head, Kind
 from headway.heads.causes.losses import check_text, counted
-from headway.heads.causes.substitutes import Substitutes, heads_of
+from headway.heads.causes.substitutes import Substitutes, heads_of, layout_of
 from headway.heads.causes.without import Losses, Removal, losses_without
-from headway.model.transformer import Transformer
+from headway.model.intervenable import Intervenable
 
 
 def ablate(
-    model: Transformer,
+    model: Intervenable,
     inputs: Int[Tensor, "batch pos"],
     targets: Int[Tensor, "batch pos"],
     stand_ins: Substitutes,
@@ -46,7 +46,7 @@ def ablate(
     sets = [*((head,) for head in heads), tuple(heads)]
     losses = losses_without(model, inputs, targets, _removals(sets, stand_ins), memory_bytes=memory_bytes)
     changes, tokens = _changes(losses, len(sets)), counted(targets).cpu().numpy()
-    ends = np.cumsum(model.model.layout.n_heads)[:-1]
+    ends = np.cumsum(model.n_heads)[:-1]
     return ExactEffects(
         loss=losses.whole.cpu().numpy(),
         single={
@@ -59,7 +59,7 @@ def ablate(
 
 
 def interactions(
-    model: Transformer,
+    model: Intervenable,
     inputs: Int[Tensor, "batch pos"],
     targets: Int[Tensor, "batch pos"],
     stand_ins: Substitutes,
@@ -80,7 +80,7 @@ def interactions(
         if pair[0] == pair[1] or not known.issuperset(pair):
             named = " and ".join(f"L{layer}H{head}" for layer, head in pair)
             raise UserError(
-                f"the pair {named} was given, but the model's heads are {model.model.layout}; give two heads of it"
+                f"the pair {named} was given, but the model's heads are {layout_of(model)}; give two heads of it"
             )
     alone = sorted({head for pair in pairs for head in pair})
     sets = [*((head,) for head in alone), *pairs]

@@ -24,7 +24,7 @@ from headway.heads.causes.kinds import KINDS, Kind
 from headway.heads.causes.losses import check_text, counted
 from headway.heads.causes.substitutes import Substitutes, layers_with_heads
 from headway.model.edits import Edits
-from headway.model.transformer import Transformer
+from headway.model.intervenable import Intervenable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Attribution:
 
 
 def attribute(
-    model: Transformer,
+    model: Intervenable,
     inputs: Int[Tensor, "batch pos"],
     targets: Int[Tensor, "batch pos"],
     stand_ins: Substitutes,
@@ -100,7 +100,7 @@ def attribute(
 
 
 def integrated(
-    model: Transformer,
+    model: Intervenable,
     inputs: Int[Tensor, "batch pos"],
     targets: Int[Tensor, "batch pos"],
     stand_ins: Substitutes,
@@ -141,7 +141,7 @@ def integrated(
 
 
 def gate_gradients(
-    model: Transformer, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "batch pos"]
+    model: Intervenable, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "batch pos"]
 ) -> tuple[Float[np.ndarray, "_head batch"], ...]:
     """Of each layer dL/dxi, as in `Attribution`, alone.
 
@@ -157,7 +157,7 @@ def gate_gradients(
     return _per_layer(model, {i: gradient.T for i, gradient in zip(layers, gradients, strict=True)}, len(inputs))
 
 
-def check_gradients(model: Transformer) -> None:
+def check_gradients(model: Intervenable) -> None:
     """Nothing, when a loss of the model has gradients.
 
     Raises:
@@ -177,29 +177,28 @@ def _between(gate: Tensor, stand_in: Tensor | None, z: Tensor) -> Tensor:
     return stand_in + gate[:, :, None, None] * (z - stand_in)
 
 
-def _gates(model: Transformer, batch: int, value: float) -> list[Tensor]:
+def _gates(model: Intervenable, batch: int, value: float) -> list[Tensor]:
     """A gate for each example and head."""
     some = next(model.parameters())
     return [
-        torch.full((batch, n), value, dtype=some.dtype, device=some.device, requires_grad=True)
-        for n in model.model.layout.n_heads
+        torch.full((batch, n), value, dtype=some.dtype, device=some.device, requires_grad=True) for n in model.n_heads
     ]
 
 
-def _total(model: Transformer, stream: Tensor, targets: Tensor) -> Tensor:
+def _total(model: Intervenable, stream: Tensor, targets: Tensor) -> Tensor:
     """The losses of the sequences, summed: the gradient of what concerns one of them is that of its loss."""
     logits = model.read_out(stream).flatten(0, 1).float()
     losses = nn.functional.cross_entropy(logits, targets.flatten(), ignore_index=-1, reduction="none")
     return (losses.unflatten(0, targets.shape).sum(1) / counted(targets)).sum()
 
 
-def _effects(model: Transformer, changes: dict[int, Tensor], targets: Tensor) -> HeadEffects:
+def _effects(model: Intervenable, changes: dict[int, Tensor], targets: Tensor) -> HeadEffects:
     return HeadEffects(per_sequence=_per_layer(model, changes, len(targets)), tokens=counted(targets).cpu().numpy())
 
 
-def _per_layer(model: Transformer, found: dict[int, Tensor], batch: int) -> tuple[np.ndarray, ...]:
+def _per_layer(model: Intervenable, found: dict[int, Tensor], batch: int) -> tuple[np.ndarray, ...]:
     """Arrays (head, batch) of all layers, in float64; empty for one without heads."""
     return tuple(
         found[i].detach().double().cpu().numpy() if i in found else np.zeros((0, batch))
-        for i in range(model.model.n_layers)
+        for i in range(len(model.n_heads))
     )

@@ -14,7 +14,7 @@ from headway.heads.causes.effects import ExactEffects, HeadEffects
 from headway.heads.causes.kinds import KINDS, Head, Kind
 from headway.heads.causes.other_text import OtherText
 from headway.heads.causes.substitutes import Substitutes
-from headway.model.transformer import Transformer
+from headway.model.intervenable import Intervenable
 from headway.words import duration
 
 _LONG = 10.0
@@ -36,7 +36,7 @@ class BatchedText:
         tell: is given how long it takes, where that is long.
     """
 
-    model: Transformer
+    model: Intervenable
     inputs: Int[Tensor, "batch pos"]
     targets: Int[Tensor, "batch pos"]
     other: OtherText

@@ -12,10 +12,10 @@ from headway import streams
 from headway.errors import UserError
 from headway.heads.causes.kinds import Head, Kind, named
 from headway.heads.causes.losses import check_text, counted
-from headway.heads.causes.substitutes import Substitutes, heads_of
+from headway.heads.causes.substitutes import Substitutes, heads_of, layout_of
 from headway.heads.causes.without import Removal, losses_without
 from headway.heads.scores_json import five_digits
-from headway.model.transformer import Transformer
+from headway.model.intervenable import Intervenable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Faithfulness:
 
 
 def faithfulness(
-    model: Transformer,
+    model: Intervenable,
     inputs: Int[Tensor, "batch pos"],
     targets: Int[Tensor, "batch pos"],
     stand_ins: Substitutes,
@@ -118,7 +118,7 @@ def faithfulness(
     if wrong or len(set(stays)) < len(stays) or not 0 < len(stays) < len(every):
         said = named(wrong[0]) + " is none of them" if wrong else f"{len(stays)} were given"
         raise UserError(
-            f"heads of a circuit: {said}; give some of the heads of the model ({model.model.layout}), each once"
+            f"heads of a circuit: {said}; give some of the heads of the model ({layout_of(model)}), each once"
         )
     draw = streams.generator(seed, "random circuits")
     chosen = [[every[i] for i in draw.permutation(len(every))[: len(stays)]] for _ in range(draws)]

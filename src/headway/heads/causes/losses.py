@@ -8,14 +8,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.model.transformer import Transformer
+from headway.model.intervenable import Intervenable
 
 _LOGITS = 4 << 20
 """Logits that are held at once; more would only leave the processor's cache."""
 
 
 def sequence_losses(
-    model: Transformer, stream: Float[Tensor, "batch pos d_model"], targets: Int[Tensor, "batch pos"]
+    model: Intervenable, stream: Float[Tensor, "batch pos d_model"], targets: Int[Tensor, "batch pos"]
 ) -> Float[Tensor, " batch"]:
     """Mean cross-entropy in nats per token of each sequence, in float64, over the targets that are not -1.
 
@@ -41,7 +41,7 @@ def counted(targets: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
     return (targets != -1).sum(1)
 
 
-def check_text(model: Transformer, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "others span"]) -> None:
+def check_text(model: Intervenable, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "others span"]) -> None:
     """Nothing, when effects can be measured on a text.
 
     Raises:
@@ -57,8 +57,8 @@ def check_text(model: Transformer, inputs: Int[Tensor, "batch pos"], targets: In
         raise UserError(
             f"sequence {empty} has no target that counts (all are -1), so no head can matter to it; leave it out"
         )
-    if model.training and model.model.dropout:
+    if model.training and model.dropout:
         raise UserError(
-            f"the model is in training mode and drops {model.model.dropout:.0%} of entries at random, which would be "
+            f"the model is in training mode and drops {model.dropout:.0%} of entries at random, which would be "
             "taken for effects of heads; call model.eval()"
         )

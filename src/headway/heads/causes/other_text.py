@@ -20,7 +20,7 @@ from headway.heads.causes.substitutes import (
     mean_axes,
     substitutes_of,
 )
-from headway.model.transformer import Transformer
+from headway.model.intervenable import Intervenable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class OtherText:
     @classmethod
     def read(
         cls,
-        model: Transformer,
+        model: Intervenable,
         inputs: Int[Tensor, "batch pos"],
         other: Int[Tensor, "others span"],
         *,
@@ -61,7 +61,7 @@ class OtherText:
         over = check_mean_over(mean_over)
         donors = donors_of(inputs, other, seed)
         tokens = other[:, : inputs.shape[1]]
-        total: list[Tensor | None] = [None] * model.model.n_layers
+        total: list[Tensor | None] = [None] * len(model.n_heads)
         for some in tokens.split(at_once):
             for layer, z in enumerate(contexts_of(model, some)):
                 if z is not None:
@@ -71,7 +71,7 @@ class OtherText:
         mean = tuple(None if sums is None else (sums / len(tokens)).to(some_type) for sums in total)
         return cls(tokens=tokens, mean=mean, mean_over=over, seed=seed, donors=donors)
 
-    def stand_ins(self, model: Transformer, some: range) -> Substitutes:
+    def stand_ins(self, model: Intervenable, some: range) -> Substitutes:
         """What stands in for heads on some sequences of the text."""
         donors = self.donors[some.start : some.stop]
         chosen = torch.tensor(donors, device=self.tokens.device)

@@ -13,12 +13,14 @@ from headway.declare.tokens.transformer import TransformerModel
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The share of a forward pass of each of its parts. Law: they sum to 1."""
+    """The share of a forward pass of each of its parts. Law: attentions, MLPs and read-out sum to 1."""
 
     attentions: tuple[float, ...]
     """Of each layer."""
     mlps: tuple[float, ...]
     readout: float
+    first_products: tuple[float, ...]
+    """Of each MLP what it multiplies first: a part of its own share."""
 
     def after_attention(self, layer: int) -> float:
         """Of what comes after the attention of a layer: its MLP, later layers, the read-out."""
@@ -36,18 +38,20 @@ def work_of(model: TransformerModel, vocab_size: int, n_ctx: int) -> Work:
     """
     whole = forward_flops(model, vocab_size, n_ctx)
     readout = 2 * n_ctx * vocab_size * model.embedding_width
-    mlps = []
-    for layer in range(model.n_layers):
-        at = f"layers.{layer}.mlp."
-        matrices = (p.shape for p in parameters_of(model, vocab_size) if p.name.startswith(at) and len(p.shape) == 2)
-        mlps.append(2 * n_ctx * sum(math.prod(shape) for shape in matrices))
-    attentions = []
-    for layer in range(model.n_layers):
-        at = f"layers.{layer}.attention."
-        matrices = (p.shape for p in parameters_of(model, vocab_size) if p.name.startswith(at) and len(p.shape) == 2)
-        attentions.append(2 * n_ctx * sum(math.prod(shape) for shape in matrices) + _scores(model, layer, n_ctx))
+    matrices = [p for p in parameters_of(model, vocab_size) if len(p.shape) == 2]
+
+    def products(*begins: str) -> int:
+        return 2 * n_ctx * sum(math.prod(p.shape) for p in matrices if p.name.startswith(begins))
+
+    layers = range(model.n_layers)
+    attentions = [products(f"layers.{i}.attention.") + _scores(model, i, n_ctx) for i in layers]
+    mlps = [products(f"layers.{i}.mlp.") for i in layers]
+    firsts = [products(f"layers.{i}.mlp.up.", f"layers.{i}.mlp.gate.") for i in layers]
     return Work(
-        attentions=tuple(a / whole for a in attentions), mlps=tuple(m / whole for m in mlps), readout=readout / whole
+        attentions=tuple(a / whole for a in attentions),
+        mlps=tuple(m / whole for m in mlps),
+        readout=readout / whole,
+        first_products=tuple(f / whole for f in firsts),
     )
 
 

@@ -4,6 +4,8 @@ The errors that are made in the field are of one kind: a mask that is on another
 output projection, or that is read and ignored. Each leaves one of these checks failing.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from jaxtyping import Int
@@ -15,13 +17,14 @@ from headway.heads.causes.losses import check_text
 from headway.heads.causes.pruning import pruned
 from headway.heads.causes.substitutes import heads_of, layers_with_heads, substitutes
 from headway.heads.causes.without import Removal, losses_without, reference_losses_without
+from headway.model.intervenable import Intervenable
 from headway.model.transformer import Transformer
 
 TOLERANCE = 1e-5
 """Of the largest logit, or written entry, for single precision; what is compared differs in the order of sums alone."""
 
 
-def check_interventions(model: Transformer, tokens: Int[Tensor, "batch pos"], tolerance: float = TOLERANCE) -> None:
+def check_interventions(model: Intervenable, tokens: Int[Tensor, "batch pos"], tolerance: float = TOLERANCE) -> None:
     """Nothing, when gates and edits do to the model what they are said to do.
 
     * gates of 1 change no bit;
@@ -49,75 +52,94 @@ def check_interventions(model: Transformer, tokens: Int[Tensor, "batch pos"], to
             check(model, tokens, tolerance)
 
 
-def _gates_of_one(model: Transformer, tokens: Tensor, _: float) -> None:
-    plain, gated = model(tokens)[0], model(tokens, gates=_ones(model))[0]
+def _gates_of_one(model: Intervenable, tokens: Tensor, _: float) -> None:
+    plain, gated = _logits(model, tokens), _logits(model, tokens, _ones(model))
     if not bool(plain.isfinite().all()):
         _fail("the logits are finite", "some are NaN or infinite")
     if not torch.equal(plain, gated):
         _fail("gates of 1 change no bit", f"logits change by up to {_most(plain - gated):.2g}")
 
 
-def _contributions(model: Transformer, tokens: Tensor, tolerance: float) -> None:
-    trace = model(tokens, record=True)[1]
-    assert trace is not None
-    for attention in trace.attentions:
-        written = model.written(trace.streams[attention.layer], attention.layer)
-        assert written is not None
-        total = attention.contributions().sum(1) + (0 if attention.b_O is None else attention.b_O)
+def _contributions(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
+    for layer, of_heads, written in _outputs(model, tokens):
         _compare(
-            f"in layer {attention.layer} the heads' contributions and the bias add up to what the attention writes",
-            total,
+            f"in layer {layer} the heads' contributions and the bias add up to what the attention writes",
+            of_heads,
             written,
             tolerance,
         )
 
 
-def _gates_of_zero(model: Transformer, tokens: Tensor, _: float) -> None:
-    plain, trace = model(tokens, record=True)
-    for attention in trace.attentions:
+def _gates_of_zero(model: Intervenable, tokens: Tensor, _: float) -> None:
+    plain = _logits(model, tokens)
+    for layer, of_heads, _written in _outputs(model, tokens):
         gates = _ones(model)
-        gates[attention.layer] = torch.zeros_like(gates[attention.layer])
-        writes = _most(attention.contributions().sum(1))
-        if writes > 0 and torch.equal(plain, model(tokens, gates=gates)[0]):
+        gates[layer] = torch.zeros_like(gates[layer])
+        writes = _most(of_heads)
+        if writes > 0 and torch.equal(plain, _logits(model, tokens, gates)):
             _fail(
                 "gates of 0 change the logits",
-                f"they do not in layer {attention.layer}, whose heads write entries up to {writes:.2g}",
+                f"they do not in layer {layer}, whose heads write entries up to {writes:.2g}",
             )
 
 
-def _masked_is_pruned(model: Transformer, tokens: Tensor, tolerance: float) -> None:
+def _masked_is_pruned(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
     keeps: dict[str, list[np.ndarray]] = {}
     for layer in layers_with_heads(model):
-        head = model.model.layout.n_heads[layer] // 2
+        head = model.n_heads[layer] // 2
         keeps[f"L{layer}H{head} masked is L{layer}H{head} removed"] = _all_but(model, layer, head)
     draw = streams.generator(0, "heads of the check")
-    keeps["a random half of the heads masked is these heads removed"] = [
-        draw.random(n) < 0.5 for n in model.model.layout.n_heads
-    ]
+    keeps["a random half of the heads masked is these heads removed"] = [draw.random(n) < 0.5 for n in model.n_heads]
     for check, keep in keeps.items():
         some = next(model.parameters())
         gates = [torch.tensor(mask, dtype=some.dtype, device=some.device) for mask in keep]
-        removed = pruned(model, [mask.tolist() for mask in keep])(tokens)[0]
-        _compare(check, model(tokens, gates=gates)[0], removed, tolerance)
+        _compare(check, _logits(model, tokens, gates), _removed(model, tokens, keep), tolerance)
 
 
-def _fast_is_slow(model: Transformer, tokens: Tensor, tolerance: float) -> None:
+def _fast_is_slow(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
     # Another text for what stands in: the same tokens, backwards.
     stand_ins = substitutes(model, inputs, tokens.flip(1)[:, :-1])
-    heads = [(layer, model.model.layout.n_heads[layer] // 2) for layer in layers_with_heads(model)]
+    heads = [(layer, model.n_heads[layer] // 2) for layer in layers_with_heads(model)]
     removals = [Removal((head,), stand_in) for head in heads for stand_in in stand_ins.of.values()]
     fast, slow = (f(model, inputs, targets, removals) for f in (losses_without, reference_losses_without))
     _compare("the losses without a head are those of a whole pass", fast.without, slow.without, tolerance)
 
 
-def _all_but(model: Transformer, layer: int, head: int) -> list[np.ndarray]:
-    return [np.arange(n) != head if i == layer else np.ones(n, bool) for i, n in enumerate(model.model.layout.n_heads)]
+def _logits(model: Intervenable, tokens: Tensor, gates: list[Tensor] | None = None) -> Tensor:
+    return model.read_out(model.hidden(tokens, gates=gates)[0])
 
 
-def _ones(model: Transformer) -> list[Tensor]:
+def _outputs(model: Intervenable, tokens: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Of each layer what its heads write, summed, and what its attention writes; the bias is in neither."""
+    if not isinstance(model, Transformer):
+        yield from model.outputs(tokens)
+        return
+    trace = model(tokens, record=True)[1]
+    for attention in trace.attentions:
+        written = model.written(trace.streams[attention.layer], attention.layer)
+        assert written is not None
+        yield (
+            attention.layer,
+            attention.contributions().sum(1),
+            written if attention.b_O is None else written - attention.b_O,
+        )
+
+
+def _removed(model: Intervenable, tokens: Tensor, keep: list[np.ndarray]) -> Tensor:
+    """The logits of a model without some heads: one that does not have them, or where their rows of W_O are zero."""
+    if isinstance(model, Transformer):
+        return pruned(model, [mask.tolist() for mask in keep])(tokens)[0]
+    return model.without(tokens, [torch.from_numpy(mask) for mask in keep])
+
+
+def _all_but(model: Intervenable, layer: int, head: int) -> list[np.ndarray]:
+    return [np.arange(n) != head if i == layer else np.ones(n, bool) for i, n in enumerate(model.n_heads)]
+
+
+def _ones(model: Intervenable) -> list[Tensor]:
     some = next(model.parameters())
-    return [torch.ones(n, dtype=some.dtype, device=some.device) for n in model.model.layout.n_heads]
+    return [torch.ones(n, dtype=some.dtype, device=some.device) for n in model.n_heads]
 
 
 def _compare(check: str, one: Tensor, other: Tensor, tolerance: float) -> None:

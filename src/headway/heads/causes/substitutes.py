@@ -19,7 +19,7 @@ from headway import streams
 from headway.errors import UserError, near
 from headway.heads.causes.kinds import Head, Kind, MeanOver
 from headway.model.edits import Edits
-from headway.model.transformer import Transformer
+from headway.model.intervenable import Intervenable
 
 StandIn = tuple[Tensor | None, ...]
 """Per layer a tensor that broadcasts to z (batch, head, pos, d_head); None for a layer without heads."""
@@ -37,7 +37,7 @@ class Substitutes:
 
 
 def substitutes(
-    model: Transformer,
+    model: Intervenable,
     inputs: Int[Tensor, "batch pos"],
     other: Int[Tensor, "others span"],
     *,
@@ -116,22 +116,27 @@ def donors_of(inputs: Int[Tensor, "batch pos"], other: Int[Tensor, "others span"
     return donors
 
 
-def contexts_of(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> tuple[Tensor | None, ...]:
+def contexts_of(model: Intervenable, tokens: Int[Tensor, "batch pos"]) -> tuple[Tensor | None, ...]:
     """Z of every layer, (batch, head, pos, d_head); None for one without heads."""
     found: dict[int, Tensor] = {}
     with torch.no_grad():
         model.hidden(tokens, edits={(i, "z"): partial(found.setdefault, i) for i in layers_with_heads(model)})
-    return tuple(found.get(i) for i in range(model.model.n_layers))
+    return tuple(found.get(i) for i in range(len(model.n_heads)))
 
 
-def layers_with_heads(model: Transformer) -> list[int]:
+def layers_with_heads(model: Intervenable) -> list[int]:
     """The layers that have heads."""
-    return [i for i, n in enumerate(model.model.layout.n_heads) if n]
+    return [i for i, n in enumerate(model.n_heads) if n]
 
 
-def heads_of(model: Transformer) -> list[Head]:
+def layout_of(model: Intervenable) -> str:
+    """How many heads each layer has, as layouts are written."""
+    return "-".join(map(str, model.n_heads))
+
+
+def heads_of(model: Intervenable) -> list[Head]:
     """All heads of a model."""
-    return [(layer, head) for layer, n in enumerate(model.model.layout.n_heads) for head in range(n)]
+    return [(layer, head) for layer, n in enumerate(model.n_heads) for head in range(n)]
 
 
 def without(heads: Iterable[Head], stand_in: StandIn) -> Edits:

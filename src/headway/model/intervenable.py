@@ -1,0 +1,92 @@
+"""Model: what is asked of a decoder of which heads are taken away: of Headway's own, and of what others wrote.
+
+A decoder of transformers becomes one in `headway.hf.intervening`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from headway.model.edits import Edits
+from headway.model.trace import Trace
+from headway.model.transformer import Gates, Transformer
+
+
+@runtime_checkable
+class KeptPass(Protocol):
+    """A pass that was made, from any layer of which on it can be made again."""
+
+    @property
+    def logits(self) -> Float[Tensor, "batch pos vocab"]:
+        """Of the whole model."""
+
+    def again(self, layer: int, edits: Edits) -> Float[Tensor, "batch pos vocab"]:
+        """The logits with edits of this layer and later ones."""
+
+    def share(self, layer: int) -> float:
+        """Of a whole pass, about what `again` computes."""
+
+
+@runtime_checkable
+class TheirModel(Protocol):
+    """A decoder that others wrote, whose heads' contexts can be gated and edited as they enter the output projection.
+
+    Law: gates of 1 and edits that change nothing change no bit; gate 0 is the model without that head's rows of W_O.
+    """
+
+    vocab_size: int
+
+    @property
+    def training(self) -> bool:
+        """Whether it is in training mode."""
+
+    @property
+    def n_heads(self) -> tuple[int, ...]:
+        """Query heads of each layer; 0 for one without."""
+
+    @property
+    def dropout(self) -> float:
+        """The share of entries that it drops at random in training mode."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Its weights."""
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The same, by name."""
+
+    def hidden(
+        self, tokens: Int[Tensor, "batch pos"], gates: Gates | None = None, *, edits: Edits | None = None
+    ) -> tuple[Tensor, Trace | None]:
+        """What `read_out` makes logits of, (batch, pos, width), and None.
+
+        Args:
+            tokens: the text.
+            gates: per layer what multiplies the heads' contexts; broadcasts to (batch, head).
+            edits: what stands in for z of the heads, after the gates; of nothing else.
+        """
+
+    def read_out(self, stream: Tensor) -> Float[Tensor, "batch pos vocab"]:
+        """Logits, position by position."""
+
+    def trace(self, tokens: Int[Tensor, "batch pos"]) -> Trace:
+        """What every head does with a text."""
+
+    def kept(self, tokens: Int[Tensor, "batch pos"]) -> KeptPass:
+        """A whole pass, and what each layer gave in it."""
+
+    def outputs(self, tokens: Int[Tensor, "batch pos"]) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Of each layer what its heads write by their own slices of W_O, summed, and what its projection gives.
+
+        The bias is in neither.
+        """
+
+    def without(
+        self, tokens: Int[Tensor, "batch pos"], keep: Sequence[Bool[Tensor, " head"]]
+    ) -> Float[Tensor, "batch pos vocab"]:
+        """The logits of a model in which the heads that go have no rows of W_O left."""
+
+
+Intervenable = Transformer | TheirModel
+"""A decoder of which heads can be taken away, whoever wrote it."""

@@ -1,0 +1,90 @@
+"""`headway ablate` of decoders that others wrote, and what no head can be taken of."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from test_ablate import STORIES, verb
+
+import headway
+from headway.errors import UserError
+from headway.heads.causes.kinds import KINDS
+
+transformers = pytest.importorskip("transformers")
+SIZES = {"vocab_size": 257, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+READ = {"tokenizer": "bytes", "sequences": 3, "length": 24}
+
+
+@pytest.fixture(scope="module")
+def neox(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "neox"
+    torch.manual_seed(0)
+    config = transformers.GPTNeoXConfig(
+        **SIZES, intermediate_size=32, max_position_embeddings=64, initializer_range=0.3
+    )
+    transformers.GPTNeoXForCausalLM(config).save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "stories.txt"
+    path.write_text(STORIES)
+    return path
+
+
+def test_effects_are_losses_of_the_model_without_rows_of_its_projection(neox, text):
+    found = headway.ablate(neox, text=text, pairs=True, **READ)
+    model = transformers.AutoModelForCausalLM.from_pretrained(neox).eval()
+    tokens = torch.tensor(
+        headway.open_model(neox, "bytes").sequences(STORIES.split("<|endoftext|>")[:9], n=3, length=25)
+    )
+
+    def loss():
+        with torch.no_grad():
+            logits = model(input_ids=tokens[:, :-1]).logits
+        return float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()))
+
+    whole = loss()
+    with torch.no_grad():
+        model.gpt_neox.layers[1].attention.dense.weight[:, 4:8] = 0
+    assert found.loss_nats == pytest.approx(whole, abs=1e-5)
+    assert found.exact.single["zero"].mean[1][1] == pytest.approx(loss() - whole, abs=1e-5)
+    assert [len(effects) for effects in found.exact.single["mean"].mean] == [4, 4]
+    assert all(np.isfinite(found.exact.single[kind].flat()).all() for kind in KINDS)
+    assert found.pairs is not None
+    assert [attention.n_heads for attention in found.attentions] == [4, 4]
+
+
+def test_the_verb_gives_json(neox, text, tmp_path):
+    words = ("--text", text, "--tokenizer", "bytes", "--sequences", 2, "--length", 16)
+    done = verb("ablate", neox, *words, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["model"]["architecture"] == "GPTNeoXForCausalLM"
+
+
+def test_a_circuit_of_theirs(neox):
+    tokens = np.random.default_rng(0).integers(0, 257, (6, 20))
+    found = headway.circuit(neox, ["L0H1", "L1H3"], text=tokens[:3], reference=tokens[3:], draws=4)
+    assert found.none != found.whole
+    assert len(found.random_shares) == 4
+    with pytest.raises(UserError, match=r"L1H4 is none of them; give some of the heads of the model \(4-4\)"):
+        headway.circuit(neox, ["L1H4"], text=tokens[:3], reference=tokens[3:])
+
+
+def test_what_is_no_decoder_is_not_yet_ablated(text, tmp_path):
+    torch.manual_seed(0)
+    config = transformers.T5Config(vocab_size=257, d_model=16, d_kv=4, num_heads=4, num_layers=2, d_ff=32)
+    transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path / "t5")
+    said = "t5 is a T5ForConditionalGeneration, an encoder and a decoder over it: .*, but not yet taken away"
+    with pytest.raises(UserError, match=said):
+        headway.ablate(tmp_path / "t5", text=text)
+
+
+def test_only_our_own_are_patched_and_pruned(neox, text):
+    said = "neox is a GPTNeoXForCausalLM: its heads can be measured .*, masked .*, but not yet patched or removed; Head"
+    with pytest.raises(UserError, match=said):
+        headway.prune(neox, by="taylor", keep=4, text=text)
+    with pytest.raises(UserError, match=said):
+        headway.patch(neox, [[1, 2]], [[3, 4]], metric=lambda x: x[:, -1, 0])
