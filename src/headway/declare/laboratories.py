@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from pydantic import create_model
+
+from headway.declare import plugins
 from headway.declare.icl.run import IclRun
 from headway.declare.run import RunSpec, Task
 from headway.declare.spec import Locate, Spec, parse
 from headway.declare.tokens.run import TokensRun
+from headway.declare.tokens.task import TokensTask
 from headway.declare.tokens.tasks import TASKS
 from headway.errors import DeclarationError, near, shortened
 
@@ -17,6 +21,12 @@ RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TAS
 def kinds_of(member: type[Spec]) -> list[str]:
     """The kinds of task that a declared type is of; none of other types."""
     return list(get_args(member.model_fields["kind"].annotation)) if issubclass(member, Task) else []
+
+
+def run_of_own(task: type[TokensTask]) -> type[RunSpec]:
+    """The type of a run of a task that a plugin registers."""
+    made: type[RunSpec] = create_model("TokensRun", __base__=TokensRun, task=(task, ...))
+    return made
 
 
 def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
@@ -30,5 +40,10 @@ def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
     if not isinstance(kind, str) or kind not in RUN_KINDS:
         raise DeclarationError(
             f"{locate('task.kind')}: {shortened(repr(kind))} is not known; {near(str(kind), RUN_KINDS)}"
+        )
+    if gone := [digest for digest in content.get("plugins", ()) if not plugins.is_loaded(digest)]:
+        raise DeclarationError(
+            f"{locate('plugins')}: it depends on code of one's own ({shortened(str(gone[0]), 20)}) that is not loaded; "
+            "open it in its results directory, which keeps that code"
         )
     return parse(RUN_KINDS[kind], content, locate)

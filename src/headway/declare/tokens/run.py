@@ -54,6 +54,7 @@ class TokensRun(RunSpec):
     example: ClassVar[str] = "token"
     uses_gpu: ClassVar[bool] = True
     starts_others: ClassVar[bool] = True
+    measures_own: ClassVar[bool] = True
     saves_memory: ClassVar[str] = "lower training.batch_size, or keep it and raise training.accumulate"
 
     task: AnyTask

@@ -1,0 +1,5 @@
+"""What a plugin registers, held to the laws that Headway's own things keep.
+
+* `findings`: a file, and what of it breaks which law; `tried`: trying code of the user's, whatever it does;
+* `tasks`: tasks and corpora; `heads`: metrics of heads and regularisers; `runs`: metrics of runs, callbacks, figures.
+"""
