@@ -25,7 +25,8 @@ from headway.declare.plugins import register
 from headway.declare.tokens.tasks import TASKS
 from headway.declare.tokens.text import OWN_CORPORA
 from headway.declare.tokens.training import REGULARIZED, Better
-from headway.errors import DeclarationError
+from headway.declare.tokens.transformer import OWN_ATTENTIONS, OWN_FAMILIES, Gpt2, GptNeo, Llama, TransformerModel
+from headway.errors import DeclarationError, near
 from headway.heads.registry import FUNCTIONS, NULLS, SUMS, TERMS, Term
 
 if TYPE_CHECKING:
@@ -64,6 +65,37 @@ def corpus(function: Callable[[], Iterable[np.ndarray]]) -> Callable[[], Iterabl
     """Register what gives the documents of a corpus, each an array of token ids, in the same order at every call."""
     register("corpus", function.__name__, function, (OWN_CORPORA, function))
     return function
+
+
+def attention(function: "Callable[[Tensor], Tensor]") -> "Callable[[Tensor], Tensor]":
+    """Register an attention, which `model.attention` names: what becomes of the scores before their softmax.
+
+    It is given logits (..., query, key), -inf where a query does not see a key, and keeps those.
+    """
+    register("attention", function.__name__, function, (OWN_ATTENTIONS, function))
+    return function
+
+
+def family(name: str, *, base: str, **choices: Any) -> None:
+    """Register a choice of models, which `model.family` names: a set of defaults.
+
+    Args:
+        name: of it.
+        base: the family that it builds on: gpt-2, gpt-neo or llama.
+        choices: what it sets, by the keys of `model`.
+
+    Raises:
+        DeclarationError: when there is no such base or choice, or the name exists already.
+    """
+    bases: dict[str, type[TransformerModel]] = {"gpt-neo": GptNeo, "gpt-2": Gpt2, "llama": Llama}
+    if base not in bases:
+        raise DeclarationError(f"family {name}: its base {base!r} is not known; {near(base, bases)}")
+    for key in choices:
+        if key not in bases[base].model_fields:
+            raise DeclarationError(f"family {name}: there is no key model.{key}; {near(key, bases[base].model_fields)}")
+    if name in bases or name == "icl":
+        raise DeclarationError(f"family {name!r} exists already; give it another name")
+    register("family", name, base, (OWN_FAMILIES, {"family": base, **choices}))
 
 
 def head_metric(

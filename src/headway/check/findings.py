@@ -54,9 +54,9 @@ def _finding(entry: Entry, plugin: Plugin) -> Finding:
 
 
 def _broken(entry: Entry, plugin: Plugin) -> Iterator[str]:
-    from headway.check import heads, runs, tasks
+    from headway.check import heads, models, runs, tasks
 
-    if not entry.name.isidentifier() and entry.kind not in ("task", "figure"):
+    if not entry.name.isidentifier() and entry.kind not in ("task", "family"):
         yield f"{entry.name!r} is no name; name the function by letters, digits and underscores"
         return
     match entry.kind:
@@ -65,6 +65,10 @@ def _broken(entry: Entry, plugin: Plugin) -> Iterator[str]:
             yield from tasks.task(entry.name, entry.value, measured)
         case "corpus":
             yield from tasks.corpus(entry.name)
+        case "attention":
+            yield from models.attention(entry.name)
+        case "family":
+            yield from models.family(entry.name)
         case "head metric":
             yield from heads.head_metric(entry.name, entry.value)
         case "regulariser":

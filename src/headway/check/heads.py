@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headway.check.tried import Broken, tried
 from headway.declare.head_metrics import HEAD_METRICS, HeadMetric
-from headway.declare.tokens.transformer import Gpt2
+from headway.declare.tokens.transformer import Gpt2, TransformerModel
 from headway.heads.stream import measure
 from headway.heads.subject import Subject, subject
 from headway.model.trace import AttentionTrace, Trace
@@ -22,9 +22,9 @@ _RANGES = {"0 to 1": (0.0, 1.0), "-1 to 1": (-1.0, 1.0), "fraction": (0.0, 1.0)}
 _ROUNDING = 1e-5
 
 
-def small_model() -> Transformer:
+def small_model(model: TransformerModel = MODEL) -> Transformer:
     """A small model of ragged heads."""
-    return Transformer(MODEL, VOCAB, initial_weights(MODEL, VOCAB, seed=0))
+    return Transformer(model, VOCAB, initial_weights(model, VOCAB, seed=0))
 
 
 def traced() -> Trace:

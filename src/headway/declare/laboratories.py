@@ -12,6 +12,7 @@ from headway.declare.spec import Locate, Spec, parse
 from headway.declare.tokens.run import TokensRun
 from headway.declare.tokens.task import TokensTask
 from headway.declare.tokens.tasks import TASKS
+from headway.declare.tokens.transformer import OWN_FAMILIES
 from headway.errors import DeclarationError, near, shortened
 
 RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TASKS, TokensRun)}
@@ -29,6 +30,15 @@ def run_of_own(task: type[TokensTask]) -> type[RunSpec]:
     return made
 
 
+def with_own_family(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The content of a run in which the family of a plugin is what it stands for."""
+    model = content.get("model")
+    if not isinstance(model, Mapping) or model.get("family") not in OWN_FAMILIES:
+        return content
+    choices = OWN_FAMILIES[model["family"]]
+    return {**content, "model": {**choices, **model, "family": choices["family"]}}
+
+
 def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
     """Validate the whole content of a run; its type is that of its `task.kind`.
 
@@ -41,6 +51,7 @@ def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
         raise DeclarationError(
             f"{locate('task.kind')}: {shortened(repr(kind))} is not known; {near(str(kind), RUN_KINDS)}"
         )
+    content = with_own_family(content)
     if gone := [digest for digest in content.get("plugins", ()) if not plugins.is_loaded(digest)]:
         raise DeclarationError(
             f"{locate('plugins')}: it depends on code of one's own ({shortened(str(gone[0]), 20)}) that is not loaded; "

@@ -26,8 +26,8 @@ GROUP = "headway.plugins"
 """The entry points by which packages offer plugins."""
 FOLDER = "plugins"
 """Where a results directory keeps them."""
-CHANGES_NOTHING = ("figure", "callback")
-"""Kinds that no result of a run depends on."""
+CHANGES_NOTHING = ("figure", "callback", "family")
+"""Kinds that no result of a run depends on; what a family stands for is written out in it."""
 
 LARGEST = 1_000_000
 _SHORT = 16
@@ -244,7 +244,7 @@ def _check_imports(path: Path, before: set[str]) -> None:
     folder = path.parent.resolve()
     for name in set(sys.modules) - before:
         file = getattr(sys.modules[name], "__file__", None)
-        if file and Path(file).resolve().parent == folder:
+        if file and Path(file).is_absolute() and Path(file).resolve().parent == folder:  # torch has some without
             del sys.modules[name]
             raise DeclarationError(
                 f"it imports {Path(file).name} from beside it, which would not be kept with the results; put both into "
