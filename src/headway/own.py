@@ -10,16 +10,16 @@ A plugin is a file that an experiment names in `plugins`. Names are those of the
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
 from headway.data.tokens.examples import MASKED as MASKED
 from headway.data.tokens.examples import Batch as Batch
 from headway.data.tokens.known import asked_last as asked_last
-from headway.data.tokens.own import OwnTask
+from headway.data.tokens.own_task import OwnTask
 from headway.declare.head_metrics import HEAD_METRICS, HeadMetric
-from headway.declare.laboratories import RUN_KINDS, run_of_own
+from headway.declare.laboratories import RUN_KINDS, kinds_of, run_of_own
 from headway.declare.metrics import METRICS, Metric
 from headway.declare.plugins import register
 from headway.declare.tokens.tasks import TASKS
@@ -52,7 +52,7 @@ def task(kind: type[T]) -> type[T]:
     Raises:
         DeclarationError: when there is no such name, or it exists already.
     """
-    named = get_args(kind.model_fields["kind"].annotation) if issubclass(kind, OwnTask) else ()
+    named = kinds_of(kind) if hasattr(kind, "draw") else []
     if len(named) != 1:
         raise DeclarationError(
             f"task {kind.__name__}: it has no name; make it a subclass of own.Task with `kind: Literal['its-name']`"

@@ -5,9 +5,9 @@ from itertools import islice
 from typing import Any
 
 from headway.check.tried import Broken, tried
-from headway.data.tokens.own import OwnTask, examples_of
 from headway.data.tokens.own_corpus import OwnDocuments
 from headway.data.tokens.own_laws import broken
+from headway.data.tokens.own_task import OwnTask, examples_of
 from headway.declare.metrics import METRICS
 from headway.declare.spec import parse
 from headway.errors import UserError, near

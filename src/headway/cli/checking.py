@@ -16,11 +16,11 @@ def check(
 
     Exit code 1 where one does not hold, with a sentence for each.
     """
-    from headway.check.findings import check as look_at
+    from headway.check.held import check as look_at
     from headway.words import counted
 
-    findings = [finding for file in files for finding in look_at(file)]
-    for finding in findings:
-        print(finding.sentence)
-    if broken := sum(bool(finding.broken) for finding in findings):
-        raise HeadwayError(f"{counted(broken, 'thing')} of {len(findings)} cannot be used as it is")
+    found = [each for file in files for each in look_at(file)]
+    for each in found:
+        print(each.sentence)
+    if broken := sum(bool(each.broken) for each in found):
+        raise HeadwayError(f"{counted(broken, 'thing')} of {len(found)} cannot be used as it is")

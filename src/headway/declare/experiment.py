@@ -10,13 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from headway.declare import plugins as code
+from headway.declare import plugin_files
 from headway.declare.arm import Arm
 from headway.declare.contrasts import Contrast, contrasts_of, scheme_contrasts
 from headway.declare.document import PARTS, Document, Group, Logging
 from headway.declare.laboratories import parse_run
 from headway.declare.limits import check_arms, count_values, exists_as_file
 from headway.declare.mapping import CHOOSERS, leaves, merge, read_file, write_yaml
+from headway.declare.plugins import Plugin
 from headway.declare.selection import controls_of, names_of, seeds_of
 from headway.declare.settings import check_effect, meant_for, unheard, with_settings
 from headway.declare.shipped import shipped
@@ -43,7 +44,7 @@ class Experiment:
     seeds: tuple[int, ...]
     settings: tuple[str, ...] = ()
     crossed: tuple[str, ...] = ()
-    plugins: tuple[code.Plugin, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
 
     @property
     def name(self) -> str:
@@ -300,7 +301,7 @@ def read_resolved(path: Path) -> Experiment:
         DeclarationError: when it is not one, or is of code that nobody asked to run here.
     """
     document = parse(Document, _content(path), _in_file(path.name))
-    return _assemble(document, path.name, code.load_kept(path.parent) if document.plugins else ())
+    return _assemble(document, path.name, plugin_files.load_kept(path.parent) if document.plugins else ())
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -332,7 +333,8 @@ def resolve(
     given = (settings,) if isinstance(settings, str) else tuple(settings)
     plain = with_settings(plain, given)
     resolved = parse(Document, plain, _in_file(source))
-    loaded = tuple(dict.fromkeys([code.load(each, folder) for each in resolved.plugins] + [*map(code.load, plugins)]))
+    named = [plugin_files.load(each, folder) for each in resolved.plugins]
+    loaded = tuple(dict.fromkeys([*named, *map(plugin_files.load, plugins)]))
     if loaded:
         resolved = resolved.model_copy(update={"plugins": tuple(plugin.written for plugin in loaded)})
     try:
@@ -346,7 +348,7 @@ def _in_file(source: str) -> Locate:
     return lambda path: ": ".join(part for part in (source, path) if part)
 
 
-def _assemble(document: Document, source: str, plugins: tuple[code.Plugin, ...] = ()) -> Experiment:
+def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ()) -> Experiment:
     # An empty mapping is a part that the file does not mention; null is an answer.
     shared = {part: getattr(document, part) for part in PARTS if getattr(document, part) != {}}
     if digests := sorted(plugin.digest for plugin in plugins if plugin.changes_results):
@@ -367,7 +369,7 @@ def _assemble(document: Document, source: str, plugins: tuple[code.Plugin, ...] 
     return Experiment(document=document, arms=arms, selected=plain, seeds=seeds, plugins=plugins)
 
 
-def _check_measured(arms: Sequence[Arm], plugins: Sequence[code.Plugin]) -> None:
+def _check_measured(arms: Sequence[Arm], plugins: Sequence[Plugin]) -> None:
     named = [entry.name for plugin in plugins for entry in plugin.entries if entry.kind == "run metric"]
     if named and (deaf := [arm.name for arm in arms if not arm.template.measures_own]):
         raise DeclarationError(

@@ -1,38 +1,22 @@
-"""Declare: code of one's own: the files and packages that an experiment names in `plugins`, known by their content.
+"""Declare: what code of one's own registers: things of several kinds, each in the tables where Headway's own stand.
 
-A plugin is run where somebody asks for it: by an experiment that names it, by `--plugin`, by a worker of its directory.
-A results directory keeps each file under a name that has its hash. To read a directory runs what it keeps only if that
-content was asked for before, by this user on this machine: a directory that was sent to somebody runs nothing.
+A plugin is known by its content. Of two versions of one the last that was loaded stands in the tables.
 """
 
-import hashlib
-import importlib
-import re
-import sys
 import traceback
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from headway.caches import private_folder
-from headway.declare.mapping import read_file
-from headway.errors import DeclarationError, near
+from headway.errors import DeclarationError
 
-GROUP = "headway.plugins"
-"""The entry points by which packages offer plugins."""
 FOLDER = "plugins"
 """Where a results directory keeps them."""
 CHANGES_NOTHING = ("figure", "callback", "family")
 """Kinds that no result of a run depends on; what a family stands for is written out in it."""
 
-LARGEST = 1_000_000
-_SHORT = 16
-_KEPT = re.compile(rf"{FOLDER}/(?P<name>.+)-(?P<digest>[0-9a-f]{{{_SHORT}}})\.py")
-_PACKAGE = re.compile(rf"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*?)(?:@(?P<digest>[0-9a-f]{{{_SHORT}}}))?")
+SHORT = 16
 
 Table = MutableMapping[str, Any]
 
@@ -75,7 +59,7 @@ class Plugin:
     @property
     def written(self) -> str:
         """How the document of a results directory names it."""
-        short = self.digest[:_SHORT]
+        short = self.digest[:SHORT]
         return f"{self.name}@{short}" if self.text is None else f"{FOLDER}/{self.name}-{short}.py"
 
     @property
@@ -87,11 +71,7 @@ class Plugin:
     def sentence(self) -> str:
         """Which it is and what it adds."""
         added = ", ".join(f"{entry.kind} {entry.name}" for entry in self.entries)
-        return f"plugin {self.given} ({self.digest[:_SHORT]}): {added}"
-
-
-class NotAllowed(DeclarationError):
-    """To read a results directory would run code that nobody asked for here."""
+        return f"plugin {self.given} ({self.digest[:SHORT]}): {added}"
 
 
 _loaded: dict[str, Plugin] = {}
@@ -138,161 +118,18 @@ def of_kind(kind: str, digests: Sequence[str]) -> Iterator[Entry]:
             yield from (entry for entry in plugin.entries if entry.kind == kind)
 
 
-def load(given: str, folder: Path = Path()) -> Plugin:
-    """Run a plugin that the user asked for.
-
-    Args:
-        given: the path of a file, or the name of an entry point.
-        folder: where a path begins.
-
-    Raises:
-        DeclarationError: when there is none, it fails, or what it registers exists already.
-    """
-    found = _file(given, folder) if given.endswith(".py") or "/" in given else _package(given)
-    private, _ = private_folder(FOLDER)
-    (private / found.digest).touch()
-    return found
-
-
 def unload(plugin: Plugin) -> None:
     """Take away what a plugin registered."""
     if _loaded.get(plugin.name) is plugin:
         _take_back(_loaded.pop(plugin.name).entries)
 
 
-def load_kept(directory: Path) -> tuple[Plugin, ...]:
-    """The plugins of a results directory, run if they were asked for before.
+def loaded(name: str, given: str, digest: str, text: bytes | None, run: Callable[[], object]) -> Plugin:
+    """The plugin of a content, which is run unless it was loaded already.
 
     Raises:
-        DeclarationError: when they never were here, are missing, or are not what they were.
+        DeclarationError: when it fails, registers nothing, or what exists already.
     """
-    return tuple(_kept(directory, written) for written in _written(directory))
-
-
-def allow(directory: Path) -> tuple[Plugin, ...]:
-    """The plugins of a results directory, run since its runs are to be worked on.
-
-    Raises:
-        DeclarationError: as `load`.
-    """
-    return tuple(load(written, directory) for written in _written(directory))
-
-
-def _written(directory: Path) -> tuple[str, ...]:
-    """What its document names; directories without plugins have no such folder, and are not read."""
-    if not (directory / FOLDER).is_dir() or not (directory / "experiment.yaml").is_file():
-        return ()
-    found = read_file(directory / "experiment.yaml").get("plugins") or ()
-    return tuple(str(each) for each in found)
-
-
-def _kept(directory: Path, written: str) -> Plugin:
-    is_file = _KEPT.fullmatch(written)
-    if is_file:
-        digest = hashlib.sha256(_read(directory / written, written)).hexdigest()
-    else:
-        digest = _digest_of_package(_entry_point(written))
-    private, _ = private_folder(FOLDER)
-    if not is_loaded(digest) and not (private / digest).exists():
-        what = str(directory / written) if is_file else written.partition("@")[0]
-        raise NotAllowed(
-            f"{directory} is of code of its own, {written}, which you have not run here yet, and to read its runs "
-            f"would run it; look at it, and `headway status {directory} --plugin {what}` allows it from then on"
-        )
-    return load(written, directory)
-
-
-def keep(directory: Path, plugins: Sequence[Plugin]) -> Mapping[str, bytes]:
-    """What a results directory has to hold of plugins: contents by path; what is there already is left out."""
-    wanted = {plugin.written: plugin.text for plugin in plugins if plugin.text is not None}
-    return {path: text for path, text in wanted.items() if not (directory / path).is_file()}
-
-
-def _file(given: str, folder: Path) -> Plugin:
-    path = folder / Path(given).expanduser()
-    text = _read(path, given)
-    digest = hashlib.sha256(text).hexdigest()
-    kept = _KEPT.fullmatch(f"{path.parent.name}/{path.name}")
-    if kept and not digest.startswith(kept["digest"]):
-        raise DeclarationError(
-            f"{path}: it was changed since runs were made with it, of which its name says so; put it back, or give a "
-            "changed one in a file of another name, for another directory"
-        )
-    name = kept["name"] if kept else path.stem
-
-    def run() -> None:
-        module = ModuleType(f"headway_plugin_{re.sub(r'[^A-Za-z0-9_]', '_', name)}_{digest[:8]}")
-        module.__file__ = str(path)
-        sys.modules[module.__name__] = module  # where types find the names that they mention
-        before = set(sys.modules)
-        exec(compile(text, str(path), "exec"), module.__dict__)
-        _check_imports(path, before)
-
-    return _load(name, given, digest, text, run)
-
-
-def _read(path: Path, given: str) -> bytes:
-    if not path.is_file():
-        raise DeclarationError(f"plugins: {given}: there is no such file ({path.absolute()}); give the path of one")
-    if path.stat().st_size > LARGEST:
-        raise DeclarationError(f"plugins: {given}: it has more than {LARGEST:,} bytes; is it code?")
-    return path.read_bytes()
-
-
-def _check_imports(path: Path, before: set[str]) -> None:
-    """Refuse what stands beside a plugin: it would be in no hash, and not be found again."""
-    folder = path.parent.resolve()
-    for name in set(sys.modules) - before:
-        file = getattr(sys.modules[name], "__file__", None)
-        if file and Path(file).is_absolute() and Path(file).resolve().parent == folder:  # torch has some without
-            del sys.modules[name]
-            raise DeclarationError(
-                f"it imports {Path(file).name} from beside it, which would not be kept with the results; put both into "
-                f"one file, or make a package with an entry point in {GROUP}"
-            )
-
-
-def _package(given: str) -> Plugin:
-    entry, wanted = _entry_point(given), given.partition("@")[2]
-    digest = _digest_of_package(entry)
-    if wanted and not digest.startswith(wanted):
-        raise DeclarationError(
-            f"plugins: package {entry.name} was changed since runs were made with it ({wanted} then, "
-            f"{digest[:_SHORT]} now); install what it was, or choose another directory"
-        )
-
-    def run() -> None:
-        known = sys.modules.get(entry.module)
-        importlib.reload(known) if known is not None else importlib.import_module(entry.module)
-
-    return _load(entry.name, entry.name, digest, None, run)
-
-
-def _entry_point(given: str) -> EntryPoint:
-    matched = _PACKAGE.fullmatch(given)
-    name, offered = matched["name"] if matched else given, {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in offered:
-        raise DeclarationError(
-            f"plugins: no installed package offers {name!r} ({GROUP}); {near(name, offered)}; a file is given by its "
-            "path, such as mine.py"
-        )
-    return offered[name]
-
-
-def _digest_of_package(entry: EntryPoint) -> str:
-    """The SHA-256 of all Python files of the package that holds a module."""
-    found = find_spec(entry.module.partition(".")[0])
-    if found is None or found.origin is None:
-        raise DeclarationError(f"plugins: {entry.name}: there is no module {entry.module}; install its package anew")
-    origin = Path(found.origin)
-    files = sorted(origin.parent.rglob("*.py")) if found.submodule_search_locations else [origin]
-    whole = hashlib.sha256()
-    for file in files:
-        whole.update(f"{file.relative_to(origin.parent).as_posix()}\n".encode() + file.read_bytes())
-    return whole.hexdigest()
-
-
-def _load(name: str, given: str, digest: str, text: bytes | None, run: Any) -> Plugin:
     former = _loaded.get(name)
     if former is not None and former.digest == digest:
         return former

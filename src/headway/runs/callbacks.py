@@ -6,19 +6,19 @@ A callback changes nothing: one that fails is told once in log.txt, and is calle
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headway.declare import plugins
-from headway.errors import DeclarationError
+from headway.declare.plugin_files import directory_of, load_kept
+from headway.errors import UserError
 
 if TYPE_CHECKING:
     from headway.runs.folder import Run
 
 
-def listeners(run: "Run") -> Callable[[Mapping[str, Any]], None]:
+def listeners(run: "Run", say: Callable[[str], None]) -> Callable[[Mapping[str, Any]], None]:
     """What is to be called with each logged line of a run; nothing is done where its directory has no callbacks."""
     try:
-        of_directory = plugins.load_kept(run.directory)
-    except DeclarationError as error:
-        print(f"callbacks are not called: {error}", flush=True)
+        of_directory = load_kept(directory_of(run.path))
+    except UserError as error:
+        say(f"callbacks are not called: {error}")
         of_directory = ()
     called = [entry for plugin in of_directory for entry in plugin.entries if entry.kind == "callback"]
 
@@ -28,6 +28,6 @@ def listeners(run: "Run") -> Callable[[Mapping[str, Any]], None]:
                 entry.value(run, dict(line))
             except Exception as error:  # noqa: BLE001 - whatever it raises, training goes on
                 called.remove(entry)
-                print(f"callback {entry.name} is called no more: {type(error).__name__}: {error}", flush=True)
+                say(f"callback {entry.name} is called no more: {type(error).__name__}: {error}")
 
     return tell

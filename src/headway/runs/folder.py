@@ -21,8 +21,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from headway.declare import plugins
 from headway.declare.laboratories import parse_run
+from headway.declare.plugin_files import load_needed
 from headway.declare.run import RunSpec
 from headway.errors import DeclarationError, ResultsError
 from headway.runs import seal as seals
@@ -140,11 +140,6 @@ class Run:
         return f"{self.arm}+{self.control}" if self.control else self.arm
 
     @property
-    def directory(self) -> Path:
-        """The results directory that it is in."""
-        return self.path.absolute().parent.parent.parent
-
-    @property
     def steps(self) -> int:
         """Optimizer steps when it is done; 0 for a damaged run, and for one whose corpus has yet to say it."""
         if self.status == "damaged":
@@ -161,8 +156,7 @@ class Run:
         if self.status == "damaged":
             raise ResultsError(self.message)
         try:
-            if not all(map(plugins.is_loaded, self.config.get("plugins", ()))):
-                plugins.load_kept(self.directory)
+            load_needed(self.path, self.config.get("plugins", ()))
             spec = parse_run(self.config, lambda key: f"{self.path / 'run.json'}: {key}")
         except DeclarationError as error:
             raise ResultsError(f"{error}; {anew(self.path)}") from None

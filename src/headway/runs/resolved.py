@@ -8,7 +8,8 @@ from pathlib import Path
 
 from headway.declare.experiment import Experiment
 from headway.declare.mapping import write_yaml
-from headway.declare.plugins import FOLDER, keep
+from headway.declare.plugin_files import keep
+from headway.declare.plugins import FOLDER
 from headway.files import Content, replacing, write_text
 from headway.runs.execution import surroundings
 

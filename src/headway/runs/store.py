@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.declare.experiment import Arm, Experiment, read_resolved
-from headway.declare.plugins import NotAllowed, load
+from headway.declare.plugin_files import load
 from headway.errors import DeclarationError, ResultsError, near
 from headway.files import create_text
 from headway.runs import resolved
@@ -68,8 +68,6 @@ class Store:
         try:
             experiment = read_resolved(path / resolved.FILE)
             return cls(path, replace(experiment, plugins=tuple(dict.fromkeys((*experiment.plugins, *given)))))
-        except NotAllowed as error:
-            raise ResultsError(str(error)) from None
         except DeclarationError as error:
             todo = resolved.todo(path) if resolved.doubt(path) else "restore it, or choose another directory"
             raise ResultsError(f"{path}: its experiment.yaml cannot be read back; {todo}\n{error}") from None

@@ -143,7 +143,7 @@ class OwnedRun:
                 store_every_s=CHECKPOINT_EVERY_S,
                 count=lambda training_s: self._count(study, base, training_s),
                 keeps_weights=self._run.keeps_weights,
-                tell=listeners(self._run),
+                tell=listeners(self._run, _say),
             ).to_the_end()
             self._contents |= recorder.contents
         conclusion = study.conclude()

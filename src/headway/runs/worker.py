@@ -161,10 +161,10 @@ def _own_compiler_cache() -> str:
 
 def _load_plugins(path: Path) -> None:
     """Run the plugins of the directory of a run; what is wrong with one is told by the run that needs it."""
-    from headway.declare import plugins
+    from headway.declare.plugin_files import allow, directory_of
 
     try:
-        for plugin in plugins.allow(path.absolute().parent.parent.parent):
+        for plugin in allow(directory_of(path)):
             print(plugin.sentence, flush=True)
     except UserError as error:
         print(error, file=sys.stderr, flush=True)

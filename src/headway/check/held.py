@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.declare.plugins import Entry, Plugin, load, unload
+from headway.declare.plugin_files import load
+from headway.declare.plugins import Entry, Plugin, unload
 from headway.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Held:
     """What was looked at, and a sentence for each law that it breaks.
 
     Attributes:
@@ -30,7 +31,7 @@ class Finding:
         return f"{self.about}: {self.not_tried or 'all laws hold'}"
 
 
-def check(given: str | Path) -> tuple[Finding, ...]:
+def check(given: str | Path) -> tuple[Held, ...]:
     """Run a plugin, and hold what it registers to the laws; nothing of it is left.
 
     Args:
@@ -39,22 +40,22 @@ def check(given: str | Path) -> tuple[Finding, ...]:
     try:
         plugin = load(str(given))
     except UserError as error:
-        return (Finding(about=str(given), broken=(str(error),)),)
+        return (Held(about=str(given), broken=(str(error),)),)
     try:
-        return tuple(_finding(entry, plugin) for entry in plugin.entries)
+        return tuple(_held(entry, plugin) for entry in plugin.entries)
     finally:
         unload(plugin)
 
 
-def _finding(entry: Entry, plugin: Plugin) -> Finding:
+def _held(entry: Entry, plugin: Plugin) -> Held:
     about = f"{entry.kind} {entry.name}"
     if entry.kind == "figure":
-        return Finding(about=about, not_tried="not tried; `headway report DIR --plugin FILE` draws it of results")
-    return Finding(about=about, broken=tuple(_broken(entry, plugin)))
+        return Held(about=about, not_tried="not tried; `headway report DIR --plugin FILE` draws it of results")
+    return Held(about=about, broken=tuple(_broken(entry, plugin)))
 
 
 def _broken(entry: Entry, plugin: Plugin) -> Iterator[str]:
-    from headway.check import heads, models, runs, tasks
+    from headway.check import choices, heads, runs, tasks
 
     if not entry.name.isidentifier() and entry.kind not in ("task", "family"):
         yield f"{entry.name!r} is no name; name the function by letters, digits and underscores"
@@ -66,9 +67,9 @@ def _broken(entry: Entry, plugin: Plugin) -> Iterator[str]:
         case "corpus":
             yield from tasks.corpus(entry.name)
         case "attention":
-            yield from models.attention(entry.name)
+            yield from choices.attention(entry.name)
         case "family":
-            yield from models.family(entry.name)
+            yield from choices.family(entry.name)
         case "head metric":
             yield from heads.head_metric(entry.name, entry.value)
         case "regulariser":
