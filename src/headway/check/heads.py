@@ -10,6 +10,7 @@ from torch import Tensor
 from headway.check.tried import Broken, tried
 from headway.declare.head_metrics import HEAD_METRICS, HeadMetric
 from headway.declare.tokens.transformer import Gpt2, TransformerModel
+from headway.heads.scores import HeadScores
 from headway.heads.stream import measure
 from headway.heads.subject import Subject, subject
 from headway.model.trace import AttentionTrace, Trace
@@ -48,8 +49,14 @@ def head_metric(name: str, function: Callable[[Subject], Tensor]) -> Iterator[st
     except Broken as error:
         yield str(error)
         return
+    yield from out_of_range(declared, scores)
+    yield from of_other_order(name, trace)
+
+
+def out_of_range(declared: HeadMetric, scores: HeadScores) -> Iterator[str]:
+    """Whether values or null are no numbers, or none that the unit has."""
     low, high = _RANGES.get(declared.unit, (-np.inf, np.inf))
-    for what, found in (("its values", scores.values), ("its null", scores.null or {})):
+    for what, found in (("its values", scores.values), ("its null", scores.null)):
         for value in found.values():
             if not np.isfinite(value).all():
                 yield f"{what} are not finite; see that nothing is divided by 0"
@@ -59,7 +66,7 @@ def head_metric(name: str, function: Callable[[Subject], Tensor]) -> Iterator[st
                     f"{what} reach from {value.min():.3g} to {value.max():.3g}, and its unit says {declared.unit}; put "
                     "one of them right"
                 )
-    yield from _of_other_order(name, trace)
+                return
 
 
 def _check_shape(declared: HeadMetric, attention: AttentionTrace, function: Callable[[Subject], Tensor]) -> None:
@@ -69,9 +76,11 @@ def _check_shape(declared: HeadMetric, attention: AttentionTrace, function: Call
     if not isinstance(value, Tensor) or tuple(value.shape) != wanted:
         given = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise Broken(f"of {n} heads it gave {given}, and a metric of={declared.of!r} gives a tensor of shape {wanted}")
+    if not value.isfinite().all():
+        raise Broken("its values are not finite; see that nothing is divided by 0")
 
 
-def _of_other_order(name: str, trace: Trace) -> Iterator[str]:
+def of_other_order(name: str, trace: Trace) -> Iterator[str]:
     """Heads in another order have their scores in that order."""
     other = replace(trace, attentions=tuple(map(_reversed, trace.attentions)))
     plain, turned = (measure(each, [name])[name].values for each in (trace, other))

@@ -1,6 +1,5 @@
 """Check: code of the user's is tried twice: whether it fails, gives the same again, and leaves what is not its own."""
 
-import random as python_random
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +29,7 @@ def tried(function: Callable[[], Any], what: str, same: Callable[[Any, Any], boo
         raise Broken(f"{what} raised {type(error).__name__}: {error}; put that right") from error
     if before != _generators():
         raise Broken(
-            f"{what} changed a global random generator (numpy.random, random or torch), which others draw from; do "
+            f"{what} changed a global random generator (numpy.random or torch), which others draw from; do "
             "without random numbers, or take them from a generator of a fixed seed"
         )
     try:
@@ -38,11 +37,13 @@ def tried(function: Callable[[], Any], what: str, same: Callable[[Any, Any], boo
     except Exception as error:
         raise Broken(f"{what} gave {type(one).__name__}, which is no number; give one") from error
     if not alike:
-        raise Broken(f"{what} gave something else the second time; make it a function of what it is given alone")
+        raise Broken(
+            f"{what} gave something else the second time; make it a function of what it is given alone, without random "
+            "numbers"
+        )
     return one
 
 
 def _generators() -> tuple[Any, ...]:
     numpy_state = np.random.get_state()  # noqa: NPY002 - to see that nobody uses it
-    parts = tuple(np.asarray(part).tobytes() for part in numpy_state)
-    return (python_random.getstate(), parts, torch.get_rng_state().numpy().tobytes())
+    return (*(np.asarray(part).tobytes() for part in numpy_state), torch.get_rng_state().numpy().tobytes())

@@ -120,7 +120,7 @@ def of_kind(kind: str, digests: Sequence[str]) -> Iterator[Entry]:
 
 def unload(plugin: Plugin) -> None:
     """Take away what a plugin registered."""
-    if _loaded.get(plugin.name) is plugin:
+    if is_loaded(plugin.digest):
         _take_back(_loaded.pop(plugin.name).entries)
 
 

@@ -4,7 +4,6 @@ Batches have the declared shapes, ask for something, are a function of (task, se
 use alone, and do not give the answer away.
 """
 
-import random as python_random
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -35,7 +34,7 @@ def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
         return
     if before != _generators():
         yield (
-            "drawing examples changed a global random generator (numpy.random, random or torch), which others draw "
+            "drawing examples changed a global random generator (numpy.random or torch), which others draw "
             "from; take every random number from the `random` that draw is given"
         )
     wrong = [*_shapes(task, first, size)]
@@ -53,11 +52,11 @@ def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
 
 
 def _generators() -> tuple[Any, ...]:
-    """The states of generators that everybody may draw from."""
+    """The states of generators that everybody may draw from; that of `random` shows in a second draw."""
     numpy_state = np.random.get_state()  # noqa: NPY002 - to see that nobody uses it
     torch = sys.modules.get("torch")
     torch_state = b"" if torch is None else torch.get_rng_state().numpy().tobytes()
-    return (python_random.getstate(), *(np.asarray(part).tobytes() for part in numpy_state), torch_state)
+    return (*(np.asarray(part).tobytes() for part in numpy_state), torch_state)
 
 
 def _shapes(task: TokensTask, batch: Any, n: int) -> Iterator[str]:
@@ -115,19 +114,28 @@ def _leaks(task: TokensTask, batch: Batch) -> Iterator[str]:
         yield from _leaked_numbers(batch)
         return
     places = np.flatnonzero((batch.targets >= 0).any(0))
-    for place in places[:: max(1, len(places) // _PLACES)]:
-        asked = batch.targets[:, place] >= 0
-        answers = batch.targets[asked, place]
-        seen = [int(place)] if getattr(task, "copies", False) else range(int(place), -1, -1)
-        for at in seen:
-            if _gives_away(batch.inputs[asked, at], answers):
-                where = "there" if at == place else f"at position {at}"
-                yield (
-                    f"the answer that is asked at position {place} follows from the input {where} alone, whatever else "
-                    "stands in it: it leaks; leave it out of the input"
-                    + ("" if at == place else ", or say `copies = True` in the type if to copy it is what is asked")
-                )
-                return
+    looked_at = places[:: max(1, len(places) // _PLACES)].tolist()
+    given = {place: _given_away(batch, place) for place in looked_at}
+    if there := [place for place in looked_at if place in given[place]]:
+        yield (
+            f"the answer that is asked at position {there[0]} follows from the input there alone, whatever else stands "
+            "in it: it leaks; ask it at the position before, or leave it out of the input"
+        )
+    # At one place or another an answer may follow from a single token before it; not at all of them.
+    elif all(given.values()) and not getattr(task, "copies", False):
+        place, at = looked_at[0], given[looked_at[0]][0]
+        yield (
+            f"the answer that is asked at position {place} follows from the input at position {at} alone, and so do "
+            "the others each from one: they leak; leave them out of the input, or say `copies = True` in the type if "
+            "to copy them is what is asked"
+        )
+
+
+def _given_away(batch: Batch, place: int) -> list[int]:
+    """The positions whose input alone gives the answer that is asked at a place."""
+    asked = batch.targets[:, place] >= 0
+    answers = batch.targets[asked, place]
+    return [at for at in range(place, -1, -1) if _gives_away(batch.inputs[asked, at], answers)]
 
 
 def _gives_away(inputs: np.ndarray, answers: np.ndarray) -> bool:
