@@ -3,10 +3,10 @@
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from headway.declare.experiment import Experiment, load
 from headway.errors import RunFailed, UserError, near
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    experiment: Experiment | str | Path,
+    experiment: Experiment | str | Path | Mapping[str, Any],
     out: str | Path | None = None,
     *,
     seeds: int | Sequence[int] | None = None,
@@ -48,7 +48,7 @@ def run(
     Every run is a process of its own. A run that fails is recorded with its reason and stops no other.
 
     Args:
-        experiment: from `headway.load`, or its name or path.
+        experiment: from `headway.load`, or its name or path, or what its file would hold, as a mapping.
         out: the results directory; `results/NAME-SCALE` by default.
         seeds: how many (0 to N - 1), or which; the experiment's own if None.
         until: instead of a number of seeds: the difference that matters, such as `0.5%`. Seeds are added, at planned
@@ -115,11 +115,15 @@ def run(
     return store
 
 
-def open(out: str | Path) -> Store:
+def open(out: str | Path, *, plugins: Iterable[str | Path] = ()) -> Store:
     """Open a results directory.
 
+    Args:
+        out: the directory.
+        plugins: code of one's own that is run: files that the directory keeps, which others made, or files of figures.
+
     Raises:
-        ResultsError: when it is none.
+        ResultsError: when it is none, or is of code that nobody asked to run here.
 
     Examples:
         >>> import headway
@@ -127,7 +131,7 @@ def open(out: str | Path) -> Store:
         Traceback (most recent call last):
         headway.errors.ResultsError: nowhere is no results directory of Headway: there is no such directory; `headway run` makes one
     """  # noqa: E501 - the doctest's error stands on one line
-    return Store.open(Path(out))
+    return Store.open(Path(out), plugins)
 
 
 def carry_out(

@@ -5,13 +5,12 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 import torch
 from head_definitions import attention, causal
 
-from headway.declare.tokens.training import RegularizedMetric
+from headway.declare.tokens.training import REGULARIZED
 from headway.heads.terms import TERMS
 
 every_term = pytest.mark.parametrize("name", TERMS)
@@ -31,7 +30,8 @@ def small(**given):
 
 
 def test_every_declared_regularizer_has_a_term():
-    assert tuple(TERMS) == get_args(RegularizedMetric)
+    assert tuple(TERMS) == tuple(REGULARIZED)
+    assert all(TERMS[name].better == better for name, better in REGULARIZED.items())
 
 
 @every_term

@@ -38,7 +38,7 @@ CHANGES = {
 }
 NO_FUNCTION = {"family", "factor_init", "embedding_init_std"}
 """A set of defaults, and how training starts."""
-REFUSED = {"residual", "readout", "encoder", "class_token", "smeared_keys"}
+REFUSED = {"residual", "readout", "encoder", "class_token", "smeared_keys", "attention"}
 """No model that has one of these is exported, so none is described."""
 
 

@@ -9,6 +9,7 @@ from headway.declare.laboratories import parse_run
 from headway.declare.tokens.endpoint import EndpointTask
 from headway.declare.tokens.start import Start
 from headway.declare.tokens.tasks import TASKS
+from headway.declare.tokens.transformer import OWN_ATTENTIONS
 
 GOLDEN = {
     ("icl-heads", "h2", 0): "run1-a3050d9aff89e458",
@@ -50,6 +51,7 @@ def test_defaults_are_frozen():
     )
     assert json.loads(minimal.model_dump_json()) == {
         "seed": 0,
+        "plugins": [],
         "task": {"kind": "regression", "d_x": 5, "d_y": 1, "n_pairs": 40, "beta_variance": 1.0, "noise_variance": 0.0,
                  "noisy_query": False, "covariance": {"kind": "identity"}, "reads": None},
         "model": {"attention": "softmax", "n_heads": 2, "bias": False, "init": "random",
@@ -122,7 +124,8 @@ VARIATIONS = {
                   "tied": False, "dropout": 0.7, "d_embed": 7, "lane": "switched", "positions_in_lane": False,
                   "ranks": {"q": 7}, "init_std": 0.7, "factor_init": "matched", "attends": "future",
                   "embedding_scale": "d_model", "embedding_init_std": 0.7, "emptied": [0], "residual": False,
-                  "smeared_keys": True, "readout": 300, "encoder": 7, "class_token": True},
+                  "smeared_keys": True, "readout": 300, "encoder": 7, "class_token": True,
+                  "attention": "sharper"},
         "training": {"steps": 7, "tokens": None, "epochs": None, "batch_size": 7, "accumulate": 4,
                      "learning_rate": 0.7, "warmup_steps": 7, "decay": "cosine", "clip": None, "precision": "bf16",
                      "betas": [0.1, 0.2], "eps": 0.1, "weight_decay": 0.1, "momentum": 0.7,
@@ -143,8 +146,9 @@ VARIATIONS = {
     ("kind", "part", "field"),
     [(kind, part, field) for kind, parts in VARIATIONS.items() for part, fields in parts.items() for field in fields],
 )
-def test_every_field_changes_the_id(kind, part, field):
+def test_every_field_changes_the_id(kind, part, field, monkeypatch):
     content = BASES[kind]
+    monkeypatch.setitem(OWN_ATTENTIONS, "sharper", lambda scores: 2 * scores)  # as a plugin registers one
     if (part, field) == ("task", "d_y"):  # else n_out would have to vary with it
         content = {**content, "model": {k: v for k, v in content["model"].items() if k != "n_out"}}
     if field == "attends":  # such a model has no windows and cannot write
@@ -166,9 +170,19 @@ def test_every_field_changes_the_id(kind, part, field):
 
 
 @pytest.mark.parametrize("kind", BASES)
+def test_code_of_ones_own_changes_the_id(kind, monkeypatch):
+    monkeypatch.setattr("headway.declare.plugins.is_loaded", lambda _digest: True)
+    plain, with_code, with_other = (
+        parse_run({**BASES[kind], **given}).id for given in ({}, {"plugins": ["7" * 64]}, {"plugins": ["8" * 64]})
+    )
+    assert len({plain, with_code, with_other}) == 3
+    assert parse_run({**BASES[kind], "plugins": []}).id == plain
+
+
+@pytest.mark.parametrize("kind", BASES)
 def test_the_variations_cover_every_field(kind):
     run = parse_run(BASES[kind])
-    assert set(VARIATIONS[kind]) == set(type(run).model_fields) - {"seed"}
+    assert set(VARIATIONS[kind]) == set(type(run).model_fields) - {"seed", "plugins"}
     for part, fields in VARIATIONS[kind].items():
         declared = set((Start if part == "start" else type(getattr(run, part))).model_fields)
         declared -= {"kind", "family", "optimizer"}
@@ -195,7 +209,7 @@ TRANSFORMER = {
     "ranks": {"q": None, "k": None, "v": None, "o": None, "up": None, "down": None},
     "init_std": 0.02, "factor_init": "published", "attends": "past", "embedding_scale": "none",
     "embedding_init_std": None, "emptied": [], "residual": True, "smeared_keys": False, "readout": None,
-    "encoder": None, "class_token": False,
+    "encoder": None, "class_token": False, "attention": "softmax",
 }  # fmt: skip
 FAMILIES = {
     "gpt-neo": {"attention_scale": "none", "windows": [None, 256], "biases": ["output", "mlp"]},
@@ -210,6 +224,7 @@ def test_defaults_of_language_models_are_frozen(family):
     minimal = parse_run({**TEXT, "model": shape})
     assert json.loads(minimal.model_dump_json()) == {
         "seed": 0,
+        "plugins": [],
         "task": {"kind": "text", "corpus": "stories", "validation": None, "held_out": 0.01, "stories": None,
                  "tokenizer": "bytes", "n_ctx": 16, "padding": "packed"},
         "model": {**TRANSFORMER, **FAMILIES[family], "family": family},

@@ -29,6 +29,7 @@ ONE_IDEA = {
 
 PRINTERS = {
     "cli/__init__.py": "the door",
+    "cli/checking.py": "the door",
     "cli/clusters.py": "the door",
     "cli/directories.py": "the door",
     "cli/experiments.py": "the door",

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.options import Directory, Figures, app
-from headway.cli.output import print_answer, print_tables
+from headway.cli.options import Directory, Figures, Plugins, app
+from headway.cli.output import print_answer, print_tables, tell_plugins
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def status(directory: Directory) -> None:
+def status(directory: Directory, plugins: Plugins = None) -> None:
     """How far every run of a results directory is."""
     from headway.show.terminal.progress import status_table
 
-    print_tables(status_table(open_store(directory)))
+    print_tables(status_table(open_store(directory, plugins)))
 
 
 @app.command()
-def compare(directory: Directory) -> None:
+def compare(directory: Directory, plugins: Plugins = None) -> None:
     """Compare arms over paired seeds; writes results.json."""
     from headway.compare.results import write
 
-    store = open_store(directory)
+    store = open_store(directory, plugins)
     print_answer(store, write(store))
 
 
 @app.command()
-def report(directory: Directory, figures: Figures = True) -> None:
+def report(directory: Directory, figures: Figures = True, plugins: Plugins = None) -> None:
     """Write results.json, report.html and the figures.
 
     What has not changed since the last report is left as it is.
     """
     from headway.api import finish
 
-    store = open_store(directory)
+    store = open_store(directory, plugins)
     finish(store, figures=figures)
     print(f"report: {store.path / 'report.html'}")
 
@@ -97,8 +97,10 @@ def verify(
     print(f"{read}, {sealed} is as it was written")
 
 
-def open_store(directory: Path) -> "Store":
-    """The results directory there."""
+def open_store(directory: Path, plugins: list[str] | None = None) -> "Store":
+    """The results directory there; which code of one's own is run for it is told."""
     from headway.runs.store import Store
 
-    return Store.open(directory)
+    store = Store.open(directory, plugins or ())
+    tell_plugins(store.experiment)
+    return store

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headway.cli.options import Arms, Controls, Figures, Name, Scale, Seeds, Settings, app, path_of
-from headway.cli.output import print_answer, print_tables, warn
+from headway.cli.options import Arms, Controls, Figures, Name, Plugins, Scale, Seeds, Settings, app, path_of
+from headway.cli.output import print_answer, print_tables, tell_plugins, warn
 from headway.errors import RunFailed, UserError, shortened
 
 if TYPE_CHECKING:
@@ -27,13 +27,14 @@ def list_() -> None:
 
 
 @app.command()
-def show(name: Name, scale: Scale = None, settings: Settings = None) -> None:
+def show(name: Name, scale: Scale = None, settings: Settings = None, plugins: Plugins = None) -> None:
     """The resolved YAML of an experiment, to start your own."""
     from headway.declare.experiment import load
 
-    experiment = load(name, scale=scale, settings=settings or ())
+    experiment = load(name, scale=scale, settings=settings or (), plugins=plugins or ())
     experiment.check_settings()
-    print(experiment.dump(), end="")
+    tell_plugins(experiment)
+    print(experiment.dump(as_given=True), end="")
 
 
 @app.command()
@@ -47,6 +48,7 @@ def plan(
     arms: Arms = None,
     control: Controls = None,
     seeds: Seeds = None,
+    plugins: Plugins = None,
     timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
     trial: Annotated[bool | None, typer.Option("--trial/--no-trial", hidden=True)] = None,  # what it was called
     out: Annotated[
@@ -66,14 +68,14 @@ def plan(
 
     cache = set_up_process(threads=1)  # as a worker has a core to itself
     options = (scale, settings, arms, control, seeds)
-    if picture := named_shapes(names, options_given=any(option is not None for option in options)):
+    if picture := named_shapes(names, options_given=any(option is not None for option in (*options, plugins))):
         print_tables(shape_table(picture), picture)
         title = "Where parameters go in published models"
     else:
         from headway.runs.costs import costs, foreseen, remarks
         from headway.show.terminal.plan import Plan
 
-        experiment = _experiment(names[0], *options)
+        experiment = _experiment(names[0], *options, plugins)
         notes = foreseen(experiment)
         for said in (*experiment.unheard, *remarks(experiment)):
             warn(said)
@@ -98,6 +100,7 @@ def run(
     arms: Arms = None,
     control: Controls = None,
     seeds: Seeds = None,
+    plugins: Plugins = None,
     until: Annotated[
         str | None,
         typer.Option(metavar="X%", help="Instead of --seeds: until arms are told apart or the same within X %."),
@@ -149,7 +152,7 @@ def run(
 
     goal = goal_of(until=until, at_most=at_most, budget=budget, best=best, seeds=seeds)
     store, runs, results = carry_out(
-        _experiment(name, scale, settings, arms, control, seeds),
+        _experiment(name, scale, settings, arms, control, seeds, plugins),
         directory,
         where=Where(
             workers=workers,
@@ -185,10 +188,12 @@ def _experiment(
     arms: str | None,
     controls: list[str] | None,
     seeds: str | None,
+    plugins: list[str] | None,
 ) -> "Experiment":
     from headway.declare.experiment import load
 
-    experiment = load(name, scale=scale, settings=settings or ())
+    experiment = load(name, scale=scale, settings=settings or (), plugins=plugins or ())
+    tell_plugins(experiment)
     chosen = None if arms is None else [arm for arm in arms.split(",") if arm]
     selected = experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))
     selected.check_settings()

@@ -65,4 +65,9 @@ Draws = Annotated[
 ]
 Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")]
 
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option("--plugin", metavar="FILE", help="Code of your own, which is run (docs/your-own.md); repeatable."),
+]
+
 Figures = Annotated[bool, typer.Option(help="Write figures as files too; the report holds them anyway.")]

@@ -12,12 +12,19 @@ from headway.errors import UserError
 
 if TYPE_CHECKING:
     from headway.compare.results import Results
+    from headway.declare.experiment import Experiment
     from headway.runs.store import Store
 
 
 def warn(message: str) -> None:
     """A warning beside what is printed."""
     typer.secho(f"warning: {message}", fg="yellow", err=True)
+
+
+def tell_plugins(experiment: "Experiment") -> None:
+    """Which code of one's own was run for an experiment, once for each file."""
+    for plugin in experiment.plugins:
+        typer.echo(plugin.sentence, err=True)
 
 
 def print_tables(*tables: Any) -> None:

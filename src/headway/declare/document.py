@@ -51,6 +51,11 @@ class Document(Spec):
     samples: dict[str, Any] | None = Field({}, description="what the model writes before and after training")
     after: dict[str, Any] = Field({}, description="what is done to the trained model")
     logging: Logging = Field(Logging(), description="how often a run writes a line")
+    plugins: tuple[str, ...] = Field(
+        (),
+        description="code of your own, which is run: paths of files, from this one, or names that packages offer; see "
+        "docs/your-own.md",
+    )
     arms: dict[str, dict[str, Any] | None] = Field(
         description="what differs, by name; `label` names it in figures, and `start` another arm that it starts from"
     )

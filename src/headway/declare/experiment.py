@@ -10,12 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from headway.declare import plugin_files
 from headway.declare.arm import Arm
 from headway.declare.contrasts import Contrast, contrasts_of, scheme_contrasts
 from headway.declare.document import PARTS, Document, Group, Logging
 from headway.declare.laboratories import parse_run
 from headway.declare.limits import check_arms, count_values, exists_as_file
 from headway.declare.mapping import CHOOSERS, leaves, merge, read_file, write_yaml
+from headway.declare.plugins import Plugin
 from headway.declare.selection import controls_of, names_of, seeds_of
 from headway.declare.settings import check_effect, meant_for, unheard, with_settings
 from headway.declare.shipped import shipped
@@ -42,6 +44,7 @@ class Experiment:
     seeds: tuple[int, ...]
     settings: tuple[str, ...] = ()
     crossed: tuple[str, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
 
     @property
     def name(self) -> str:
@@ -232,9 +235,10 @@ class Experiment:
             selected.check_settings()
         return selected
 
-    def dump(self) -> str:
-        """The resolved document as YAML; `read_resolved` reads it back."""
-        return write_yaml(self.plain())
+    def dump(self, *, as_given: bool = False) -> str:
+        """The resolved document as YAML; `read_resolved` reads it back, or `load` where plugins are named as given."""
+        given = {"plugins": [plugin.given for plugin in self.plugins]} if as_given and self.plugins else {}
+        return write_yaml({**self.plain(), **given})
 
     def plain(self) -> dict[str, Any]:
         """The resolved document as plain mappings."""
@@ -246,14 +250,22 @@ class Experiment:
         return sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
 
 
-def load(name_or_path: str | Path, *, scale: str | None = None, settings: str | Iterable[str] = ()) -> Experiment:
+def load(
+    name_or_path: str | Path | Mapping[str, Any],
+    *,
+    scale: str | None = None,
+    settings: str | Iterable[str] = (),
+    plugins: str | Path | Iterable[str | Path] = (),
+) -> Experiment:
     """Read and resolve an experiment.
 
     Args:
-        name_or_path: the name of one that comes with Headway, or a YAML file.
+        name_or_path: the name of one that comes with Headway, a YAML file, or what such a file holds, as a mapping.
         scale: which of its scales; `laptop` by default, if it has one.
         settings: `PATH=VALUE` texts (or a single one), merged after the scale and before the arms. Whether an arm
             overrides one is looked at when arms are selected, or run.
+        plugins: code of one's own, beside what the experiment names in `plugins`: paths of files, from the working
+            directory, or names that packages offer. It is run.
 
     Raises:
         DeclarationError: for anything that is wrong with it, a line for each finding.
@@ -262,8 +274,13 @@ def load(name_or_path: str | Path, *, scale: str | None = None, settings: str | 
         >>> load("icl-heads").baseline
         'h2'
     """
+    added = [str(each) for each in ((plugins,) if isinstance(plugins, str | Path) else plugins)]
+    if isinstance(name_or_path, Mapping):
+        return resolve(name_or_path, scale=scale, settings=settings, plugins=added)
     if not isinstance(name_or_path, str | Path):
-        raise DeclarationError(f"an experiment is given by its name or path, and {name_or_path!r} is neither")
+        raise DeclarationError(
+            f"an experiment is given by its name or path, or as a mapping, and {name_or_path!r} is neither"
+        )
     path = shipped().get(str(name_or_path), Path(name_or_path))
     # A folder, or what is no file, is told by who reads it.
     if not exists_as_file(path) or (path.is_dir() and len(path.parts) < 2):
@@ -273,16 +290,18 @@ def load(name_or_path: str | Path, *, scale: str | None = None, settings: str | 
             f"there is no experiment {shortened(repr(str(name_or_path)))}; {near(str(name_or_path), shipped())}; "
             "a file of your own is given by its path, such as ./mine.yaml"
         )
-    return resolve(_content(path), scale=scale, settings=settings, source=path.name)
+    content, folder = _content(path), path.parent
+    return resolve(content, scale=scale, settings=settings, source=path.name, folder=folder, plugins=added)
 
 
 def read_resolved(path: Path) -> Experiment:
     """Read an `experiment.yaml` that Headway wrote into a results directory.
 
     Raises:
-        DeclarationError: when it is not one.
+        DeclarationError: when it is not one, or is of code that nobody asked to run here.
     """
-    return _assemble(parse(Document, _content(path), _in_file(path.name)), path.name)
+    document = parse(Document, _content(path), _in_file(path.name))
+    return _assemble(document, path.name, plugin_files.load_kept(path.parent) if document.plugins else ())
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -291,9 +310,15 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def resolve(
-    content: Mapping[str, Any], *, scale: str | None = None, settings: str | Iterable[str] = (), source: str = ""
+    content: Mapping[str, Any],
+    *,
+    scale: str | None = None,
+    settings: str | Iterable[str] = (),
+    source: str = "",
+    folder: Path = Path(),
+    plugins: Iterable[str] = (),
 ) -> Experiment:
-    """Resolve the content of an experiment's file; see `load`.
+    """Resolve the content of an experiment's file; see `load`. Paths of plugins that it names begin in a folder.
 
     Raises:
         DeclarationError: for anything that is wrong with it.
@@ -308,8 +333,12 @@ def resolve(
     given = (settings,) if isinstance(settings, str) else tuple(settings)
     plain = with_settings(plain, given)
     resolved = parse(Document, plain, _in_file(source))
+    named = [plugin_files.load(each, folder) for each in resolved.plugins]
+    loaded = tuple(dict.fromkeys([*named, *map(plugin_files.load, plugins)]))
+    if loaded:
+        resolved = resolved.model_copy(update={"plugins": tuple(plugin.written for plugin in loaded)})
     try:
-        return replace(_assemble(resolved, source), settings=given)
+        return replace(_assemble(resolved, source, loaded), settings=given)
     except DeclarationError as error:  # which a setting may have led to that was meant for what an arm has of its own
         also = meant_for(given, resolved.arms, str(error))
         raise DeclarationError("\n".join([str(error), *also])) from None
@@ -319,9 +348,11 @@ def _in_file(source: str) -> Locate:
     return lambda path: ": ".join(part for part in (source, path) if part)
 
 
-def _assemble(document: Document, source: str) -> Experiment:
+def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ()) -> Experiment:
     # An empty mapping is a part that the file does not mention; null is an answer.
     shared = {part: getattr(document, part) for part in PARTS if getattr(document, part) != {}}
+    if digests := sorted(plugin.digest for plugin in plugins if plugin.changes_results):
+        shared["plugins"] = digests
     group_of = {arm: group for group, members in reversed(document.groups.items()) for arm in members.arms}
     common = count_values(shared) + count_values(document.controls) // max(1, len(document.controls))
     check_arms(len(document.arms), len(document.controls), (common + count_values(a) for a in document.arms.values()))
@@ -332,8 +363,19 @@ def _assemble(document: Document, source: str) -> Experiment:
                 _arm(document, shared, source, name, control, made, parent), group=group_of.get(name)
             )
     arms = tuple(made[name, control] for name in document.arms for control in (None, *document.controls))
+    _check_measured(arms, plugins)
     plain = tuple(arm for arm in arms if arm.control is None)
-    return Experiment(document=document, arms=arms, selected=plain, seeds=seeds_of(document.seeds))
+    seeds = seeds_of(document.seeds)
+    return Experiment(document=document, arms=arms, selected=plain, seeds=seeds, plugins=plugins)
+
+
+def _check_measured(arms: Sequence[Arm], plugins: Sequence[Plugin]) -> None:
+    named = [entry.name for plugin in plugins for entry in plugin.entries if entry.kind == "run metric"]
+    if named and (deaf := [arm.name for arm in arms if not arm.template.measures_own]):
+        raise DeclarationError(
+            f"plugins: run metric {named[0]} is measured of transformers on tokens alone, and arm {deaf[0]} is none; "
+            "leave its plugin out"
+        )
 
 
 def _arm(

@@ -11,15 +11,15 @@ from headway.declare.spec import Spec
 class HeadMetric(Spec):
     """What a number per head, per pair of heads or per layer means.
 
-    `family` is what `probes` switch on together, `causes` aside; `of` what there is one number for; `high` what a high
-    one says.
+    `family` is what `probes` switch on together, `causes` and one's `own` aside; `of` what there is one number for;
+    `high` what a high one says.
     """
 
     name: str
     sentence: str
     unit: str
     of: Literal["head", "pair", "layer"]
-    family: Literal["diversity", "patterns", "circuits", "published", "outputs", "causes"]
+    family: Literal["diversity", "patterns", "circuits", "published", "outputs", "causes", "own"]
     high: str
     null: str
 

@@ -5,11 +5,16 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, get_args
 
+from pydantic import create_model
+
+from headway.declare import plugins
 from headway.declare.icl.run import IclRun
 from headway.declare.run import RunSpec, Task
 from headway.declare.spec import Locate, Spec, parse
 from headway.declare.tokens.run import TokensRun
+from headway.declare.tokens.task import TokensTask
 from headway.declare.tokens.tasks import TASKS
+from headway.declare.tokens.transformer import OWN_FAMILIES
 from headway.errors import DeclarationError, near, shortened
 
 RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TASKS, TokensRun)}
@@ -19,6 +24,21 @@ RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TAS
 def kinds_of(member: type[Spec]) -> list[str]:
     """The kinds of task that a declared type is of; none of other types."""
     return list(get_args(member.model_fields["kind"].annotation)) if issubclass(member, Task) else []
+
+
+def run_of_own(task: type[TokensTask]) -> type[RunSpec]:
+    """The type of a run of a task that a plugin registers."""
+    made: type[RunSpec] = create_model("TokensRun", __base__=TokensRun, task=(task, ...))
+    return made
+
+
+def with_own_family(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The content of a run in which the family of a plugin is what it stands for."""
+    model = content.get("model")
+    if not isinstance(model, Mapping) or model.get("family") not in OWN_FAMILIES:
+        return content
+    choices = OWN_FAMILIES[model["family"]]
+    return {**content, "model": {**choices, **model, "family": choices["family"]}}
 
 
 def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
@@ -32,6 +52,12 @@ def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
     if not isinstance(kind, str) or kind not in RUN_KINDS:
         raise DeclarationError(
             f"{locate('task.kind')}: {shortened(repr(kind))} is not known; {near(str(kind), RUN_KINDS)}"
+        )
+    content = with_own_family(content)
+    if gone := [digest for digest in content.get("plugins", ()) if not plugins.is_loaded(digest)]:
+        raise DeclarationError(
+            f"{locate('plugins')}: it depends on code of one's own ({shortened(str(gone[0]), 20)}) that is not loaded; "
+            "open it in its results directory, which keeps that code"
         )
     return parse(RUN_KINDS[kind], content, locate)
 

@@ -58,7 +58,11 @@ class RunSpec(Spec):
     saves_judging: ClassVar[str] = ""
     """What to do where memory is too short for what it is judged on."""
 
+    measures_own: ClassVar[bool] = False
+    """Whether metrics of runs that plugins register are measured of it."""
+
     seed: NonNegativeInt = Field(description="seeds the initial weights and the training data")
+    plugins: tuple[str, ...] = Field((), description="hashes of code of one's own that its result may depend on")
     task: Task
     model: Spec
     training: Training

@@ -21,13 +21,11 @@ from torch import Tensor
 
 from headway.heads.diversity import centre
 from headway.heads.query_blocks import PER_QUERY, Looks
+from headway.heads.registry import NULLS as NULLS
 from headway.heads.subject import Subject
 
 if TYPE_CHECKING:
     from scipy.interpolate import CubicSpline
-
-NULLS: dict[str, Callable[..., Any]] = {}
-"""By metric: its null as a function of the sums that it names; metrics of patterns have that of even attention."""
 
 GAUSSIAN = ("attention_variance_raw", "attention_diversity", "attention_excess")
 """Metrics whose null is that of Gaussian queries and keys."""

@@ -3,6 +3,7 @@
 Numpy alone, so that reports are drawn without torch.
 """
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from jaxtyping import Float
 from headway.declare.head_causes import HEAD_CAUSES
 from headway.declare.head_metrics import HEAD_METRICS, HeadMetric
 
-DECLARED = {**HEAD_METRICS, **HEAD_CAUSES}
+DECLARED: Mapping[str, HeadMetric] = ChainMap(HEAD_CAUSES, HEAD_METRICS)
 """Every metric that there are scores of."""
 
 Arrays = dict[str, np.ndarray]

@@ -12,12 +12,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from headway.heads.registry import SUMS as SUMS
 from headway.heads.subject import Subject, only
 
 Sum = Callable[[Subject], Tensor]
-SUMS: dict[str, Sum] = {}
-"""By name: from an attention to a tensor that is additive over batches."""
-
 NOTHING = 1e-6
 """A contribution this much smaller than its context and weights could make it is rounding, and counts as zero."""
 

@@ -9,66 +9,38 @@ length 1, averaged over positions).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headway.declare.tokens.training import REGULARIZED
 from headway.heads.diversity import cka
 from headway.heads.query_blocks import block
+from headway.heads.registry import TERMS as TERMS
+from headway.heads.registry import Term
 from headway.heads.subject import Subject, only, subject
 from headway.heads.sums import NOTHING, context_gram, query_gram, rows, units, value_rows
-from headway.model.trace import AttentionTrace
 
 Number = Float[Tensor, ""]
 Pairs = Float[Tensor, "head head"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Term:
-    """A measure that is added to a loss, for one attention.
-
-    Attributes:
-        name: as in `training.regularizers`.
-        better: whether heads are more different where it is high or low.
-        measure: a number of an attention of two heads or more.
-    """
-
-    name: str
-    better: Literal["high", "low"]
-    measure: Callable[[AttentionTrace], Number]
-
-    @property
-    def sign(self) -> int:
-        """With which it is added to a loss that is minimised."""
-        return -1 if self.better == "high" else 1
-
-    def penalty(self, attention: AttentionTrace) -> Number:
-        """The measure with its sign."""
-        return self.sign * self.measure(attention)
-
-
-TERMS: dict[str, Term] = {}
-"""By the name of the metric."""
-
-
-def _term(name: str, better: Literal["high", "low"]) -> Callable[[Callable[[Subject], Number]], None]:
+def _term(name: str) -> Callable[[Callable[[Subject], Number]], None]:
     def register(function: Callable[[Subject], Number]) -> None:
-        TERMS[name] = Term(name=name, better=better, measure=lambda trace: function(subject(trace)))
+        TERMS[name] = Term(name=name, better=REGULARIZED[name], measure=lambda trace: function(subject(trace)))
 
     return register
 
 
-@_term("disagreement_subspace", "high")
+@_term("disagreement_subspace")
 def _subspace(of: Subject) -> Number:
     kv_of = list(of.attention.kv_of)
     values = units(only(of.keys_counted, of.attention.v))[:, kv_of]
     return -values.mean(1).square().sum() / value_rows(of)
 
 
-@_term("disagreement_position", "high")
+@_term("disagreement_position")
 def _position(of: Subject) -> Number:
     """Holds the weights of all heads, as any differentiable measure of them does."""
     overlap = block(of).measured.overlap
@@ -76,12 +48,12 @@ def _position(of: Subject) -> Number:
     return -torch.where(of.counted[:, None], overlap, 0).sum() / texts
 
 
-@_term("disagreement_output", "high")
+@_term("disagreement_output")
 def _output(of: Subject) -> Number:
     return -units(only(of.counted, of.attention.z)).mean(1).square().sum() / rows(of)
 
 
-@_term("orthogonality", "low")
+@_term("orthogonality")
 def _orthogonality(of: Subject) -> Number:
     contexts = units(only(of.counted, of.attention.z))
     own = torch.eye(of.n_heads, device=contexts.device, dtype=contexts.dtype)
@@ -89,7 +61,7 @@ def _orthogonality(of: Subject) -> Number:
     return torch.where(of.counted.flatten()[:, None, None], products, 0).square().sum() / rows(of)
 
 
-@_term("output_dissimilarity", "high")
+@_term("output_dissimilarity")
 def _output_dissimilarity(of: Subject) -> Number:
     """The cosines of all pairs sum to the square of the sum of the contributions at length 1."""
     W_O = of.attention.W_O
@@ -104,12 +76,12 @@ def _output_dissimilarity(of: Subject) -> Number:
     return -of_different / (rows(of) * of.n_heads * (of.n_heads - 1))
 
 
-@_term("query_cka", "low")
+@_term("query_cka")
 def _query_cka(of: Subject) -> Number:
     return _of_pairs(cka(query_gram(of)))
 
 
-@_term("context_cka", "low")
+@_term("context_cka")
 def _context_cka(of: Subject) -> Number:
     return _of_pairs(cka(context_gram(of)))
 

@@ -13,7 +13,7 @@ from typing import Any
 from safetensors.numpy import save
 
 from headway.data.tokens.tokenizer import Tokenizer
-from headway.declare.tokens.transformer import TransformerModel
+from headway.declare.tokens.transformer import SOFTMAX, TransformerModel
 from headway.errors import UserError
 from headway.files import sync
 from headway.hf.architectures import ARCHITECTURES, stock
@@ -71,6 +71,7 @@ def unknown_elsewhere(model: TransformerModel) -> list[str]:
         "residual false": not model.residual,
         "positions joint": model.positions == "joint",
         "smeared_keys": model.smeared_keys,
+        "an attention of its own": model.attention != SOFTMAX,
         "a readout of its own": model.readout is not None,
         "an encoder": model.encoder is not None,
         "class_token": model.class_token,

@@ -18,6 +18,7 @@ from headway.declare.tokens.transformer import Attends, TransformerModel
 from headway.model.cache import KVCache
 from headway.model.edits import Edits, edited
 from headway.model.maps import linear
+from headway.model.own_attention import attend_by, scores_of, weighed
 from headway.model.positions import rotate
 from headway.model.trace import AttentionTrace, SomeQueries
 
@@ -35,7 +36,8 @@ class Attention(nn.Module):
         self.layer, self.queries, self.d_head = layer, heads.queries, heads.d_head
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
         self.attends = model.attends
-        self.attend: Callable[..., Tensor] = attend
+        self.scores = scores_of(model.attention)
+        self.attend: Callable[..., Tensor] = attend if self.scores is None else partial(attend_by, self.scores, sees)
         """What computes contexts; models that are trained together have `attend_of_many` here."""
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
             setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]
@@ -104,7 +106,8 @@ class Attention(nn.Module):
         if rotary is not None:
             q, k = rotate(q, rotary[:, some.places][:, :, None]), rotate(k, rotary)
         mask = _sees(some.places, x.shape[1], self.window, self.attends)
-        z = _attend_at(q, of_queries(k, self.queries), of_queries(v, self.queries), self.scale, mask)
+        found = (q, of_queries(k, self.queries), of_queries(v, self.queries), self.scale)
+        z = _attend_at(*found, mask) if self.scores is None else weighed(self.scores, *found, mask[:, None])
         return self.o(z.transpose(1, 2).flatten(2)), replace(self._trace(q, k, v, z), mask=mask, some=some)
 
     def _split(self, x: Tensor) -> Float[Tensor, "batch head pos d_head"]:
@@ -123,6 +126,7 @@ class Attention(nn.Module):
             W_O=self.o.weight.T.unflatten(0, (-1, self.d_head)),
             b_O=self.o.bias,
             scale=self.scale,
+            scores=self.scores,
             mask=sees(q.shape[2], k.shape[2], self.window, q.device, self.attends),
         )
 

@@ -4,6 +4,7 @@ One type for Headway's models and for any other: `W_O` is cut into the heads' sl
 the KV heads, so nothing is as large as heads times keys times queries until patterns are asked for.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -89,6 +90,8 @@ class AttentionTrace:
     """What logits are multiplied by."""
     softcap: float | None = None
     """Logits x become softcap tanh(x / softcap)."""
+    scores: Callable[[Tensor], Tensor] | None = None
+    """What becomes of logits, after all else, where an attention is not the usual one."""
     mask: Bool[Tensor, "*batch query key"] | None = None
     """True where a query sees a key (causality, window and padding together); None: everywhere."""
     bias: Float[Tensor, "*biased query key"] | None = None
@@ -140,9 +143,9 @@ class AttentionTrace:
             logits = self.softcap * torch.tanh(logits / self.softcap)
         if self.bias is not None:
             logits = logits + _part(self.bias, batch, heads, queries, keys)
-        if self.mask is None:
-            return logits
-        return logits.masked_fill_(~_part(self.mask, batch, heads, queries, keys), -torch.inf)
+        if self.mask is not None:
+            logits = logits.masked_fill_(~_part(self.mask, batch, heads, queries, keys), -torch.inf)
+        return logits if self.scores is None else self.scores(logits)
 
     def patterns(self, heads: slice = slice(None)) -> Float[Tensor, "batch some query key"]:
         """The attention weights of some heads, 0 for a query that sees nothing.

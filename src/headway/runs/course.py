@@ -28,6 +28,7 @@ class Course:
         store_every_s: seconds between checkpoints.
         count: seconds and memory until now, from the seconds spent in steps.
         keeps_weights: steps whose weights are kept, for runs that start there.
+        tell: is given each line that was recorded.
     """
 
     def __init__(
@@ -42,10 +43,11 @@ class Course:
         store_every_s: float,
         count: Callable[[float], Mapping[str, Any]],
         keeps_weights: Collection[int] = (),
+        tell: Callable[[Mapping[str, Any]], None] = lambda _: None,
     ):
         # A step that nothing is measured at is no milestone.
         kept = Measure(due=keeps_weights.__contains__, take=Measured)
-        self._keeps_weights = keeps_weights
+        self._keeps_weights, self._tell = keeps_weights, tell
         study = replace(study, measures=(*study.measures, kept)) if keeps_weights else study
         self._study, self._recorder, self._lease, self._wishes = study, recorder, lease, wishes
         self._steps, self._log_every, self._store_every_s, self._count = steps, log_every, store_every_s, count
@@ -91,7 +93,7 @@ class Course:
         if isinstance(event, Milestone):
             if event.step in self._keeps_weights:
                 self._recorder.keep_weights(event.step, self._study.trainer.weights())
-            self._recorder.record(event, self._count(event.training_s)["wall_s"])
+            self._tell(self._recorder.record(event, self._count(event.training_s)["wall_s"]))
         stop = self._wishes.stop
         if (event.step > self._first or event.step == self._steps) and (stop or self._is_due(event)):
             self._store(event)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from headway.declare.laboratories import parse_stored
+from headway.declare.plugin_files import load_needed
 from headway.declare.run import RunSpec
 from headway.errors import DeclarationError, ResultsError
 from headway.runs import seal as seals
@@ -155,6 +156,7 @@ class Run:
         if self.status == "damaged":
             raise ResultsError(self.message)
         try:
+            load_needed(self.path, self.config.get("plugins", ()))
             spec = parse_stored(self.config, lambda key: f"{self.path / 'run.json'}: {key}")
         except DeclarationError as error:
             raise ResultsError(f"{error}; {anew(self.path)}") from None

@@ -112,12 +112,22 @@ def why_not_asked(directory: Path, run: Run, arm: Arm | None) -> str:
 
 def _changed(directory: Path, changed: Sequence[Run], arms: dict[str, Arm]) -> str:
     run, asked = changed[0], arms[changed[0].name].spec(changed[0].seed)
+    if run.spec.plugins != asked.plugins and _without_code(run.spec) == _without_code(asked):
+        return (
+            f"{directory}: the code of its plugins was changed since arm {run.name} seed {run.seed} was run, and its "
+            f"result may depend on it; {directory / 'plugins'} keeps what it was: put that back, choose another "
+            f"directory, or {_drop(directory, list(dict.fromkeys(run.name for run in changed)))}"
+        )
     others = f" (as {counted(len(changed) - 1, 'other run')} would)" if changed[1:] else ""
     return (
         f"{directory}: arm {run.name} seed {run.seed} was run as {run.id}, and with this file it would be "
         f"{asked.id}: it differs in {_differences(run.spec, asked)}{others}; choose another directory, or make these "
         f"keys equal, or {_drop(directory, list(dict.fromkeys(run.name for run in changed)))}"
     )
+
+
+def _without_code(spec: RunSpec) -> dict[str, Any]:
+    return {key: value for key, value in spec.content().items() if key != "plugins"}
 
 
 def _differences(former: RunSpec, asked: RunSpec) -> str:

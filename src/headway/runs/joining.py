@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.declare.plugin_files import allow
 from headway.errors import ResultsError
 from headway.runs.deadline import Deadline
 from headway.runs.folder import Run
@@ -82,6 +83,8 @@ class Joining:
             KeyboardInterrupt: on a signal; what was worked on is stored.
         """
         check_schema(self.directory)
+        for plugin in allow(self.directory):  # to work on its runs is to run its code
+            tell(plugin.sentence)
         store, before = Store.open(self.directory), set[Path]()
         with Interruptions(SIGNALS).heard():
             first = True

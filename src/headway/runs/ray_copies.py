@@ -53,6 +53,7 @@ class CopyWorker:
         lease.__enter__()
         try:
             files = {path.relative_to(run).as_posix(): path.read_bytes() for path in _files(run)}
+            files |= _plugins_of(run)
         except OSError:
             lease.__exit__(None, None, None)
             raise
@@ -141,6 +142,14 @@ def _order(name: str) -> tuple[int, str]:
     last = {"seal.json": 3, "run.json": 4}
     is_commit = name.startswith("checkpoint/") and name.endswith(".json")
     return last.get(name, 2 if is_commit else 1 if name.startswith("checkpoint/") else 0), name
+
+
+def _plugins_of(run: Path) -> dict[str, bytes]:
+    """The code of one's own that its directory keeps, and the document that names it, where they stand from the run."""
+    above = run.parent.parent.parent
+    kept = [*(above / "plugins").glob("*.py")]
+    sent = [above / "experiment.yaml", *kept] if kept else []
+    return {f"../../../{path.relative_to(above).as_posix()}": path.read_bytes() for path in sent}
 
 
 def _files(run: Path) -> Iterable[Path]:

@@ -65,8 +65,8 @@ class Recorder:
             lines["samples.jsonl"] = self._samples.content
         return {**lines, **self._of_steps}
 
-    def record(self, milestone: Milestone, wall_s: float) -> None:
-        """Append a milestone's record, and keep its arrays and samples.
+    def record(self, milestone: Milestone, wall_s: float) -> dict[str, Any]:
+        """Append a milestone's record, which comes back, and keep its arrays and samples.
 
         Raises:
             LeaseLost: when another process owns the folder.
@@ -77,7 +77,9 @@ class Recorder:
             self._keep(heads_file(self._path, milestone.step), milestone.arrays)
         for sample in milestone.samples:
             self._write_sample({"step": milestone.step, **sample})
-        self._metrics.append({"step": milestone.step, "wall_s": round(wall_s, 3), **milestone.metrics})
+        line = {"step": milestone.step, "wall_s": round(wall_s, 3), **milestone.metrics}
+        self._metrics.append(line)
+        return line
 
     def keep_weights(self, step: int, weights: Arrays) -> None:
         """Keep the weights of a step, from which other runs start.

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from headway.declare.experiment import Experiment
 from headway.declare.mapping import write_yaml
-from headway.files import Content, write_text
+from headway.declare.plugin_files import keep
+from headway.declare.plugins import FOLDER
+from headway.files import Content, replacing, write_text
 from headway.runs.execution import surroundings
 
 FILE = "experiment.yaml"
@@ -21,6 +23,12 @@ def write(directory: Path, experiment: Experiment) -> None:
     Raises:
         OSError: when it cannot be written.
     """
+    for name, content in keep(directory, experiment.plugins).items():
+        (directory / name).parent.mkdir(exist_ok=True)
+        with replacing(directory / name) as temporary:
+            temporary.write_bytes(content)
+    if experiment.plugins:
+        (directory / FOLDER).mkdir(exist_ok=True)  # by which readers know that there are some
     text = write_yaml({**experiment.plain(), "headway": surroundings()})
     write_text(directory / FILE, f"{_HEAD}{Content.of(text.encode()).sha256}\n{text}")
 

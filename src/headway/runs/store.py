@@ -9,13 +9,14 @@ once per command (`headway.runs.seal`), and a run that is not the one that the d
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from headway.declare.experiment import Arm, Experiment, read_resolved
+from headway.declare.plugin_files import load
 from headway.errors import DeclarationError, ResultsError, near
 from headway.files import create_text
 from headway.runs import resolved
@@ -48,20 +49,25 @@ class Store:
         return f"Store({str(self.path)!r}, {self.experiment.name}: {runs})"
 
     @classmethod
-    def open(cls, path: str | Path) -> "Store":
+    def open(cls, path: str | Path, plugins: Iterable[str | Path] = ()) -> "Store":
         """A directory that Headway wrote.
 
+        Args:
+            path: of it.
+            plugins: code of one's own that is run: what the directory keeps, which is then allowed here, or figures.
+
         Raises:
-            ResultsError: when it is none.
+            ResultsError: when it is none, or is of code that nobody asked to run here.
         """
-        path = Path(path)
+        path, given = Path(path), [load(str(each)) for each in plugins]
         if not (path / resolved.FILE).is_file():
             missing = "it is a file" if path.is_file() else "there is no such directory"
             what = "it has no experiment.yaml" if path.is_dir() else missing
             todo = resolved.todo(path) if run_folders(path) else "`headway run` makes one"
             raise ResultsError(f"{path} is no results directory of Headway: {what}; {todo}")
         try:
-            return cls(path, read_resolved(path / resolved.FILE))
+            experiment = read_resolved(path / resolved.FILE)
+            return cls(path, replace(experiment, plugins=tuple(dict.fromkeys((*experiment.plugins, *given)))))
         except DeclarationError as error:
             todo = resolved.todo(path) if resolved.doubt(path) else "restore it, or choose another directory"
             raise ResultsError(f"{path}: its experiment.yaml cannot be read back; {todo}\n{error}") from None

@@ -17,6 +17,7 @@ from headway.declare.run import RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError
 from headway.files import Content, json_text, plain, write_text
 from headway.runs import seal, second
+from headway.runs.callbacks import listeners
 from headway.runs.course import Course
 from headway.runs.execution import changes, surroundings
 from headway.runs.folder import Run, Status
@@ -142,6 +143,7 @@ class OwnedRun:
                 store_every_s=CHECKPOINT_EVERY_S,
                 count=lambda training_s: self._count(study, base, training_s),
                 keeps_weights=self._run.keeps_weights,
+                tell=listeners(self._run, _say),
             ).to_the_end()
             self._contents |= recorder.contents
         conclusion = study.conclude()

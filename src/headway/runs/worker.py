@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return study
 
     def work_on(path: Path) -> int:
+        _load_plugins(path)
         if asked.together == "1":
             return work(path, open_study, parent=asked.parent)
         from headway.runs.together import work_together
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.time:
             from headway.runs.timing import time_steps
 
+            _load_plugins(asked.run_dir)
             with Wishes(asked.parent).heard():
                 return time_steps(asked.run_dir, open_study, asked.time)
         if asked.answers is not None:
@@ -155,6 +157,17 @@ def _own_compiler_cache() -> str:
         return ""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "compiled")
     return why_not
+
+
+def _load_plugins(path: Path) -> None:
+    """Run the plugins of the directory of a run; what is wrong with one is told by the run that needs it."""
+    from headway.declare.plugin_files import allow, directory_of
+
+    try:
+        for plugin in allow(directory_of(path)):
+            print(plugin.sentence, flush=True)
+    except UserError as error:
+        print(error, file=sys.stderr, flush=True)
 
 
 def _stored_threads(path: Path) -> int | None:

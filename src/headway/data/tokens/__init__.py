@@ -5,6 +5,7 @@
   to be beaten;
 * `known`: examples that are drawn, or all inputs once: of `parity`, `endpoint`, `retrieval`, `hops`, `recall` and
   `induction`;
+* `own_task`: those of a type of one's own, held to `own_laws`; `own_corpus`: documents that a function gives;
 * `building` makes them: `corpus` finds documents, `documents` reads them from files, `hub` fetches them, `ids` takes
   tokens as they are, `one_document` parts a book, `tokenizer` makes tokens, `endless_tokenizer` without an end,
   `tokenizer_files` bounds what it may be, `text_kept` says how much of a text they give back, `token_cache` keeps them;

@@ -17,9 +17,10 @@ from headway import streams
 from headway.data.tokens import hub
 from headway.data.tokens.documents import JSON, TEXT, joined, kind_of, read
 from headway.data.tokens.ids import read_ids
+from headway.data.tokens.own_corpus import OwnDocuments
 from headway.data.tokens.stories import LANGUAGE, story
 from headway.data.tokens.token_cache import content_hash
-from headway.declare.tokens.text import holds_ids
+from headway.declare.tokens.text import OWN_CORPORA, holds_ids
 from headway.errors import UserError
 
 _OWN_STORY_BYTES = 400
@@ -103,7 +104,7 @@ def find_ids(name: str, *, limit: int | None, asked: str, vocab_size: int, end_o
     """Find a corpus of token ids.
 
     Args:
-        name: the path of a numpy file.
+        name: the path of a numpy file, or a corpus that a plugin registers.
         limit: documents that are taken, from the beginning; None: all.
         asked: the key that names it, for messages.
         vocab_size: tokens that there are.
@@ -112,10 +113,18 @@ def find_ids(name: str, *, limit: int | None, asked: str, vocab_size: int, end_o
     Raises:
         UserError: when there is no such file.
     """
+    said = f"{asked} {name}"
+    if name in OWN_CORPORA:
+        own = OwnDocuments(name=name, vocab_size=vocab_size, asked=said)
+        return Corpus(
+            name=name,
+            digest=f"{own.digest}-own-{limit}",
+            pieces=lambda: _taken(((document, True) for document in own), limit, said),
+            documents=lambda: (document for document, _ in _taken(((d, True) for d in own), limit, said)),
+        )
     path = Path(name).expanduser()
     if not path.is_file():
         raise UserError(f"{asked} {path}: there is no such file (from {Path.cwd()}); give the path of a numpy file")
-    said = f"{asked} {name}"
 
     def pieces() -> Iterator[tuple[np.ndarray, bool]]:
         return _taken(read_ids(path, vocab_size, end_of_text), limit, said)

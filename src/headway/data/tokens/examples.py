@@ -103,10 +103,10 @@ def expectations(task: TokensTask, batch_size: int) -> tuple[str, ...]:
 
 
 def open_examples(task: TokensTask) -> Examples:
-    """The examples of a task, made by the module here that is named for its kind.
+    """The examples of a task, made by the module here that is named for its kind, or that it names.
 
     Raises:
         UserError: when what they are made from is missing or not fit.
     """
-    found: Examples = import_module(f"headway.data.tokens.{task.kind}").open_examples(task)
+    found: Examples = import_module(f"headway.data.tokens.{task.draws or task.kind}").open_examples(task)
     return found

@@ -56,7 +56,7 @@ class HeadProbes(Spec):
         return tuple(
             metric.name
             for metric in HEAD_METRICS.values()
-            if getattr(self, metric.family) or metric.name in self.metrics
+            if getattr(self, metric.family, False) or metric.name in self.metrics
         )
 
 

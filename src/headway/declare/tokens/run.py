@@ -20,7 +20,7 @@ from headway.declare.tokens.start import Start
 from headway.declare.tokens.task import TokensTask
 from headway.declare.tokens.tasks import TASKS, any_of
 from headway.declare.tokens.training import TokensTraining
-from headway.declare.tokens.transformer import LanguageModel, TransformerModel
+from headway.declare.tokens.transformer import SOFTMAX, LanguageModel, TransformerModel
 from headway.declare.tokens.without_heads import spread_evenly
 from headway.errors import DeclarationError
 from headway.identity import digest
@@ -55,6 +55,7 @@ class TokensRun(RunSpec):
     example: ClassVar[str] = "token"
     uses_gpu: ClassVar[bool] = True
     starts_others: ClassVar[bool] = True
+    measures_own: ClassVar[bool] = True
     saves_memory: ClassVar[str] = "lower training.batch_size, or keep it and raise training.accumulate"
 
     task: AnyTask
@@ -281,6 +282,8 @@ class TokensRun(RunSpec):
         training = self.training
         alone = training.drophead or training.regularizers or self.model.dropout or training.precision != "fp32"
         if training.optimizer != "adamw" or training.accumulate > 1 or alone or self.start is not None:
+            return None
+        if self.model.attention != SOFTMAX:
             return None
         content = {key: value for key, value in self.content().items() if key != "seed"}
         for part, own in _OWN.items():

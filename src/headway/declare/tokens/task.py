@@ -19,6 +19,8 @@ class TokensTask(Task):
 
     slices: ClassVar[str] = ""
     """The module that trains and compares it; empty: that of its kind."""
+    draws: ClassVar[str] = ""
+    """The module that makes its examples; empty: that of its kind."""
     loss: ClassVar[str] = "loss_nats"
     """What is minimised: the mean cross-entropy of answers that are classes, or `mse` of answers that are numbers."""
 

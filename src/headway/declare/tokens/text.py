@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -13,6 +14,9 @@ from headway.errors import DeclarationError, near
 
 CORPORA = ("stories", "tinystories")
 """Corpora that are known by name."""
+
+OWN_CORPORA: dict[str, Callable[[], Iterable[Any]]] = {}
+"""By name: corpora of token ids that plugins register; their documents, in order, at each call."""
 
 MOST_MERGED = 1_000_000
 """Tokens of a BPE that is trained here; four times the largest that are in use."""
@@ -88,9 +92,10 @@ class TextTask(TokensTask):
             )
         corpora = [("corpus", self.corpus)] + ([] if self.validation is None else [("validation", self.validation)])
         for key, corpus in corpora:
-            if corpus not in CORPORA and not _is_path(corpus) and "." not in corpus:
+            known = (*CORPORA, *OWN_CORPORA)
+            if corpus not in known and not _is_path(corpus) and "." not in corpus:
                 raise ValueError(
-                    f"{key} {corpus!r} is not known; {near(corpus, CORPORA)}; a folder is given by a path with a "
+                    f"{key} {corpus!r} is not known; {near(corpus, known)}; a folder is given by a path with a "
                     f"slash, such as ./{corpus or 'texts'}"
                 )
         for key, corpus in corpora:
@@ -161,8 +166,8 @@ class TextTask(TokensTask):
 
 
 def holds_ids(corpus: str) -> bool:
-    """Whether a corpus is a file of token ids."""
-    return corpus.endswith(".npy")
+    """Whether a corpus is token ids: a file of them, or one that a plugin registers."""
+    return corpus.endswith(".npy") or corpus in OWN_CORPORA
 
 
 def _is_path(text: str) -> bool:

@@ -6,21 +6,43 @@ The optimizers follow torch.optim of the same name, term by term.
 from collections import Counter
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from headway.declare.run import Training
 from headway.declare.spec import Spec
+from headway.errors import near
 
-RegularizedMetric = Literal[
-    "disagreement_subspace",
-    "disagreement_position",
-    "disagreement_output",
-    "orthogonality",
-    "output_dissimilarity",
-    "query_cka",
-    "context_cka",
+Better = Literal["high", "low"]
+
+REGULARIZED: dict[str, Better] = {
+    "disagreement_subspace": "high",
+    "disagreement_position": "high",
+    "disagreement_output": "high",
+    "orthogonality": "low",
+    "output_dissimilarity": "high",
+    "query_cka": "low",
+    "context_cka": "low",
+}
+"""Differentiable measures of heads, and where heads are more different; functions stand in `headway.heads.terms`."""
+
+
+def _known(metric: str) -> str:
+    if metric not in REGULARIZED:
+        raise ValueError(f"{metric!r} is not known; {near(metric, REGULARIZED)}")
+    return metric
+
+
+RegularizedMetric = Annotated[
+    str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(REGULARIZED)})
 ]
-"""Differentiable measures of diversity; their functions stand in `headway.heads.terms`."""
 
 
 class Regularizer(Spec):

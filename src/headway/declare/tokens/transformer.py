@@ -4,15 +4,17 @@ One set of choices for all; a family is a set of defaults. `gpt-neo` is the mode
 exactly: unscaled logits, alternating windows, tied read-out.
 """
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from headway.declare.limits import MOST_LAYERS, WIDEST, check_numbers
 from headway.declare.spec import Spec
 from headway.declare.tokens.layers import PerLayer, per_layer, widths
 from headway.declare.tokens.layout import HeadCounts, HeadLayout
+from headway.errors import near
 
 Norm = Literal["layer", "rms", "none"]
 Mlp = Literal["gelu_new", "gelu", "relu", "swiglu", "none"]
@@ -23,6 +25,19 @@ Positions = Literal["learned", "joint", "rotary", "sinusoidal", "none"]
 POSITIONS = "how positions enter; joint: a vector for each pair of token and position, instead of one for each"
 Width = Annotated[int, Field(gt=0, le=WIDEST)]
 Scale = Annotated[float, Field(gt=0)] | Literal["none", "d_head", "d_model"]
+
+
+SOFTMAX = "softmax"
+OWN_ATTENTIONS: dict[str, Callable[..., Any]] = {}
+"""By name: what becomes of the scores of an attention before their softmax, of those that plugins register."""
+OWN_FAMILIES: dict[str, Mapping[str, Any]] = {}
+"""By name: the choices that a family of a plugin stands for, the family that it builds on among them."""
+
+
+def _known_attention(name: str) -> str:
+    if name != SOFTMAX and name not in OWN_ATTENTIONS:
+        raise ValueError(f"{name!r} is not known; {near(name, (SOFTMAX, *OWN_ATTENTIONS))}")
+    return name
 
 
 class Ranks(Spec):
@@ -111,6 +126,9 @@ class TransformerModel(Spec):
         None, description="width of the MLP that each input of numbers enters by, instead of a token's embedding"
     )
     class_token: bool = Field(False, description="a learned vector stands after the inputs, and answers are read there")
+    attention: Annotated[str, AfterValidator(_known_attention)] = Field(
+        SOFTMAX, description="what becomes of scores: softmax, or an attention that a plugin registers"
+    )
 
     @cached_property
     def layout(self) -> HeadLayout:

@@ -110,10 +110,10 @@ class TwoRuns:
 
     def _weights(self, of: AttentionTrace, q: Tensor, k: Tensor) -> Tensor:
         logits = q @ k.mT * of.scale
-        if of.mask is None:
-            return logits.softmax(2)
+        logits = logits if of.mask is None else logits.masked_fill(~of.mask, -torch.inf)
+        weights = (logits if of.scores is None else of.scores(logits)).softmax(2)
         # A query that sees nothing looks at nothing.
-        return logits.masked_fill(~of.mask, -torch.inf).softmax(2).masked_fill(~of.mask, 0)
+        return weights if of.mask is None else weights.masked_fill(~of.mask, 0)
 
     def with_contexts(
         self, layer: int, contexts: Sequence[tuple[int, Float[Tensor, "batch pos d_head"]]]

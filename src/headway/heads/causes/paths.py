@@ -59,7 +59,8 @@ def _readers(runs: TwoRuns, later: AttentionTrace, change: Tensor) -> dict[Throu
     runs.model.written(runs.corrupted.streams[later.layer] + change, later.layer, edits)
     changed = AttentionTrace(
         name=later.name, layer=later.layer, kind=later.kind, q=seen["q"], k=seen["k"], v=seen["v"], z=later.z,
-        kv_of=later.kv_of, W_O=later.W_O, b_O=later.b_O, scale=later.scale, mask=later.mask,
+        kv_of=later.kv_of, W_O=later.W_O, b_O=later.b_O, scale=later.scale, scores=later.scores,
+        mask=later.mask,
     )  # fmt: skip
     return {
         name: runs.with_contexts(

@@ -5,6 +5,7 @@ of them is the state that a report was written from; it stands at the end of the
 """
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -14,9 +15,9 @@ LOOK = "look.html"
 _ALL = ("results.json", "experiment.yaml", "timings/*.json", "looks/*.json", "runs/*/seed-*/run.json")
 
 
-def state(directory: Path) -> str:
-    """Names what a report of a results directory is made from, and by which code."""
-    found = hashlib.sha256(f"{directory.resolve()} {_code()}".encode())
+def state(directory: Path, plugins: Sequence[str] = ()) -> str:
+    """Names what a report of a results directory is made from, and by which code, hashes of plugins among it."""
+    found = hashlib.sha256(f"{directory.resolve()} {_code()} {' '.join(plugins)}".encode())
     for file in sorted(file for pattern in _ALL for file in directory.glob(pattern)):
         found.update(file.relative_to(directory).as_posix().encode())
         found.update(hashlib.sha256(file.read_bytes()).digest())

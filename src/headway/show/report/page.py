@@ -20,6 +20,7 @@ from headway.settle.telling import kept
 from headway.show.report import current, tables
 from headway.show.report.differences import differences
 from headway.show.report.laboratory import laboratory_of
+from headway.show.report.own_figures import figures_of_own
 from headway.show.report.report_data import ReportData, gather
 from headway.show.shared.figure import Figure
 from headway.show.shared.figure_files import are_current, remove_outdated, write_figures, write_whole
@@ -61,7 +62,8 @@ def write_report(store: "Store", results: Results, *, files: bool = True) -> Pat
     Raises:
         ResultsError: when a file cannot be written.
     """
-    path, state = store.path / "report.html", current.state(store.path)
+    path, plugins = store.path / "report.html", store.experiment.plugins
+    state = current.state(store.path, [plugin.digest for plugin in plugins])
     of_page = current.with_look(state, store.path)
     written = current.is_of(path, of_page)
     if written and (not files or are_current(store.path / "figures", state)):
@@ -82,6 +84,7 @@ def figures(material: ReportData) -> Iterator[Figure]:
         yield from (figure for figure in laboratory.answers(material) if figure is not None)
         yield from differences(material)
         yield from (figure for figure in laboratory.figures(material) if figure is not None)
+        yield from figures_of_own(material)
 
 
 def page(material: ReportData, drawn: Sequence[Figure]) -> str:

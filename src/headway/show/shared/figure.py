@@ -46,12 +46,14 @@ class Figure:
         """
         spec = self.chart.to_dict()
         spec.pop("$schema", None)
-        datasets = {name: _read(rows) for name, rows in spec.pop("datasets").items()}
+        datasets = {name: _read(rows) for name, rows in spec.pop("datasets", {}).items()}
         return {**_plain(spec), "datasets": datasets, "config": config()}
 
 
-def _read(rows: str) -> Any:
+def _read(rows: Any) -> Any:
     """The rows of a chart; only where one of their characters is told by its number may one of them be odd."""
+    if not isinstance(rows, str):  # of a chart of the user's own
+        return _plain(rows)
     values = json.loads(rows)
     return _plain(values) if "\\u" in rows else values
 

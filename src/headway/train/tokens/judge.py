@@ -5,7 +5,10 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
+import torch
+
 from headway.data.tokens.examples import Batch, Examples
+from headway.declare.plugins import of_kind
 from headway.declare.tokens.run import TokensRun
 from headway.train.loop import Conclusion, Measure, Measured
 from headway.train.tokens.loss import TokensLoss
@@ -57,7 +60,15 @@ class Judge:
 
     def judged(self, batches: Iterable[Batch]) -> dict[str, Any]:
         """What the model makes of batches, while it trains and at the end."""
-        return {f"eval_{self.run.task.loss}": self.loss.mean_over(batches)}
+        own = tuple(of_kind("run metric", self.run.plugins))
+        kept = list(batches) if own else batches
+        found: dict[str, Any] = {f"eval_{self.run.task.loss}": self.loss.mean_over(kept)}
+        module = self.loss.module
+        module.eval()
+        with torch.no_grad():
+            found |= {entry.name: float(entry.value(module, kept)) for entry in own}
+        module.train()
+        return found
 
     def further_measures(self) -> tuple[Measure, ...]:
         """What else is measured while it trains."""

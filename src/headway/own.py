@@ -1,0 +1,222 @@
+"""Of one's own: what a plugin registers, in the tables in which Headway's own things stand; see docs/your-own.md.
+
+    from headway import own
+
+    @own.task
+    class Sort(own.Task): ...
+
+A plugin is a file that an experiment names in `plugins`. Names are those of the functions, or the `kind` of a type.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+from headway.data.tokens.examples import MASKED as MASKED
+from headway.data.tokens.examples import Batch as Batch
+from headway.data.tokens.known import asked_last as asked_last
+from headway.data.tokens.own_task import OwnTask
+from headway.declare.head_metrics import HEAD_METRICS, HeadMetric
+from headway.declare.laboratories import RUN_KINDS, kinds_of, run_of_own
+from headway.declare.metrics import METRICS, Metric
+from headway.declare.plugins import register
+from headway.declare.tokens.tasks import TASKS
+from headway.declare.tokens.text import OWN_CORPORA
+from headway.declare.tokens.training import REGULARIZED, Better
+from headway.declare.tokens.transformer import OWN_ATTENTIONS, OWN_FAMILIES, Gpt2, GptNeo, Llama, TransformerModel
+from headway.errors import DeclarationError, near
+from headway.heads.registry import FUNCTIONS, NULLS, SUMS, TERMS, Term
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from headway.heads.subject import Subject
+    from headway.runs.folder import Run
+    from headway.show.report.report_data import ReportData
+
+    OfHeads = Callable[[Subject], Tensor]
+
+Task = OwnTask
+T = TypeVar("T", bound=OwnTask)
+F = TypeVar("F", bound=Callable[..., Any])
+
+PART = "Of your own"
+"""The part of a report that holds figures of one's own."""
+
+
+def task(kind: type[T]) -> type[T]:
+    """Register a type as a task: `kind: Literal["name"]` is what experiments call it.
+
+    Raises:
+        DeclarationError: when there is no such name, or it exists already.
+    """
+    named = kinds_of(kind) if hasattr(kind, "draw") else []
+    if len(named) != 1:
+        raise DeclarationError(
+            f"task {kind.__name__}: it has no name; make it a subclass of own.Task with `kind: Literal['its-name']`"
+        )
+    register("task", named[0], kind, (TASKS, kind), (RUN_KINDS, run_of_own(kind)))
+    return kind
+
+
+def corpus(function: Callable[[], Iterable[np.ndarray]]) -> Callable[[], Iterable[np.ndarray]]:
+    """Register what gives the documents of a corpus, each an array of token ids, in the same order at every call."""
+    register("corpus", function.__name__, function, (OWN_CORPORA, function))
+    return function
+
+
+def attention(function: "Callable[[Tensor], Tensor]") -> "Callable[[Tensor], Tensor]":
+    """Register an attention, which `model.attention` names: what becomes of the scores before their softmax.
+
+    It is given logits (..., query, key), -inf where a query does not see a key, and keeps those.
+    """
+    register("attention", function.__name__, function, (OWN_ATTENTIONS, function))
+    return function
+
+
+def family(name: str, *, base: str, **choices: Any) -> None:
+    """Register a choice of models, which `model.family` names: a set of defaults.
+
+    Args:
+        name: of it.
+        base: the family that it builds on: gpt-2, gpt-neo or llama.
+        choices: what it sets, by the keys of `model`.
+
+    Raises:
+        DeclarationError: when there is no such base or choice, or the name exists already.
+    """
+    bases: dict[str, type[TransformerModel]] = {"gpt-neo": GptNeo, "gpt-2": Gpt2, "llama": Llama}
+    if base not in bases:
+        raise DeclarationError(f"family {name}: its base {base!r} is not known; {near(base, bases)}")
+    for key in choices:
+        if key not in bases[base].model_fields:
+            raise DeclarationError(f"family {name}: there is no key model.{key}; {near(key, bases[base].model_fields)}")
+    if name in bases or name == "icl":
+        raise DeclarationError(f"family {name!r} exists already; give it another name")
+    register("family", name, base, (OWN_FAMILIES, {"family": base, **choices}))
+
+
+def head_metric(
+    *,
+    sentence: str,
+    high: str,
+    unit: str = "1",
+    of: Literal["head", "pair", "layer"] = "head",
+    null: "float | OfHeads | None" = None,
+) -> "Callable[[OfHeads], OfHeads]":
+    """Register a metric of heads: from an attention to a number per head, per pair of heads, or one.
+
+    Over several batches it is their mean, weighted by the positions that count.
+
+    Args:
+        sentence: what it is, for figures.
+        high: what a high one says.
+        unit: such as `0 to 1`.
+        of: what there is one number for: (head,), (head, head) or ().
+        null: what it is when nothing is going on: a number, or a function like the metric's; None: not known.
+    """
+
+    def registered(function: "OfHeads") -> "OfHeads":
+        name, said = function.__name__, "not known" if null is None else "as its plugin gives it"
+        declared = HeadMetric(name=name, sentence=sentence, unit=unit, of=of, family="own", high=high, null=said)
+        total, of_null = f"{name}_total", f"{name}_null_total"
+        tables: list[tuple[Any, Any]] = [(HEAD_METRICS, declared), (FUNCTIONS, _mean(total))]
+        if null is not None:
+            tables.append((NULLS, _mean(of_null)))
+            SUMS[of_null] = _weighted(null if callable(null) else lambda subject: 0 * function(subject) + null)
+        register("head metric", name, function, *tables)
+        SUMS[total] = _weighted(function)
+        return function
+
+    return registered
+
+
+def _weighted(function: "OfHeads") -> "OfHeads":
+    """What a metric is summed up as: by the positions that count."""
+    return lambda of: function(of).double() * of.counted.sum()
+
+
+def _mean(total: str) -> "Callable[..., Tensor]":
+    """The mean over positions of a sum, as a function of the sums that it names."""
+
+    def mean(**sums: "Tensor") -> "Tensor":
+        return sums[total] / sums["rows"]
+
+    names = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in (total, "rows")]
+    mean.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
+    return mean
+
+
+def run_metric(
+    *, sentence: str, unit: str = "1", better: Literal["lower", "higher"] | None = None, null: float | None = None
+) -> "Callable[[F], F]":
+    """Register a metric of runs: from a model and the batches that it is judged on to a number.
+
+    It is measured at every evaluation, and arms are compared by it.
+
+    Args:
+        sentence: what it is.
+        unit: such as `fraction`.
+        better: where it is better; None: nowhere.
+        null: its value when nothing is going on.
+    """
+
+    def registered(function: F) -> F:
+        declared = Metric(name=function.__name__, sentence=sentence, unit=unit, better=better, null=null)
+        register("run metric", function.__name__, function, (METRICS, declared))
+        return function
+
+    return registered
+
+
+def regularizer(*, better: Better) -> "Callable[[OfHeads], OfHeads]":
+    """Register a term of the loss: a differentiable number of an attention of two heads or more.
+
+    Args:
+        better: whether it is wanted high or low.
+    """
+
+    def registered(function: "OfHeads") -> "OfHeads":
+        def measure(attention: Any) -> "Tensor":
+            from headway.heads.subject import subject
+
+            return function(subject(attention))
+
+        term = Term(name=function.__name__, better=better, measure=measure)
+        register("regulariser", term.name, function, (REGULARIZED, better), (TERMS, term))
+        return function
+
+    return registered
+
+
+def figure(*, title: str, caption: str = "") -> "Callable[[Callable[[ReportData], Any]], Callable[[ReportData], Any]]":
+    """Register a figure of reports: from what a report is made of to an Altair chart, or None where there is none.
+
+    Args:
+        title: that stands above it.
+        caption: what is drawn, in plain words.
+    """
+
+    def registered(function: "Callable[[ReportData], Any]") -> "Callable[[ReportData], Any]":
+        name = function.__name__.replace("_", "-")
+
+        def draw(material: "ReportData") -> Any:
+            from headway.show.shared.figure import Figure
+
+            chart = function(material)
+            return None if chart is None else Figure(name=name, part=PART, title=title, caption=caption, chart=chart)
+
+        register("figure", name, draw)
+        return function
+
+    return registered
+
+
+def callback(
+    function: "Callable[[Run, Mapping[str, Any]], None]",
+) -> "Callable[[Run, Mapping[str, Any]], None]":
+    """Register what is called with a run and each line that it logs, in the process that trains it."""
+    register("callback", function.__name__, function)
+    return function

@@ -1,0 +1,274 @@
+"""Laws of what plugins register: Headway's own things keep them, and each way to break one gets its sentence."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from own_code import ECHO
+from own_code import write as write
+
+from headway.check import choices, heads
+from headway.check.held import check
+from headway.data.tokens.examples import Batch, open_examples
+from headway.data.tokens.own_laws import broken
+from headway.data.tokens.own_task import OwnTask, examples_of
+from headway.declare.head_metrics import HEAD_METRICS, REPEATED
+from headway.declare.metrics import METRICS
+from headway.declare.spec import parse
+from headway.declare.tokens.tasks import TASKS
+from headway.declare.tokens.transformer import OWN_ATTENTIONS
+from headway.errors import UserError
+from headway.heads.stream import measure
+from headway.heads.terms import TERMS
+
+OWN = "import random as r\nimport numpy as np, torch\nfrom headway import own\n"
+KNOWN = {
+    "parity": {"n_bits": 4},
+    "endpoint": {"vertices": 4},
+    "retrieval": {"targets": 3, "length": 5},
+    "hops": {"letters": 4, "length": 20, "hops": 3},
+    "recall": {"pairs": 3, "length": 16, "vocabulary": 20},
+    "induction": {"letters": 5, "length": 20},
+}
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_headways_own_tasks_keep_the_laws(kind):
+    task = parse(TASKS[kind], {"kind": kind, **KNOWN[kind]})
+    assert list(broken(task, open_examples(task))) == []
+
+
+def test_headways_own_metrics_of_heads_keep_the_laws():
+    trace = heads.traced()
+    for name, declared in HEAD_METRICS.items():
+        if declared.family != "circuits" and name not in REPEATED:
+            if not name.endswith("_published"):  # which has no heads
+                assert [*heads.of_other_order(name, trace)] == [], name
+            scores = measure(trace, [name])[name]
+            assert [*heads.out_of_range(declared, scores)] == [], name
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_headways_own_regularisers_keep_the_laws(name):
+    term = TERMS[name]
+    assert list(heads.regularizer(lambda of: term.measure(of.attention))) == []
+
+
+def test_the_usual_attention_keeps_the_laws(monkeypatch):
+    monkeypatch.setitem(OWN_ATTENTIONS, "usual", lambda scores: scores)
+    assert list(choices.attention("usual")) == []
+
+
+def sentences(write, code):
+    write(code)
+    return [said for held in check("mine.py") for said in held.broken]
+
+
+def echo(before, after):
+    assert before in ECHO
+    return ECHO.replace(before, after)
+
+
+def test_what_keeps_the_laws_says_so(write):
+    write(ECHO + "\n@own.callback\ndef log(run, line): pass\n@own.figure(title='T')\ndef mine(material): pass\n")
+    held = check("mine.py")
+    assert [each.sentence.partition(";")[0] for each in held] == [
+        "task echo: all laws hold",
+        "callback log: all laws hold",
+        "figure mine: not tried",
+    ]
+    assert "echo" not in TASKS
+
+
+TASKS_THAT_BREAK = [
+    (echo("random.integers(5", "np.random.randint(0, 5"), "changed a global random generator"),
+    (
+        echo("random.integers(5", "np.random.default_rng().integers(5"),
+        "two draws of one seed and step gave different",
+    ),
+    (
+        echo("random.integers(5", "np.random.default_rng(0).integers(5"),
+        "another seed and step gave the same examples",
+    ),
+    (echo("random.integers(5", "random.integers(9"), "and vocab_size is 5: they are 0 to 4; make them fit"),
+    (echo("size=(n, self.length)", "size=(n, 4)"), "inputs have the shape (512, 4), and (n, n_ctx) is (512, 6)"),
+    (echo("targets[:, 0] = own.MASKED", "targets = targets[:, 1:]"), "targets have the shape (512, 5)"),
+    (echo("targets[:, 0]", "targets[:]"), "nothing is asked: every target is -1; put answers where they are asked"),
+    (
+        echo("return own.Batch(inputs=inputs, targets=targets)", "return inputs"),
+        "draw gave a ndarray; give a Batch(",
+    ),
+    (echo("inputs=inputs,", "inputs=inputs.astype('int32'),"), "inputs are int32; give a numpy array of int64"),
+    (
+        echo("targets=targets", "targets=targets.astype('float32')"),
+        "targets are float32, and its loss is loss_nats",
+    ),
+    (echo("    copies = True\n", ""), "at position 1 follows from the input at position 0 alone, and so do the"),
+    (echo("np.roll(inputs, 1, axis=1)", "inputs.copy()"), "follows from the input there alone, whatever else"),
+    (echo("= random", "= nothing"), "raised NameError: name 'nothing' is not defined; let draw(random, n)"),
+    (
+        echo("length: int = 6", "length: int"),
+        "(length: missing; give it a value); give each of its fields a default",
+    ),
+    (echo("return 5", "return 'five'"), "vocab_size is 'five'; make it a whole number of 1 or more"),
+    (echo("copies = True", "copies = True\n    primary = 'acuracy'"), "not measured of it; did you mean accuracy"),
+    (echo("copies = True", "copies = True\n    loss = 'mae'"), "loss is 'mae'; did you mean mse?"),
+    (echo("def draw", "def drew"), "it has no examples; give its type a method draw(random, n), or every()"),
+]
+
+
+OF_HEADS = "@own.head_metric(sentence='s', high='h', unit='0 to 1', null={null})\ndef mine(of): return {value}\n"
+TERM = "@own.regularizer(better='low')\ndef mine(of): return {value}\n"
+OF_RUNS = "@own.run_metric(sentence='s')\ndef mine(model, batches): {value}\n"
+ATTENTION = "@own.attention\ndef mine(scores): return {value}\n"
+
+
+OTHERS_THAT_BREAK = [
+    (
+        OF_HEADS.format(value="torch.ones(3)", null=0),
+        "of 2 heads it gave (3,), and a metric of='head' gives a tensor",
+    ),
+    (OF_HEADS.format(value="3.0", null=0), "it gave float, and a metric of='head' gives a tensor of shape (3,)"),
+    (
+        OF_HEADS.format(value="torch.zeros(of.n_heads)", null=2.0),
+        "its null reach from 2 to 2, and its unit says 0 to",
+    ),
+    (
+        OF_HEADS.format(value="2 * torch.ones(of.n_heads)", null=0),
+        "its values reach from 2 to 2, and its unit says",
+    ),
+    (OF_HEADS.format(value="torch.ones(of.n_heads) / 0", null=0), "its values are not finite"),
+    (
+        OF_HEADS.format(value="torch.rand(of.n_heads)", null=0),
+        "measuring an attention changed a global random gen",
+    ),
+    (
+        OF_HEADS.format(value="torch.arange(of.n_heads) / 9", null=0),
+        "heads in another order did not have their scor",
+    ),
+    (OF_HEADS.format(value="of.nothing", null=0), "AttributeError: 'Subject' object has no attribute 'nothing'"),
+    (TERM.format(value="of.attention.z.mean(0)"), "it gave a tensor of shape (3, 12, 8); give one number"),
+    (TERM.format(value="of.attention.z.mean().item()"), "of an attention it gave float; give one number"),
+    (
+        TERM.format(value="of.attention.z.mean().detach()"),
+        "no gradient comes back from it to queries, keys, values",
+    ),
+    (TERM.format(value="(of.attention.z * 0).sum().sqrt()"), "its gradient is not finite"),
+    (TERM.format(value="of.attention.z.mean() / 0"), "it is not finite; see that nothing is divided by 0"),
+    (OF_RUNS.format(value="return 'much'"), "ValueError: could not convert string to float"),
+    (OF_RUNS.format(value="return r.random()"), "gave something else the second time; make it a function"),
+    (OF_RUNS.format(value="return float('nan')"), "it gave nan; give a finite number"),
+    (
+        OF_RUNS.format(value="next(model.parameters()).mul_(0); return 1.0"),
+        "it changed the model's weights; leave the model as it is",
+    ),
+    (
+        ATTENTION.format(value="torch.nan_to_num(scores, neginf=0.0)"),
+        "keys that a query does not see must keep -inf",
+    ),
+    (
+        ATTENTION.format(value="scores.mean(3)"),
+        "of scores (2, 3, 6, 6) it gave (2, 3, 6); give one for each query",
+    ),
+    (ATTENTION.format(value="scores.detach()"), "no gradient comes back to layers.0.attention.q.weight"),
+    (
+        ATTENTION.format(value="scores - scores.masked_fill(scores == -torch.inf, 0).roll(-1, 2)"),
+        "later tokens change what is said before them",
+    ),
+    (
+        "@own.callback\ndef mine(line): pass\n",
+        "it cannot be called with a run and a line (too many positional arg",
+    ),
+    ("@own.corpus\ndef mine(): return [np.array([r.randint(0, 5)])]\n", "gave something else the second time"),
+    (
+        "@own.corpus\ndef mine(): return [np.array([0.5])]\n",
+        "document 0 is float64 of shape (1,), where it is a row of",
+    ),
+    ("@own.corpus\ndef mine(): return []\n", "it gave no document; give an array of token ids for each"),
+    (
+        "own.family('mine', base='gpt-2', mlp='many')\n",
+        "with two layers of two heads it is no model: mlp: 'many' is",
+    ),
+]
+BREAKING = [*TASKS_THAT_BREAK, *OTHERS_THAT_BREAK]
+SCRIPT = """
+import json, pathlib, sys
+from headway.check.held import check
+print(json.dumps([[said for held in check(file) for said in held.broken] for file in sys.argv[1:]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What is said of each, in a process in which no shapes are checked, as users have it."""
+    folder = tmp_path_factory.mktemp("breaking")
+    files = [folder / f"own{number}.py" for number in range(len(BREAKING))]
+    for file, (code, _) in zip(files, BREAKING, strict=True):
+        file.write_text(code if "import own" in code else OWN + code)
+    environment = {**os.environ, "HEADWAY_CACHE": str(folder / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *map(str, files)], capture_output=True, text=True, check=True, env=environment
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("number", range(len(BREAKING)), ids=lambda number: BREAKING[number][1][:40])
+def test_what_breaks_a_law_is_told(number, found):
+    assert any(BREAKING[number][1] in sentence for sentence in found[number]), found[number]
+
+
+def test_what_cannot_be_loaded_is_a_sentence_too(write):
+    assert sentences(write, "1 / 0\n") == [
+        "plugin mine.py: it cannot be imported: ZeroDivisionError in line 1: division by zero; put that right"
+    ]
+
+
+def test_a_task_of_numbers_that_gives_the_answer_away(write):
+    code = OWN + (
+        "from typing import Literal\n"
+        "@own.task\nclass Sum(own.Task):\n    kind: Literal['sum']\n    loss = 'mse'\n    primary = 'nmse'\n"
+        "    n_ctx = property(lambda self: 5)\n    vocab_size = property(lambda self: 2)\n"
+        "    n_answers = property(lambda self: 1)\n"
+        "    def draw(self, random, n):\n        x = random.standard_normal((n, 4, 2), dtype='float32')\n"
+        "        y = np.full((n, 5, 1), np.nan, 'float32')\n        y[:, -1, 0] = x[:, 2, 1]\n"
+        "        return own.Batch(inputs=x, targets=y)\n"
+    )
+    assert sentences(write, code) == [
+        "a number of the input is the answer in every example: it leaks; leave it out of the input"
+    ]
+    assert sentences(write, code.replace("x[:, 2, 1]", "x.sum((1, 2))")) == []
+
+
+def test_primary_may_be_a_metric_of_the_same_plugin(write):
+    code = echo("copies = True", "copies = True\n    primary = 'mine'") + OF_RUNS.format(value="return 1.0")
+    assert any("of which nobody knows where it is better" in said for said in sentences(write, code))
+    better = code.replace("run_metric(", "run_metric(better='higher', ")
+    assert sentences(write, better) == []
+    assert "mine" not in METRICS
+
+
+def test_tasks_are_tried_with_all_inputs_too(write):
+    code = echo(
+        "    def draw", "    def every(self):\n        return self.draw(np.random.default_rng(1), 40)\n\n    def draw"
+    )
+    write(code)
+    assert [each.broken for each in check("mine.py")] == [()]
+
+
+def test_the_laws_of_a_task_are_held_before_it_is_trained_on(write):
+    class Silent(OwnTask):
+        kind: str = "silent"
+        n_ctx: ClassVar[int] = 3
+        vocab_size: ClassVar[int] = 3
+
+        def draw(self, random, n):
+            inputs = random.integers(3, size=(n, 3))
+            return Batch(inputs=inputs, targets=np.full((n, 3), -1))
+
+    assert examples_of(Silent()).vocab_size == 3
+    with pytest.raises(UserError, match=r"task.kind silent: nothing is asked: every target is -1"):
+        open_examples(Silent())
