@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from headway.declare.shipped import shipped
+
 SMALL = [
     word
     for setting in ("training.steps=300", "evaluation.prompts=500", "evaluation.curve.prompts=50",
@@ -30,6 +32,17 @@ def test_list_shows_every_experiment_in_a_line():
     lines = done.stdout.splitlines()
     assert len(lines) >= 8
     assert any(re.match(r"icl-heads +4 arms  How many .*\?$", line) for line in lines)
+
+
+def test_list_groups_experiments_by_what_they_are_about():
+    groups = [group.splitlines() for group in headway("list").stdout.split("\n\n")]
+    headings = [group[0] for group in groups]
+    assert headings == sorted(headings)
+    assert "Tasks whose answer is known:" in headings
+    assert "Other things:" not in headings  # each says what it is about
+    found = {line.split()[0]: group[0] for group in groups for line in group[1:]}
+    assert set(found) == set(shipped())
+    assert {found[name] for name in found if name.startswith("icl-")} == {"Linear regression in context:"}
 
 
 def test_show_prints_a_file_that_runs_as_it_is(tmp_path):

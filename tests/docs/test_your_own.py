@@ -1,4 +1,4 @@
-"""The page on one's own: its files pass the check and run together as they stand, from another folder."""
+"""The page on one's own: its files pass the check and run together as they stand, as a user would do it."""
 
 import json
 import os
@@ -100,6 +100,7 @@ def test_the_task_of_the_page_runs_with_everything_else(folder):
         "probes.metrics=[own_weight]",
         "training.regularizers=[{metric: alike_values, weight: 0.1}]",
         "model.attention=top_two",
+        "arms.h1.model.n_heads=8",
     ]
     said = command(
         folder, "run", "sort.yaml", "--seeds", "1", "--arms", "h2,h4", "--no-timing", *others,
@@ -133,7 +134,7 @@ def test_the_task_of_the_page_runs_with_everything_else(folder):
 
 @pytest.mark.slow
 def test_the_corpus_of_the_page_runs_with_the_family(folder):
-    settings = ["model.family=attention-only", "training.steps=4", "evaluation.every=4"]
+    settings = ["model={family: attention-only, d_model: 16, n_layers: 2}", "training.steps=4", "evaluation.every=4"]
     command(
         folder, "run", "text.yaml", "--no-timing", "--plugin", "models.py", "--arms", "h2",
         *(part for setting in settings for part in ("--set", setting)),

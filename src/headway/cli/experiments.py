@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
 @app.command("list")
 def list_() -> None:
-    """The experiments that come with Headway, a line each."""
+    """The experiments that come with Headway, a line each, by what they are about."""
     from headway.declare.mapping import read_file
     from headway.declare.shipped import shipped
 
     experiments = {name: read_file(path) for name, path in shipped().items()}
+    groups: dict[str, list[str]] = {}
     for name, content in experiments.items():
-        print(f"{name:<{max(map(len, experiments))}}  {len(content['arms']):>2} arms  {content['question']}")
+        line = f"{name:<{max(map(len, experiments))}}  {len(content['arms']):>2} arms  {content['question']}"
+        groups.setdefault(content.get("about", "other things"), []).append(line)
+    print("\n\n".join("\n".join((f"{about[:1].upper()}{about[1:]}:", *groups[about])) for about in sorted(groups)))
 
 
 @app.command()

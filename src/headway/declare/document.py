@@ -42,6 +42,7 @@ class Document(Spec):
     """The top level of an experiment's file."""
 
     name: str = Field(description="names the results directory")
+    about: str = Field("", description="what `headway list` has it below")
     question: str = Field("", description="what the experiment is to answer, in a sentence")
     task: dict[str, Any] = Field(description="what the model is asked to do")
     model: dict[str, Any] = Field({}, description="the model, as far as all arms share it")

@@ -26,7 +26,7 @@ from headway.declare.starts import starts_of
 from headway.errors import DeclarationError, near, shortened
 from headway.words import listed
 
-NOT_COMPARED = ("question", "seeds", "logging", "contrasts", "verdicts", "margin", "statements")
+NOT_COMPARED = ("about", "question", "seeds", "logging", "contrasts", "verdicts", "margin", "statements")
 """Keys of a document that change no run and nothing that is compared."""
 
 

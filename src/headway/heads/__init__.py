@@ -7,11 +7,12 @@ Without torch:
   `grouped`: within and between groups of heads that share keys;
 * `model_on_text`: a finished model and the text it read; `xray`: all that was found of what its heads do;
 * `scores_json`: scores as plain values;
+* `registry`: a function for each declared metric, and what these are made of, by name;
 * `view`: a model to be looked at head by head; `packed`: its patterns to 8 bits.
 
 With torch:
 
-* `registry`: a function for each declared metric: `diversity`, `disagreement`, `patterns`, `outputs`, `published`, each
+* metrics: `diversity`, `disagreement`, `patterns`, `outputs`, `published`, each
   a function of `sums` over rows, or a mean of what the `query_blocks` of a block of queries say;
 * `subject`: which queries and keys count; `nulls`: what a metric is when nothing is going on;
 * `stream`: what metrics are made of, accumulated over any number of batches; `repeated`: random tokens, repeated;
