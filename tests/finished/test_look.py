@@ -221,6 +221,9 @@ def test_a_directory_is_looked_at_by_its_arms_on_its_own_text(tmp_path, text):
     assert [model["steps"] for model in models] == [[0, 2, 4]] * 2
     assert [[row["n"] for row in model["rows"]] for model in models] == [[2, 2], [1, 2]]
     assert '<a href="look.html">' in (store.path / "report.html").read_text()
+    run = store.run("even", 0).path
+    assert headway.xray(run, draws=0, sequences=2).text == str(text)
+    assert headway.ablate(run, sequences=2).text == str(text)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headway.cli.options import MOST, Device, Draws, TokenizerOf, app, path_of
+from headway.cli.options import MOST, Device, Draws, TextOrOwn, TokenizerOf, app, path_of
 from headway.errors import UserError
 from headway.runs.worker import share_cores
 
@@ -27,14 +27,7 @@ def look(
             "side.",
         ),
     ],
-    text: Annotated[
-        str | None,
-        typer.Option(
-            callback=path_of,
-            metavar="FILE",
-            help="A text file, documents parted by <|endoftext|>; of a run by default what it was judged on.",
-        ),
-    ] = None,
+    text: TextOrOwn = None,
     heads: Annotated[
         str | None, typer.Option(metavar="L0H3,L2", help="Keep the patterns of these heads and layers; default: all.")
     ] = None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headway.cli.options import MOST, AsJson, Checkpoint, Device, Draws, Text, TokenizerOf, app, path_of
+from headway.cli.options import MOST, AsJson, Checkpoint, Device, Draws, Text, TextOrOwn, TokenizerOf, app, path_of
 from headway.cli.output import check_out, print_tables, warn
 from headway.runs.worker import share_cores
 
@@ -79,7 +79,7 @@ def export(
 @app.command()
 def xray(
     checkpoint: Checkpoint,
-    text: Text,
+    text: TextOrOwn = None,
     out: Annotated[
         Path | None,
         typer.Option(callback=path_of, metavar="DIR", help="A folder that is made; by default results/xray-NAME."),
@@ -122,7 +122,7 @@ def xray(
 @app.command()
 def ablate(
     checkpoint: Checkpoint,
-    text: Text,
+    text: TextOrOwn = None,
     reference: Annotated[
         str | None,
         typer.Option(

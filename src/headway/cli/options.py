@@ -50,6 +50,14 @@ Text = Annotated[
         callback=path_of, metavar="FILE", help="A text file, documents parted by <|endoftext|>; or another corpus."
     ),
 ]
+TextOrOwn = Annotated[
+    str | None,
+    typer.Option(
+        callback=path_of,
+        metavar="FILE",
+        help="A text file, documents parted by <|endoftext|>; of a run by default what it was judged on.",
+    ),
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print everything as JSON; files are then written only with --out.")
 ]

@@ -2,7 +2,8 @@
 
 * `model_folder`: what a path is; `opening`: the model behind it;
 * `opened`: that model, ready to be given a text; `encoder`: how the text becomes its tokens;
-* `measurable`: whether its heads can be measured, and how much is read for it; `two_texts`: a text and another one;
+* `measurable`: whether its heads can be measured, and how much is read for it; `own_text`: of which text where
+  nobody says; `two_texts`: a text and another one;
 * `in_memory`: a model that is no path; `text_loss`: how well it predicts what it reads;
 * `xray`: what every head of it does on a text, and `xray_notes`: what limits that; `look`: the same for the eye,
   `looked_at`: which models and numbers that takes, `token_words`: what is written for a token;

@@ -13,6 +13,7 @@ import numpy as np
 
 from headway.finished.interventions import check_sound, open_to_ablate
 from headway.finished.opened import Opened
+from headway.finished.own_text import own_text
 from headway.finished.two_texts import TwoTexts, two_texts, with_targets
 from headway.finished.xray import described
 from headway.heads.causes.ablated import Ablation, PairEffects, effect_scores
@@ -38,7 +39,7 @@ _OUTPUTS = "output_dissimilarity"
 def ablate(
     model: "str | Path | Transformer",
     *,
-    text: "str | Path | TokenIds",
+    text: "str | Path | TokenIds | None" = None,
     reference: "str | Path | TokenIds | None" = None,
     targets: "TokenIds | None" = None,
     mean: str = "positions",
@@ -55,7 +56,7 @@ def ablate(
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
         text: a text file, whose documents are parted by `<|endoftext|>`, or any other corpus that a task can name; or
-            (sequence, pos) tokens.
+            (sequence, pos) tokens; None: of a run what it was judged on.
         reference: another text, whose contexts stand in for heads; None: the text's further sequences.
         targets: what is predicted at each of the text's tokens, -1 where nothing is; None: every next token.
         mean: what the mean of a head is over: `positions` (and sequences) of the other text, or its sequences
@@ -79,6 +80,7 @@ def ablate(
     from headway.heads.causes.substitutes import check_mean_over, heads_of
 
     over = check_mean_over(mean)
+    text = own_text(model) if text is None else text
     opened, own = open_to_ablate(model, tokenizer, device)
     if targets is None:
         texts = two_texts(opened, text, reference, sequences=sequences, length=length)

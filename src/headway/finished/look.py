@@ -14,11 +14,12 @@ import numpy as np
 
 from headway.data.tokens.corpus import find_corpus
 from headway.errors import UserError
-from headway.finished.looked_at import numbers, own_text
+from headway.finished.looked_at import numbers
 from headway.finished.measurable import check_measurable, length_of, positive
 from headway.finished.model_folder import model_folder
 from headway.finished.opened import Opened
 from headway.finished.opening import open_model
+from headway.finished.own_text import own_text
 from headway.finished.token_words import token_words
 from headway.finished.xray import TOKENS, described
 from headway.heads.model_on_text import AttentionHeads
@@ -85,7 +86,7 @@ def look(
     if largest < 2 * _BESIDES:
         raise UserError(f"largest {largest:,} bytes: a page without any patterns needs {2 * _BESIDES:,}; give more")
     folder = model_folder(path)
-    name_of_text = str(text) if text is not None else own_text(folder)
+    name_of_text = str(text) if text is not None else own_text(path)
     corpus = find_corpus(name_of_text, limit=None, asked="text")
     place = find_device(device)
     opened = open_model(path, tokenizer, trust_code=trust_code)

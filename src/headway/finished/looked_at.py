@@ -1,4 +1,4 @@
-"""Finished: what one looks at besides patterns: the text of a run where none is given, and the numbers of its heads."""
+"""Finished: which models are looked at, and the numbers of their heads."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,6 @@ import numpy as np
 
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.errors import UserError
-from headway.finished.model_folder import ModelFolder
 from headway.finished.opened import Opened
 from headway.finished.xray import xray
 from headway.heads.model_on_text import AttentionHeads
@@ -24,31 +23,6 @@ EXPERIMENT = "experiment.yaml"
 MOST_MODELS = 16
 _OF_FEW = ("patterns", "circuits")
 """Families of metrics that are measured on a text that is too short for the others."""
-
-
-def own_text(folder: ModelFolder) -> str:
-    """The text that a run is judged on, or else trained on.
-
-    Raises:
-        UserError: for a model that has none, or one of ids.
-    """
-    from headway.declare.tokens.text import holds_ids
-    from headway.runs.folder import Run
-
-    found: Any = None
-    if folder.kind == "run":
-        spec = Run.open(folder.path).spec
-        if spec.n_ctx is None:
-            raise UserError(
-                f"{folder.asked}: it is a run of the in-context laboratory, which has no tokens to look at; give a run "
-                "of a text"
-            )
-        found = getattr(spec.task, "validation", None) or getattr(spec.task, "corpus", None)
-    if found is None:
-        raise UserError(f"{folder.asked}: which text should it read? Give one with --text (in Python text=)")
-    if holds_ids(found):
-        raise UserError(f"{folder.asked}: its text {found} holds token ids; give a text with --text")
-    return str(found)
 
 
 def models_in(paths: Sequence[Path]) -> list[Path]:

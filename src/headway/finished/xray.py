@@ -17,6 +17,7 @@ from headway.finished.in_memory import open_in_memory
 from headway.finished.measurable import check_measurable, evaluating, length_of, positive
 from headway.finished.opened import Opened, whole_numbers
 from headway.finished.opening import open_model
+from headway.finished.own_text import own_text
 from headway.finished.text_loss import LossSoFar
 from headway.finished.xray_notes import XRayNotes, widest
 from headway.heads.model_on_text import AttentionHeads
@@ -66,7 +67,8 @@ def xray(
     Args:
         path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face; or a model in memory: one of
             Headway's own, of transformers, or a module whose `trace(tokens)` says what its heads do.
-        text: a text file, whose documents are parted by `<|endoftext|>`; or any other corpus that a task can name.
+        text: a text file, whose documents are parted by `<|endoftext|>`; or any other corpus that a task can name;
+            None, without tokens: of a run what it was judged on.
         tokens: in place of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
         sequences: how many are read, at most; None: 4,096 tokens of them; of given tokens all.
@@ -85,6 +87,8 @@ def xray(
     from headway.heads.comparison import examine_beside_untrained
     from headway.train.device import find_device
 
+    if text is None and tokens is None and isinstance(path, str | Path):
+        text = own_text(path)
     if (text is None) == (tokens is None):
         raise UserError("an x-ray reads either a text or tokens: give one of text= and tokens=")
     corpus = None if text is None else find_corpus(str(text), limit=None, asked="text")
