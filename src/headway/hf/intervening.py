@@ -109,7 +109,7 @@ class TheirDecoder:
         """What every head does with a text."""
         return trace(self.model, tokens)
 
-    def kept(self, tokens: Int[Tensor, "batch pos"]) -> "KeptPass":
+    def kept(self, tokens: Int[Tensor, "batch pos"]) -> "TheirPass":
         """A whole pass, and what each layer gave in it."""
         given: list[Any] = []
         with ExitStack() as stack:
@@ -117,7 +117,7 @@ class TheirDecoder:
                 stack.callback(layer.register_forward_hook(lambda _, __, output: given.append(output)).remove)
             logits = self.hidden(tokens)[0]
         at_once = len(given) == len(self._layers)  # a layer that is called twice gave two things
-        return KeptPass(decoder=self, tokens=tokens, logits=logits, given=tuple(given) if at_once else ())
+        return TheirPass(decoder=self, tokens=tokens, logits=logits, given=tuple(given) if at_once else ())
 
     def layers(self) -> Sequence[nn.Module]:
         """Its layers, in their order; none where its attentions are not in one list of them."""
@@ -159,7 +159,7 @@ class TheirDecoder:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptPass:
+class TheirPass:
     """A pass that was made, from any layer of which on it can be made again."""
 
     decoder: TheirDecoder
