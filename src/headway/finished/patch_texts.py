@@ -102,7 +102,7 @@ class _Asked:
             UserError: for texts of different lengths, and answers that are none.
         """
         tokens = {name: opened.encoder.whole(text) for name, text in (("clean", clean), ("corrupted", corrupted))}
-        _check_lengths(opened, tokens)
+        _check_texts(opened, tokens)
         right = _following(opened, clean, answer, "answer")
         other = None if wrong is None else _following(opened, clean, wrong, "wrong")
         if other is not None and right[0] == other[0]:
@@ -146,9 +146,19 @@ class _Asked:
         yield "one pair of texts says what happens on these texts, and nothing of others: there is no interval"
 
 
-def _check_lengths(opened: Opened, tokens: dict[str, list[int]]) -> None:
+def _check_texts(opened: Opened, tokens: dict[str, list[int]]) -> None:
+    """Nothing, when positions of two texts can be exchanged, and there is something to be restored.
+
+    Raises:
+        UserError: for texts of different lengths, saying their tokens, of fewer than two, or the same.
+    """
     lengths = {name: len(ids) for name, ids in tokens.items()}
     if len(set(lengths.values())) == 1 and lengths["clean"] > 1:
+        if tokens["clean"] == tokens["corrupted"]:
+            raise UserError(
+                "the clean and the corrupted text are the same, so there is nothing to be restored; give two that "
+                "differ in what is asked about"
+            )
         return
     said = {
         name: " ".join(f"[{word}]" for word in (token_words(opened, ids)[token] for token in ids))
