@@ -129,11 +129,11 @@ def spread(values: list[float], digits: int = 2) -> str:
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
-def exact(bench: Bench, parts: int) -> None:
-    """Effects of all heads, estimates, and what a pass takes, by turns."""
+def exact(bench: Bench, parts: int, rounds: int) -> None:
+    """Effects, of one of so many parts of the heads in each round, estimates, and what a pass takes, by turns."""
     bench.forward(), bench.forward_and_backward()
     forward, both, effects, estimates, work = [], [], [], [], []
-    for part in range(parts):
+    for part in range(rounds):
         forward.append(seconds(bench.forward))
         effects.append(seconds(lambda part=part: work.append(bench.effects(part, parts))))
         forward.append(seconds(bench.forward))
@@ -142,10 +142,12 @@ def exact(bench: Bench, parts: int) -> None:
     shares = work_of(bench.model.model, VOCAB, bench.inputs.shape[1])
     print(f"forward pass: {spread(forward)}; forward and backward: {spread(both)}")
     in_passes = [s / (sum(forward[2 * i : 2 * i + 2]) / 2) * parts for i, s in enumerate(effects)]
+    # Each round walks up once: a pass and the shared products, which all heads at once need once.
+    whole = statistics.mean(in_passes) - (parts - 1)
     print(
-        f"exact effects of one kind: {sum(effects):.1f} s, {sum(effects) / statistics.median(forward):.0f} forward "
-        f"passes (asked: 60); by turns {spread(in_passes, 0)}; operations of {sum(work) - parts + 1:.0f}, read-out "
-        f"{shares.readout:.0%} of a pass"
+        f"exact effects of one kind: {whole:.0f} forward passes (asked: 60), from {rounds} of {parts} parts of the "
+        f"heads; by turns {spread([n - (parts - 1) for n in in_passes], 0)}; operations of "
+        f"{statistics.mean(work) * parts - (parts - 1):.0f}, read-out {shares.readout:.0%} of a pass"
     )
     ratios = [e / b for e, b in zip(estimates, both, strict=True)]
     print(f"estimates of all three kinds: {spread(ratios)} times forward and backward (asked: 3)")
@@ -208,7 +210,7 @@ def main() -> None:
     print(f"{len(bench.heads)} heads, {batch} x {context} tokens; seconds of the processor: median (range)")
     # Others' work on the machine shows here: above this benchmark's own process, times say less.
     print(f"processes that ran or waited: {os.getloadavg()[1]:.1f}, on {os.cpu_count()} cores", flush=True)
-    exact(bench, parts=6)
+    exact(bench, parts=6, rounds=6)
     beside_a_mask(bench, rounds=5)
     transformer_lens(bench, heads=12)
     used = {what: in_process(what, batch, context) for what in ("forward", "effects", "masked", "pruned")}

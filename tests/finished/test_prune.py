@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from hf.drawn import STOCK, weights_of
 
 import headway
 from headway.data.tokens.tokenizer import bytes_tokenizer
@@ -105,6 +106,34 @@ def test_a_uniform_layout_keeps_the_format_of_hugging_face(grouped, text, tmp_pa
     given = torch.from_numpy(tokens(2))
     with torch.no_grad():
         torch.testing.assert_close(model(given).logits, found.model(given)[0], atol=1e-5, rtol=1e-5)
+
+
+PROJECTIONS = {
+    "gpt2": "transformer.h.{}.attn.c_proj",
+    "gpt_neo": "transformer.h.{}.attn.attention.out_proj",
+    "llama": "model.layers.{}.self_attn.o_proj",
+    "mistral": "model.layers.{}.self_attn.o_proj",
+}
+
+
+@pytest.mark.parametrize("name", STOCK)
+def test_every_architecture_that_is_pruned_loses_what_a_mask_takes(name, tmp_path):
+    """The model of transformers without the heads' rows of its own projections, and what it reads of the folder."""
+    transformers = pytest.importorskip("transformers")
+    model_type, declared = STOCK[name]
+    assert export(declared, 257, weights_of(declared), tmp_path / "whole", bytes_tokenizer()) == model_type
+    keep = declared.layout.total // 2
+    found = headway.prune(tmp_path / "whole", by="random", keep=keep, text=tokens(4), out=tmp_path / "small")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "whole").eval()
+    small = headway.hf.open_pretrained(tmp_path / "small").model
+    given = torch.from_numpy(tokens(2))
+    with torch.no_grad():
+        for layer, heads in enumerate(declared.layout.layers):
+            projection = theirs.get_submodule(PROJECTIONS[model_type].format(layer))
+            by_input = projection.weight if model_type == "gpt2" else projection.weight.T
+            for head in set(range(heads.n_heads)) - {head for at, head in found.kept if at == layer}:
+                by_input[head * heads.d_head : (head + 1) * heads.d_head] = 0
+        torch.testing.assert_close(small(given).logits, theirs(given).logits, atol=1e-5, rtol=1e-5)
 
 
 def tokens(n):

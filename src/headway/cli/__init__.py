@@ -1,9 +1,9 @@
 """Door: the verbs of the command line, a function each; the only place that prints.
 
 Verbs are told apart by what they take: `experiments`, results `directories`, how others join them from `clusters`,
-code of one's own (`checking`), finished `models`, or models to be looked at (`looking`); `options` are what several of
-them take, `output` is what they print. Every verb imports what it needs when it runs, so that `headway list` answers at
-once.
+code of one's own (`checking`), finished `models`, two texts (`between`), or models to be looked at (`looking`);
+`options` are what several of them take, `output` is what they print. Every verb imports what it needs when it runs:
+`headway list` answers at once.
 """
 
 import errno
@@ -20,6 +20,7 @@ from headway.cli import directories as directories  # isort: skip
 from headway.cli import clusters as clusters  # isort: skip
 from headway.cli import checking as checking  # isort: skip
 from headway.cli import models as models  # isort: skip
+from headway.cli import between as between  # isort: skip
 from headway.cli import looking as looking  # isort: skip
 from headway.cli.options import app as app
 from headway.errors import HeadwayError, UserError, shortened

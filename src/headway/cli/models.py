@@ -116,7 +116,7 @@ def xray(
     options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length, "draws": draws}
     found = measure(checkpoint, text=text, device=device, trust_code=trust_code, **options)
     command = command_line("xray", checkpoint, text=text, out=out, **options) + " --trust-code" * trust_code
-    _show_model(found, layers(found), lambda: xray_page(found), checkpoint, out, command, as_json)
+    show_model(found, layers(found), lambda: xray_page(found), checkpoint, out, command, as_json)
 
 
 @app.command()
@@ -179,7 +179,7 @@ def ablate(
     given = {"reference": reference, "mean": None if mean == "positions" else mean, "seed": seed or None, "out": out}
     read = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
     command = command_line("ablate", checkpoint, *["--pairs"] * pairs, text=text, **given, **read)
-    _show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, command, as_json)
+    show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, command, as_json)
 
 
 @app.command()
@@ -243,7 +243,7 @@ def prune(
     print(f"{model_type}: {folder}{code}")
 
 
-def _show_model(
+def show_model(
     found: "ModelOnText",
     overview: "Table",
     drawn: "Callable[[], ModelPage]",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from headway.finished.opened import TokenIds
-    from headway.heads.causes.patching import PatchMetric
+    from headway.heads.causes.patching import PatchMetric, TwoRuns
     from headway.model.transformer import Transformer
 
 
@@ -49,21 +49,27 @@ def patch(
         UserError: for a model or texts that cannot be used, a metric that gives no number for each sequence, and a
             model that fails a check of what is done to it, naming the check.
     """
-    from headway.heads.causes.patch_estimates import cancelling, estimated_effects
-    from headway.heads.causes.patching import TwoRuns, patched_effects
-    from headway.heads.causes.paths import head_paths
+    from headway.heads.causes.patching import TwoRuns
 
-    asked = _sites(sites)
+    asked = sites_of(sites)
     opened = open_to_intervene(model, tokenizer, device)
     texts = [_tokens(opened, text, name) for text, name in ((clean, "clean"), (corrupted, "corrupted"))]
     check_sound(opened.own, texts[0].cpu().numpy())
-    runs = TwoRuns(opened.own, texts[0], texts[1], metric)
-    found = {site: patched_effects(runs, site, by_position=by_position) for site in asked}
-    estimates = estimated_effects(runs, asked, by_position=by_position)
+    return measured(TwoRuns(opened.own, texts[0], texts[1], metric), asked, by_position=by_position, paths=paths)
+
+
+def measured(runs: "TwoRuns", sites: tuple[PatchSite, ...], *, by_position: bool, paths: bool) -> Patching:
+    """All that patching shows of two runs."""
+    from headway.heads.causes.patch_estimates import cancelling, estimated_effects
+    from headway.heads.causes.patching import patched_effects
+    from headway.heads.causes.paths import head_paths
+
+    found = {site: patched_effects(runs, site, by_position=by_position) for site in sites}
+    estimates = estimated_effects(runs, sites, by_position=by_position)
     return Patching(
-        heads=found[asked[0]][0],
-        clean=runs.values(texts[0]).cpu().numpy(),
-        corrupted=runs.values(texts[1]).cpu().numpy(),
+        heads=found[sites[0]][0],
+        clean=runs.values(runs.clean_tokens).cpu().numpy(),
+        corrupted=runs.values(runs.tokens).cpu().numpy(),
         effects={site: effects.cpu().numpy() for site, (_, effects) in found.items()},
         estimates={site: effects.cpu().numpy() for site, effects in estimates.items()},
         cancels=cancelling(runs),
@@ -71,7 +77,12 @@ def patch(
     )
 
 
-def _sites(sites: str | Sequence[str]) -> tuple[PatchSite, ...]:
+def sites_of(sites: str | Sequence[str]) -> tuple[PatchSite, ...]:
+    """What of a head is put in, in its order.
+
+    Raises:
+        UserError: for what is no site, or none.
+    """
     given = (sites,) if isinstance(sites, str) else tuple(sites)
     for site in given:
         if site not in PATCH_SITES:

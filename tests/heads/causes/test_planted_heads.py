@@ -12,16 +12,21 @@ import numpy as np
 import pytest
 import torch
 from induction import CONTEXT, on_its_task, read
-from planted import planted, texts
+from planted import PERIOD, VOCAB, planted, texts
+from scipy.stats import t
 
 from headway.heads.causes.ablation import ablate
 from headway.heads.causes.attribution import attribute, integrated
 from headway.heads.causes.kinds import KINDS
+from headway.heads.causes.patching import TwoRuns, patched_effects
+from headway.heads.causes.paths import head_paths
 from headway.heads.causes.selfcheck import check_interventions
 from headway.heads.causes.substitutes import substitutes
 
 MODELS, RATE, MATTERS = int(os.environ.get("HEADWAY_PLANTED", "40")), 0.05, 0.01
 """By hand with HEADWAY_PLANTED=200."""
+RESTORES = 0.1
+"""Logits, of about 6 that a repetition is worth: from so many on a head or a path is found by patching."""
 
 
 def found(effects):
@@ -55,6 +60,67 @@ def test_nothing_is_found_where_the_planted_heads_weights_are_reset():
         ablation = ablate(model, inputs, targets, substitutes(model, inputs, other, seed=seed))
         for kind in KINDS:
             false[kind] += bool(found(ablation.single[kind]))
+    assert all(count <= RATE * MODELS for count in false.values()), false
+
+
+def patched(seed, *, reset=False):
+    """Runs of a drawn model on repeated texts, and on the same but for the token before the one to be repeated.
+
+    The metric is the logit of what followed before. The first planted head says what came before it there, and the
+    second one looks for that: either one's clean context brings all of it back.
+    """
+    model, heads = planted(seed, reset=reset)
+    clean, targets, _ = texts(seed)
+    before = clean.shape[1] - 1 - PERIOD
+    corrupted = clean.clone()
+    corrupted[:, before] = (clean[:, before] + 1) % VOCAB
+    right = targets[:, -1]
+
+    def metric(logits):
+        return logits[torch.arange(len(right)), -1].gather(1, right[:, None])[:, 0]
+
+    return TwoRuns(model, clean, corrupted, metric), heads
+
+
+def restoring(runs):
+    """The heads whose contexts restore more than a tenth of a logit, at the family-wise rate."""
+    heads, effects = patched_effects(runs, "z")
+    values = effects.numpy()
+    n = values.shape[1]
+    half = t.ppf(1 - RATE / len(heads), n - 1) * values.std(1, ddof=1) / n**0.5
+    return {head for head, low in zip(heads, values.mean(1) - half, strict=True) if low > RESTORES}
+
+
+def paths_of(runs):
+    """The pairs of heads, and inputs, between which a direct path moves the metric by more than a tenth of a logit."""
+    found = head_paths(runs)
+    return {
+        (found.heads[writer], found.heads[reader], through)
+        for through, changes in found.through.items()
+        for writer, reader in np.argwhere(np.abs(np.nan_to_num(changes)) > RESTORES).tolist()
+    }
+
+
+@pytest.mark.slow
+def test_patching_finds_the_planted_heads_and_the_path_between_them():
+    false = {"heads": 0, "paths": 0}
+    for seed in range(MODELS):
+        runs, (first, second) = patched(seed)
+        heads, paths = restoring(runs), paths_of(runs)
+        assert heads >= {first, second}, seed
+        assert (first, second, "k") in paths, seed
+        false["heads"] += heads != {first, second}
+        false["paths"] += paths != {(first, second, "k")}
+    assert all(count <= RATE * MODELS for count in false.values()), false
+
+
+@pytest.mark.slow
+def test_patching_finds_nothing_where_the_planted_heads_weights_are_reset():
+    false = {"heads": 0, "paths": 0}
+    for seed in range(MODELS):
+        runs, _ = patched(seed, reset=True)
+        false["heads"] += bool(restoring(runs))
+        false["paths"] += bool(paths_of(runs))
     assert all(count <= RATE * MODELS for count in false.values()), false
 
 

@@ -78,7 +78,8 @@ class Patching:
 
     def _sentences(self) -> Iterator[str]:
         clean, corrupted = self.clean.mean(), self.corrupted.mean()
-        yield f"the metric is {clean:.3g} on the clean text, {corrupted:.3g} on the corrupted one"
+        said = f"the metric is {clean:.3g} on the clean text, {corrupted:.3g} on the corrupted one"
+        yield said.replace("-", "−")
         for site in self.effects:
             share = self.restored(site)
             most = share if share.ndim == 1 else share.sum(1)

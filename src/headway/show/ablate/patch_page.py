@@ -1,0 +1,83 @@
+"""Show: the page of what a finished model's heads did on one text, put into a run of another."""
+
+import numpy as np
+
+from headway.heads.causes.kinds import named
+from headway.heads.causes.patched import PatchSite
+from headway.heads.causes.patched_model import PatchedModel
+from headway.show.ablate.patch_maps import SITES, patterns, position_maps, site_maps
+from headway.show.ablate.path_maps import path_maps
+from headway.show.shared.figure import Figure
+from headway.show.shared.model_page import ModelPage
+from headway.show.shared.table import Row, Table
+from headway.words import number
+
+PART = "Heads put back"
+_SHOWN = 8
+
+
+def patch_page(found: PatchedModel) -> ModelPage:
+    """The page, drawn; `patch.html`, `patch.json` and their figures are its files."""
+    return ModelPage(
+        verb="patch",
+        what="heads put back",
+        read=f"Put into a run of one text: what heads did on another. Metric: {found.metric}. Texts: {found.text}",
+        found=found,
+        overview=most_restoring(found),
+        heads=heads(found),
+        figures=figures(found),
+    )
+
+
+def figures(found: PatchedModel) -> tuple[Figure, ...]:
+    """Maps of what comes back, of positions, of paths from head to head, and patterns of the strongest of them."""
+    paths = None if found.patching.paths is None else path_maps(found.patching.paths)
+    drawn = [site_maps(found, part=PART), *position_maps(found, part=PART), paths, patterns(found, part="Patterns")]
+    return tuple(figure for figure in drawn if figure is not None)
+
+
+def most_restoring(found: PatchedModel) -> Table:
+    """The heads that restore most by any site, with what each site restores."""
+    shares = _shares(found)
+    table = np.stack([share for share, _ in shares.values()], axis=1)
+    order = np.argsort(-np.abs(np.nan_to_num(table)).max(1))[:_SHOWN]
+    rows = [
+        Row(cells=(named(found.patching.heads[at]), *(_percent(share) for share in table[at]))) for at in order.tolist()
+    ]
+    caption = (
+        f"The metric is {found.metric}. Shares of its difference between the two texts that come back with a head's "
+        "part from the clean text; they do not add up."
+    )
+    return Table(columns=("", *(SITES[site] for site in shares)), rows=tuple(rows), caption=caption)
+
+
+def heads(found: PatchedModel) -> Table:
+    """A row for each head: the change of the metric by each site, exactly and as estimated."""
+    patching, shares = found.patching, _shares(found)
+    rows = []
+    for at, head in enumerate(patching.heads):
+        cells = [cell for share, estimate in shares.values() for cell in (_percent(share[at]), _percent(estimate[at]))]
+        rows.append(Row(cells=(named(head), *cells, "paths cancel" if patching.cancels[at] else "")))
+    columns = ["", *(name for site in shares for name in (SITES[site], f"{SITES[site]}, estimated")), "estimate"]
+    caption = (
+        "Shares of the metric's difference that come back; estimated from one gradient, with softmaxes computed anew. "
+        "Where paths through later layers cancel, an estimate is not to be trusted. On these texts "
+        f"the metric is {number(float(patching.clean.mean()), 3)} (clean) and "
+        f"{number(float(patching.corrupted.mean()), 3)} (corrupted)."
+    )
+    return Table(columns=tuple(columns), rows=tuple(rows), caption=caption)
+
+
+def _shares(found: PatchedModel) -> dict[PatchSite, tuple[np.ndarray, np.ndarray]]:
+    """Of each site the shares of each head, exact and estimated; over all positions."""
+    patching, result = found.patching, dict[PatchSite, tuple[np.ndarray, np.ndarray]]()
+    difference = patching.difference or float("nan")
+    for site in patching.effects:
+        parts = [each[site].mean(-1) / difference for each in (patching.effects, patching.estimates)]
+        exact, estimated = (part if part.ndim == 1 else part.sum(1) for part in parts)
+        result[site] = (exact, estimated)
+    return result
+
+
+def _percent(value: float) -> str:
+    return f"{round(100 * value) + 0:d} %".replace("-", "−") if np.isfinite(value) else "–"
