@@ -189,7 +189,8 @@ def disturb_nodes(rounds: int, per_round: int, seed: int) -> None:
                     n_differing += now.status == "done" and lasting_part(run) != whole[key]
                 shutil.rmtree(directory)
             print(
-                f"round {round_ + 1}: {n_runs} runs, {n_killed} nodes killed, {n_differing} differ, {n_undone} undone"
+                f"round {round_ + 1}: {n_runs} runs, {n_killed} nodes killed, {n_differing} differ, {n_undone} undone",
+                flush=True,
             )
     finally:
         cluster.shutdown()

@@ -1,12 +1,22 @@
 """Several runs on one GPU: each worker sees that GPU alone, and gives the bits that it gives by itself."""
 
 import importlib.util
+import sys
+from collections import deque
+from functools import partial
 
 import pytest
+import quadratic
+import small_text
 
 from headway.errors import UserError
 from headway.runs.devices import slots
+from headway.runs.joining import Joining
+from headway.runs.local import run_all
 from headway.runs.places import local_places
+from headway.runs.ray_cluster import ray_cluster
+from headway.runs.ray_places import RayPlaces
+from headway.runs.store import Store
 
 
 def three_gpus(monkeypatch):
@@ -47,6 +57,53 @@ def test_places_have_the_environment_of_their_slot(monkeypatch):
     assert seen([place.slot for place in places]) == ["2", "5", "7", "2"]
 
 
+NOTES = (
+    "import os, sys, pathlib; run = next(word for word in sys.argv[1:] if os.path.isdir(word)); "
+    "pathlib.Path(run, 'seen').write_text(os.environ['CUDA_VISIBLE_DEVICES'] + ' ' + ' '.join(sys.argv[1:]))"
+)
+"""A worker that notes which GPUs it sees, and ends."""
+
+
+def noted(runs) -> list[str]:
+    found = [(run.path / "seen").read_text().split() for run in runs]
+    assert all(words[words.index("--device") + 1] == "cuda" for words in found)
+    return sorted(words[0] for words in found)
+
+
+def test_a_worker_that_joins_gives_each_of_its_runs_a_gpu(tmp_path, monkeypatch):
+    three_gpus(monkeypatch)
+    of = small_text.experiment(seeds=2)
+    runs = Store.with_runs(tmp_path / "results", of, of.runs)[1]
+    how = {"device": "cuda", "runs_per_gpu": 2, "command": (sys.executable, "-c", NOTES)}
+    left = Joining(directory=tmp_path / "results", **how).work(partial(deque, maxlen=0), lambda _: None)
+    assert left.failed_here == len(runs), "it trained nothing"
+    assert set(noted(runs)) <= {"2", "5", "7"}
+
+
+@pytest.mark.slow
+def test_slots_of_a_ray_cluster_see_the_gpu_that_they_have_a_share_of(tmp_path):
+    """Ray is told of two GPUs, and need not have them."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    of = small_text.experiment(seeds=2)
+    runs = Store.with_runs(tmp_path / "results", of, of.runs)[1]
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "num_gpus": 2, "include_dashboard": False})
+    try:
+        with ray_cluster(cluster.address) as joined:
+            how = {"device": "cuda", "runs_per_gpu": 2, "command": (sys.executable, "-c", NOTES)}
+            places = list(RayPlaces(joined, tmp_path / "results", **how))
+            assert len(places) == 4
+            workers = [place.start(run.path, log=run.path / "log.txt") for place, run in zip(places, runs, strict=True)]
+            quadratic.wait_until(lambda: all(worker.ended is not None for worker in workers))
+            assert [worker.ended for worker in workers] == [0] * 4
+            for place in places:
+                place.rest()
+    finally:
+        cluster.shutdown()
+    assert noted(runs) == ["0", "0", "1", "1"]
+
+
 def has_gpu() -> bool:
     if importlib.util.find_spec("torch") is None:
         return False
@@ -59,11 +116,6 @@ def has_gpu() -> bool:
 @pytest.mark.slow
 @pytest.mark.skipif(not has_gpu(), reason="there is no GPU")
 def test_runs_that_share_a_gpu_have_the_bits_of_runs_alone(tmp_path):
-    import small_text
-
-    from headway.runs.local import run_all
-    from headway.runs.store import Store
-
     of, found = small_text.experiment(), {}
     for n in (1, 2):
         runs = Store.with_runs(tmp_path / str(n), of, of.runs)[1]

@@ -104,3 +104,29 @@ def test_what_is_beyond_the_possible_fails_a_run(runs):
 def test_a_number_of_runs_is_auto_or_at_least_one(asked):
     with pytest.raises(UserError, match="give auto, or a number of runs; 1 trains each alone"):
         checked_together(asked)
+
+
+def test_workers_that_join_train_together_as_headway_run_does(runs):
+    """Two at once: what one of them has taken along is left alone by the other, and nothing is trained twice."""
+    directory = runs["h2", 0].parents[2]
+    command = [sys.executable, "-m", "headway", "worker", str(directory), "--slots", "1", "--device", "cpu"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(2)]
+    said = [process.communicate(timeout=240)[0].decode() for process in both]
+    found = {key: Run.open(path) for key, path in runs.items()}
+    assert {run.status for (arm, _), run in found.items() if arm != "wild"} == {"done"}, said
+    assert {run.status for (arm, _), run in found.items() if arm == "wild"} == {"failed"}
+    assert max(run.execution.get("together", 1) for run in found.values()) > 1
+    for run in found.values():
+        run.check()
+
+
+def test_a_worker_that_joined_can_be_told_to_train_each_alone(tmp_path):
+    of = resolve({**DOCUMENT, "arms": {"h2": {}}, "seeds": 2})
+    store, made = api.prepare(of, tmp_path / "out", slots("cpu", workers=1, runs=1))
+    command = [sys.executable, "-m", "headway", "worker", str(store.path), "--slots", "1", "--device", "cpu"]
+    refused = subprocess.run([*command, "--together", "none"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "together none: give auto, or a number of runs" in refused.stderr
+    subprocess.run([*command, "--together", "1"], check=True)
+    assert [Run.open(run.path).status for run in made] == ["done", "done"]
+    assert not any("together" in Run.open(run.path).execution for run in made)

@@ -10,6 +10,7 @@ Slots = Annotated[
     int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core or a GPU each.")
 ]
 Trainer = Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")]
+Together = Annotated[str, typer.Option(metavar="auto|N|1", help="Runs of one shape trained as one program.")]
 OnDevice = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any.")]
 RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
 
@@ -21,6 +22,7 @@ def worker(
     device: OnDevice = "auto",
     runs_per_gpu: RunsPerGpu = 1,
     trainer: Trainer = "auto",
+    together: Together = "auto",
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Store and stop then: after 1h50m, or at 18:30.")
     ] = None,
@@ -43,6 +45,7 @@ def worker(
         device=device,
         runs_per_gpu=runs_per_gpu,
         trainer=trainer,
+        together=together,
         until=None if until is None else deadline(until),
     )
     try:
@@ -72,6 +75,7 @@ def submit(
     device: OnDevice = "auto",
     runs_per_gpu: RunsPerGpu = 1,
     trainer: Trainer = "auto",
+    together: Together = "auto",
 ) -> None:
     """Have a scheduler start workers that join a results directory.
 
@@ -79,10 +83,12 @@ def submit(
     """
     from headway.errors import UserError
     from headway.runs.slurm import submit as submit_to_slurm
+    from headway.runs.together import checked_together
 
     if not slurm:
         raise UserError("submit: to what? --slurm is what there is; elsewhere start `headway worker` yourself")
     options = ["--device", device, "--trainer", trainer, "--runs-per-gpu", str(runs_per_gpu)]
+    options += ["--together", checked_together(together)]
     options += [] if slots is None else ["--slots", str(slots)]
     jobs = submit_to_slurm(directory, array=array, time=time, sbatch=sbatch or (), options=options)
     print(

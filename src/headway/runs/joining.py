@@ -22,6 +22,7 @@ from headway.runs.progress import Snapshot
 from headway.runs.run_json import SCHEMA, schema_of
 from headway.runs.stop import ENDING, FROM_PARENT, Interruptions
 from headway.runs.store import Store
+from headway.runs.together import checked_together
 from headway.words import counted
 
 SIGNALS = (*ENDING, FROM_PARENT)
@@ -63,6 +64,7 @@ class Joining:
         device: as `headway.runs.devices.slots` takes it.
         runs_per_gpu: at a time.
         trainer: that trains in-context models.
+        together: runs of one shape that a worker trains as one batched program: `auto`, or a number.
         until: when it stops; None: when nothing is left.
         command: what starts a worker.
     """
@@ -72,6 +74,7 @@ class Joining:
     device: str = "auto"
     runs_per_gpu: int = 1
     trainer: str = "auto"
+    together: str | int = "auto"
     until: Deadline | None = None
     command: tuple[str, ...] = WORKER
 
@@ -121,7 +124,7 @@ class Joining:
             runs=len(todo),
             uses_gpu=any(run.spec.uses_gpu for run in todo),
             runs_per_gpu=self.runs_per_gpu,
-            command=(*self.command, "--trainer", self.trainer),
+            command=(*self.command, "--trainer", self.trainer, "--together", checked_together(self.together)),
         )
         check_and_prepare([(run.name, run.spec) for run in todo], [place.slot for place in places], tell)
         kept = lasting(places) if self.command == WORKER else places

@@ -123,7 +123,7 @@ def _answers(asked: str, address: str) -> None:
         raise UserError(f"ray {shortened(address)}: give auto, local, or HOST:PORT as `ray start` prints it")
     there = "there" if asked == address else f"at {address}, where RAY_ADDRESS or a former `ray start` has it,"
     try:
-        with socket.create_connection((host, int(port)), _ANSWERS_WITHIN_S) as connection:
+        with socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_WITHIN_S) as connection:
             connection.settimeout(_ANSWERS_WITHIN_S)
             connection.sendall(_HELLO)
             heard = b"" if _is_encrypted() else connection.recv(len(_HELLO))
