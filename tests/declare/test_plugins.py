@@ -209,7 +209,7 @@ def test_a_directory_of_somebody_else_runs_nothing_until_it_is_allowed(write, tm
     # What is kept is known by its name.
     plugins.unload(store.experiment.plugins[0])
     kept.write_text(kept.read_text() + "# changed\n")
-    with pytest.raises(ResultsError, match="which you have not run here yet"):
+    with pytest.raises(ResultsError, match="it was changed since runs were made with it, of which its name says so"):
         headway.open("results")
     with pytest.raises(DeclarationError, match="it was changed since runs were made with it, of which its name says"):
         headway.open("results", plugins=[kept])

@@ -41,7 +41,11 @@ def load(given: str, folder: Path = Path()) -> Plugin:
     Raises:
         DeclarationError: when there is none, it fails, or what it registers exists already.
     """
-    found = _file(given, folder) if given.endswith(".py") or "/" in given else _package(given)
+    if given.endswith(".py") or "/" in given:
+        path = folder / Path(given).expanduser()
+        found = _file(given, path, _read(path, given))
+    else:
+        found = _package(given)
     private, _ = private_folder(FOLDER)
     (private / found.digest).touch()
     return found
@@ -89,11 +93,13 @@ def _written(directory: Path) -> tuple[str, ...]:
 
 
 def _kept(directory: Path, written: str) -> Plugin:
+    """What a directory keeps, if it is what it was and was asked for before; nothing is run that was not looked at."""
     is_file = _KEPT.fullmatch(written)
     if is_file:
-        digest = hashlib.sha256(_read(directory / written, written)).hexdigest()
+        text = _read(directory / written, written)
+        digest = _checked(directory / written, text)
     else:
-        digest = _digest_of_package(_entry_point(written))
+        text, digest = b"", _digest_of_package(_entry_point(written))
     private, _ = private_folder(FOLDER)
     if not is_loaded(digest) and not (private / digest).exists():
         what = str(directory / written) if is_file else written.partition("@")[0]
@@ -101,7 +107,7 @@ def _kept(directory: Path, written: str) -> Plugin:
             f"{directory} is of code of its own, {written}, which you have not run here yet, and to read its runs "
             f"would run it; look at it, and `headway status {directory} --plugin {what}` allows it from then on"
         )
-    return load(written, directory)
+    return _file(written, directory / written, text) if is_file else _package(written)
 
 
 def keep(directory: Path, plugins: Sequence[Plugin]) -> Mapping[str, bytes]:
@@ -110,16 +116,23 @@ def keep(directory: Path, plugins: Sequence[Plugin]) -> Mapping[str, bytes]:
     return {path: text for path, text in wanted.items() if not (directory / path).is_file()}
 
 
-def _file(given: str, folder: Path) -> Plugin:
-    path = folder / Path(given).expanduser()
-    text = _read(path, given)
-    digest = hashlib.sha256(text).hexdigest()
-    kept = _KEPT.fullmatch(f"{path.parent.name}/{path.name}")
+def _checked(path: Path, text: bytes) -> str:
+    """The hash of a file; one that has it in its name has to be what it was.
+
+    Raises:
+        DeclarationError: when it is not.
+    """
+    digest, kept = hashlib.sha256(text).hexdigest(), _KEPT.fullmatch(f"{path.parent.name}/{path.name}")
     if kept and not digest.startswith(kept["digest"]):
         raise DeclarationError(
             f"{path}: it was changed since runs were made with it, of which its name says so; put it back, or give a "
             "changed one in a file of another name, for another directory"
         )
+    return digest
+
+
+def _file(given: str, path: Path, text: bytes) -> Plugin:
+    digest, kept = _checked(path, text), _KEPT.fullmatch(f"{path.parent.name}/{path.name}")
     name = kept["name"] if kept else path.stem
 
     def run() -> None:

@@ -227,6 +227,8 @@ def logit_variance(of: Subject) -> tuple[Float[Tensor, " head"], Float[Tensor, "
     chosen = sorted({n_queries - 1 - i * n_queries // _QUERIES for i in range(_QUERIES)})
     total = torch.zeros(of.n_heads, dtype=torch.float64, device=attention.q.device)
     number = torch.zeros((), dtype=torch.float64, device=attention.q.device)
+    if attention.scores is not None:  # the null is that of a softmax of logits as they are
+        return total, number
     for example in range(len(attention.q)):
         here = slice(example, example + 1)
         logits = attention.logits(batch=here, queries=chosen)[0]

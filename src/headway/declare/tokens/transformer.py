@@ -242,6 +242,11 @@ class TransformerModel(Spec):
             raise ValueError(
                 "positions joint gives no one vector to a token, so that it is no read-out; set tied to false"
             )
+        if self.attention != SOFTMAX and self.attends == "future":
+            raise ValueError(
+                f"attention {self.attention} changes scores of what a query sees, and with attends future the last one "
+                "sees nothing; give past, or softmax"
+            )
         if self.class_token and self.attends == "future":
             raise ValueError(
                 "class_token stands after the inputs, and with attends future nothing there sees them; give past"
