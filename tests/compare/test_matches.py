@@ -27,3 +27,12 @@ def test_an_arm_that_a_control_does_not_change_stands_for_itself():
     # Two arms that it does not change are compared once, without it.
     assert not any({arm, baseline} <= idle for arm, baseline in found)
     assert any(baseline in idle for _, baseline in found)
+
+
+def test_baselines_of_groups_are_compared_unasked_where_they_do_the_same_task():
+    """Parity of two bits and of three are two tasks; kinds of one text are one."""
+    assert ("n2-h1", "n3-h2") not in pairs(load("heads-for-parity"), None)
+    assert all(arm.split("-")[0] == baseline.split("-")[0] for arm, baseline in pairs(load("heads-for-parity"), None))
+    found = pairs(load("gqa", settings=["baseline=null", "groups={a: {arms: [kv-8, kv-4], baseline: kv-8}, "
+                                        "b: {arms: [kv-2, kv-1], baseline: kv-2}}"]), None)  # fmt: skip
+    assert ("kv-2", "kv-8") in found

@@ -143,7 +143,8 @@ def _how_many(spec: RunSpec, at_most: int | None) -> tuple[int, str]:
         return asked, ""
     return fit, (
         f"{counted(asked, 'run')} together need about {asked * each / 1e9:.1f} GB, and half of the memory is "
-        f"{there / 1e9:.1f} GB: {counted(fit, 'run')} are trained together, the others after them"
+        f"{there / 1e9:.1f} GB: {counted(fit, 'run')} {'is' if fit == 1 else 'are'} trained together, the others after "
+        "them"
     )
 
 

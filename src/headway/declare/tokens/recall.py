@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from headway import streams
 from headway.declare.tokens.known import KnownTask
 
-_DRAWS = 2_000
+_DRAWS = 10_000
 """Of values, in which the most frequent is counted."""
 
 

@@ -1,0 +1,116 @@
+"""Figures of tasks whose answer is known: right answers beside limits, by hops and by length, and errors by heads."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headway.compare.results import References, Results
+from headway.declare.experiment import Experiment, load
+from headway.show.report.arm_styles import looks
+from headway.show.report.report_data import ArmResults, Finished, ReportData
+from headway.show.shared.figure_files import render
+from headway.show.tokens import known
+from headway.show.tokens.known_errors import errors_by_heads
+from headway.show.tokens.known_parts import by_kind, by_length
+from headway.show.tokens.known_scores import accuracies
+from headway.show.tokens.solved_map import solved_map
+
+
+def material_of(experiment: Experiment, metrics: dict[str, list[dict[str, Any]]], reached=None) -> ReportData:
+    """Runs that were never trained, with these final metrics by arm and seed."""
+    style, arms = looks(experiment), []
+    for arm in experiment.arms:
+        if arm.full_name not in metrics:
+            continue
+        runs = [
+            Finished(
+                run=cast(Any, SimpleNamespace(
+                    name=arm.full_name, control=arm.control, seed=seed, spec=arm.template, trained=arm.template,
+                    steps=10, metrics=found,
+                )), records=(), curves={}, task="task",
+            )
+            for seed, found in enumerate(metrics[arm.full_name])
+        ]  # fmt: skip
+        arms.append(ArmResults(name=arm.full_name, look=style[arm.full_name], runs=tuple(runs)))
+    results = cast(Results, SimpleNamespace(tasks={"task": References(baselines=reached or {})}, primary="accuracy"))
+    return ReportData(path=Path("."), experiment=experiment, results=results, runs=(), arms=tuple(arms), timings={})
+
+
+def rows_of(figure):
+    """All rows of data of a figure."""
+    return [row for rows in figure.spec["datasets"].values() for row in rows]
+
+
+def shares(*accuracies, **more):
+    return [{"accuracy": a, "solved": float(a >= 1), **more} for a in accuracies]
+
+
+@pytest.fixture
+def endpoints():
+    names = {"complete-h1": shares(0.5, 0.55), "complete-h2": shares(1.0, 1.0), "cycle-h1": shares(0.6, 0.7)}
+    return material_of(load("heads-for-endpoints"), names)
+
+
+def test_each_arm_has_its_own_limit(endpoints):
+    limits = {r["arm"]: r["accuracy"] for r in rows_of(accuracies(endpoints)) if r.get("what") == "best possible"}
+    assert limits == {
+        "complete, 1 head of width 32": 0.75,
+        "complete, 2 heads of width 16": 1.0,
+        "a cycle, 1 head of width 32": pytest.approx(11 / 12),
+    }
+
+
+def test_chance_is_drawn_where_the_task_has_one():
+    recall = material_of(
+        load("heads-for-recall"), {"h1": shares(1.0), "one-layer": shares(0.3)}, {"chance": {"accuracy": 0.29}}
+    )
+    figure = accuracies(recall)
+    assert {r["accuracy"] for r in rows_of(figure) if r.get("what") == "chance"} == {0.29}
+    assert "Grey line: what is right by chance" in figure.caption
+
+
+def test_hops_are_told_one_by_one_and_lengths_by_octave():
+    by = {"accuracy_by_kind": [1.0, 0.9, 0.5], "accuracy_by_length": [None, 1.0, 0.8]}
+    hops = material_of(load("heads-for-hops"), {"l2": shares(0.8, 0.8, **by), "l3": shares(0.9, **by)})
+    of_hops = rows_of(by_kind(hops))
+    assert {(r["at"], r["accuracy"]) for r in of_hops} == {(0, 1.0), (1, 0.9), (2, 0.5)}
+    assert {(r["at"], r["accuracy"]) for r in rows_of(by_length(hops))} == {(2, 1.0), (4, 0.8)}
+    assert by_length(hops).folded
+    first = next(figure for figure in known.answers(hops) if figure is not None)
+    assert first.name == "accuracy-by-kind"
+
+
+def test_errors_are_drawn_against_heads_with_those_that_are_enough():
+    errors = {"d2-h1": [2e-2, 3e-2], "d2-h2": [3e-4, 0.0], "d4-h3": [1e-2], "d4-h4": [3e-4], "d2-h2+layers-2": [1e-5]}
+    experiment = load("heads-for-retrieval").select(controls=["layers-2"])
+    found = material_of(experiment, {arm: [{"nmse": e} for e in of] for arm, of in errors.items()})
+    figure = errors_by_heads(found)
+    enough = {r["arm"]: r["enough"] for r in rows_of(figure)}
+    assert enough["2 things, 2 heads"]
+    assert enough["4 things, 4 heads"]
+    assert not enough["2 things, 1 head"]
+    assert not enough["4 things, 3 heads"]
+    assert min(r["nmse"] for r in rows_of(figure)) > 0
+    assert len(figure.spec["concat"]) == 2
+    assert next(f for f in known.answers(found) if f is not None).name == "error-by-heads"
+
+
+def test_keys_that_are_smeared_stand_apart_in_the_map():
+    found = material_of(
+        load("heads-for-induction"),
+        {"one-layer": shares(0.3), "smeared": shares(1.0), "two-layers": shares(1.0), "first-heavy": shares(1.0)},
+    )
+    panels = solved_map(found).spec["vconcat"]
+    assert [panel["title"] for panel in panels] == ["attention alone", "attention alone, keys smeared"]
+
+
+def test_they_can_be_drawn(endpoints):
+    for figure in filter(None, known.answers(endpoints)):
+        assert render(figure.spec).startswith("<svg")
+
+
+def test_of_other_tasks_there_is_none():
+    text = material_of(load("head-progression"), {"constant-low": [{"eval_loss_nats": 2.0}]})
+    assert list(known.answers(text)) == [None] * 5

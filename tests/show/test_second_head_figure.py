@@ -1,0 +1,79 @@
+"""The figure of what a second head is worth: ratios of medians beside theory, and the sentence."""
+
+import math
+
+import pytest
+
+from headway.show.icl.second_head import _median, worth_statement, worths_of
+from headway.show.icl.second_head import second_head as figure_of
+
+
+class FakeArm:
+    """As much of `ArmResults` as the figure reads."""
+
+    def __init__(self, d, n, heads, errors, noise=0.0):
+        from headway.declare.laboratories import parse_run
+
+        self.label, self.control, self.errors = f"{d} {n} {heads}", None, errors
+        task = {"kind": "regression", "d_x": d, "n_pairs": n, "noise_variance": noise}
+        training = {"optimizer": "adam", "learning_rate": 0.001, "batch_size": 8, "steps": 10}
+        model = {"family": "icl", "n_heads": heads, "n_out": 1}
+        spec = parse_run({"task": task, "model": model, "training": training, "seed": 0})
+        self.shown = type("Shown", (), {"run": type("Run", (), {"spec": spec})()})()
+
+    def by_seed(self, metric):
+        assert metric == "eval_mse_adjusted"
+        return dict(enumerate(self.errors))
+
+
+class FakeMaterial:
+    def __init__(self, *arms):
+        self.arms = arms
+
+
+@pytest.fixture
+def material():
+    errors = [1.0, 1.1, 0.9, 1.05, 0.95, 1.0]
+    return FakeMaterial(
+        FakeArm(5, 40, 1, [2.15 * e for e in errors]),
+        FakeArm(5, 40, 2, errors),
+        FakeArm(5, 200, 1, [2.8 * e for e in errors[:-1]] + [1.0]),  # one that did not move
+        FakeArm(5, 200, 2, errors),
+        FakeArm(5, 40, 1, errors, noise=1.0),
+        FakeArm(2, 40, 2, errors),
+    )
+
+
+def test_tasks_with_one_and_with_two_heads_are_told_by_the_median_ratio(material):
+    first, second = worths_of(material)
+    assert (first.task.n_pairs, second.task.n_pairs) == (40, 200)
+    assert first.found == pytest.approx(2.15)
+    assert second.found == pytest.approx(2.8)
+    assert second.low == pytest.approx(1.0)
+    assert second.high == pytest.approx(2.8)
+    assert first.effective == pytest.approx(2.2825, abs=1e-3)
+    assert first.exact == pytest.approx(2.15, abs=0.1)
+
+
+def test_the_sentence_names_the_theory_that_is_followed(material):
+    (statement,) = worth_statement(material)
+    assert statement.sentence.startswith(
+        "At d = 5 and 200 pairs one head misses 2.80 times as much as two (1.00 to 2.80); "
+    )
+    assert "2.61 by the effective loss. The models follow the exact risk: over 2 tasks they are " in statement.sentence
+
+
+def test_the_figure_says_what_it_tends_to(material):
+    figure = figure_of(material)
+    assert "the true one tends to 3.19 for d = 5, and to e only as d grows" in figure.caption
+    assert figure.spec["layer"]
+
+
+def test_one_task_makes_no_figure(material):
+    assert figure_of(FakeMaterial(*material.arms[:2])) is None
+    assert worth_statement(FakeMaterial(*material.arms[:2])) == ()
+
+
+def test_fewer_than_six_seeds_have_no_interval():
+    assert math.isnan(_median([1.0, 2.0, 3.0, 4.0, 5.0])[1][0])
+    assert _median([float(at) for at in range(32)])[1] == (9.0, 22.0)
