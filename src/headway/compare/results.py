@@ -166,14 +166,20 @@ def write(store: Store) -> Results:
         ResultsError: when it cannot be written; the former file is then as it was.
     """
     path = store.path / "results.json"
-    results = build(store)
+    content = _content(store)
+    results = Results.from_json(content)
     with derived(path):
-        write_json(path, results.to_json())
+        write_json(path, content)
     return results
 
 
 def build(store: Store) -> Results:
-    """What a results directory says now."""
+    """What a results directory says now, as a reader of the file has it: numbers that are not finite are None."""
+    return Results.from_json(_content(store))
+
+
+def _content(store: Store) -> dict[str, Any]:
+    """The content of `results.json` now."""
     experiment, runs, looks = store.experiment, store.runs(), looks_of(store)
     of_arms = runs_of_arms(runs)
     matches = [match for match in matches_of(experiment) if match.arm.full_name in of_arms]
@@ -207,8 +213,7 @@ def build(store: Store) -> Results:
             *doubts(experiment, of_arms, rates, families),
         ),
     )
-    # As a reader of the file has it: numbers that are not finite are None.
-    return Results.from_json(found.to_json())
+    return found.to_json()
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,9 @@
 """Declare: the laboratories, and the kinds of task of each: the one table of them."""
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any, get_args
 
 from headway.declare.icl.run import IclRun
@@ -9,6 +12,7 @@ from headway.declare.spec import Locate, Spec, parse
 from headway.declare.tokens.run import TokensRun
 from headway.declare.tokens.tasks import TASKS
 from headway.errors import DeclarationError, near, shortened
+from headway.identity import canonical
 
 RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TASKS, TokensRun)}
 """The type of a run for each `task.kind`."""
@@ -32,3 +36,21 @@ def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
             f"{locate('task.kind')}: {shortened(repr(kind))} is not known; {near(str(kind), RUN_KINDS)}"
         )
     return parse(RUN_KINDS[kind], content, locate)
+
+
+def parse_seeds(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
+    """The same, quickly for the seeds of an arm: of contents that differ in their seed alone, one is validated.
+
+    Raises:
+        DeclarationError: with one line per wrong key or value.
+    """
+    seed = content.get("seed")
+    if type(seed) is int and seed >= 0 and content.get("start") is None:
+        with suppress(DeclarationError, ValueError):  # which is then told with the places of this content
+            return _at_seed_0(canonical({**content, "seed": 0})).at_seed(seed)
+    return parse_run(content, locate)
+
+
+@lru_cache(maxsize=64)
+def _at_seed_0(text: str) -> RunSpec:
+    return parse_run(json.loads(text))

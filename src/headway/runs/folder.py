@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from headway.declare.laboratories import parse_run
+from headway.declare.laboratories import parse_seeds
 from headway.declare.run import RunSpec
 from headway.errors import DeclarationError, ResultsError
 from headway.runs import seal as seals
@@ -155,7 +155,7 @@ class Run:
         if self.status == "damaged":
             raise ResultsError(self.message)
         try:
-            spec = parse_run(self.config, lambda key: f"{self.path / 'run.json'}: {key}")
+            spec = parse_seeds(self.config, lambda key: f"{self.path / 'run.json'}: {key}")
         except DeclarationError as error:
             raise ResultsError(f"{error}; {anew(self.path)}") from None
         if spec.id != self.id:
