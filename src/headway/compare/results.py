@@ -27,12 +27,14 @@ from headway.compare.tokens.fits import Fit
 from headway.compare.tokens.judged_statements import JudgedStatement
 from headway.compare.tokens.plain_curve import SizeComparison
 from headway.compare.trust import doubts
+from headway.compare.unplanned import looked_at, unplanned
 from headway.declare.experiment import Experiment
 from headway.declare.run import RunSpec
 from headway.errors import ResultsError
 from headway.files import derived, parsed, plain, read_bytes, write_json
 from headway.identity import digest
 from headway.runs.folder import Run
+from headway.runs.planned_looks import Seen, keep, seen
 from headway.runs.reservations import reservations
 from headway.runs.store import Store
 
@@ -170,6 +172,8 @@ def write(store: Store) -> Results:
     results = Results.from_json(content)
     with derived(path):
         write_json(path, content)
+    if (now := looked_at(looks_of(store), results.primary, results.families)) is not None:
+        keep(store.path, f"seen-{now}", Seen(n_seeds=now))
     return results
 
 
@@ -211,6 +215,7 @@ def _content(store: Store) -> dict[str, Any]:
             *cautions(experiment, matches, of_arms),
             *laboratory.doubts(experiment, runs),
             *doubts(experiment, of_arms, rates, families),
+            *unplanned(looks, looked_at(looks, experiment.primary, families), seen(store.path), runs),
         ),
     )
     return found.to_json()
