@@ -181,6 +181,16 @@ def test_laws(rows):
             assert moved.interval == (near(one.interval[0], 1e-4), near(one.interval[1], 1e-4))
 
 
+def test_a_complete_block_has_the_residuals_of_least_squares():
+    y = np.random.default_rng(0).normal(50, 3, size=(5, 7))
+    arms, seeds = np.nonzero(np.ones_like(y))
+    design = np.hstack([np.eye(5)[arms], np.eye(7)[seeds]])
+    left = y.ravel() - design @ np.linalg.lstsq(design, y.ravel(), rcond=None)[0]
+    found = judge(y, np.eye(5)[1:] - np.eye(5)[0])
+    assert found.residual_variance == pytest.approx((left**2).sum() / 24, rel=1e-12)
+    assert found.freedom == 24
+
+
 def test_copies_of_one_comparison_are_one():
     alone, copies = (judge(STAR[:2], np.repeat([[-1.0, 1.0]], n, axis=0)).contrasts[0] for n in (1, 4))
     assert copies.bound == near(alone.bound, 2e-3)

@@ -10,6 +10,7 @@ import pytest
 
 from headway.compare.answer import in_short
 from headway.compare.statistics import compare, paired
+from headway.compare.tokens.association import FEWEST_SEEDS
 from headway.compare.tokens.diversity_loss import EARLY, ProbedRun, associations
 from headway.compare.tokens.head_progress import HeadProgress
 from headway.compare.tokens.statement_evidence import Evidence, late_rise_beyond_layer_0
@@ -170,6 +171,14 @@ def test_an_association_takes_four_seeds_and_says_so() -> None:
         assert [(arm.value, arm.interval, arm.seeds) for arm in entry.arms] == [(None, None, 3)] * 2
         assert all(arm.also is not None for arm in entry.arms)
         assert "{" not in entry.sentence
+    (short,) = (said for said in in_short(list(found.values())) if said.startswith("Published statements"))
+    assert short.endswith("R² falls with depth. 3 of these cannot be tested with 3 seeds: it takes 4")
+    enough = judged(arms(steady, 4, informed=(2.0, 0, 0, 0, 0, 0)), associated=True)
+    assert not any("cannot be tested" in said for said in in_short(list(enough.values())))
+
+
+def test_the_shipped_x_ray_has_as_many_seeds_as_its_statements_take() -> None:
+    assert len(load("x-ray").seeds) >= FEWEST_SEEDS
 
 
 def test_a_high_number_that_swapped_seeds_allow_tells_nothing() -> None:

@@ -569,3 +569,11 @@ def test_controls_that_a_setting_does_not_reach_are_named():
 def test_arms_that_a_scale_makes_something_else_are_refused_in_words(arms):
     with pytest.raises(DeclarationError, match="arms"):
         resolve(changed(scales={"laptop": {"arms": arms}}))
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_documents_of_before_ask_for_the_statements_of_the_shipped_experiment(name, tmp_path):
+    shown = {key: value for key, value in load(name).plain().items() if key != "statements"}
+    (tmp_path / "experiment.yaml").write_text(write_yaml(shown))
+    asked = bool(read_file(shipped()[name]).get("statements", False))
+    assert read_resolved(tmp_path / "experiment.yaml").statements == load(name).statements == asked

@@ -21,6 +21,12 @@ def test_each_is_the_run_that_it_would_be_by_itself(name):
         assert found.id == alone.id
 
 
+def test_runs_that_start_from_others_are_what_they_are_by_themselves():
+    arm = next(arm for arm in load("prune-heads").arms if arm.parent is not None)
+    for seed in (0, 1):
+        assert parse_stored(arm.configuration(seed)) == parse_run(arm.configuration(seed)) == arm.spec(seed)
+
+
 WRONG = [True, 1.0, "1", -1, None]
 
 

@@ -91,13 +91,13 @@ def test_goals():
     assert (best.allowance.runs, best.margin, best.at_most, best.seconds) == (160, None, 12, None)
 
 
-@pytest.mark.parametrize("unit", ["yes or no", "fraction"])
-def test_a_yes_or_no_has_no_difference_in_per_cent(monkeypatch, unit):
+@pytest.mark.parametrize(("unit", "what"), [("yes or no", "a yes or a no"), ("fraction", r"a share \(fraction\)")])
+def test_a_yes_or_no_has_no_difference_in_per_cent(monkeypatch, unit, what):
     of = experiment({"a": 0, "b": 1})
     check_metric(of)
     solved = metrics.METRICS["eval_mse"].model_copy(update={"unit": unit})
     monkeypatch.setitem(metrics.METRICS, "eval_mse", solved)
-    with pytest.raises(UserError, match=rf"a yes or a no \({unit}\) and may be 0: .*; say how many seeds$"):
+    with pytest.raises(UserError, match=rf", which is {what} and may be 0: .*; say how many seeds$"):
         check_metric(of)
 
 

@@ -10,6 +10,6 @@
   `share_verdicts` of what is yes or no), with `notes`;
 * `cautions` and `trust`: what to know before any of it is believed, such as `strays`;
 * `simultaneous` bounds, from `sobol` points and by `roots`; `looks` says when one looks, by a `look_plan`, at which of
-  the `look_levels`; `questions` that a plan asks; `halving`: the best of many arms;
+  the `look_levels`; `questions` that a plan asks; `unplanned` looks; `halving`: the best of many arms;
 * `first_schema`: files of before.
 """

@@ -6,6 +6,7 @@ from typing import get_args
 from headway.compare.contrasts import JudgedContrast
 from headway.compare.evidence import Comparison
 from headway.compare.results import Results
+from headway.compare.tokens.association import untested
 from headway.compare.tokens.judged_statements import JudgedStatement, Verdict
 from headway.compare.verdicts import scope
 from headway.declare.metrics import metric_name
@@ -69,7 +70,7 @@ def in_short(found: Sequence[JudgedStatement]) -> Iterator[str]:
     by_verdict = {verdict: [e.short for e in told.values() if e.verdict == verdict] for verdict in get_args(Verdict)}
     parts = [f"{verdict}: {'; '.join(names)}" for verdict, names in by_verdict.items() if names]
     if parts:
-        yield f"Published statements on heads. {'. '.join(part[:1].upper() + part[1:] for part in parts)}"
+        yield f"Published statements on heads. {'. '.join(p[:1].upper() + p[1:] for p in (*parts, *_why_untold(told)))}"
     for control in dict.fromkeys(entry.control for entry in found):
         changed = [
             f"{entry.short} ({entry.verdict}{_by(entry)})"
@@ -80,6 +81,13 @@ def in_short(found: Sequence[JudgedStatement]) -> Iterator[str]:
         if changed:
             where = "by the metric as published" if control is None else f"under {control}"
             yield f"Otherwise {where}: {'; '.join(changed)}"
+
+
+def _why_untold(told: Mapping[str, JudgedStatement]) -> Iterator[str]:
+    """That statements take more seeds, where that is all that they lack."""
+    few = [entry for entry in told.values() if entry.arms and all(arm.value is None for arm in entry.arms)]
+    if few and (why := untested(max(arm.seeds for entry in few for arm in entry.arms))):
+        yield f"{len(few)} of these {why}"
 
 
 def _held_against(

@@ -27,12 +27,14 @@ from headway.compare.tokens.fits import Fit
 from headway.compare.tokens.judged_statements import JudgedStatement
 from headway.compare.tokens.plain_curve import SizeComparison
 from headway.compare.trust import doubts
+from headway.compare.unplanned import looked_at, unplanned
 from headway.declare.experiment import Experiment
 from headway.declare.run import RunSpec
 from headway.errors import ResultsError
 from headway.files import derived, parsed, plain, read_bytes, write_json
 from headway.identity import digest
 from headway.runs.folder import Run
+from headway.runs.planned_looks import Seen, keep, seen
 from headway.runs.reservations import reservations
 from headway.runs.store import Store
 
@@ -166,14 +168,22 @@ def write(store: Store) -> Results:
         ResultsError: when it cannot be written; the former file is then as it was.
     """
     path = store.path / "results.json"
-    results = build(store)
+    content = _content(store)
+    results = Results.from_json(content)
     with derived(path):
-        write_json(path, results.to_json())
+        write_json(path, content)
+    if (now := looked_at(looks_of(store), results.primary, results.families)) is not None:
+        keep(store.path, f"seen-{now}", Seen(n_seeds=now))
     return results
 
 
 def build(store: Store) -> Results:
-    """What a results directory says now."""
+    """What a results directory says now, as a reader of the file has it: numbers that are not finite are None."""
+    return Results.from_json(_content(store))
+
+
+def _content(store: Store) -> dict[str, Any]:
+    """The content of `results.json` now."""
     experiment, runs, looks = store.experiment, store.runs(), looks_of(store)
     of_arms = runs_of_arms(runs)
     matches = [match for match in matches_of(experiment) if match.arm.full_name in of_arms]
@@ -206,10 +216,10 @@ def build(store: Store) -> Results:
             *cautions(experiment, matches, of_arms),
             *laboratory.doubts(experiment, runs),
             *doubts(experiment, of_arms, rates, families),
+            *unplanned(looks, looked_at(looks, experiment.primary, families), seen(store.path), runs),
         ),
     )
-    # As a reader of the file has it: numbers that are not finite are None.
-    return Results.from_json(found.to_json())
+    return found.to_json()
 
 
 @lru_cache(maxsize=1)

@@ -108,7 +108,8 @@ class Experiment:
         """
         if "statements" in self.document.model_fields_set or self.name not in shipped():
             return self.document.statements
-        return bool(read_file(shipped()[self.name]).get("statements", False))
+        # A line of a file of ours; to parse it whole takes 30 ms.
+        return "\nstatements: true\n" in shipped()[self.name].read_text(encoding="utf-8")
 
     @property
     def directory(self) -> Path:

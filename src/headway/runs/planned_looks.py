@@ -2,6 +2,7 @@
 
     looks/plan.json        when one looks, at which questions; written before the first verdict
     looks/after-N.json     what was found with N seeds
+    looks/seen-N.json      that verdicts were given on N seeds, without a plan
     looks/search.json      how the best of many arms is searched
     looks/round-J.json     which arms a round of the search kept
     looks/picked.json      what the search picked
@@ -142,7 +143,15 @@ class Picked:
     made: str = ""
 
 
-_Stored = TypeVar("_Stored", StoredPlan, LookMade, StoredSearch, RoundMade, Picked)
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """That verdicts were given on so many seeds, and no plan said so before."""
+
+    n_seeds: int
+    made: str = ""
+
+
+_Stored = TypeVar("_Stored", StoredPlan, LookMade, StoredSearch, RoundMade, Picked, Seen)
 
 
 def folder_of(directory: Path) -> Path:
@@ -161,6 +170,12 @@ def stored_plan(directory: Path) -> StoredPlan | None:
         return None
     looks = [made for n in plan.looks if (made := stored(directory, f"after-{n}", LookMade))]
     return replace(plan, history=tuple(looks))
+
+
+def seen(directory: Path) -> tuple[int, ...]:
+    """The numbers of seeds that verdicts were given on without a plan, ascending; a file's name says it."""
+    names = (file.stem.removeprefix("seen-") for file in folder_of(directory).glob("seen-*.json"))
+    return tuple(sorted(int(name) for name in names if name.isdecimal()))
 
 
 def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headway.compare.look_plan import FEWEST
 from headway.declare.document import MOST_SEEDS
 from headway.declare.experiment import Experiment
-from headway.declare.metrics import METRICS, metric_name
+from headway.declare.metrics import METRICS, YES_OR_NO, metric_name
 from headway.errors import UserError, shortened
 
 AT_MOST = 12
@@ -17,7 +17,7 @@ _SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|min|m|h|d)")
 _LONGEST_S = 10 * 365 * 86400.0
 _MOST_RUNS = 10_000_000
-_WITHOUT_SHARE = ("fraction", "yes or no", "1")
+_WITHOUT_SHARE = ("fraction", YES_OR_NO, "1")
 """Units of metrics that may be 0: a yes or a no, or a share of them, has no ratio to another."""
 
 
@@ -95,9 +95,10 @@ def check_metric(experiment: Experiment) -> None:
     """
     metric = METRICS[experiment.primary]
     if metric.unit in _WITHOUT_SHARE or metric.better is None:
+        what = "a yes or a no" if metric.unit == YES_OR_NO else f"a share ({metric.unit})"
         raise UserError(
-            f"arms of {experiment.name} are judged by {metric_name(metric.name)}, which is a yes or a no "
-            f"({metric.unit}) and may be 0: no difference in per cent can be settled; say how many seeds"
+            f"arms of {experiment.name} are judged by {metric_name(metric.name)}, which is {what} and may be 0: no "
+            "difference in per cent can be settled; say how many seeds"
         )
 
 

@@ -35,7 +35,8 @@ def planned(plan: StoredPlan) -> Iterator[str]:
     what = "contrast" if plan.are_declared else "comparison"
     yield (
         f"{counted(len(plan.asked), what)} of {metric_name(plan.metric)} until each is told apart or the same within "
-        f"{per_cent(plan.margin)}: looks at {listed(map(str, plan.looks))} seeds, all together at level {plan.level:g}"
+        f"{per_cent(plan.margin)}: looks at {listed(map(str, plan.looks))} seeds, all together at level "
+        f"{plan.level:.3g}"
     )
     recounted = [look for look in plan.looks if look <= plan.n_before]
     if recounted:
@@ -113,7 +114,7 @@ def _cost(plan: StoredPlan, state: Followed, at: int, seconds: float | None) -> 
         return ""
     more, low, high = (max(1, n - state.contrasts[at].n_seeds) for n in needed)
     long = "" if seconds is None else f", about {duration(more * seconds)}"
-    span = f" ({low} to {high})" if low < high else ""
+    span = f" ({low:,} to {high:,})" if low < high else ""
     return f"; about {counted(more, 'more seed')}{span} would settle {per_cent(plan.margin)}{long}"
 
 

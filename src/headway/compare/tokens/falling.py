@@ -24,8 +24,6 @@ GRID = 400
 _TURNS = 40
 """Of a golden section: what is left of two steps of the grid is 1e-9 of the logarithm of b."""
 
-_AT_ONCE = 100
-"""Losses whose sums of squares are held at once."""
 Array = Float[np.ndarray, " point"]
 
 
@@ -85,8 +83,7 @@ def refitted(form: str, totals: Array, losses: Float[np.ndarray, "draw point"], 
     """
     totals, losses = np.asarray(totals, dtype=float), np.asarray(losses, dtype=float)
     grid = _grid(totals)
-    parts = range(0, len(losses), _AT_ONCE)
-    sse = np.concatenate([_profiles(form, np.exp(grid)[None], totals, losses[at : at + _AT_ONCE])[2] for at in parts])
+    sse = _left(form, np.exp(grid), totals, losses)
     rows, inside = np.nonzero((sse[:, 1:-1] < sse[:, :-2]) & (sse[:, 1:-1] <= sse[:, 2:]))
     log_b = _golden(form, grid[inside], grid[inside + 2], totals, losses[rows])
     found: dict[int, float] = {}
@@ -145,6 +142,17 @@ def _profiles(
     c = losses.mean(axis=1, keepdims=True) - a * decay.mean(axis=2)
     residuals = rest[:, None, :] - a[:, :, None] * centred
     return a, c, (residuals**2).sum(axis=2)
+
+
+def _left(form: str, b: Array, totals: Array, losses: Float[np.ndarray, "draw point"]) -> Float[np.ndarray, "draw b"]:
+    """The sum of squares that the best a and c leave, of many losses and the same values of b for all of them."""
+    decay = np.exp(-b[:, None] * totals)
+    centred, rest = decay - decay.mean(axis=1, keepdims=True), losses - losses.mean(axis=1, keepdims=True)
+    product, spread = np.einsum("dp,bp->db", rest, centred), (centred**2).sum(axis=1)
+    all_of_it = (rest**2).sum(axis=1, keepdims=True)
+    if form == PUBLISHED_FORM:
+        return np.asarray(all_of_it + spread - 2 * product)
+    return np.asarray(all_of_it - np.divide(product**2, spread, out=np.zeros_like(product), where=spread > 0))
 
 
 def _profile(form: str, b: Array, totals: Array, losses: Array) -> tuple[Array, ...]:
