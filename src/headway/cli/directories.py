@@ -1,5 +1,6 @@
 """Door: the verbs that take a results directory: status, compare, report, drop, verify."""
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ def status(directory: Directory) -> None:
     """How far every run of a results directory is."""
     from headway.show.terminal.progress import status_table
 
+    gc.disable()  # thousands of runs are thousands of values without cycles, looked through again and again
     print_tables(status_table(open_store(directory)))
 
 
@@ -26,6 +28,7 @@ def compare(directory: Directory) -> None:
     """Compare arms over paired seeds; writes results.json."""
     from headway.compare.results import write
 
+    gc.disable()  # as for the status
     store = open_store(directory)
     print_answer(store, write(store))
 
