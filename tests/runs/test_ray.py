@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import quadratic
@@ -124,6 +125,18 @@ def test_a_cluster_of_this_machine_that_is_gone_is_told_in_seconds(monkeypatch):
         with pytest.raises(UserError, match=said), ray_cluster("auto"):
             pass
     assert time.monotonic() - began < 10
+
+
+def test_the_private_ray_of_another_run_is_not_the_cluster_of_this_machine(monkeypatch):
+    pytest.importorskip("ray")
+    server = ["/ray/gcs/gcs_server", "--gcs_server_port=6399", "--session-dir=/tmp/hw-ray-x1/session"]
+    others = [["python"], None, server]
+    there = [SimpleNamespace(info={"cmdline": line}) for line in others]
+    monkeypatch.setattr(cluster_module.psutil, "process_iter", lambda _: iter(there))
+    monkeypatch.setattr("ray._private.services.canonicalize_bootstrap_address", lambda _: "127.0.0.1:6399")
+    with pytest.raises(UserError, match="ray auto: the one that Ray finds here is private"), ray_cluster("auto"):
+        pass
+    assert not cluster_module._is_private("639")
 
 
 NODE = RayNode(id="abcdef1234567890", host="node7", cpus=1, gpus=0)

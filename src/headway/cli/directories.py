@@ -25,7 +25,6 @@ def status(directory: Directory, plugins: Plugins = None) -> None:
 @app.command()
 def compare(directory: Directory, plugins: Plugins = None) -> None:
     """Compare arms over paired seeds; writes results.json."""
-    gc.set_threshold(50_000, 20, 100)  # records of many runs are many values and no cycles: 7 % of the time
     from headway.compare.results import write
 
     store = open_store(directory, plugins)
@@ -103,6 +102,7 @@ def open_store(directory: Path, plugins: list[str] | None = None) -> "Store":
     """The results directory there; which code of one's own is run for it is told."""
     from headway.runs.store import Store
 
+    gc.set_threshold(50_000, 20, 100)  # records of thousands of runs are many values without cycles: 7 % of the time
     store = Store.open(directory, plugins or ())
     tell_plugins(store.experiment)
     return store

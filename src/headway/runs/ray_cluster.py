@@ -16,12 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from headway.errors import UserError, shortened
 from headway.runs import ray_probe
 from headway.runs.execution import cores
 
 _ANSWERS_WITHIN_S = 3.0
 _LOOKS_WITHIN_S = 60.0
+_PRIVATE = "hw-ray-"
 _OBJECTS_BYTES = 80 * 1024 * 1024
 _SETTINGS = b"\4"
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
@@ -53,7 +56,7 @@ def ray_cluster(address: str, *, workers: int | None = None) -> Iterator["RayClu
     """
     ray = _ray()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    folder = tempfile.mkdtemp(prefix="hw-ray-") if address == "local" else None
+    folder = tempfile.mkdtemp(prefix=_PRIVATE) if address == "local" else None
     try:
         _connect(ray, address, folder, workers)
         for number, handler in before.items():  # Ray takes SIGTERM, and would end without storing anything
@@ -113,7 +116,15 @@ def _of_this_machine() -> str:
         found = None
     if not found:
         raise UserError(f"ray auto: this machine belongs to none; {_START}")
+    if _is_private(str(found).rpartition(":")[2]):
+        raise UserError(f"ray auto: the one that Ray finds here is private, of a run with ray local; {_START}")
     return str(found)
+
+
+def _is_private(port: str) -> bool:
+    """Whether the Ray that answers at a port of this machine is one that ends with the run that started it."""
+    lines = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
+    return any(f"--gcs_server_port={port}" in line and any(_PRIVATE in word for word in line) for line in lines)
 
 
 def _answers(asked: str, address: str) -> None:

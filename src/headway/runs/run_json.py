@@ -1,7 +1,6 @@
 """Lab: run.json, read as it was written: of the schema that this Headway knows, and with the digest of its content."""
 
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,11 @@ def content_of(path: Path) -> dict[str, Any]:
     Raises:
         ResultsError: when there is none, it is of another schema, or it is not as it was written.
     """
-    if not os.path.exists(f"{path}{os.sep}run.json") and holds_run(path):
+    file = path / "run.json"
+    if not file.exists() and holds_run(path):
         raise ResultsError(f"{path}: its run.json is missing, and other parts of a run are there; {anew(path)}")
-    text = read_bytes(path / "run.json", f"{path} holds no run")
-    content = mapping_in(text, path / "run.json")
+    text = read_bytes(file, f"{path} holds no run")
+    content = mapping_in(text, file)
     if "schema" not in content:
         raise ResultsError(f"{path}: run.json is damaged (it has no schema); {anew(path)}")
     if content["schema"] != SCHEMA:
