@@ -134,3 +134,24 @@ def test_shared_attentions_are_refused():
     model.gpt_neox.layers[1].attention = model.gpt_neox.layers[0].attention
     with pytest.raises(UserError, match="heads cannot be taken away, for its layers share attentions"):
         TheirDecoder(model)
+
+
+def test_what_sees_what_comes_later_is_refused():
+    """Whatever its class is called: this one's says that it is causal."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    config = transformers.BertConfig(vocab_size=zoo.VOCAB_SIZE, **sizes, max_position_embeddings=64)
+    torch.manual_seed(0)
+    model = zoo.stirred(transformers.BertLMHeadModel(config)).eval()
+    with pytest.raises(UserError, match=r"BertLMHeadModel: .* not yet taken away: it sees what comes later"):
+        TheirDecoder(model)
+    config.is_decoder = True
+    check_interventions(TheirDecoder(zoo.stirred(transformers.BertLMHeadModel(config)).eval()), TEXT)
+
+
+def test_a_number_in_a_name_is_no_layer():
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    config = transformers.Data2VecTextConfig(vocab_size=zoo.VOCAB_SIZE, **sizes, is_decoder=True, pad_token_id=0)
+    torch.manual_seed(0)
+    found = TheirDecoder(zoo.stirred(transformers.Data2VecTextForCausalLM(config)).eval())
+    assert found.n_heads == (4, 4)
+    check_interventions(found, TEXT)

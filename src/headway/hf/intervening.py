@@ -29,6 +29,8 @@ from headway.model.trace import Trace
 
 _SEEN = 16
 """Tokens of the pass in which the output projections are seen."""
+_SAME = 1e-5
+"""Relative difference of logits that rounding may leave; a token that is seen changes them by more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,10 +66,29 @@ class TheirDecoder:
         self._layers = _layers_of(model, [heads.path for heads in self._heads.values()])
         takes = inspect.signature(model.forward).parameters
         self._options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
+        self._check_causal()
+
+    def _check_causal(self) -> None:
+        """Nothing, when no logit depends on a later token: else the loss of the next one says nothing of heads.
+
+        Raises:
+            UserError: when one does.
+        """
+        tokens = _tokens(self.model, self.vocab_size)
+        other = tokens.clone()
+        other[:, -1] = (other[:, -1] + 1) % self.vocab_size
+        with torch.no_grad():
+            one, two = (self.hidden(each)[0][:, :-1] for each in (tokens, other))
+        if not bool((one - two).abs().max() <= _SAME * one.abs().max()):
+            raise UserError(
+                f"{type(self.model).__name__}: its heads can be measured (`headway xray`), but not yet taken away: it "
+                "sees what comes later, as an encoder does, so that the loss of the next token says nothing of them; "
+                "take a decoder"
+            )
 
     @property
     def training(self) -> bool:
-        """Whether it drops entries at random."""
+        """Whether it is in training mode."""
         return self.model.training
 
     @property
@@ -186,10 +207,9 @@ def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
     Raises:
         UserError: when a layer has two attentions, or one projection is that of several.
     """
-    place, name = next(model.parameters()).device, type(model).__name__
-    tokens = ((1 + 7 * torch.arange(_SEEN, device=place)) % vocab_size)[None]
+    name = type(model).__name__
     with torch.no_grad():
-        seen, recorded = recorded_pass(model, {"input_ids": tokens})
+        seen, recorded = recorded_pass(model, {"input_ids": _tokens(model, vocab_size)})
     found: dict[int, _Heads] = {}
     for attention, call in zip(seen.attentions, recorded.calls, strict=True):
         other = found.get(attention.layer)
@@ -206,6 +226,11 @@ def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
             d_head=attention.z.shape[3],
         )
     return found
+
+
+def _tokens(model: PreTrainedModel, vocab_size: int) -> Int[Tensor, "batch pos"]:
+    """Different ones, of which nothing is asked but to be read."""
+    return ((1 + 7 * torch.arange(_SEEN, device=next(model.parameters()).device)) % vocab_size)[None]
 
 
 def _layers_of(model: PreTrainedModel, paths: Sequence[str]) -> tuple[nn.Module, ...]:

@@ -237,7 +237,7 @@ class _Recorder:
     def _named(self, module: nn.Module) -> tuple[str, int]:
         path, before = self.names[module], self._calls[module]
         self._calls[module] += 1
-        number = re.search(r"\d+", path)
+        number = re.search(r"(?<![^.])\d+(?![^.])", path)  # a part of the path, not one of a name such as data2vec
         return f"{path}#{before + 1}" if before else path, (int(number[0]) if number else 0) + before
 
 

@@ -20,6 +20,8 @@ SITES: dict[PatchSite, str] = {
     "pattern": "its pattern",
 }
 _WEIGHTS = {"domain": [0, 1], "range": ["#ffffff", "#174a86"], "interpolate": "rgb"}
+_ACROSS = 3
+"""Panels beside one another: of more nothing is left on a narrow screen."""
 _ROWS = 20
 """Heads whose positions are drawn, at most: those that restore most."""
 
@@ -35,7 +37,7 @@ def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
     largest = max(float(np.abs(share).max()) for share in shares.values()) or 1.0
     layers = sorted({layer for layer, _ in patching.heads})
     widest = max(head for _, head in patching.heads) + 1
-    side = min(220, (WIDTH - 40) // len(shares) - 50)
+    side = (WIDTH - 40) // _ACROSS - 50
     panels: list[Any] = []
     for site, share in shares.items():
         rows = [
@@ -57,7 +59,7 @@ def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
         "of the corrupted text, does what it did on the clean one: all of it, or its queries, keys, values or pattern "
         "alone. 1: all of the difference; below 0: away from it. Shares of heads do not add up."
         + (" By position: the sum over positions." if patching.effects[next(iter(shares))].ndim > 2 else ""),
-        chart=alt.hconcat(*panels, spacing=22),
+        chart=alt.concat(*panels, columns=_ACROSS, spacing=22),
     )
 
 
