@@ -26,7 +26,7 @@ say themselves what they return."""
 
 def public() -> dict[str, list[str] | None]:
     """The modules that are rendered, and which of their names; all that a module itself lists for None."""
-    found: dict[str, list[str] | None] = {"headway": None, **RETURNED, "headway.errors": None}
+    found: dict[str, list[str] | None] = {"headway": None, "headway.own": None, **RETURNED, "headway.errors": None}
     said = [
         inspect.signature(verb).return_annotation
         for verb in (headway.ablate, headway.look, headway.prune, headway.xray)

@@ -42,6 +42,9 @@ Task = OwnTask
 T = TypeVar("T", bound=OwnTask)
 F = TypeVar("F", bound=Callable[..., Any])
 
+_RECORDED = ("step", "learning_rate", "probe_loss_nats", *REGULARIZED)
+"""What stands in a logged line beside declared metrics."""
+
 PART = "Of your own"
 """The part of a report that holds figures of one's own."""
 
@@ -57,13 +60,13 @@ def task(kind: type[T]) -> type[T]:
         raise DeclarationError(
             f"task {kind.__name__}: it has no name; make it a subclass of own.Task with `kind: Literal['its-name']`"
         )
-    register("task", named[0], kind, (TASKS, kind), (RUN_KINDS, run_of_own(kind)))
+    register("task", named[0], kind, (TASKS, named[0], kind), (RUN_KINDS, named[0], run_of_own(kind)))
     return kind
 
 
 def corpus(function: Callable[[], Iterable[np.ndarray]]) -> Callable[[], Iterable[np.ndarray]]:
     """Register what gives the documents of a corpus, each an array of token ids, in the same order at every call."""
-    register("corpus", function.__name__, function, (OWN_CORPORA, function))
+    register("corpus", function.__name__, function, (OWN_CORPORA, function.__name__, function))
     return function
 
 
@@ -72,7 +75,7 @@ def attention(function: "Callable[[Tensor], Tensor]") -> "Callable[[Tensor], Ten
 
     It is given logits (..., query, key), -inf where a query does not see a key, and keeps those.
     """
-    register("attention", function.__name__, function, (OWN_ATTENTIONS, function))
+    register("attention", function.__name__, function, (OWN_ATTENTIONS, function.__name__, function))
     return function
 
 
@@ -95,7 +98,7 @@ def family(name: str, *, base: str, **choices: Any) -> None:
             raise DeclarationError(f"family {name}: there is no key model.{key}; {near(key, bases[base].model_fields)}")
     if name in bases or name == "icl":
         raise DeclarationError(f"family {name!r} exists already; give it another name")
-    register("family", name, base, (OWN_FAMILIES, {"family": base, **choices}))
+    register("family", name, base, (OWN_FAMILIES, name, {"family": base, **choices}))
 
 
 def head_metric(
@@ -121,13 +124,16 @@ def head_metric(
     def registered(function: "OfHeads") -> "OfHeads":
         name, said = function.__name__, "not known" if null is None else "as its plugin gives it"
         declared = HeadMetric(name=name, sentence=sentence, unit=unit, of=of, family="own", high=high, null=said)
-        total, of_null = f"{name}_total", f"{name}_null_total"
-        tables: list[tuple[Any, Any]] = [(HEAD_METRICS, declared), (FUNCTIONS, _mean(total))]
+        total, of_null = f"own_{name}", f"own_null_{name}"
+        tables: list[tuple[Any, str, Any]] = [
+            (HEAD_METRICS, name, declared),
+            (FUNCTIONS, name, _mean(total)),
+            (SUMS, total, _weighted(function)),
+        ]
         if null is not None:
-            tables.append((NULLS, _mean(of_null)))
-            SUMS[of_null] = _weighted(null if callable(null) else lambda subject: 0 * function(subject) + null)
+            null_of = null if callable(null) else lambda subject: 0 * function(subject) + null
+            tables += [(NULLS, name, _mean(of_null)), (SUMS, of_null, _weighted(null_of))]
         register("head metric", name, function, *tables)
-        SUMS[total] = _weighted(function)
         return function
 
     return registered
@@ -165,7 +171,7 @@ def run_metric(
 
     def registered(function: F) -> F:
         declared = Metric(name=function.__name__, sentence=sentence, unit=unit, better=better, null=null)
-        register("run metric", function.__name__, function, (METRICS, declared))
+        register("run metric", function.__name__, function, (METRICS, declared.name, declared), taken=_RECORDED)
         return function
 
     return registered
@@ -185,7 +191,14 @@ def regularizer(*, better: Better) -> "Callable[[OfHeads], OfHeads]":
             return function(subject(attention))
 
         term = Term(name=function.__name__, better=better, measure=measure)
-        register("regulariser", term.name, function, (REGULARIZED, better), (TERMS, term))
+        register(
+            "regulariser",
+            term.name,
+            function,
+            (REGULARIZED, term.name, better),
+            (TERMS, term.name, term),
+            taken=METRICS,
+        )
         return function
 
     return registered

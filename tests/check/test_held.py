@@ -8,9 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from own_code import ECHO
+from own_code import DOCUMENT, ECHO
 from own_code import write as write
 
+import headway
+from headway import api
 from headway.check import choices, heads
 from headway.check.held import check
 from headway.data.tokens.examples import Batch, open_examples
@@ -272,3 +274,10 @@ def test_the_laws_of_a_task_are_held_before_it_is_trained_on(write):
     assert examples_of(Silent()).vocab_size == 3
     with pytest.raises(UserError, match=r"task.kind silent: nothing is asked: every target is -1"):
         open_examples(Silent())
+
+
+def test_a_task_that_breaks_a_law_is_refused_before_anything_is_made(write, tmp_path):
+    write(echo("np.roll(inputs, 1, axis=1)", "inputs.copy()"))
+    with pytest.raises(UserError, match=r"task.kind echo: the answer that is asked at position 1 follows from"):
+        api.prepare(headway.load(DOCUMENT), tmp_path / "results", ())
+    assert not (tmp_path / "results").exists()

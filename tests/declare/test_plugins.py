@@ -15,6 +15,7 @@ from headway.declare.laboratories import RUN_KINDS
 from headway.declare.metrics import METRICS
 from headway.declare.tokens.tasks import TASKS
 from headway.errors import DeclarationError, ResultsError
+from headway.heads.registry import FUNCTIONS, NULLS, SUMS, TERMS
 
 FIGURE = "from headway import own\n@own.figure(title='T')\ndef nothing(material): pass\n"
 METRIC = "from headway import own\n@own.run_metric(sentence='s')\ndef seven(model, batches): return 7.0\n"
@@ -106,6 +107,16 @@ def test_a_changed_file_takes_the_place_of_what_it_was(write):
         ("import sys; sys.exit(3)\n", r"it cannot be imported: SystemExit in line 1: 3"),
         ("x = 1\n", r"it registers nothing; see docs/your-own.md"),
         (METRIC.replace("seven", "accuracy"), r"run metric 'accuracy' exists already; give it another name"),
+        (METRIC.replace("seven", "step"), r"run metric 'step' exists already; give it another name"),
+        (
+            "from headway import own\nown.callback(lambda run, line: None)\n",
+            r"callback '<lambda>' is no name; use",
+        ),
+        ("from headway import own\nown.family('a b', base='gpt-2')\n", r"family 'a b' is no name; use letters, digits"),
+        (
+            "from headway import own\n@own.regularizer(better='low')\ndef accuracy(of): pass\n",
+            r"regulariser 'accuracy' exists already",
+        ),
         (ECHO.replace('"echo"', '"parity"'), r"task 'parity' exists already; give it another name"),
         (METRIC + METRIC.partition("\n")[2], r"run metric 'seven' exists already; give it another name"),
         ("from headway import own\n@own.task\nclass No: pass\n", r"task No: it has no name; make it a subclass of own"),
@@ -126,9 +137,21 @@ def test_a_changed_file_takes_the_place_of_what_it_was(write):
     ],
 )
 def test_what_cannot_be_loaded_is_told_and_leaves_nothing(code, match, write):
-    before = [dict(table) for table in (TASKS, METRICS, HEAD_METRICS, RUN_KINDS)]
+    tables = (TASKS, METRICS, HEAD_METRICS, RUN_KINDS, FUNCTIONS, SUMS, NULLS, TERMS)
+    before = [dict(table) for table in tables]
     refused(match, code, write)
-    assert [dict(table) for table in (TASKS, METRICS, HEAD_METRICS, RUN_KINDS)] == before
+    assert [dict(table) for table in tables] == before
+
+
+def test_a_metric_of_heads_leaves_nothing_in_any_table(write):
+    before = [dict(table) for table in (HEAD_METRICS, FUNCTIONS, SUMS, NULLS)]
+    write("from headway import own\n@own.head_metric(sentence='s', high='h', null=0.0)\ndef query(of): pass\n")
+    plugin = plugin_files.load("mine.py")
+    assert "query" in HEAD_METRICS
+    assert "own_query" in SUMS
+    assert SUMS.get("query_total") is before[2].get("query_total")  # which is a sum of Headway's own
+    plugins.unload(plugin)
+    assert [dict(table) for table in (HEAD_METRICS, FUNCTIONS, SUMS, NULLS)] == before
 
 
 def test_a_name_of_another_plugin_says_whose_it_is(write):

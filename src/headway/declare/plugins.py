@@ -3,8 +3,9 @@
 A plugin is known by its content. Of two versions of one the last that was loaded stands in the tables.
 """
 
+import re
 import traceback
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Container, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ CHANGES_NOTHING = ("figure", "callback", "family")
 """Kinds that no result of a run depends on; what a family stands for is written out in it."""
 
 SHORT = 16
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 Table = MutableMapping[str, Any]
 
@@ -80,23 +82,34 @@ _collected: list[list[Entry]] = []
 """What the plugin registers that is being loaded; empty where none is."""
 
 
-def register(kind: str, name: str, value: Any, *tables: tuple[Table, Any]) -> None:
+def register(kind: str, name: str, value: Any, *tables: tuple[Table, str, Any], taken: Container[str] = ()) -> None:
     """Add something to tables of Headway, for the plugin that is being loaded.
 
+    Args:
+        kind: of it.
+        name: that it is asked for by.
+        value: the type or function.
+        tables: where it is to stand, under which key, and what stands there.
+        taken: further names that are not free.
+
     Raises:
-        DeclarationError: outside of a plugin, or when a table has the name already.
+        DeclarationError: outside of a plugin, or when a name is none or exists already.
     """
     if not _collected:
         raise DeclarationError(
             f"{kind} {name}: it was registered outside of a plugin; put it into a file that the experiment names in "
             "plugins, so that workers find it and runs are known by it"
         )
+    if not _NAME.fullmatch(name):
+        raise DeclarationError(f"{kind} {name!r} is no name; use letters, digits, dashes and underscores")
     beside = any(entry.kind == kind and entry.name == name for entry in _collected[-1])
-    if beside or any(name in table for table, _ in tables):
+    if beside or name in taken or any(key in table for table, key, _ in tables):
         raise DeclarationError(f"{kind} {name!r} exists already{_by_whom(kind, name)}; give it another name")
-    for table, made in tables:
-        table[name] = made
-    _collected[-1].append(Entry(kind=kind, name=name, value=value, tables=tuple((table, name) for table, _ in tables)))
+    for table, key, made in tables:
+        table[key] = made
+    _collected[-1].append(
+        Entry(kind=kind, name=name, value=value, tables=tuple((table, key) for table, key, _ in tables))
+    )
 
 
 def _by_whom(kind: str, name: str) -> str:

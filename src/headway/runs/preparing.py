@@ -18,10 +18,12 @@ def check_and_prepare(
         tell: is given what was done with texts that one may not expect.
 
     Raises:
-        UserError: when a corpus or tokenizer cannot be used, or runs that are worked on at once do not fit into memory.
+        UserError: when a corpus or tokenizer cannot be used, examples of one's own break a law, or runs that are worked
+            on at once do not fit into memory.
     """
     if slots and all(slot.device == "cpu" for slot in slots):
         check_memory(runs, len(slots))
-    with_data = {(spec.task, spec.training.batch_size): spec for _, spec in runs if spec.corpora}
+    looked_at = [spec for _, spec in runs if spec.corpora or (spec.plugins and spec.measures_own)]
+    with_data = {(spec.task, spec.training.batch_size): spec for spec in looked_at}
     for note in dict.fromkeys(n for spec in with_data.values() for n in slice_of("data", spec).prepare(spec)):
         tell(note)
