@@ -20,7 +20,7 @@ from headway.model.attention import Attention
 from headway.model.many import attend_of_many
 from headway.model.transformer import Transformer
 from headway.train.loop import Arrays
-from headway.train.tokens.recorded import Recorded
+from headway.train.tokens.recorded import RecordedStep
 from headway.train.tokens.schedule import rate_share
 
 Batches = Callable[[int, int], Batch]
@@ -141,7 +141,7 @@ class Ensemble:
         self.adamw = _AdamW(self.stack, trainings, steps)
         leaves = {f"module.{name}": leaf for name, leaf in self.stack.leaves.items()}
         self._grads = [self.stack.of(self.stack.grads, name) for name in self.stack.leaves]
-        self._recorded = Recorded(_Loss(_template(modules[0])), leaves, last)
+        self._recorded = RecordedStep(_Loss(_template(modules[0])), leaves, last)
         self.step, self.seconds = 0, 0.0
         self._shared: tuple[Batch, Tensor, Tensor] | None = None
         self._interrupted: BaseException | None = None

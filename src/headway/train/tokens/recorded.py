@@ -28,7 +28,7 @@ _VIEWS = {
 }
 
 
-class Recorded:
+class RecordedStep:
     """Losses and gradients of models side by side.
 
     Law: a replay has the bits of what is recorded.
