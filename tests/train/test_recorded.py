@@ -8,7 +8,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from headway.model.attention import attend, reference_attention
 from headway.model.many import attend_of_many
-from headway.train.tokens.recorded import Recorded, tidied
+from headway.train.tokens.recorded import RecordedStep, tidied
 
 MODELS = 3
 
@@ -47,7 +47,7 @@ def eager(module, leaves, inputs, targets, dim, last):
 def test_a_replay_has_the_bits_of_what_is_recorded(dim, last):
     module = Small()
     leaves = leaves_of(module)
-    recorded = Recorded(module, leaves, last)
+    recorded = RecordedStep(module, leaves, last)
     for turn in range(3):
         outer = () if dim is None else (MODELS,)
         inputs, targets = drawn(*outer, 5 + turn % 2, 3, 4), drawn(*outer, 5 + turn % 2, 3)

@@ -41,7 +41,7 @@ def errors_by_heads(material: ReportData) -> Figure | None:
             if any(r["enough"] for r in rows)
             else "",
         ),
-        chart=alt.concat(*panels, columns=2, spacing=30),
+        chart=alt.concat(*panels, columns=2, spacing=30).resolve_scale(y="shared"),
     )
 
 

@@ -35,7 +35,7 @@ def accuracies(material: ReportData) -> Figure | None:
         "what:N",
         title=None,
         scale=alt.Scale(domain=there, range=[LIMITS[name] for name in there]),
-        legend=alt.Legend(orient="bottom", symbolType="stroke", symbolStrokeWidth=3),
+        legend=alt.Legend(orient="bottom", symbolType="square", symbolSize=60),
     )
     lines = alt.Chart(inline(limits)).mark_tick(thickness=3, size=ROW - 6)
     lines = lines.encode(x=x, y=y, color=colour, tooltip=["what:N", "accuracy:Q"])

@@ -15,11 +15,12 @@ PART = "Outcome"
 
 
 def solved_map(material: ReportData) -> Figure | None:
-    """A cell for each arm: tasks by heads, with the threshold of what is possible drawn; None without such runs."""
+    """A cell for each arm: tasks by heads, with the threshold of what is possible; None where two arms share one."""
     import altair as alt
 
     rows = [row for arm in material.arms if (row := _row(arm)) is not None]
-    if not rows:
+    cells = {(row["task"], row["heads"], row["control"]) for row in rows}
+    if not rows or len(cells) < len(rows):  # arms that differ in something else have no place in a map of heads
         return None
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     columns = sorted({row["heads"] for row in rows}, key=lambda heads: (sum(map(int, heads.split("-"))), heads))
