@@ -44,6 +44,7 @@ def test_who_joins_the_work_runs_it_and_who_only_reads_does_not(runs, tmp_path):
     read = elsewhere(tmp_path, "headway", "status", "results")
     assert read.returncode == 2
     assert "which you have not run here yet, and to read its runs would run it" in read.stderr
+    assert read.stderr.splitlines()[-1].startswith("headway status results --plugin results/plugins/mine-")
     joined = elsewhere(tmp_path, "headway", "worker", "results", "--slots", "1")
     assert joined.returncode == 0, joined.stderr
     assert "plugin plugins/mine-" in joined.stderr

@@ -36,7 +36,8 @@ def main() -> None:
             _fail("interrupted; `headway run` again goes on from here", code)
         sys.exit(code)
     except UserError as error:
-        _fail(str(error), 2)
+        directory, plugin = (getattr(error, name, "") for name in ("directory", "plugin"))
+        _fail(f"{error}\nheadway status {directory} --plugin {plugin}" if plugin else str(error), 2)
     except HeadwayError as error:
         _fail(str(error), 1)
     except OSError as error:

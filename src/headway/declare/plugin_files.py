@@ -28,7 +28,19 @@ _PACKAGE = re.compile(rf"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*?)(?:@(?P<digest>[0-
 
 
 class NotAllowed(ResultsError):
-    """To read a results directory would run code that nobody asked for here."""
+    """To read a results directory would run code that nobody asked for here.
+
+    Attributes:
+        directory: that is read.
+        plugin: what allows it once it is given.
+    """
+
+    def __init__(self, directory: Path, written: str, plugin: str):
+        super().__init__(
+            f"{directory} is of code of its own, {written}, which you have not run here yet, and to read its runs "
+            "would run it; look at it, then open the directory once with that plugin, which allows it from then on"
+        )
+        self.directory, self.plugin = directory, plugin
 
 
 def load(given: str, folder: Path = Path()) -> Plugin:
@@ -103,10 +115,7 @@ def _kept(directory: Path, written: str) -> Plugin:
     private, _ = private_folder(FOLDER)
     if not is_loaded(digest) and not (private / digest).exists():
         what = str(directory / written) if is_file else written.partition("@")[0]
-        raise NotAllowed(
-            f"{directory} is of code of its own, {written}, which you have not run here yet, and to read its runs "
-            f"would run it; look at it, and `headway status {directory} --plugin {what}` allows it from then on"
-        )
+        raise NotAllowed(directory, written, what)
     return _file(written, directory / written, text) if is_file else _package(written)
 
 

@@ -144,21 +144,35 @@ def test_paths_that_cancel_are_named():
     assert cancelling(runs) == (True, False)
 
 
-def test_the_trained_induction_model_is_restored_by_its_two_heads_alone():
-    model = induction.read("trained")
-    clean = torch.from_numpy(induction.on_its_task(3, 32, seed=0))
-    corrupted = clean.clone()
-    corrupted[:, induction.CONTEXT - 1 - 3] = (clean[:, induction.CONTEXT - 1 - 3] + 7) % induction.VOCAB
-    right = clean[:, induction.CONTEXT - 3]
+def induction_runs(file):
+    """The letter before the one to be repeated is another one; the metric is the right letter's log-probability."""
+    clean = torch.from_numpy(induction.on_its_task(3, 100, seed=0))
+    corrupted, before = clean.clone(), induction.CONTEXT - 1 - 3
+    corrupted[:, before] = (clean[:, before] + 7) % induction.VOCAB
+    right = clean[:, before + 1]
 
     def metric(logits):
         return logits[torch.arange(len(right)), -1].log_softmax(1).gather(1, right[:, None])[:, 0]
 
-    runs = TwoRuns(model, clean, corrupted, metric)
+    return TwoRuns(induction.read(file), clean, corrupted, metric)
+
+
+def test_either_head_of_the_trained_induction_model_restores_all_through_the_keys_of_the_second():
+    runs = induction_runs("trained")
+    difference = float((runs.values(runs.clean_tokens) - runs.values(runs.tokens)).mean())
+    assert difference > 10
     heads, effects = patched_effects(runs, "z")
-    difference = float((runs.values(clean) - runs.values(corrupted)).mean())
-    restored = dict(zip(heads, (effects.mean(1) / difference).tolist(), strict=True))
-    assert restored[1, 0] > 0.8
+    assert heads == ((0, 0), (1, 0))
+    np.testing.assert_allclose(effects.mean(1).numpy() / difference, 1, atol=0.01)
+    through = {name: changes[0, 1] / difference for name, changes in head_paths(runs).through.items()}
+    assert through["k"] == pytest.approx(1, abs=0.01)
+    assert max(abs(through["q"]), abs(through["v"])) < 0.02
+
+
+def test_nothing_restores_anything_in_the_destroyed_induction_model():
+    runs = induction_runs("destroyed")
+    assert float(patched_effects(runs, "z")[1].mean(1).abs().max()) < 1e-4
+    assert all(abs(changes[0, 1]) < 1e-4 for changes in head_paths(runs).through.values())
 
 
 def test_what_cannot_be_patched_is_said():
