@@ -79,6 +79,7 @@ def test_nothing_is_left_to_be_filled_in(name):
         "JSON",
         "LICENSE",
         "CONTRIBUTING",
+        "HTTP",
         "README",
         "EPYC",
         "SIGTERM",

@@ -1,5 +1,6 @@
 """Show: in how many of its seeds each arm solves a task, beside what is possible at all."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from headway.compare.share_verdicts import decimal
@@ -16,12 +17,28 @@ PART = "Outcome"
 
 def solved_map(material: ReportData) -> Figure | None:
     """A cell for each arm: tasks by heads, with the threshold of what is possible; None where two arms share one."""
+    rows = [row for arm in material.arms if (row := _row(arm)) is not None]
+    places = {(row["task"], row["heads"], row["control"]) for row in rows}
+    if not rows or len(places) < len(rows):  # arms that differ in something else have no place in a map of heads
+        return None
+    bounded = any(row["possible"] == "no" for row in rows)
+    return Figure(
+        name="share-solved",
+        part=PART,
+        title="In how many seeds the task is solved",
+        caption=join(
+            f"Share of up to {counted(material.n_seeds, 'seed')} of each arm that end with the task solved, and in "
+            "brackets the best accuracy of any seed.",
+            "Dashed frames: no model of that shape can solve it, by theory." if bounded else "",
+        ),
+        chart=_panels(rows),
+    )
+
+
+def _panels(rows: Sequence[dict[str, Any]]) -> Any:
+    """A map for each control, one above the other."""
     import altair as alt
 
-    rows = [row for arm in material.arms if (row := _row(arm)) is not None]
-    cells = {(row["task"], row["heads"], row["control"]) for row in rows}
-    if not rows or len(cells) < len(rows):  # arms that differ in something else have no place in a map of heads
-        return None
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     columns = sorted({row["heads"] for row in rows}, key=lambda heads: (sum(map(int, heads.split("-"))), heads))
     controls = list(dict.fromkeys(row["control"] for row in rows))
@@ -49,18 +66,7 @@ def solved_map(material: ReportData) -> Figure | None:
         .properties(width=90 * len(columns), height=44 * len(tasks), title=control)
         for control in controls
     ]
-    bounded = any(row["possible"] == "no" for row in rows)
-    return Figure(
-        name="share-solved",
-        part=PART,
-        title="In how many seeds the task is solved",
-        caption=join(
-            f"Share of up to {counted(material.n_seeds, 'seed')} of each arm that end with the task solved, and in "
-            "brackets the best accuracy of any seed.",
-            "Dashed frames: no model of that shape can solve it, by theory." if bounded else "",
-        ),
-        chart=alt.vconcat(*panels, spacing=24),
-    )
+    return alt.vconcat(*panels, spacing=24)
 
 
 def _row(arm: ArmResults) -> dict[str, Any] | None:
