@@ -24,7 +24,7 @@ SETTINGS: dict[str, tuple[str, str, int, list[str]]] = {
     "parity (n 3, H 3), 64 seeds": ("heads-for-parity", "n3-h3", 64, []),
     "retrieval (D 2, H 2), 16 seeds": ("heads-for-retrieval", "d2-h2", 16, ["training.steps=1000"]),
     "language model of d_model 64, 8 seeds": (
-        "gqa", "kv-8", 8, ["training.tokens=100000", "training.optimizer=adamw", "training.learning_rate=0.003"],
+        "gqa", "kv-8", 8, ["training.optimizer=adamw", "training.learning_rate=0.003", "training.tokens=100000"],
     ),
 }  # fmt: skip
 ALONE = 3
