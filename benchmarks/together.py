@@ -15,17 +15,25 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from headway import api
-from headway.declare.experiment import Experiment, load
+from headway.declare.experiment import Experiment, load, resolve
 from headway.runs.devices import slots
 
-SETTINGS: dict[str, tuple[str, str, int, list[str]]] = {
+LANGUAGE = {
+    "name": "small-language-model",
+    "task": {"kind": "text", "corpus": "stories", "stories": 2_000, "tokenizer": "bytes", "n_ctx": 64},
+    "model": {"family": "llama", "tied": True, "d_model": 64, "n_layers": 2, "n_heads": 4, "n_positions": 64},
+    "training": {"optimizer": "adamw", "learning_rate": 0.003, "batch_size": 8, "steps": 100},
+    "samples": None,
+    "arms": {"plain": {}},
+    "baseline": "plain",
+}
+SETTINGS: dict[str, tuple[str | dict[str, Any], str, int, list[str]]] = {
     "parity (n 3, H 3), 64 seeds": ("heads-for-parity", "n3-h3", 64, []),
     "retrieval (D 2, H 2), 16 seeds": ("heads-for-retrieval", "d2-h2", 16, ["training.steps=1000"]),
-    "language model of d_model 64, 8 seeds": (
-        "gqa", "kv-8", 8, ["training.tokens=100000", "training.optimizer=adamw", "training.learning_rate=0.003"],
-    ),
+    "language model of d_model 64, 8 seeds": (LANGUAGE, "plain", 8, []),
 }  # fmt: skip
 ALONE = 3
 """Runs that are timed one by one."""
@@ -48,7 +56,8 @@ def main(names: list[str]) -> None:
     for title, (name, arm, seeds, settings) in SETTINGS.items():
         if names and not any(name in title for name in names):
             continue
-        experiment = load(name, settings=settings).select(arms=[arm], seeds=seeds)
+        declared = resolve(name) if isinstance(name, dict) else load(name, settings=settings)
+        experiment = declared.select(arms=[arm], seeds=seeds)
         with tempfile.TemporaryDirectory() as folder:
             alone = [timed(run, "1") for run in prepared(experiment, Path(folder) / "alone")[:ALONE]]
             whole = timed(prepared(experiment, Path(folder) / "together")[0], str(seeds))
