@@ -18,9 +18,8 @@ def solved_map(material: ReportData) -> Figure | None:
     """A cell for each arm: tasks by heads, with the threshold of what is possible; None where two arms share one."""
     import altair as alt
 
-    rows = [row for arm in material.arms if (row := _row(arm)) is not None]
-    cells = {(row["task"], row["heads"], row["control"]) for row in rows}
-    if not rows or len(cells) < len(rows):  # arms that differ in something else have no place in a map of heads
+    rows = _cells(material)
+    if not rows:
         return None
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     columns = sorted({row["heads"] for row in rows}, key=lambda heads: (sum(map(int, heads.split("-"))), heads))
@@ -61,6 +60,13 @@ def solved_map(material: ReportData) -> Figure | None:
         ),
         chart=alt.vconcat(*panels, spacing=24),
     )
+
+
+def _cells(material: ReportData) -> list[dict[str, Any]]:
+    """What is shown of each arm; nothing where arms differ in more than has a place in the map."""
+    rows = [row for arm in material.arms if (row := _row(arm)) is not None]
+    places = {(row["task"], row["heads"], row["control"]) for row in rows}
+    return rows if len(places) == len(rows) else []
 
 
 def _row(arm: ArmResults) -> dict[str, Any] | None:
