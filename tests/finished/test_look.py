@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 
 import headway
@@ -248,7 +249,7 @@ def test_the_verb_says_what_is_wrong_before_it_measures(ragged, text, tmp_path):
     (tmp_path / "there").mkdir()
     for words, said in (
         (["--text", text, "--out", "there"], "--out there: it is a folder; give a file, such as there/look.html"),
-        (["--text", text, "--out", f"{text}/page.html"], f"nothing can be written into {text}; give another path"),
+        (["--text", text, "--out", f"{text}/page.html"], f"{text} is a file; name another folder with --out"),
         (["--text", text, "--heads", "L9H9"], "heads 'L9H9': there is no such layer"),
         ([], "which text should it read? Give one with --text"),
     ):
@@ -269,3 +270,20 @@ def test_words_of_tokens_are_seen(ragged):
     assert list(odd) == [300]
     assert odd[300].startswith("⟨")
     assert visible("y" * 10_000) == "y" * 32 + "… (10,000 characters)"
+
+
+def test_tokenizers_without_an_end_or_of_few_words_are_looked_at(tmp_path):
+    """A vocabulary of digits has no token for a letter, which is no fault of the text."""
+    for number, ends in enumerate([{}, {"<|endoftext|>": 3}]):
+        folder = tmp_path / f"digits-{number}"
+        n = 3 + len(ends)
+        export(RAGGED, n, initial_weights(RAGGED, n, seed=0), folder, None)
+        words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"0": 0, "1": 1, "2": 2, **ends}))
+        words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+        words.save(str(folder / "tokenizer.json"))
+        (tmp_path / "digits.txt").write_text("0 1 2 2 1 0 " * 60)
+        view = headway.look(folder, text=tmp_path / "digits.txt", length=12, sequences=2, draws=0)
+        assert {view.words[token].strip() for token in range(3)} == {"0", "1", "2"}
+        (tmp_path / "letters.txt").write_text("0 1 a " * 60)
+        with pytest.raises(UserError, match="the tokenizer has no token for a part of the text"):
+            headway.look(folder, text=tmp_path / "letters.txt", length=12, draws=0)

@@ -51,6 +51,16 @@ def test_special_heads_are_named_with_what_untrained_ones_show():
     ]
 
 
+def test_heads_that_reach_it_and_may_be_chance_are_named_as_that():
+    """Of a layer whose untrained heads reach .6 now and then, beside one where none does."""
+    one = planted("previous_token_score", [[0.5, 0.1], [0.9, 0.1]], untrained=0.05, spread=0.02)
+    (score,) = one.values()
+    loose = np.abs(np.random.default_rng(1).normal(0.4, 0.1, (DRAWS, 2)))
+    score.draws[next(iter(score.draws))] = loose
+    (sentence,) = said(one)
+    assert sentence.endswith("L1H0 .90 (untrained .05); L0H0 .50 may be chance, as far as 16 draws tell")
+
+
 def test_a_head_that_untrained_ones_can_be_is_not_special():
     (finding,) = looked_for(planted("previous_token_score", [[0.5, 0.45]], untrained=0.4, spread=0.1))
     assert not finding.found

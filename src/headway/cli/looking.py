@@ -1,6 +1,5 @@
 """Door: the verb that shows heads: look."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.options import MOST, Device, Draws, TextOrOwn, TokenizerOf, app, path_of
+from headway.cli.output import check_writable
 from headway.errors import UserError
 from headway.runs.worker import share_cores
 
@@ -95,9 +95,7 @@ def _page_of(out: Path | None, models: list[Path]) -> Path:
     if out is not None:
         if out.is_dir():
             raise UserError(f"--out {out}: it is a folder; give a file, such as {out / 'look.html'}")
-        above = next(folder for folder in out.absolute().parents if folder.exists())
-        if not above.is_dir() or not os.access(above, os.W_OK):
-            raise UserError(f"--out {out}: nothing can be written into {above}; give another path")
+        check_writable(out.parent, f"--out {out}")
         return out
     if len(models) == 1 and (models[0] / "experiment.yaml").is_file():
         return models[0] / "look.html"

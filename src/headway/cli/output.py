@@ -62,9 +62,17 @@ def check_out(out: Path | None) -> None:
     """
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
-    place = Path("results") if out is None else out
-    there = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.exists())
     said = f"--out {out}" if out is not None else "the page would stand in results/, and"
+    check_writable(Path("results") if out is None else out, said)
+
+
+def check_writable(place: Path, said: str) -> None:
+    """Nothing, when files can be made in a folder, or in the nearest above it that exists.
+
+    Raises:
+        UserError: when they cannot.
+    """
+    there = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.exists())
     if not there.is_dir():
         raise UserError(f"{said}: {there} is a file; name another folder with --out")
     try:

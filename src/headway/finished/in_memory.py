@@ -74,6 +74,8 @@ def _brought(model: Any, tokens: "np.ndarray | None") -> Opened:
         found = model.trace(given)
         if not isinstance(found, Trace) or not found.attentions:
             raise UserError(f"{name}.trace gave {type(found).__name__} without attentions: {_BRING}")
+        if any(len(attention.z) != len(given) for attention in found.attentions):
+            raise UserError(f"{name}.trace gave other than the {len(given)} sequences that it was given: {_BRING}")
         return found
 
     def read(given: torch.Tensor) -> "Redrawable":

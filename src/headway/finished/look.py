@@ -215,7 +215,8 @@ def _pairs(seen: _Seen) -> dict[Head, tuple[AttendedPair, ...]]:
         decoded = np.concatenate((np.full_like(seen.tokens[:, :1], _start(seen.opened)), seen.tokens[:, :-1]), axis=1)
     for kind in {attention.kind for attention in seen.attentions}:
         queries = seen.tokens if kind == "encoder" else decoded
-        by_kind[kind] = TokenPairs(queries, decoded if kind == "self" else seen.tokens)
+        keys = decoded if kind == "self" else seen.tokens
+        by_kind[kind] = TokenPairs(queries, keys, same=kind in ("self", "encoder"))
     for first, trace in _traces(seen):
         for attention in trace.attentions:
             by_kind[attention.kind].add(attention, first)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers.decoders import ByteLevel
 
+from headway.data.tokens.endless_tokenizer import EndlessTokenizer
 from headway.data.tokens.tokenizer import Tokenizer, byte_characters
 
 if TYPE_CHECKING:
@@ -22,9 +23,8 @@ _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
 def token_words(opened: "Opened", tokens: Iterable[int]) -> dict[int, str]:
     """What is written for each token, by its id; a part of a character as its bytes or as the tokenizer names it."""
-    tokenizer = opened.tokenizer
-    anchor = int(opened.encoder.encode("a")[-1])
-    before = _decoded(tokenizer, [anchor])
+    tokenizer, anchor = opened.tokenizer, list(opened.encoder.some)[-1:]
+    before = _decoded(tokenizer, anchor)
     return {token: _shown(tokenizer, token, anchor, before) for token in sorted(set(tokens))}
 
 
@@ -52,16 +52,16 @@ def _seen(character: str) -> str:
     return f"⟨U+{ord(character):04X}⟩" if unicodedata.category(character) in _UNSEEN else character
 
 
-def _shown(tokenizer: Any, token: int, anchor: int, before: str) -> str:
+def _shown(tokenizer: Any, token: int, anchor: list[int], before: str) -> str:
     try:
         return visible(_word(tokenizer, token, anchor, before))
     except (IndexError, KeyError, TypeError, ValueError, OverflowError):
         return f"⟨token {token}⟩"  # a padded vocabulary has tokens that its tokenizer does not know
 
 
-def _word(tokenizer: Any, token: int, anchor: int, before: str) -> str:
+def _word(tokenizer: Any, token: int, anchor: list[int], before: str) -> str:
     """A token's text after another one: some tokenizers take the space from the first word of a text."""
-    both = _decoded(tokenizer, [anchor, token])
+    both = _decoded(tokenizer, [*anchor, token])
     text = both[len(before) :] if both.startswith(before) else _decoded(tokenizer, [token])
     if text and _UNKNOWN not in text:
         return text
@@ -70,14 +70,14 @@ def _word(tokenizer: Any, token: int, anchor: int, before: str) -> str:
 
 
 def _decoded(tokenizer: Any, tokens: list[int]) -> str:
-    if isinstance(tokenizer, Tokenizer):
+    if isinstance(tokenizer, Tokenizer | EndlessTokenizer):
         return tokenizer.decode(tokens)
     return str(tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
 
 
 def _named(tokenizer: Any, token: int) -> str | None:
     """What the tokenizer calls a token; of bytes that are no whole character, which they are."""
-    if not isinstance(tokenizer, Tokenizer):
+    if not isinstance(tokenizer, Tokenizer | EndlessTokenizer):
         found = tokenizer.convert_ids_to_tokens(token)
         return None if found is None else str(found)
     name = tokenizer.inner.id_to_token(token)

@@ -122,6 +122,8 @@ def xray(
     attentions = tuple(seen.attentions)
     notes.about_text(found, wanted, n, attentions)
     notes.about_draws(drawn, seen.attentions, scores, shuffled=True in seen.shuffled)
+    if period is not None:
+        notes.about_windows(attentions, scores)
     notes.said.extend([seen.loss.why] if seen.loss.why else [])
     return XRay(
         name=opened.name,

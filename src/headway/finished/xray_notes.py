@@ -10,7 +10,7 @@ from headway.declare.head_metrics import REPEATED
 from headway.finished.opened import Opened
 from headway.heads.model_on_text import AttentionHeads
 from headway.heads.names import metric_name, row_labels
-from headway.words import listed
+from headway.words import counted, listed
 
 if TYPE_CHECKING:
     from headway.heads.scores import HeadScores
@@ -85,22 +85,32 @@ class XRayNotes:
             self.said.append("no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said")
             return
         if draws < 4:
-            self.said.append(f"{draws} draws of untrained heads are too few to say what stands out: give 4 or more")
+            self.said.append(f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4")
         if shuffled:
             self.said.append(
                 "queries, keys and values come out of one matrix here: untrained heads have the entries of each of its "
                 "rows shuffled, where others' are drawn"
             )
-        labels = row_labels((at.name for at in attentions), {at.name: at.kind for at in attentions})
-        wide = [labels[at.name] for at in attentions if at.n_heads > 1 and at.name not in scores["query_cka"].draws]
+        wide = [at for at in attentions if at.n_heads > 1 and at.name not in scores["query_cka"].draws]
         if wide:
-            self.said.append(f"pairs of {listed(wide)} are not held against untrained ones: they are too many")
+            labels = _labels(attentions)
+            pairs = listed([labels[at.name] for at in wide])
+            self.said.append(f"pairs of {pairs} are not held against untrained ones: they are too many")
+
+    def about_windows(self, attentions: Sequence[AttentionHeads], scores: "Mapping[str, HeadScores]") -> None:
+        """Where windows hide what repeated tokens are there to show."""
+        labels = _labels(attentions)
         for metric in REPEATED:
-            values = scores[metric].values if metric in scores else {}
-            hidden = [labels[name] for name, value in values.items() if not np.isfinite(value).any()]
+            seen = scores[metric].values if metric in scores else {}
+            hidden = [at for at in attentions if at.name not in seen or not np.isfinite(seen[at.name]).any()]
             if hidden:
+                where = listed([labels[at.name] for at in hidden])
                 called = metric_name(metric)
-                self.said.append(f"{called} cannot be seen in {listed(hidden)}: its window hides what is looked for")
+                self.said.append(f"{called} cannot be seen in {where}: its window hides what is looked for")
+
+
+def _labels(attentions: Sequence[AttentionHeads]) -> dict[str, str]:
+    return row_labels((at.name for at in attentions), {at.name: at.kind for at in attentions})
 
 
 def widest(attentions: Sequence[AttentionHeads]) -> int:

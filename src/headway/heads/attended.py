@@ -26,13 +26,18 @@ class _Sums:
 class TokenPairs:
     """Pairs of tokens of a text, and what every head gives to them; batches are added one by one."""
 
-    def __init__(self, queries: Int[np.ndarray, "sequence query"], keys: Int[np.ndarray, "sequence key"]) -> None:
+    def __init__(
+        self, queries: Int[np.ndarray, "sequence query"], keys: Int[np.ndarray, "sequence key"], *, same: bool
+    ) -> None:
         """Begin.
 
         Args:
             queries: the tokens that look, of all sequences.
             keys: the tokens that they look at.
+            same: whether these stand at the same places: what a place gives to itself is then in no pair, since a token
+                and itself are one word however different the places are that other pairs come from.
         """
+        self._others = ~np.eye(queries.shape[1], keys.shape[1], dtype=bool) | (not same)
         self._width = int(max(queries.max(), keys.max())) + 1
         codes = queries[:, :, None].astype(np.int64) * self._width + keys[:, None, :]
         # A causal model has no use for the pairs above the diagonal; their sums stay 0.
@@ -50,7 +55,8 @@ class TokenPairs:
         weights = attention.patterns().float().cpu().numpy()
         sees = np.broadcast_to(attention.sees().any(1).cpu().numpy(), (len(weights), *weights.shape[2:]))
         place = self._place[first : first + len(weights)].ravel()
-        even = sees / np.maximum(sees.sum(2, keepdims=True), 1)
+        even = sees / np.maximum(sees.sum(2, keepdims=True), 1) * self._others
+        weights, sees = weights * self._others, sees & self._others
         n = len(self._codes)
         here = _Sums(
             weight=np.stack([np.bincount(place, weights[:, h].ravel(), n) for h in range(weights.shape[1])]),

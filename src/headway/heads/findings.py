@@ -161,13 +161,19 @@ def _special(score: HeadScores, labels: Mapping[str, str], special: _Special, ki
         if first.value >= special.least and np.isfinite(first.untrained):
             said += ", and they may reach that"
         return Finding(about=special.metric, sentence=said, p=first.p, found=False)
-    listed = ", ".join(f"{head.name} {brief(head.value)}" for head in enough[:NAMED])
-    more = f" and {len(enough) - NAMED} more" if len(enough) > NAMED else ""
     noun = special.called
     if len(enough) > 1:
         noun = noun.replace("head", "heads", 1).replace("that rests", "that rest")
-    sentence = f"{len(enough)} {noun} {start}: {listed}{more}{_untrained(enough)}"
+    sentence = f"{len(enough)} {noun} {start}: {_named(enough)}{_untrained(enough)}"
+    chancy = [head for head in heads if head.value >= special.least and head not in enough]
+    if known := [head for head in chancy if np.isfinite(head.untrained)]:
+        sentence += f"; {_named(known)} may be chance, as far as {len(next(iter(score.draws.values())))} draws tell"
     return Finding(about=special.metric, sentence=sentence, p=min(head.p for head in enough))
+
+
+def _named(heads: Sequence[_Found]) -> str:
+    listed = ", ".join(f"{head.name} {brief(head.value)}" for head in heads[:NAMED])
+    return listed + (f" and {len(heads) - NAMED} more" if len(heads) > NAMED else "")
 
 
 def _untrained(found: Sequence[_Found]) -> str:

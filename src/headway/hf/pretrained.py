@@ -28,7 +28,10 @@ from headway.hf.reading import config_of, named_architectures
 Kind = Literal["causal", "masked", "encoder-decoder"]
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "*.model")
-_NO_TEXT = "is no model of text that Headway knows: causal, masked or encoder-decoder"
+_NO_TEXT = (
+    "is no model of text that Headway knows: causal, masked or encoder-decoder; in Python "
+    "headway.hf.trace(model, tokens) traces what reads tokens"
+)
 _TEXT: tuple[Mapping[str, Any], ...] = (
     modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
@@ -106,6 +109,7 @@ def in_memory(model: transformers.PreTrainedModel) -> Pretrained:
     Raises:
         UserError: for one that reads no text.
     """
+    _check_text(type(model).__name__, type(model))
     embedding = model.get_input_embeddings()
     if getattr(embedding, "num_embeddings", None) is None:
         raise UserError(f"{type(model).__name__} reads no tokens; trace it with headway.hf.trace and what it reads")
@@ -145,7 +149,7 @@ def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[A
     return getattr(transformers, code[0]), code
 
 
-def _check_text(folder: Path, of_class: Any) -> None:
+def _check_text(folder: Path | str, of_class: Any) -> None:
     """Nothing, when an architecture reads text; others are not even built."""
     model_type = getattr(of_class.config_class, "model_type", None)
     if any(model_type in names for names in _TEXT):
@@ -153,8 +157,7 @@ def _check_text(folder: Path, of_class: Any) -> None:
     if {"text_config", "vision_config"} <= set(of_class.config_class.sub_configs):
         raise UserError(
             f"{folder}: {of_class.__name__} has two towers, one for text and one for pictures, and no text alone goes "
-            "through both; save the one for text to a folder of its own (model.text_model.save_pretrained), or trace "
-            "the whole in Python with headway.hf.trace and both inputs"
+            "through both; in Python headway.hf.trace(model.text_model, tokens) traces the one for text"
         )
     raise UserError(f"{folder}: {of_class.__name__} {_NO_TEXT}")
 
