@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 
 import headway
-from headway.data.tokens.tokenizer import bytes_tokenizer
+from headway.data.tokens.tokenizer import Tokenizer, bytes_tokenizer
 from headway.declare.tokens.transformer import GptNeo
 from headway.errors import UserError
 from headway.finished.looked_at import models_in
@@ -269,3 +271,19 @@ def test_words_of_tokens_are_seen(ragged):
     assert list(odd) == [300]
     assert odd[300].startswith("⟨")
     assert visible("y" * 10_000) == "y" * 32 + "… (10,000 characters)"
+
+
+def test_the_space_between_tokens_is_not_counted_to_a_token():
+    long, spaced = "y" * 10_000, "▁" + "y" * 9_999
+    words = {"<eos>": 0, "a": 1, long: 2, "b": 3}
+    split = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<eos>"))
+    joined = tokenizers.Tokenizer(tokenizers.models.WordLevel({**words, spaced: 4}, unk_token="<eos>"))
+    joined.decoder = tokenizers.decoders.Metaspace()
+    for inner, token, said in (
+        (split, 2, " " + "y" * 32 + "… (10,000 characters)"),
+        (split, 3, " b"),
+        (joined, 2, "y" * 32 + "… (10,000 characters)"),
+        (joined, 4, " " + "y" * 31 + "… (10,000 characters)"),  # the space is the token's own
+    ):
+        tokenizer = Tokenizer.of(inner, "planted")
+        assert token_words(SimpleNamespace(tokenizer=tokenizer, encoder=tokenizer), [token]) == {token: said}
