@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ import tokenizers
 import torch
 
 import headway
-from headway.data.tokens.tokenizer import bytes_tokenizer
+from headway.data.tokens.tokenizer import Tokenizer, bytes_tokenizer
 from headway.declare.tokens.transformer import GptNeo
 from headway.errors import UserError
+from headway.finished.encoder import Encoder
 from headway.finished.looked_at import models_in
 from headway.finished.opening import open_model
 from headway.finished.token_words import token_words, visible
@@ -287,3 +289,19 @@ def test_tokenizers_without_an_end_or_of_few_words_are_looked_at(tmp_path):
         (tmp_path / "letters.txt").write_text("0 1 a " * 60)
         with pytest.raises(UserError, match="the tokenizer has no token for a part of the text"):
             headway.look(folder, text=tmp_path / "letters.txt", length=12, draws=0)
+
+
+def test_the_space_between_tokens_is_not_counted_to_a_token():
+    long, spaced = "y" * 10_000, "▁" + "y" * 9_999
+    words = {"<eos>": 0, "a": 1, long: 2, "b": 3}
+    split = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<eos>"))
+    joined = tokenizers.Tokenizer(tokenizers.models.WordLevel({**words, spaced: 4}, unk_token="<eos>"))
+    joined.decoder = tokenizers.decoders.Metaspace()
+    for inner, token, said in (
+        (split, 2, " " + "y" * 32 + "… (10,000 characters)"),
+        (split, 3, " b"),
+        (joined, 2, "y" * 32 + "… (10,000 characters)"),
+        (joined, 4, " " + "y" * 31 + "… (10,000 characters)"),  # the space is the token's own
+    ):
+        tokenizer = Tokenizer.of(inner, "planted")
+        assert token_words(SimpleNamespace(tokenizer=tokenizer, encoder=Encoder.of(tokenizer)), [token]) == {token: said}

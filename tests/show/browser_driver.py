@@ -13,6 +13,16 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 BROWSER = os.environ.get("HEADWAY_BROWSER") or next((found for name in NAMES if (found := shutil.which(name))), None)
+_KEYS = {
+    "Enter": 13,
+    "Escape": 27,
+    "End": 35,
+    "Home": 36,
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
 
 
 class Page:
@@ -90,8 +100,10 @@ class Page:
 
     def press(self, key: str) -> None:
         """Press a key where the focus is."""
-        for event in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=event, key=key, code=key)
+        # What the browser itself does with a key goes by its number, and a button is used by Enter's character.
+        own = {"key": key, "code": key, "windowsVirtualKeyCode": _KEYS.get(key, 0)}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **own, **({"text": "\r"} if key == "Enter" else {}))
+        self.call("Input.dispatchKeyEvent", type="keyUp", **own)
 
     def choose(self, selector: str, value: str) -> None:
         """Choose an option, or move a slider, as a user would."""

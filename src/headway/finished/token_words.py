@@ -54,7 +54,10 @@ def _seen(character: str) -> str:
 
 def _shown(tokenizer: Any, token: int, anchor: list[int], before: str) -> str:
     try:
-        return visible(_word(tokenizer, token, anchor, before))
+        text = _word(tokenizer, token, anchor, before)
+        # Some tokenizers put a space between tokens: it is written, and is none of the token's own characters.
+        between = text[:1] == " " and text[1:] == _named(tokenizer, token)
+        return " " + visible(text[1:]) if between else visible(text)
     except (IndexError, KeyError, TypeError, ValueError, OverflowError):
         return f"⟨token {token}⟩"  # a padded vocabulary has tokens that its tokenizer does not know
 

@@ -14,6 +14,7 @@ from fabricate_heads import fabricate_heads, xray
 from fabricate_look import WORDS, encoder_decoder, name_of, view_of, without_patterns
 
 from headway.finished.token_words import visible
+from headway.heads.view import AttendedPair
 from headway.runs.store import Store
 from headway.show.look.look_page import look_page
 
@@ -157,6 +158,48 @@ def test_a_token_that_is_picked_says_where_it_looks_and_who_looks_at_it(page, on
     assert address(page)["token"] == "6"
     page.press("Escape")
     assert "token" not in address(page)
+
+
+def test_the_token_that_is_picked_is_said_to_be(page, one):
+    chosen = "[...document.querySelectorAll('.token')].flatMap((it, at) => it.ariaSelected === 'true' ? [at] : [])"
+    page.open(one, "#head=L0H0&token=3")
+    assert page.value(chosen) == [3]
+    page.click(".row:nth-child(3) .cell:nth-child(2)")
+    drawn(page, "L1H1 0")
+    assert page.value(chosen) == [3]
+    page.click(".token:nth-of-type(6)")
+    assert page.value(chosen) == [5]
+    page.press("Escape")
+    assert page.value(chosen) == []
+
+
+def test_arrow_keys_move_the_window_over_the_pattern(page, tmp_path):
+    path = look_page([view_of(length=200, n_sequences=1)], "x").write(tmp_path / "look.html")
+    page.open(path, "#head=L0H0")
+    whole = "document.querySelector('canvas.whole')"
+    label = f"{whole}.getAttribute('aria-label')"
+    n = 1 + int(re.search(r"enlarged are tokens 0 to (\d+) looking at 0 to", page.value(label))[1])
+    step = -(-n // 4)
+    page.value(f"{whole}.focus()")
+    assert page.value(f"document.activeElement === {whole}")
+    for key, query, looked in (("ArrowDown", step, 0), ("ArrowRight", step, step), ("ArrowDown", 2 * step, step)):
+        page.press(key)
+        within = f"tokens {query} to {query + n - 1} looking at {looked} to {looked + n - 1}"
+        assert within in page.value(label)
+        assert within in page.value("document.querySelector('canvas.part').getAttribute('aria-label')")
+        assert page.text("#live") == within
+    page.press("ArrowUp")
+    page.press("ArrowUp")
+    page.press("ArrowUp")
+    page.press("ArrowLeft")
+    assert f"tokens 0 to {n - 1} looking at 0 to {n - 1}" in page.value(label)
+    page.press("End")
+    assert f"tokens {200 - n} to 199 looking at {200 - n} to 199" in page.value(label)
+    page.press("Home")
+    assert f"tokens 0 to {n - 1} looking at 0 to {n - 1}" in page.value(label)
+    # A tap moves it too.
+    page.click("canvas.whole")
+    assert f"tokens {100 - n // 2} to " in page.value(label)
 
 
 def test_hovering_a_token_shows_it_and_leaves_the_address(page, one):
@@ -321,6 +364,44 @@ def test_the_slider_goes_over_training_for_grid_twins_and_numbers(page, trained)
     assert page.text(".step output").startswith("step ")
 
 
+def test_untrained_twins_stand_beside_those_of_the_finished_model_alone(page, trained):
+    twins = ".lists .list:nth-child(3)"
+    page.open(trained, "#head=L1H0&head2=L1H0")
+    assert re.search(r"alike outputs \(cosine\)L1H1 −?\.\d+ \(untrained −?\.\d+\)", page.text(twins))
+    last = int(page.value("document.querySelector('#choose-step').max"))
+    for place in (0, last - 1):
+        page.choose("#choose-step", str(place))
+        assert re.search(r"alike \w+ \(\w+\)L1H1 −?\.\d+", page.text(twins))
+        assert "untrained" not in page.text(twins)
+    page.choose("#choose-step", str(last))
+    assert "untrained" in page.text(twins)
+
+
+def test_what_the_keyboard_changes_keeps_the_focus(page, trained):
+    page.open(trained, "#head=L1H0&head2=L1H0")
+    focused = "document.activeElement.id"
+    page.value("document.querySelector('#choose-model').focus()")
+    for key, name in (("ArrowDown", "heads-4"), ("ArrowUp", "heads-2"), ("ArrowDown", "heads-4")):
+        page.press(key)
+        page.until(f"document.querySelector('.side h2').textContent === '{name}'")
+        assert page.value(focused) == "choose-model"
+    page.value("document.querySelector('#choose-beside').focus()")
+    page.press("Home")
+    page.until("document.querySelectorAll('.side').length === 1")
+    assert page.value(focused) == "choose-beside"
+    page.value("document.querySelectorAll('.numbers button')[0].focus()")
+    name = page.value("document.activeElement.textContent")
+    page.press("Enter")
+    assert page.text(".all h3").lower() == name
+    assert page.value("document.activeElement.textContent") == name
+    assert page.value(f"document.activeElement === document.getElementById({focused})")  # ids are unique
+    page.value("document.querySelector('.lists .entry a').focus()")
+    to = page.value("document.activeElement.textContent")
+    page.press("Enter")
+    assert page.value("document.activeElement.matches('.panel h3')")
+    assert page.text(".panel h3").startswith(to)
+
+
 def test_a_trajectory_shows_a_head_under_a_metric(page, trained):
     page.open(trained, "#metric=sink_score&head=L1H0")
     assert page.value("document.querySelectorAll('svg.trajectory').length") == 2
@@ -343,10 +424,11 @@ def test_screen_readers_are_told_what_everything_is(page, trained):
     assert {("combobox", name) for name in ("left", "right", "colour", "heads", "sequence")} <= named
     assert any(role == "slider" and name.startswith("training") for role, name in named)
     assert any(role in ("image", "img") and name.startswith("Pattern of L0H0") for role, name in named)
+    assert any(role == "application" and name.startswith("All of the pattern of L0H0") for role, name in named)
     unnamed = [
         node
         for node in tree
-        if node.get("role", {}).get("value") in ("button", "link", "combobox", "slider", "img")
+        if node.get("role", {}).get("value") in ("button", "link", "combobox", "slider", "img", "application", "Canvas")
         and not node.get("name", {}).get("value")
     ]
     assert unnamed == []
@@ -411,6 +493,24 @@ def test_it_is_readable_at_every_width(page, request, width, of):
         "it.getBoundingClientRect().right > innerWidth + 1).length"
     )
     assert page.value(beyond) == 0
+
+
+def test_pairs_of_long_tokens_fit_their_table(page, tmp_path):
+    words = tuple(map(visible, ("W" * 10_000, "\u4e2d" * 10_000, " cat", "x" * 14)))
+    pairs = tuple(AttendedPair(query=at, key=1 - at % 2, weight=0.7, even=0.2, n=12_345) for at in range(4))
+    view = view_of(words=words)
+    view = replace(view, pairs=dict.fromkeys(view.pairs, pairs))
+    path = look_page([view, view], "x").write(tmp_path / "look.html")
+    first = "document.querySelector('.lists .list .scroll')"
+    for width in (400, 900, 1300):
+        page.size(width, 900)
+        page.open(path)
+        assert page.value(f"{first}.scrollWidth - {first}.clientWidth") <= 0, width
+    assert page.value(f"{first}.clientWidth") < 700
+    shown = page.value(f"[...{first}.querySelectorAll('tbody th .chip')].map((it) => [it.textContent, it.title])")
+    assert shown == [
+        ["W" * 13 + "…", words[0]], ["\u4e2d" * 13 + "…", words[1]], [" cat", " cat"], ["x" * 14, "x" * 14],
+    ]  # fmt: skip
 
 
 def test_a_large_page_opens_at_once(page, tmp_path):
