@@ -304,4 +304,5 @@ def test_the_space_between_tokens_is_not_counted_to_a_token():
         (joined, 4, " " + "y" * 31 + "… (10,000 characters)"),  # the space is the token's own
     ):
         tokenizer = Tokenizer.of(inner, "planted")
-        assert token_words(SimpleNamespace(tokenizer=tokenizer, encoder=Encoder.of(tokenizer)), [token]) == {token: said}
+        opened = SimpleNamespace(tokenizer=tokenizer, encoder=Encoder.of(tokenizer))
+        assert token_words(opened, [token]) == {token: said}
