@@ -185,6 +185,7 @@ def main() -> int:
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--parent", type=int)
     parser.add_argument("--trainer")
+    parser.add_argument("--together")
     asked, _ = parser.parse_known_args()
     step_s = float(os.environ.get("QUADRATIC_STEP_S", "0"))
     headway.runs.lease._BEAT_S = 0.1

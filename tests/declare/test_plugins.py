@@ -11,7 +11,7 @@ import headway
 import headway.runs.store
 from headway.declare import plugin_files, plugins
 from headway.declare.head_metrics import HEAD_METRICS
-from headway.declare.laboratories import RUN_KINDS
+from headway.declare.laboratories import RUN_KINDS, parse_run
 from headway.declare.metrics import METRICS
 from headway.declare.tokens.tasks import TASKS
 from headway.errors import DeclarationError, ResultsError
@@ -254,3 +254,9 @@ def test_a_directory_goes_on_with_the_code_that_it_began_with(write, tmp_path):
     assert {run.status for run in runs} == {"waiting"}
     # The document of the directory is an experiment that is found with what it keeps.
     assert headway.load("results/experiment.yaml").arm("h1").spec(0).id == runs[0].id
+
+
+@pytest.mark.parametrize("family", [{"a": 1}, ["gpt-2"], 7, None])
+def test_a_family_that_is_no_name_gets_a_sentence(family):
+    with pytest.raises(DeclarationError, match="family"):
+        parse_run({"task": {"kind": "induction"}, "model": {"family": family}})

@@ -35,9 +35,12 @@ def run_of_own(task: type[TokensTask]) -> type[RunSpec]:
 def with_own_family(content: Mapping[str, Any]) -> Mapping[str, Any]:
     """The content of a run in which the family of a plugin is what it stands for."""
     model = content.get("model")
-    if not isinstance(model, Mapping) or model.get("family") not in OWN_FAMILIES:
+    if not isinstance(model, Mapping):
         return content
-    choices = OWN_FAMILIES[model["family"]]
+    family = model.get("family")
+    if not isinstance(family, str) or family not in OWN_FAMILIES:
+        return content
+    choices = OWN_FAMILIES[family]
     return {**content, "model": {**choices, **model, "family": choices["family"]}}
 
 

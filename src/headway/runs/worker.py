@@ -5,6 +5,7 @@ That is why this file imports inside its functions, and why it alone of this roo
 """
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from headway.caches import private_folder
 from headway.errors import UserError
-from headway.files import kept_json
 from headway.train.process_memory import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -172,9 +172,10 @@ def _load_plugins(path: Path) -> None:
 
 def _stored_threads(path: Path) -> int | None:
     """The threads that a run began with, be it interrupted before its first checkpoint; None for a new one."""
+    record = path / "run.json"  # read here: what reads others imports numpy, which reads the threads that are set
     try:
-        return kept_json(path / "run.json")["execution"].get("threads")
-    except (TypeError, KeyError, AttributeError):
+        return json.loads(record.read_text())["execution"].get("threads") if record.is_file() else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # `work` says what is wrong with it
 
 
