@@ -70,7 +70,9 @@ def stored(model: Transformer, tokens: Tensor) -> Means:
         patterns.append((q @ k.mT * scale).masked_fill(hidden, -torch.inf).softmax(3))
         return patterns[-1] @ v
 
-    attention.attend = eager  # type: ignore[assignment]
+    for part in model.modules():
+        if isinstance(part, attention.Attention):
+            part.attend = eager
     _, recorded = model(tokens, record=True)
     cache = [(a.q, a.z, kept, a.contributions()) for a, kept in zip(recorded.attentions, patterns, strict=True)]
     found: Means = {name: [] for name in FOUR}
