@@ -291,6 +291,16 @@ def test_tokenizers_without_an_end_or_of_few_words_are_looked_at(tmp_path):
             headway.look(folder, text=tmp_path / "letters.txt", length=12, draws=0)
 
 
+def test_a_tokenizer_of_another_library_may_have_few_words_too():
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"0": 0, "1": 1, "<s>": 2}))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    words.post_processor = tokenizers.processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 2)])
+    encoder = Encoder.of(pytest.importorskip("transformers").PreTrainedTokenizerFast(tokenizer_object=words))
+    assert (encoder.before, encoder.some, encoder.after) == ((2,), (0,), ())
+    with pytest.raises(UserError, match="the tokenizer has no token for a part of the text"):
+        encoder.encode("a")
+
+
 def test_the_space_between_tokens_is_not_counted_to_a_token():
     long, spaced = "y" * 10_000, "▁" + "y" * 9_999
     words = {"<eos>": 0, "a": 1, long: 2, "b": 3}

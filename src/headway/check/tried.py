@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import torch
+from headway import streams
 
 
 class Broken(Exception):
@@ -22,12 +21,12 @@ def tried(function: Callable[[], Any], what: str, same: Callable[[Any, Any], boo
     Raises:
         Broken: when it raises, gives something else the second time, or draws from a generator that others use.
     """
-    before = _generators()
+    before = streams.shared_states()
     try:
         one, other = function(), function()
     except Exception as error:
         raise Broken(f"{what} raised {type(error).__name__}: {error}; put that right") from error
-    if before != _generators():
+    if before != streams.shared_states():
         raise Broken(
             f"{what} changed a global random generator (numpy.random or torch), which others draw from; do "
             "without random numbers, or take them from a generator of a fixed seed"
@@ -42,8 +41,3 @@ def tried(function: Callable[[], Any], what: str, same: Callable[[Any, Any], boo
             "numbers"
         )
     return one
-
-
-def _generators() -> tuple[Any, ...]:
-    numpy_state = np.random.get_state()  # noqa: NPY002 - to see that nobody uses it
-    return (*(np.asarray(part).tobytes() for part in numpy_state), torch.get_rng_state().numpy().tobytes())

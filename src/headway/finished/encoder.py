@@ -39,13 +39,11 @@ class Encoder:
             words = partial(tokenizer.inner.get_vocab, with_added_tokens=False)
             return cls._of(tokenizer.encode, tokenizer.encode_as_written, tokenizer.end_of_text, words)
 
-        @explained("the tokenizer has no token for a part of the text", "give another: --tokenizer")
         def encode(text: str, **options: Any) -> list[int]:
             return list(tokenizer(text, verbose=False, **options)["input_ids"])
 
-        return cls._of(
-            lambda text: encode(text, add_special_tokens=False), encode, tokenizer.eos_token_id, tokenizer.get_vocab()
-        )
+        alone = partial(encode, add_special_tokens=False)
+        return cls._of(alone, encode, tokenizer.eos_token_id, tokenizer.get_vocab)
 
     @classmethod
     def _of(
@@ -55,6 +53,8 @@ class Encoder:
         end: int | None,
         vocabulary: Callable[[], Iterable[str]],
     ) -> "Encoder":
+        told = explained("the tokenizer has no token for a part of the text", "give another: --tokenizer")
+        encode, as_written = told(encode), told(as_written)
         for text in _words(vocabulary):
             with suppress(UserError):
                 if plain := list(encode(text)):

@@ -22,8 +22,7 @@ from headway.finished.opening import open_model
 from headway.finished.own_text import own_text
 from headway.finished.token_words import token_words
 from headway.finished.xray import TOKENS, described
-from headway.heads.model_on_text import AttentionHeads
-from headway.heads.names import row_labels
+from headway.heads.model_on_text import AttentionHeads, labels_of
 from headway.heads.packed import PackedPatterns
 from headway.heads.repeated import drawn_repeats
 from headway.heads.view import AttendedPair, Circuits, Head, ModelView, ShownSequence, chosen_heads
@@ -131,7 +130,7 @@ class _Seen:
     def first(cls, opened: Opened, tokens: np.ndarray, heads: str | None) -> "_Seen":
         """After a first short pass, which says what attentions there are."""
         found = tuple(map(described, opened.trace(tokens[:1, :2]).attentions))
-        labels = row_labels([each.name for each in found], {each.name: each.kind for each in found})
+        labels = labels_of(found)
         chosen = chosen_heads(heads, labels, {each.name: each.n_heads for each in found})
         return cls(opened=opened, tokens=tokens, attentions=found, chosen=chosen)
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from headway.declare.head_metrics import REPEATED
 from headway.finished.opened import Opened
-from headway.heads.model_on_text import AttentionHeads
-from headway.heads.names import metric_name, row_labels
+from headway.heads.model_on_text import AttentionHeads, labels_of
+from headway.heads.names import metric_name
 from headway.words import counted, listed
 
 if TYPE_CHECKING:
@@ -93,13 +93,13 @@ class XRayNotes:
             )
         wide = [at for at in attentions if at.n_heads > 1 and at.name not in scores["query_cka"].draws]
         if wide:
-            labels = _labels(attentions)
+            labels = labels_of(attentions)
             pairs = listed([labels[at.name] for at in wide])
             self.said.append(f"pairs of {pairs} are not held against untrained ones: they are too many")
 
     def about_windows(self, attentions: Sequence[AttentionHeads], scores: "Mapping[str, HeadScores]") -> None:
         """Where windows hide what repeated tokens are there to show."""
-        labels = _labels(attentions)
+        labels = labels_of(attentions)
         for metric in REPEATED:
             seen = scores[metric].values if metric in scores else {}
             hidden = [at for at in attentions if at.name not in seen or not np.isfinite(seen[at.name]).any()]
@@ -107,10 +107,6 @@ class XRayNotes:
                 where = listed([labels[at.name] for at in hidden])
                 called = metric_name(metric)
                 self.said.append(f"{called} cannot be seen in {where}: its window hides what is looked for")
-
-
-def _labels(attentions: Sequence[AttentionHeads]) -> dict[str, str]:
-    return row_labels((at.name for at in attentions), {at.name: at.kind for at in attentions})
 
 
 def widest(attentions: Sequence[AttentionHeads]) -> int:

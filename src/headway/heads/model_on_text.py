@@ -1,6 +1,6 @@
 """Heads: a finished model on a text: what an x-ray and an ablation of it both say. Numpy alone, as `scores`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -29,6 +29,12 @@ class AttentionHeads:
     def n_kv_heads(self) -> int:
         """Heads of keys and values."""
         return len(set(self.kv_of))
+
+
+def labels_of(attentions: Sequence[AttentionHeads]) -> dict[str, str]:
+    """What each attention is called, by its name: L0, or encoder L0 where there are several kinds."""
+    kinds = {attention.name: attention.kind for attention in attentions}
+    return row_labels(kinds, kinds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +69,7 @@ class ModelOnText:
     @cached_property
     def labels(self) -> dict[str, str]:
         """What each attention is called: L0, or encoder L0 where there are several kinds."""
-        names = [attention.name for attention in self.attentions]
-        return row_labels(names, {attention.name: attention.kind for attention in self.attentions})
+        return labels_of(self.attentions)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -171,9 +171,8 @@ class TheirDecoder:
         for layer, heads in self._heads.items():
             weight = heads.projection.weight
             stays = keep[layer].to(weight.device).repeat_interleave(heads.d_head)
-            by_input = weight if isinstance(heads.projection, nn.Linear) else weight.T
-            left = by_input * stays
-            arrays[names[id(weight)]] = left if isinstance(heads.projection, nn.Linear) else left.T
+            left = _by_input(heads.projection) * stays[:, None]
+            arrays[names[id(weight)]] = left.T if isinstance(heads.projection, nn.Linear) else left
         found = functional_call(self.model, arrays, (), {"input_ids": tokens, **self._options})
         logits: Tensor = found.logits
         return logits

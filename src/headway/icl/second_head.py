@@ -36,6 +36,16 @@ def effective_worth(task: RegressionTask) -> float:
     return float(effective.loss(*effective.one_head()) / effective.valley_loss())
 
 
+def effective_worth_at(length: float) -> float:
+    """The same in closed form, by the length of a prompt over its dimension, which is all that it depends on.
+
+    Examples:
+        >>> round(effective_worth_at(40 / 5), 2), round(effective_worth_at(1e9), 4)
+        (2.28, 2.7183)
+    """
+    return (1 - 1 / (1 + math.e / length)) / (1 - 1 / (1 + 1 / length))
+
+
 def exact_worth(task: RegressionTask, draws: int = 20_000) -> float:
     """The ratio of true risks, by simulation of what cannot be integrated."""
     from scipy.optimize import minimize_scalar

@@ -7,10 +7,6 @@ from typing import SupportsIndex
 
 import tokenizers
 
-from headway.errors import explained
-
-_NO_TOKEN = "the tokenizer has no token for a part of the text", "give another: --tokenizer"
-
 
 @dataclass(frozen=True, kw_only=True)
 class EndlessTokenizer:
@@ -30,13 +26,11 @@ class EndlessTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text."""
-        with explained(*_NO_TOKEN):
-            return list(self.inner.encode(text, add_special_tokens=False).ids)
+        return list(self.inner.encode(text, add_special_tokens=False).ids)
 
     def encode_as_written(self, text: str) -> list[int]:
         """The same with the tokens that it puts around a text."""
-        with explained(*_NO_TOKEN):
-            return list(self.inner.encode(text).ids)
+        return list(self.inner.encode(text).ids)
 
     def decode(self, tokens: Iterable[SupportsIndex]) -> str:
         """The text of tokens."""

@@ -4,12 +4,12 @@ Batches have the declared shapes, ask for something, are a function of (task, se
 use alone, and do not give the answer away.
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from headway import streams
 from headway.data.tokens.examples import MASKED, Batch, Examples
 from headway.declare.tokens.task import TokensTask
 
@@ -25,14 +25,14 @@ def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
     """What laws the examples of a task break: a sentence for each, with what to do."""
     n_inputs = getattr(task, "n_inputs", None)
     size = LOOKED_AT if n_inputs is None else min(LOOKED_AT, n_inputs)
-    before = _generators()
+    before = streams.shared_states()
     try:
         first, again = (examples.training_batch(7, 3, size) for _ in range(2))
         other = examples.training_batch(8, 4, size)
     except Exception as error:  # noqa: BLE001 - whatever a type of the user's raises is told
         yield f"drawing {size} examples raised {type(error).__name__}: {error}; let draw(random, n) give n of them"
         return
-    if before != _generators():
+    if before != streams.shared_states():
         yield (
             "drawing examples changed a global random generator (numpy.random or torch), which others draw "
             "from; take every random number from the `random` that draw is given"
@@ -49,14 +49,6 @@ def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
     elif size != n_inputs and _same(first, other):
         yield "another seed and step gave the same examples; take random numbers from the `random` that draw is given"
     yield from _leaks(task, first)
-
-
-def _generators() -> tuple[Any, ...]:
-    """The states of generators that everybody may draw from; that of `random` shows in a second draw."""
-    numpy_state = np.random.get_state()  # noqa: NPY002 - to see that nobody uses it
-    torch = sys.modules.get("torch")
-    torch_state = b"" if torch is None else torch.get_rng_state().numpy().tobytes()
-    return (*(np.asarray(part).tobytes() for part in numpy_state), torch_state)
 
 
 def _shapes(task: TokensTask, batch: Any, n: int) -> Iterator[str]:

@@ -21,7 +21,7 @@ def ways(found: Ablation) -> Table:
             within(exact.joint_mean(kind), [float(end) for end in interval(exact.joint[kind], exact.tokens)])
             for kind in KINDS
         ],
-        "single effects of it": [_share(exact.share_of_joint(kind)) for kind in KINDS],
+        "single effects of it": [percent(exact.share_of_joint(kind)) for kind in KINDS],
         "heads that matter": [str(_mattering(found, kind)) for kind in KINDS],
         "rank by Michel": [_rank(found.agreement[kind]["michel"]) for kind in KINDS],
         "rank by first order": [_rank(found.agreement[kind]["first-order"]) for kind in KINDS],
@@ -70,8 +70,14 @@ def _mattering(found: Ablation, kind: Kind) -> int:
     return int(((ends[:, 0] > MATTERS) | (ends[:, 1] < -MATTERS)).sum())
 
 
-def _share(value: float) -> str:
-    return f"{100 * value:.0f} %".replace("-", "−") if np.isfinite(value) else "–"
+def percent(value: float) -> str:
+    """A share as a whole number of per cent, which is never minus nothing.
+
+    Examples:
+        >>> percent(0.256), percent(-0.001), percent(float("nan"))
+        ('26 %', '0 %', '–')
+    """
+    return f"{round(100 * value)} %".replace("-", "−") if np.isfinite(value) else "–"
 
 
 def _rank(value: float) -> str:

@@ -9,7 +9,7 @@ from headway.heads.causes.kinds import Head, named
 from headway.heads.causes.patched import Patching, PatchSite
 from headway.heads.causes.patched_model import PatchedModel
 from headway.show.shared.figure import WIDTH, Figure, inline
-from headway.show.shared.head_colours import DIVERGING
+from headway.show.shared.head_colours import about_zero
 from headway.words import counted
 
 SITES: dict[PatchSite, str] = {
@@ -47,7 +47,7 @@ def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
         chart = alt.Chart(inline(rows)).encode(
             x=alt.X("number:O", title="head", sort=list(range(widest)), axis=alt.Axis(labelAngle=0, labelOverlap=True)),
             y=alt.Y("layer:N", title=None, sort=[f"L{layer}" for layer in layers]),
-            color=alt.Color("restored:Q", scale=_scale(largest), legend=_legend()),
+            color=alt.Color("restored:Q", scale=about_zero(largest), legend=_legend()),
             tooltip=["head:N", alt.Tooltip("restored:Q", format=".1%")],
         )
         panels.append(chart.mark_rect().properties(width=side, height=max(60, 26 * len(layers)), title=SITES[site]))
@@ -86,7 +86,7 @@ def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None
     chart = alt.Chart(inline(rows)).encode(
         x=alt.X("at:O", title=None, axis=_token_axis(found.corrupted)),
         y=alt.Y("head:N", title=None, sort=[named(head) for head in heads]),
-        color=alt.Color("restored:Q", scale=_scale(float(np.abs(share[order]).max()) or 1.0), legend=_legend()),
+        color=alt.Color("restored:Q", scale=about_zero(float(np.abs(share[order]).max()) or 1.0), legend=_legend()),
         tooltip=["head:N", "token:N", "at:O", alt.Tooltip("restored:Q", format=".1%")],
     )
     left_out = len(share) - len(order)
@@ -162,12 +162,6 @@ def _token_axis(tokens: tuple[str, ...]) -> Any:
 def _totals(patching: Patching, site: PatchSite) -> np.ndarray:
     share = patching.restored(site)
     return share if share.ndim == 1 else share.sum(1)
-
-
-def _scale(largest: float) -> Any:
-    import altair as alt
-
-    return alt.Scale(range=list(DIVERGING), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
 
 
 def _legend() -> Any:

@@ -5,6 +5,7 @@ import numpy as np
 from headway.heads.causes.kinds import named
 from headway.heads.causes.patched import PatchSite
 from headway.heads.causes.patched_model import PatchedModel
+from headway.show.ablate.effect_tables import percent
 from headway.show.ablate.patch_maps import SITES, patterns, position_maps, site_maps
 from headway.show.ablate.path_maps import path_maps
 from headway.show.shared.figure import Figure
@@ -42,7 +43,7 @@ def most_restoring(found: PatchedModel) -> Table:
     table = np.stack([share for share, _ in shares.values()], axis=1)
     order = np.argsort(-np.abs(np.nan_to_num(table)).max(1))[:_SHOWN]
     rows = [
-        Row(cells=(named(found.patching.heads[at]), *(_percent(share) for share in table[at]))) for at in order.tolist()
+        Row(cells=(named(found.patching.heads[at]), *(percent(share) for share in table[at]))) for at in order.tolist()
     ]
     caption = (
         f"The metric is {found.metric}. Shares of its difference between the two texts that come back with a head's "
@@ -56,7 +57,7 @@ def heads(found: PatchedModel) -> Table:
     patching, shares = found.patching, _shares(found)
     rows = []
     for at, head in enumerate(patching.heads):
-        cells = [cell for share, estimate in shares.values() for cell in (_percent(share[at]), _percent(estimate[at]))]
+        cells = [cell for share, estimate in shares.values() for cell in (percent(share[at]), percent(estimate[at]))]
         rows.append(Row(cells=(named(head), *cells, "paths cancel" if patching.cancels[at] else "")))
     columns = ["", *(name for site in shares for name in (SITES[site], f"{SITES[site]}, estimated")), "estimate"]
     caption = (
@@ -77,7 +78,3 @@ def _shares(found: PatchedModel) -> dict[PatchSite, tuple[np.ndarray, np.ndarray
         exact, estimated = (part if part.ndim == 1 else part.sum(1) for part in parts)
         result[site] = (exact, estimated)
     return result
-
-
-def _percent(value: float) -> str:
-    return f"{round(100 * value) + 0:d} %".replace("-", "−") if np.isfinite(value) else "–"

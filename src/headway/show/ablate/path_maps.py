@@ -7,7 +7,7 @@ import numpy as np
 from headway.heads.causes.kinds import named
 from headway.heads.causes.patched import THROUGH, HeadPaths
 from headway.show.shared.figure import WIDTH, Figure, inline
-from headway.show.shared.head_colours import DIVERGING
+from headway.show.shared.head_colours import about_zero
 
 _INTO = {"q": "into queries", "k": "into keys", "v": "into values"}
 
@@ -26,8 +26,7 @@ def path_maps(found: HeadPaths) -> Figure | None:
     place = {head: at for at, head in enumerate(found.heads)}
     side = (WIDTH - 60) // 3 - 70
     largest = max(float(np.nanmax(np.abs(found.through[name]))) for name in THROUGH) or 1.0
-    # In other ways of mixing colours what is next to nothing looks like much.
-    scale = alt.Scale(range=list(DIVERGING), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
+    scale = about_zero(largest)
     legend = alt.Legend(title="change of the metric", orient="bottom", gradientLength=260, tickCount=5)
     panels: list[Any] = []
     for name in THROUGH:

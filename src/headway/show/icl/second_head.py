@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headway.declare.icl.task import RegressionTask
-from headway.icl.second_head import effective_worth, exact_worth, worth_in_the_limit
+from headway.icl.second_head import effective_worth, effective_worth_at, exact_worth, worth_in_the_limit
 from headway.show.icl.finished_run import declared
 from headway.show.icl.theory import covered
 from headway.show.report.laboratory import Statement
@@ -185,7 +185,7 @@ def _effective(worths: Sequence[Worth], x: Any, y: Any) -> tuple[Any, Any, Any]:
 
     lengths = [worth.task.n_pairs / worth.task.d_x for worth in worths]
     grid = np.geomspace(min(lengths), max(lengths), 40)
-    rows = [{"length": at, "worth": (1 - 1 / (1 + math.e / at)) / (1 - 1 / (1 + 1 / at))} for at in grid]
+    rows = [{"length": at, "worth": effective_worth_at(at)} for at in grid]
     curve = alt.Chart(inline(rows)).mark_line(strokeDash=[5, 3], color=QUIET, strokeWidth=1.6).encode(x=x, y=y)
     limit = alt.Chart(inline([{"worth": math.e, "said": "e", "length": min(lengths)}])).encode(y=y)
     rule = limit.mark_rule(color=QUIET, strokeWidth=0.8)

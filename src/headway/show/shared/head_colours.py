@@ -57,6 +57,16 @@ def colour_range(unit: str, values: Sequence[np.ndarray]) -> ColourRange:
     return ColourRange(kind="linear", low=low, high=high)
 
 
+def about_zero(largest: float) -> Any:
+    """The scale of what may be below 0, as far as a number both ways.
+
+    Colours are mixed as red, green and blue: in other ways what is next to nothing looks like much.
+    """
+    import altair as alt
+
+    return alt.Scale(range=list(DIVERGING), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
+
+
 def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
     """The colour scale of a metric, and where on it a number must be white: an expression with {} for the value.
 
@@ -71,8 +81,7 @@ def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
     found = colour_range(unit, values)
     domain = [found.low, found.high]
     if found.kind == "diverging":
-        scale = alt.Scale(range=list(DIVERGING), domain=domain, domainMid=0, interpolate="rgb", clamp=True)
-        return scale, f"abs({{}}) > {_DARK * found.high:.6g}"
+        return about_zero(found.high), f"abs({{}}) > {_DARK * found.high:.6g}"
     if found.kind == "log":
         scale = alt.Scale(type="log", range=list(SEQUENTIAL), domain=domain, interpolate="rgb", nice=False, clamp=True)
         return scale, None

@@ -282,6 +282,6 @@ def _template(module: Transformer) -> Transformer:
     """A model of the same shape, whose attention torch can compute for many at once."""
     template = Transformer(module.model, module.vocab_size, module.weights()).to(next(module.parameters()).device)
     for part in template.modules():
-        if isinstance(part, Attention) and part.scores is None:
+        if isinstance(part, Attention):
             part.attend = attend_of_many
     return template

@@ -1,6 +1,6 @@
 """Train: how a model is judged, while it trains and at the end; judging changes nothing in it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from headway.data.tokens.examples import Batch, Examples
-from headway.declare.plugins import of_kind
+from headway.declare.plugins import Entry, of_kind
 from headway.declare.tokens.run import TokensRun
 from headway.train.loop import Conclusion, Measure, Measured
 from headway.train.tokens.loss import TokensLoss
@@ -62,11 +62,14 @@ class Judge:
         """What the model makes of batches, while it trains and at the end."""
         own = tuple(of_kind("run metric", self.run.plugins))
         kept = list(batches) if own else batches
-        found: dict[str, Any] = {f"eval_{self.run.task.loss}": self.loss.mean_over(kept)}
+        return {f"eval_{self.run.task.loss}": self.loss.mean_over(kept), **(self._own(own, kept) if own else {})}
+
+    def _own(self, own: Sequence[Entry], batches: Iterable[Batch]) -> dict[str, float]:
+        """What plugins measure of the model in evaluation."""
         module = self.loss.module
         module.eval()
         with torch.no_grad():
-            found |= {entry.name: float(entry.value(module, kept)) for entry in own}
+            found = {entry.name: float(entry.value(module, batches)) for entry in own}
         module.train()
         return found
 
