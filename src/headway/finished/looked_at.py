@@ -57,27 +57,21 @@ def _of_arms(directory: Path) -> list[Path]:
 
 
 def numbers(
-    path: str | Path,
-    opened: Opened,
-    tokens: np.ndarray,
-    *,
-    text: str,
-    attentions: Sequence[AttentionHeads],
-    **options: Any,
+    opened: Opened, tokens: np.ndarray, *, text: str, given: bool, attentions: Sequence[AttentionHeads], **options: Any
 ) -> XRay:
     """An x-ray on the text; of a text that is too short for one, what few tokens can say, and a note.
 
     Args:
-        path: of the model.
-        opened: the same.
+        opened: the model, where it is to be.
         tokens: of the text.
         text: what it is called.
+        given: whether these tokens are all there is, and no text of this name.
         attentions: those of the model.
         options: of `xray`.
     """
     widest = max(attention.d_head for attention in attentions)
     if tokens.size > 2 * widest:
-        return xray(path, text=text, **options)
+        return xray(opened, tokens=tokens, **options) if given else xray(opened, text=text, **options)
     from headway.heads.examination import examine
 
     metrics = [
