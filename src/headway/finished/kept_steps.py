@@ -74,7 +74,8 @@ def kept_steps(
         )
     fitted = _cut(found, n, shown.room)
     few, many = max((1 + at for step in fitted for _, at in step.patterns), default=0), len(shown.sequences)
-    said = f"while it trained, patterns of {few or 'no'} of {counted(many, 'sequence')} are kept, {below}"
+    what = f"patterns of {few} of {counted(many, 'sequence')}" if few else "no patterns"
+    said = f"while it trained, {what} are kept, {below}"
     return KeptSteps(steps=fitted, cuts=(said,) if few < many else ())
 
 
