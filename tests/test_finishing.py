@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import small_text
@@ -9,7 +10,6 @@ import small_text
 import headway
 from headway.finished import look as look_module
 from headway.finishing import finish
-from headway.runs.folder_written import document
 from headway.runs.store import Store
 from headway.show.report import current
 
@@ -49,18 +49,32 @@ def test_the_page_stands_beside_the_report_which_links_to_it(trained):
     assert LINK in (path / "report.html").read_text()
 
 
-def test_it_is_made_anew_when_another_arm_is_finished_or_it_was_edited_and_only_then(trained, told, monkeypatch):
+def test_it_is_made_anew_when_what_it_shows_changes_and_only_then(trained, told, monkeypatch):
     path, _ = trained
     before = (path / "look.html").stat().st_mtime_ns
     again(path, told, look=True)
     assert told == []
     assert (path / "look.html").stat().st_mtime_ns == before
     monkeypatch.setattr(current, "look_state", lambda runs: "another")
-    monkeypatch.setattr(look_module, "look", None)
     again(path, told)  # without figures there is no page either
     assert told == []
     again(path, told, look=True)
-    assert told[0].startswith("looking at the heads of 2")
+    assert told == ["looking at the heads of 2 finished models, for look.html ..."]
+    assert (path / "look.html").stat().st_mtime_ns > before
+    assert current.is_of(path / "look.html", "another")
+
+
+@pytest.mark.slow
+def test_the_page_of_the_verb_is_the_same_page(trained, told):
+    path, _ = trained
+    (path / "look.html").unlink()
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", "look", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    again(path, told, look=True)
+    assert told == []
+    assert current.is_signed(path / "look.html")
 
 
 def test_whatever_stands_in_the_way_is_told_and_the_report_is_written(trained, told, monkeypatch):
@@ -106,9 +120,6 @@ def test_while_a_run_is_worked_on_it_is_left(trained, told, monkeypatch):
 
 
 def _running(run):
-    from dataclasses import replace
-
-    assert document(run)
     return replace(run, status="running")
 
 

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from headway.runs.folder import Run
 
 
+_SMOOTHER = 2
+"""How much better early patterns pack, at best."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class KeptSteps:
     """What the heads did then.
@@ -87,8 +91,8 @@ def _at(run: "Run", step: int, seen: Seen) -> Seen:
 
 
 def _fitting(shown: Shown, n_steps: int) -> int:
-    """How many sequences will about fit at every step, if patterns pack then as they do in the end."""
-    left = shown.room
+    """How many sequences may fit at every step: early patterns, which are smooth, pack better than those of the end."""
+    left = _SMOOTHER * shown.room
     for at in range(len(shown.sequences)):
         left -= n_steps * sum(len(packed.data) for (_, number), packed in shown.patterns.items() if number == at)
         if left < 0:
