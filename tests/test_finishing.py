@@ -41,7 +41,7 @@ def again(path, told, **options):
 
 def test_the_page_stands_beside_the_report_which_links_to_it(trained):
     path, told = trained
-    assert told == ["looking at the heads of 2 finished models, for look.html ..."]
+    assert told == ["looking at the heads of 2 finished models, for look.html (Ctrl-C leaves it out) ..."]
     html = (path / "look.html").read_text()
     assert "falling-seed-0" in html
     assert "rising-seed-0" in html
@@ -59,7 +59,7 @@ def test_it_is_made_anew_when_what_it_shows_changes_and_only_then(trained, told,
     again(path, told)  # without figures there is no page either
     assert told == []
     again(path, told, look=True)
-    assert told == ["looking at the heads of 2 finished models, for look.html ..."]
+    assert told == ["looking at the heads of 2 finished models, for look.html (Ctrl-C leaves it out) ..."]
     assert (path / "look.html").stat().st_mtime_ns > before
     assert current.is_of(path / "look.html", "another")
 
@@ -85,6 +85,9 @@ def test_whatever_stands_in_the_way_is_told_and_the_report_is_written(trained, t
     def broken(path, **options):
         raise MemoryError("there is none left")
 
+    def interrupted(path, **options):
+        raise KeyboardInterrupt
+
     page = (path / "look.html").read_bytes()
     monkeypatch.setattr(look_module, "look", broken)
     again(path, told, look=True)
@@ -94,6 +97,9 @@ def test_whatever_stands_in_the_way_is_told_and_the_report_is_written(trained, t
         "note: look.html was not written: none of them can be looked at",
     ]
     assert (path / "look.html").read_bytes() == page
+    monkeypatch.setattr(look_module, "look", interrupted)
+    again(path, told, look=True)
+    assert told[-1] == "note: look.html was left out"
     assert LINK in (path / "report.html").read_text()
 
 

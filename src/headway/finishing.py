@@ -55,9 +55,11 @@ def look_beside(store: Store, tell: Callable[[str], object]) -> None:
     mine = current.is_signed(path) or not path.exists()
     if not runs or not mine or current.is_of(path, current.look_state(runs)):
         return
-    tell(f"looking at the heads of {counted(len(runs), 'finished model')}, for {path.name} ...")
+    tell(f"looking at the heads of {counted(len(runs), 'finished model')}, for {path.name} (Ctrl-C leaves it out) ...")
     try:
         write_look(store, runs, tell)
+    except KeyboardInterrupt:
+        tell(f"note: {path.name} was left out")
     except Exception as error:  # noqa: BLE001 - a report does without it, whatever happened
         tell(f"note: {path.name} was not written: {_why(error)}")
 
