@@ -130,7 +130,7 @@ def test_more_than_fits_into_memory_is_split_and_says_so(monkeypatch, tmp_path, 
     spec = Run.open(prepared(tmp_path)[0]).spec
     each = estimated_bytes(spec)
     monkeypatch.setattr(together.psutil, "virtual_memory", lambda: SimpleNamespace(total=memory * each))
-    n, said = together._how_many(spec, 4)
+    n, said = together.how_many(spec, 4)
     assert n == fit
     assert said.startswith("4 runs together need about " if told else "")
     assert said.endswith(f": {told} trained together, the others after them" if told else "")

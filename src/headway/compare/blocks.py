@@ -9,16 +9,21 @@ one contrast of two arms it is the paired t test, to the last digit.
 Values come as 100 ln(metric), so that a difference is in per cent, symmetric in arm and baseline.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool, Float
 from scipy import special
 
 from headway.compare.roots import root
 from headway.compare.simultaneous import Family, detectable_ratio
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
 
 LEVEL = 0.05
 POWER = 0.8

@@ -1,15 +1,20 @@
 """Compare: a metric of every run of a family: arm by seed, with what has not ended, and what nobody asked for."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 from headway.compare.statistics import is_finite
 from headway.runs.folder import Run
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
 
 RunsOfArm = Mapping[str, Mapping[int, Run]]
 """The runs of each arm, by its full name, by seed."""

@@ -6,15 +6,20 @@ says beforehand at how many seeds it is looked; the error that may be made is sp
 Papers: Lan and DeMets 1983 (spending); Armitage, McPherson and Rowe 1969 (the recursion).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 from scipy import special
 
 from headway.compare.roots import root
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 LOOKS = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of seeds at which one looks, up to the last of a plan."""

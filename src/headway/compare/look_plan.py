@@ -5,15 +5,19 @@ verdict and asks for no more seeds, so that an arm is run on only while a contra
 two looks change estimates, and no verdict.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 from headway.compare.blocks import LEVEL, FamilyVerdict, Judged, judge
 from headway.compare.look_levels import levels, looks_until
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
 
 FEWEST = 3
 """Seeds below which nothing is settled: two seeds know no spread."""

@@ -8,15 +8,20 @@ Sources: Dunnett 1955 for arms with one baseline; Genz and Bretz 2009 for the mu
 singular as soon as there are more contrasts than arms, where scipy's `multivariate_t.cdf` silently gives wrong numbers.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 from scipy import special
 
 from headway.compare.roots import root
 from headway.compare.sobol import sobol_points
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 _POINTS, _TOGETHER = 15, 16
 """2^15 points; neighbours among the sorted largest values are averaged by 16, which moves no bound by 1e-5."""

@@ -6,8 +6,14 @@ made from Joe and Kuo's direction numbers, by a random lower triangular matrix a
 Papers: Joe and Kuo, SIAM J. Sci. Comput. 30 (2008), 2635-2654; Matousek, J. Complexity 14 (1998), 527-556.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
-from jaxtyping import Float, UInt32
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, UInt32
 
 _BITS = 30
 _NUMBERS = """

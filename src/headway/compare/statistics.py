@@ -5,17 +5,22 @@ the difference within a seed. Its mean is judged by the paired t test; what the 
 stated beside it. Families are corrected by Holm's method. The rule `blocks` sees more, and is the usual one.
 """
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 
 from headway.compare.evidence import Comparison
 from headway.compare.look_plan import Outcome
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 LEVEL = 0.05
 """Two-sided level of every test; intervals cover 1 minus it."""

@@ -1,6 +1,7 @@
 """Runs: what each arm of an experiment would cost, and what would be said of its data, before it is run."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -8,6 +9,7 @@ import psutil
 from headway.declare.budget import Budget
 from headway.declare.experiment import Arm, Experiment
 from headway.declare.run import RunSpec, slice_of
+from headway.runs.together import how_many
 from headway.train.laboratory import laboratory_of
 from headway.words import together
 
@@ -27,6 +29,8 @@ class Cost:
     steps_per_s: float | None
     untimed: str | None
     """Why no trial was made."""
+    together: int
+    """Runs that were tried as one program, as they would be trained."""
 
     @property
     def batch_size(self) -> int:
@@ -54,7 +58,11 @@ class Cost:
     @property
     def about_trial(self) -> str:
         """How its trial differed from a run, in a sentence; empty where it did not, or was not made."""
-        return "" if self.steps_per_s is None else laboratory_of(self.run).about_trial(self.run)
+        if self.steps_per_s is None:
+            return ""
+        if self.together > 1:
+            return f"timed with {self.together} seeds trained together, as a worker does by itself"
+        return laboratory_of(self.run).about_trial(self.run)
 
 
 def costs(experiment: Experiment, *, trial: bool = True) -> tuple[Cost, ...]:
@@ -64,7 +72,9 @@ def costs(experiment: Experiment, *, trial: bool = True) -> tuple[Cost, ...]:
         experiment: whose selected arms are counted.
         trial: whether they are timed too.
     """
-    return tuple(_cost(arm, arm.expected.at_seed(experiment.seeds[0]), trial) for arm in experiment.selected)
+    return tuple(
+        _cost(arm, [arm.expected.at_seed(seed) for seed in experiment.seeds], trial) for arm in experiment.selected
+    )
 
 
 def foreseen(experiment: Experiment) -> tuple[str, ...]:
@@ -88,18 +98,28 @@ def remarks(experiment: Experiment) -> tuple[str, ...]:
     return tuple(remark if len(arms) == n else f"{together(arms, n)}: {remark}" for remark, arms in found.items())
 
 
-def _cost(arm: Arm, run: RunSpec, trial: bool) -> Cost:
+def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:
+    run = seeds[0]
     untimed = _reason_not_to_try(run) if trial and run.expected_steps != 0 else "no trial was asked for"
     if run.expected_steps == 0:
         untimed = "it is not trained"
+    together = seeds[: how_many(run, None)[0]]
     return Cost(
         arm=arm,
         budget=run.budget,
         run=run,
         steps=run.expected_steps,
-        steps_per_s=laboratory_of(run).trial_steps_per_s(run) if untimed is None else None,
+        steps_per_s=None if untimed is not None else _tried(together),
         untimed=untimed,
+        together=len(together),
     )
+
+
+def _tried(together: Sequence[RunSpec]) -> float:
+    laboratory = laboratory_of(together[0])
+    if together[1:]:
+        return laboratory.trial_together_per_s(together)
+    return laboratory.trial_steps_per_s(together[0])
 
 
 def _reason_not_to_try(run: RunSpec) -> str | None:

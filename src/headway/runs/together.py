@@ -57,7 +57,7 @@ def work_together(
     if run.status == "done":
         return DONE
     try:
-        n, said = _how_many(run.spec, at_most)
+        n, said = how_many(run.spec, at_most)
         others = companions(path, run.spec, n - 1) if n > 1 else []
     except HeadwayError:  # whoever works on it alone says what is wrong with it
         others = []
@@ -132,7 +132,7 @@ def _waits(folder: Path) -> bool:
         return False
 
 
-def _how_many(spec: RunSpec, at_most: int | None) -> tuple[int, str]:
+def how_many(spec: RunSpec, at_most: int | None) -> tuple[int, str]:
     """How many runs of a shape are worked on together, and where memory bounds it, a sentence that says so."""
     if spec.shape is None:
         return 1, ""

@@ -82,6 +82,14 @@ class TrainingSlice(ABC):
     def trial_steps_per_s(self, run: Any, seconds: float = 0.3) -> float:
         """Optimizer steps per second of a trial of about `seconds`, eager where torch trains; nothing is kept."""
 
+    def trial_together_per_s(self, runs: Sequence[Any], seconds: float = 0.3) -> float:  # noqa: ARG002
+        """The same of runs of one shape that are trained together: the steps of all of them.
+
+        Raises:
+            UserError: as `open_together`.
+        """
+        raise UserError(f"{len(runs)} runs were to be tried together, which this laboratory cannot; try one alone")
+
     def about_trial(self, run: Any) -> str:  # noqa: ARG002
         """How the trial differs from a run, in a sentence; empty where it does not."""
         return ""

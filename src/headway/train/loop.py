@@ -5,14 +5,18 @@ end. `train` drives the trainer and yields what happened. It prints nothing and 
 records the milestones, and between any two events may store the trainer, or stop.
 """
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from jaxtyping import Float64
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
 
 Arrays = dict[str, np.ndarray]
 

@@ -15,16 +15,21 @@ Paper: a permutation test of exchangeable pairs, after Pitman, Supplement to the
 (1937), 225-232, with whole series in place of numbers.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from headway.compare.statistics import interval_of_mean
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 FEWEST = 12
 """Points below which nothing is said."""

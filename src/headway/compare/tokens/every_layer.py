@@ -10,15 +10,20 @@ differ. Papers: Smyth 2004 (`limma`); Sidak, J. Am. Stat. Assoc. 62 (1967), 626-
 together.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 from scipy.special import stdtrit
 
 from headway.compare.blocks import LEVEL, OWN_SHARE, prior_freedom
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 @dataclass(frozen=True, kw_only=True)

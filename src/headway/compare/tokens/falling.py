@@ -5,11 +5,17 @@ several, the curve is the one next to a start; another one that fits better is t
 search for many losses of the same points at once.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    Array = Float[np.ndarray, " point"]
 
 PUBLISHED_FORM, FREE_FORM = "exp(-b n) + c", "a exp(-b n) + c"
 PARAMETERS = {PUBLISHED_FORM: ("b", "c"), FREE_FORM: ("a", "b", "c")}
@@ -23,8 +29,6 @@ GRID = 400
 
 _TURNS = 40
 """Of a golden section: what is left of two steps of the grid is 1e-9 of the logarithm of b."""
-
-Array = Float[np.ndarray, " point"]
 
 
 @dataclass(frozen=True, kw_only=True)

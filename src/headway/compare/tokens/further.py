@@ -10,9 +10,7 @@ from headway.compare.tokens.fits import Fit, Point, fits
 from headway.compare.tokens.head_progress import head_progress
 from headway.compare.tokens.judged_statements import JudgedStatement
 from headway.compare.tokens.plain_curve import METRIC, SizeComparison, Sized, against_plain, is_plain
-from headway.compare.tokens.pruning_statements import pruning_claims
 from headway.compare.tokens.schemes import layout_of, on_curves
-from headway.compare.tokens.statement_verdicts import claims
 from headway.declare.experiment import Arm, Experiment
 from headway.declare.tokens.run import TokensRun
 from headway.runs.folder import Run
@@ -30,6 +28,9 @@ def probed_heads(
     found = tuple(associations(probed))
     if not experiment.statements:
         return found, ()
+    from headway.compare.tokens.pruning_statements import pruning_claims
+    from headway.compare.tokens.statement_verdicts import claims
+
     return found, (
         *claims(experiment, probed, found, comparisons),
         *pruning_claims(experiment, runs, comparisons),

@@ -4,16 +4,22 @@ Every probed step is read once; what is kept is a number per metric, step and la
 files until they are asked for.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from headway.declare.tokens.run import TokensRun
-from headway.heads.scores import HeadScores, from_arrays, of_pairs
 from headway.runs.folder import Run
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+    from headway.heads.scores import HeadScores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +58,8 @@ def scores_at(run: Run, step: int) -> dict[str, HeadScores]:
     Raises:
         ResultsError: when nothing was kept at that step, or it is damaged.
     """
+    from headway.heads.scores import from_arrays
+
     return from_arrays(run.head_arrays(step), attentions(run).values())
 
 
@@ -103,6 +111,8 @@ def _summary(scores: Mapping[str, HeadScores], names: Sequence[str]) -> dict[str
 def _entries(value: np.ndarray) -> np.ndarray:
     """`of_pairs`, with the positions of the pairs remembered."""
     if value.ndim != 2 or len(value) < 2:
+        from headway.heads.scores import of_pairs
+
         return of_pairs(value)
     return value[_upper(len(value))]
 

@@ -10,10 +10,12 @@ measured too, by that one: so one sees which conclusion comes from which choice.
 Paper: X-raying heads (article, May 2024), of one model each, which attended to the future only and did not learn.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 
 from headway.compare.evidence import Comparison
 from headway.compare.look_plan import FEWEST
@@ -26,6 +28,9 @@ from headway.compare.tokens.statement_evidence import ByLayer, Evidence
 from headway.compare.tokens.statements import CLAIMS, Claim, Reading
 from headway.declare.experiment import Arm, Experiment
 from headway.words import span
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 HELPS = 0.01
 """A regulariser that lowers the loss by less than this share hardly helps."""

@@ -41,7 +41,7 @@ _OWN = {
 }
 """What each of several runs that are trained together may have of its own, by part."""
 
-_SMALL = 2e7
+_SMALL = 4e7
 """Operations, forward, of a step; of more, several at once take about as long as one after the other."""
 
 TEXT_KEPT = 0.99

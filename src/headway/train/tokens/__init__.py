@@ -53,10 +53,16 @@ class TokensTrainingSlice(TrainingSlice):
         return Transformer(run.model, vocab_size_of(run.model, weights), weights)
 
     def trial_steps_per_s(self, run: TokensRun, seconds: float = 0.3) -> float:
-        """On random tokens; see `trial`."""
+        """See `trial`."""
         from headway.train.tokens.trial import trial_steps_per_s
 
         return trial_steps_per_s(run, seconds)
+
+    def trial_together_per_s(self, runs: Sequence[TokensRun], seconds: float = 0.3) -> float:
+        """See `trial`."""
+        from headway.train.tokens.trial import trial_together_per_s
+
+        return trial_together_per_s(runs, seconds)
 
     def about_trial(self, run: TokensRun) -> str:  # noqa: ARG002
         """A trial is never compiled."""

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from headway.data.tokens.examples import Batch, open_examples
+import torch
+
+from headway.data.tokens.examples import Batch, Examples, open_examples
 from headway.declare.tokens.run import TokensRun
 from headway.train.device import find_device
 from headway.train.loop import Study
@@ -33,6 +35,19 @@ def open_together(runs: Sequence[TokensRun], *, device: str = "auto") -> tuple[S
     steps = steps_of(runs[0], examples)
     check_judged(runs[0], examples)
     meter = Meter(place)
+    ensemble, losses = ensemble_of(runs, examples, steps, place)
+    execution = {**execution_of(examples, place, compiled=False), "together": len(runs)}
+    memory = partial(_shared, meter, len(runs))
+    return tuple(
+        replace(study_of(loss, examples, steps, trainer=member, execution=execution, memory=memory), clock=member.clock)
+        for loss, member in zip(losses, members_of(ensemble), strict=True)
+    )
+
+
+def ensemble_of(
+    runs: Sequence[TokensRun], examples: Examples, steps: int, place: torch.device
+) -> tuple[Ensemble, list[TokensLoss]]:
+    """Runs of one shape at their beginnings, as one batched program, and what judges each."""
     losses = [TokensLoss(run, initial_module(run, examples).to(place), compile=False) for run in runs]
 
     def batch(member: int, step: int) -> Batch:
@@ -42,12 +57,7 @@ def open_together(runs: Sequence[TokensRun], *, device: str = "auto") -> tuple[S
     ensemble = Ensemble(
         [loss.module for loss in losses], [run.training for run in runs], steps, batch, losses[0].asked_last
     )
-    execution = {**execution_of(examples, place, compiled=False), "together": len(runs)}
-    memory = partial(_shared, meter, len(runs))
-    return tuple(
-        replace(study_of(loss, examples, steps, trainer=member, execution=execution, memory=memory), clock=member.clock)
-        for loss, member in zip(losses, members_of(ensemble), strict=True)
-    )
+    return ensemble, losses
 
 
 def _shared(meter: Meter, n: int) -> Mapping[str, int]:

@@ -1,0 +1,34 @@
+"""A trial before a run: of every shipped task, alone and together, with examples that the task itself draws."""
+
+import pytest
+
+from headway.declare.experiment import load
+from headway.errors import UserError
+from headway.runs.costs import costs
+from headway.train.laboratory import laboratory_of
+
+DRAWN = ("parity", "endpoints", "retrieval", "hops", "recall", "induction")
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_tasks_that_are_drawn_are_tried_on_their_own_examples(name):
+    runs = [load(f"heads-for-{name}").selected[-1].spec(seed) for seed in (0, 1)]
+    laboratory = laboratory_of(runs[0])
+    assert 0 < laboratory.trial_steps_per_s(runs[0], seconds=0.02) < 1e5
+    assert 0 < laboratory.trial_together_per_s(runs, seconds=0.02) < 1e5
+
+
+def test_a_plan_tries_as_many_together_as_a_worker_would_take():
+    experiment = load("heads-for-endpoints").select(arms=["cycle-h1"], seeds=5)
+    (cost,) = costs(experiment)
+    assert cost.together == 5
+    assert cost.about_trial == "timed with 5 seeds trained together, as a worker does by itself"
+    (alone,) = costs(experiment.select(seeds=1))
+    # Five at once take little longer than one: the share of each is smaller.
+    assert cost.seconds < 0.7 * alone.seconds
+
+
+def test_a_laboratory_that_cannot_train_together_says_so():
+    runs = [load("icl-heads").selected[0].spec(seed) for seed in (0, 1)]
+    with pytest.raises(UserError, match="2 runs were to be tried together, which this laboratory cannot"):
+        laboratory_of(runs[0]).trial_together_per_s(runs)
