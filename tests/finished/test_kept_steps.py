@@ -27,15 +27,13 @@ KEPT = (0, 3, 12)
 OPTIONS = {"length": 16, "sequences": 2, "draws": 0}
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A run without probes that keeps weights of three steps."""
+def trained(folder, weights):
+    """A run without probes that keeps weights of some steps."""
     asked = small_text.experiment(
-        logging={"every": 5, "weights": [12, 0, 3]}, training={**small_text.CONTENT["training"], "steps": 16},
+        logging={"every": 5, "weights": weights}, training={**small_text.CONTENT["training"], "steps": 16},
         samples=None,
     ).select(arms=["falling"])  # fmt: skip
-    store = Store.create(tmp_path_factory.mktemp("kept") / "runs", asked)
-    made = store.add(asked.arm("falling"), 0)
+    made = Store.create(folder, asked).add(asked.arm("falling"), 0)
     before = torch.are_deterministic_algorithms_enabled()
     open_study = partial(_open_study, made.path, trainer="auto", threads=1, device="cpu")
     assert work(made.path, open_study) == DONE
@@ -44,11 +42,22 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("kept") / "runs", [12, 0, 3])
+
+
+@pytest.fixture(scope="module")
 def seen(run):
     return look(run.path, **OPTIONS)
 
 
-def test_the_run_kept_them_and_ends_as_without(run):
+def test_the_run_kept_them_and_ends_as_without(run, tmp_path):
+    plain = trained(tmp_path / "plain", [])
+    assert plain.weight_steps() == []
+    assert plain.id == run.id
+    assert all(np.array_equal(value, plain.weights()[name]) for name, value in run.weights().items())
+    scores = [name for name in run.metrics if "loss" in name]
+    assert {name: run.metrics[name] for name in scores} == {name: plain.metrics[name] for name in scores} != {}
     assert tuple(run.weight_steps()) == run.keeps_weights == KEPT
     assert {record["step"] for record in run.records()} >= {*KEPT, 16}
     first = run.model(0)

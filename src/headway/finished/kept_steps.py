@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headway.finished.shown_patterns import Patterns, Seen, Shown
+from headway.finished.shown_patterns import Patterns, SeenModel, ShownPatterns
 from headway.heads.packed import PackedPatterns
 from headway.heads.view import KeptStep
 from headway.words import counted
@@ -33,8 +33,8 @@ class KeptSteps:
 def kept_steps(
     run: "Run | None",
     steps: Sequence[int],
-    seen: Seen,
-    shown: Shown,
+    seen: SeenModel,
+    shown: ShownPatterns,
     tokens: Sequence[int],
     *,
     below: str,
@@ -83,14 +83,14 @@ def kept_steps(
     return KeptSteps(steps=fitted, cuts=(said,) if few < many else ())
 
 
-def _at(run: "Run", step: int, seen: Seen) -> Seen:
+def _at(run: "Run", step: int, seen: SeenModel) -> SeenModel:
     """The model as it was at a step, to be seen as the finished one is."""
     device = next(seen.opened.module.parameters()).device
     model = run.model(step).to(device).eval()
     return replace(seen, opened=replace(seen.opened, module=model, ours=model, traced=model.trace))
 
 
-def _fitting(shown: Shown, n_steps: int) -> int:
+def _fitting(shown: ShownPatterns, n_steps: int) -> int:
     """How many sequences may fit at every step: early patterns, which are smooth, pack better than those of the end."""
     left = _SMOOTHER * shown.room
     for at in range(len(shown.sequences)):

@@ -21,7 +21,7 @@ from headway.finished.opened import Opened, whole_numbers
 from headway.finished.opening import open_model
 from headway.finished.own_text import own_text
 from headway.finished.page_room import SMALLEST, PageRoom
-from headway.finished.shown_patterns import Seen, shown_patterns
+from headway.finished.shown_patterns import SeenModel, shown_patterns
 from headway.finished.shown_tokens import attended_pairs, circuit_tokens, occurring
 from headway.finished.token_words import token_words
 from headway.finished.xray import TOKENS
@@ -88,7 +88,7 @@ def look(
     if isinstance(path, str | Path):
         opened.module.to(place)
     with torch.inference_mode(), evaluating(opened.module):
-        seen = Seen.first(opened, read.tokens, heads)
+        seen = SeenModel.first(opened, read.tokens, heads)
         room = PageRoom(largest=largest, n_heads=seen.n_heads)
         among, steps = circuit_tokens(opened, read.tokens), room.steps(read.kept)
         shown = shown_patterns(seen, read.n, room.for_patterns(len(steps)), seed=seed, below=room.below)

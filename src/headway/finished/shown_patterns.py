@@ -26,7 +26,7 @@ Patterns = Mapping[tuple[str, int], PackedPatterns]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class SeenModel:
     """A model under view: the text's tokens, what its attentions are, and the heads whose patterns are wanted."""
 
     opened: Opened
@@ -35,7 +35,7 @@ class Seen:
     chosen: Mapping[str, list[int]]
 
     @classmethod
-    def first(cls, opened: Opened, tokens: np.ndarray, heads: str | None) -> "Seen":
+    def first(cls, opened: Opened, tokens: np.ndarray, heads: str | None) -> "SeenModel":
         """After a first short pass, which says what attentions there are."""
         # A module of one's own may read sequences of one length alone.
         few = tokens[:1] if opened.brought else tokens[:1, :2]
@@ -77,7 +77,7 @@ class Seen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class ShownPatterns:
     """Patterns as far as they fit.
 
     Attributes:
@@ -93,7 +93,7 @@ class Shown:
     cuts: tuple[str, ...]
 
 
-def shown_patterns(seen: Seen, n: int, room: int, *, seed: int, below: str) -> Shown:
+def shown_patterns(seen: SeenModel, n: int, room: int, *, seed: int, below: str) -> ShownPatterns:
     """The patterns of as many sequences as fit, of the text and of repeated tokens in turn.
 
     Args:
@@ -119,7 +119,7 @@ def shown_patterns(seen: Seen, n: int, room: int, *, seed: int, below: str) -> S
             break
         length //= 2
     cuts = tuple(_cuts(fitted, len(every), length, seen.tokens.shape[1], below))
-    return Shown(patterns=patterns, sequences=every[:fitted], room=left, cuts=cuts)
+    return ShownPatterns(patterns=patterns, sequences=every[:fitted], room=left, cuts=cuts)
 
 
 def _cuts(fitted: int, asked: int, length: int, whole: int, below: str) -> Iterator[str]:
@@ -131,7 +131,7 @@ def _cuts(fitted: int, asked: int, length: int, whole: int, below: str) -> Itera
         yield f"patterns of {fitted} of {counted(asked, 'sequence')} are kept, {below}"
 
 
-def _sequences(seen: Seen, n: int, length: int, seed: int) -> tuple[ShownSequence, ...]:
+def _sequences(seen: SeenModel, n: int, length: int, seed: int) -> tuple[ShownSequence, ...]:
     """Of the text and of repeated tokens, in turn, so that both are there where few fit."""
     texts = [ShownSequence(kind="text", tokens=tuple(row[:length].tolist())) for row in seen.tokens[:n]]
     period = min(length // 2, seen.opened.vocab_size)

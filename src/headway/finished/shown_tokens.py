@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from headway.finished.opened import Opened
-from headway.finished.shown_patterns import Seen
+from headway.finished.shown_patterns import SeenModel
 from headway.heads.view import AttendedPair, Circuits, Head, ShownSequence
 
 _IN_CIRCUITS = 512
 """Tokens between which circuits are read: the text's most frequent, or a whole vocabulary that is no larger."""
 
 
-def attended_pairs(seen: Seen) -> dict[Head, tuple[AttendedPair, ...]]:
+def attended_pairs(seen: SeenModel) -> dict[Head, tuple[AttendedPair, ...]]:
     """The most attended pairs of tokens of every head, over the text."""
     from headway.heads.attended import TokenPairs
 
