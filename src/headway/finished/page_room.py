@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from headway.declare.log_spaced import thinned
 from headway.words import counted
 
-_BESIDES, _OF_A_HEAD, _OF_A_STEP = 300_000, 3_000, 1_500
+_BESIDES, _OF_A_HEAD, _OF_A_STEP = 300_000, 3_000, 1_000
 """Bytes of a page that are no patterns: of any page, of each head, and of each head at a step of its training."""
 SMALLEST = 2 * _BESIDES
 """Bytes of the smallest page."""
