@@ -8,7 +8,9 @@ import pytest
 import small_text
 
 import headway
+from headway.data.tokens import hub
 from headway.finished import look as look_module
+from headway.finished.own_text import brings_text
 from headway.finishing import finish
 from headway.runs.store import Store
 from headway.show.report import current
@@ -147,3 +149,13 @@ def test_other_laboratories_have_no_page(tmp_path, told):
     finish(store, figures=False, look=True, tell=told.append)
     assert told == []
     assert not (store.path / "look.html").exists()
+
+
+def test_a_text_that_would_have_to_be_fetched_gives_no_page(monkeypatch):
+    run = headway.load("x-ray", scale="paper").arm("heads-2").spec(0)
+    monkeypatch.setattr(hub, "is_fetched", lambda limit: limit is None)
+    assert brings_text(run)
+    monkeypatch.setattr(hub, "is_fetched", lambda limit: False)
+    assert not brings_text(run)
+    assert brings_text(small_text.experiment().arm("falling").spec(0))
+    assert not brings_text(headway.load("heads-for-parity").arms[0].spec(0))

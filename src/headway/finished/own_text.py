@@ -9,11 +9,14 @@ from headway.finished.model_folder import model_folder
 
 
 def brings_text(run: RunSpec) -> bool:
-    """Whether a run of language models was trained on a text, which can be read again."""
+    """Whether a run of language models was trained on a text that can be read again, and nothing fetched for it."""
+    from headway.data.tokens import hub
     from headway.declare.tokens.text import holds_ids
 
     found = _text_of(run)
-    return run.n_ctx is not None and found is not None and not holds_ids(found)
+    if run.n_ctx is None or found is None or holds_ids(found):
+        return False
+    return found != "tinystories" or hub.is_fetched(None)
 
 
 def _text_of(run: RunSpec) -> Any:
