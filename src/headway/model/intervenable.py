@@ -22,8 +22,12 @@ class KeptPass(Protocol):
     def logits(self) -> Float[Tensor, "batch pos vocab"]:
         """Of the whole model."""
 
-    def again(self, layer: int, edits: Edits) -> Float[Tensor, "batch pos vocab"]:
-        """The logits with edits of this layer and later ones."""
+    @property
+    def repeats(self) -> bool:
+        """Whether copies of its text can go through the layers side by side."""
+
+    def again(self, layer: int, edits: Edits, copies: int = 1) -> Float[Tensor, "copies_batch pos vocab"]:
+        """The logits with edits of this layer and later ones, which concern copies of the text, side by side."""
 
     def share(self, layer: int) -> float:
         """Of a whole pass, about what `again` computes."""
@@ -31,7 +35,9 @@ class KeptPass(Protocol):
 
 @runtime_checkable
 class TheirModel(Protocol):
-    """A decoder that others wrote, whose heads' contexts can be gated and edited as they enter the output projection.
+    """A decoder that others wrote, whose heads can be gated and edited.
+
+    Contexts are as they enter the output projection; queries, keys and values as they enter the attention function.
 
     Law: gates of 1 and edits that change nothing change no bit; gate 0 is the model without that head's rows of W_O.
     """
@@ -64,7 +70,7 @@ class TheirModel(Protocol):
         Args:
             tokens: the text.
             gates: per layer what multiplies the heads' contexts; broadcasts to (batch, head).
-            edits: what stands in for z of the heads, after the gates; of nothing else.
+            edits: what stands in for q, k, v and z of the heads; z after the gates.
         """
 
     def read_out(self, stream: Tensor) -> Float[Tensor, "batch pos vocab"]:
@@ -89,4 +95,11 @@ class TheirModel(Protocol):
 
 
 Intervenable = Transformer | TheirModel
-"""A decoder of which heads can be taken away, whoever wrote it."""
+"""A decoder of which heads can be taken away and patched, whoever wrote it."""
+
+
+def logits_of(
+    model: Intervenable, tokens: Int[Tensor, "batch pos"], gates: Gates | None = None, edits: Edits | None = None
+) -> Float[Tensor, "batch pos vocab"]:
+    """The logits of a text, with gates and edits of the heads."""
+    return model.read_out(model.hidden(tokens, gates=gates, edits=edits)[0])

@@ -1,0 +1,189 @@
+"""Heads of decoders that others wrote, patched: as of Headway's own where both can be, and as their own attention does."""
+
+import copy
+
+import pytest
+import torch
+import transformers
+import zoo
+from drawn import STOCK, VOCAB_SIZE, weights_of
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
+
+import headway
+from headway.errors import UserError
+from headway.heads.causes import patching
+from headway.heads.causes.patch_check import check_patching
+from headway.heads.causes.patch_estimates import cancelling, estimated_effects
+from headway.heads.causes.patched import PATCH_SITES
+from headway.heads.causes.patching import TwoRuns, patched_effects
+from headway.heads.causes.paths import head_paths
+from headway.hf import attending
+from headway.hf.export import export
+from headway.hf.intervening import TheirDecoder
+
+SCALED = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16, "rope_theta": 100.0,
+}  # fmt: skip
+MORE = {
+    "llama-3.1": transformers.LlamaConfig(**zoo._llama, rope_parameters=SCALED),
+    "cohere": transformers.CohereConfig(**zoo._llama),
+    "olmo-2": transformers.Olmo2Config(**zoo._llama),
+}
+FOREIGN = ("gpt-neox", "gemma-2", "gemma-3", "qwen-3", "phi", "opt", "mistral", *MORE)
+"""Parallel blocks, caps, windows, norms after W_O and of queries, partial and scaled rotary turns, learned positions."""
+
+
+def answer(logits):
+    return logits[:, -1, 1] - logits[:, -1, 2]
+
+
+def model_of(name, **options):
+    if name not in MORE:
+        return zoo.model_of(name, **options)
+    torch.manual_seed(0)
+    config = copy.deepcopy(MORE[name])
+    return zoo.stirred(transformers.AutoModelForCausalLM.from_config(config, **options)).eval()
+
+
+def runs_of(name):
+    clean, corrupted = (zoo.tokens_of((2, 9), seed) for seed in (0, 1))
+    return TwoRuns(TheirDecoder(model_of(name)), clean, corrupted, answer)
+
+
+@pytest.mark.parametrize("name", [name for name in STOCK if not name.startswith("neo")])
+def test_as_theirs_a_model_is_patched_as_our_own(name, tmp_path):
+    _, declared = STOCK[name]
+    export(declared, VOCAB_SIZE, weights_of(declared), tmp_path / name)
+    own = headway.hf.load(tmp_path / name).eval()
+    theirs = TheirDecoder(transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name).eval())
+    clean, corrupted = (zoo.tokens_of((3, 10), seed) for seed in (0, 1))
+    one, other = (TwoRuns(model, clean, corrupted, answer) for model in (own, theirs))
+    scale = max(1.0, float(one.values(clean).abs().max()))
+    for by_position in (False, True):
+        estimates = [estimated_effects(runs, PATCH_SITES, by_position=by_position) for runs in (one, other)]
+        for site in PATCH_SITES:
+            (heads, wanted), (same, found) = (
+                patched_effects(runs, site, by_position=by_position) for runs in (one, other)
+            )
+            assert heads == same
+            torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5 * scale)
+            torch.testing.assert_close(estimates[1][site], estimates[0][site], rtol=1e-5, atol=1e-5 * scale)
+    assert cancelling(one) == cancelling(other)
+
+
+def written_out(model, tokens, layer, put):
+    """The metric of a whole pass whose attention is written out here; `put(site, x)` is what stands at a site."""
+    calls = []
+
+    def attend(module, q, k, v, mask, **options):
+        at = put if len(calls) == layer else lambda _, x: x
+        calls.append(module)
+        q, k, v = at("q", q), at("k", k), at("v", v)
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+        logits = q @ k.mT * (q.shape[3] ** -0.5 if options.get("scaling") is None else options["scaling"])
+        if (cap := options.get("softcap")) is not None:
+            logits = cap * (logits / cap).tanh()
+        weights = at("pattern", (logits + mask[..., : k.shape[2]]).softmax(3))
+        return at("z", weights @ v).transpose(1, 2).contiguous(), weights
+
+    AttentionInterface.register("written-out", attend)
+    AttentionMaskInterface.register("written-out", eager_mask)
+    own = model.config._attn_implementation
+    model.set_attn_implementation("written-out")
+    try:
+        with torch.no_grad():
+            return answer(model(input_ids=tokens, use_cache=False).logits)
+    finally:
+        model.set_attn_implementation(own)
+
+
+def by_their_own_attention(runs, layer, head, site):
+    """What the metric does with a head, or with the KV head that it reads, as on the clean text."""
+    model, clean = runs.model.model, {}
+    written_out(model, runs.clean_tokens, layer, lambda name, x: clean.setdefault(name, x))
+
+    def put(name, x):
+        if name != site:
+            return x
+        x, at = x.clone(), runs.corrupted.attentions[layer].kv_of[head] if name in "kv" else head
+        x[:, at] = clean[name][:, at]
+        return x
+
+    return (
+        written_out(model, runs.tokens, layer, put) - written_out(model, runs.tokens, layer, lambda _, x: x)
+    ).double()
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_patches_are_passes_of_an_attention_that_is_written_out(name):
+    runs = runs_of(name)
+    for layer, head in ((0, 1), (1, 2)):
+        of, clean = runs.corrupted.attentions[layer], runs.clean.attentions[layer]
+        for site in PATCH_SITES:
+            wanted = by_their_own_attention(runs, layer, head, site)
+            readers = [each for each, kv in enumerate(of.kv_of) if kv == of.kv_of[head]] if site in "kv" else [head]
+            contexts = {each: patching.patched_context(clean, of, each, site) for each in readers}
+            found = runs.with_contexts(layer, [contexts])[0] - runs.values(runs.tokens)
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=2e-5)
+            assert wanted.abs().max() > 1e-4
+            if len(readers) == 1:
+                heads, effects = patched_effects(runs, site)
+                torch.testing.assert_close(effects[heads.index((layer, head))], found)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_every_one_passes_the_checks_and_a_clean_run_put_into_itself_stays_clean(name):
+    runs = runs_of(name)
+    check_patching(runs.model, runs.tokens, PATCH_SITES)
+    same = TwoRuns(runs.model, runs.tokens, runs.tokens, answer)
+    for site in PATCH_SITES:
+        _, effects = patched_effects(same, site, by_position=True)
+        assert float(effects.abs().max()) < 2e-5
+
+
+@pytest.mark.parametrize("name", ["gpt-neox", "gemma-2", "llama-3.1"])
+def test_estimates_are_slopes(name):
+    """The context moved a little way towards the clean one."""
+    runs = runs_of(name)
+    tiny, estimates = 1e-2, estimated_effects(runs, ("z",))["z"]
+    heads, _ = patched_effects(runs, "z")
+    for at, (layer, head) in enumerate(heads):
+        clean, of = (each.attentions[layer].z[:, head] for each in (runs.clean, runs.corrupted))
+        ends = runs.with_contexts(layer, [{head: of + sign * tiny * (clean - of)} for sign in (1, -1)])
+        torch.testing.assert_close((ends[0] - ends[1]) / (2 * tiny), estimates[at], rtol=2e-2, atol=5e-3)
+
+
+def refused(found, said, sites=PATCH_SITES):
+    with pytest.raises(UserError, match=f"the check that failed: in layer {said}"):
+        check_patching(found, zoo.tokens_of((2, 9)), sites)
+
+
+def test_parts_that_are_ignored_are_refused(monkeypatch):
+    monkeypatch.setattr(attending, "edited", lambda x, *_: x)
+    for site in "qkv":
+        refused(TheirDecoder(zoo.model_of("gpt-neox")), f"0 {site} of another text, given to the model's own", (site,))
+
+
+def test_contexts_that_are_not_the_models_are_refused(monkeypatch):
+    """As if a trace did not say the cap of the logits."""
+    weights = patching.AttentionTrace.patterns
+    monkeypatch.setattr(patching.AttentionTrace, "patterns", lambda self: weights(patching.replace(self, softcap=None)))
+    found = TheirDecoder(zoo.model_of("gemma-2"))
+    refused(found, "0 q as it was, put in for every head, changes nothing; they differ by")
+    check_patching(found, zoo.tokens_of((2, 9)), ("z",))
+
+
+def test_heads_that_look_by_more_than_queries_and_keys_are_refused_but_for_what_they_give():
+    torch.manual_seed(0)
+    sizes = {key: value for key, value in zoo._llama.items() if key != "initializer_range"}
+    config = transformers.DogeConfig(**sizes, initializer_range=0.2, keep_window_size=64)
+    found = TheirDecoder(zoo.stirred(transformers.AutoModelForCausalLM.from_config(config)).eval())
+    refused(found, "0 queries, keys and values of another text do together what its contexts do, as nothing else")
+    check_patching(found, zoo.tokens_of((2, 9)), ("z", "pattern"))
+
+
+def test_paths_are_refused_with_their_reason():
+    with pytest.raises(UserError, match="paths between heads are not measured: another library's code runs this model"):
+        head_paths(runs_of("gpt-neox"))
