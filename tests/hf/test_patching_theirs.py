@@ -1,7 +1,9 @@
-"""Heads of decoders that others wrote, patched: as of Headway's own where both can be, and as their own attention does."""
+"""Heads of decoders that others wrote, patched: as Headway's own where both can be, and as their attention does."""
 
 import copy
 
+import numpy as np
+import planted
 import pytest
 import torch
 import transformers
@@ -32,7 +34,10 @@ MORE = {
     "olmo-2": transformers.Olmo2Config(**zoo._llama),
 }
 FOREIGN = ("gpt-neox", "gemma-2", "gemma-3", "qwen-3", "phi", "opt", "mistral", *MORE)
-"""Parallel blocks, caps, windows, norms after W_O and of queries, partial and scaled rotary turns, learned positions."""
+"""Parallel blocks, caps, windows, norms after W_O and of queries, part and scaled rotary turns, learned positions."""
+
+NORMED = ("gemma-2", "gemma-3", "olmo-2")
+"""After W_O."""
 
 
 def answer(logits):
@@ -71,6 +76,10 @@ def test_as_theirs_a_model_is_patched_as_our_own(name, tmp_path):
             torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5 * scale)
             torch.testing.assert_close(estimates[1][site], estimates[0][site], rtol=1e-5, atol=1e-5 * scale)
     assert cancelling(one) == cancelling(other)
+    wanted, found = (head_paths(runs) for runs in (one, other))
+    np.testing.assert_allclose(found.to_output, wanted.to_output, rtol=0, atol=1e-5 * scale)
+    for name, changes in wanted.through.items():
+        np.testing.assert_allclose(found.through[name], changes, rtol=0, atol=1e-5 * scale)
 
 
 def written_out(model, tokens, layer, put):
@@ -184,6 +193,79 @@ def test_heads_that_look_by_more_than_queries_and_keys_are_refused_but_for_what_
     check_patching(found, zoo.tokens_of((2, 9)), ("z", "pattern"))
 
 
-def test_paths_are_refused_with_their_reason():
-    with pytest.raises(UserError, match="paths between heads are not measured: another library's code runs this model"):
-        head_paths(runs_of("gpt-neox"))
+@pytest.mark.parametrize("seed", range(4))
+def test_planted_heads_are_found_where_others_wrote_the_model(seed):
+    model, (first, second) = planted.planted_elsewhere(seed)
+    clean, targets, _ = planted.texts(seed)
+    with torch.no_grad():
+        right = (model(input_ids=clean).logits.argmax(2) == targets)[:, planted.PERIOD :].float().mean()
+    assert right > 0.9
+    corrupted, before, last = clean.clone(), clean.shape[1] - 1 - planted.PERIOD, targets[:, -1]
+    corrupted[:, before] = (clean[:, before] + 1) % planted.VOCAB
+
+    def metric(logits):
+        return logits[torch.arange(len(last)), -1].gather(1, last[:, None])[:, 0]
+
+    runs = TwoRuns(TheirDecoder(model), clean, corrupted, metric)
+    check_patching(runs.model, clean[:1], PATCH_SITES)
+    heads, effects = patched_effects(runs, "z")
+    difference = float((runs.values(clean) - runs.values(corrupted)).mean())
+    restored = dict(zip(heads, (effects.mean(1) / difference).tolist(), strict=True))
+    assert {head for head, share in restored.items() if share > 0.1} == {first, second}
+    paths = head_paths(runs)
+    at = [paths.heads.index(head) for head in (first, second)]
+    moved = {
+        (*place, name)
+        for name in "qkv"
+        for place in np.argwhere(np.abs(paths.through[name]) > 0.1 * difference).tolist()
+    }
+    assert {tuple(each) for each in moved} == {(*at, "k")}
+
+
+@pytest.mark.parametrize("name", [name for name in FOREIGN if name not in NORMED])
+def test_paths_are_what_a_later_head_does_where_only_the_writer_changed(name):
+    """The layer of the writer is run with its MLP as it was; what the next layer's queries then are is put in."""
+    runs = runs_of(name)
+    paths, model, writer, reader = head_paths(runs), runs.model.model, 1, 2
+    mlp = next(each for path, each in model.named_modules() if path.endswith(("0.mlp", "0.fc2")))
+    gave, read, clean = [], {}, runs.clean.attentions[0].z[:, writer]
+    hook = mlp.register_forward_hook(lambda _, __, output: gave.append(output))
+    written_out(model, runs.tokens, 1, lambda _, x: x)
+    hook.remove()
+
+    def z_of(x):
+        x = x.clone()
+        x[:, writer] = clean
+        return x
+
+    hook = mlp.register_forward_hook(lambda *_: gave[0])
+    runs.model.hidden(runs.tokens, edits={(0, "z"): z_of, (1, "q"): lambda x: read.setdefault("q", x.detach())})
+    hook.remove()
+
+    def put(site, x):
+        if site == "q":
+            x = x.clone()
+            x[:, reader] = read["q"][:, reader]
+        return x
+
+    wanted = written_out(model, runs.tokens, 1, put) - written_out(model, runs.tokens, 1, lambda _, x: x)
+    row, column = (paths.heads.index(head) for head in ((0, writer), (1, reader)))
+    assert paths.through["q"][row, column] == pytest.approx(float(wanted.mean()), abs=2e-5)
+    assert abs(float(wanted.mean())) > 1e-4
+
+
+@pytest.mark.parametrize("name", NORMED)
+def test_no_path_is_measured_where_a_norm_comes_after_the_heads(name):
+    said = r"paths between heads are not measured: what a head of this model writes does not reach later heads as it is"
+    with pytest.raises(
+        UserError, match=rf"{said} \(what the heads of layer 0 write is not added to the stream as it is"
+    ):
+        head_paths(runs_of(name))
+
+
+def test_no_path_is_measured_where_the_whole_stream_is_normed():
+    torch.manual_seed(0)
+    config = transformers.OPTConfig(**zoo._wide, ffn_dim=48, word_embed_proj_dim=32, do_layer_norm_before=False)
+    found = TheirDecoder(zoo.stirred(transformers.OPTForCausalLM(config)).eval())
+    with pytest.raises(UserError, match=r"\(layer 0 does not pass on as it is what enters it; it norms or weighs the"):
+        head_paths(TwoRuns(found, *(zoo.tokens_of((2, 9), seed) for seed in (0, 1)), answer))

@@ -65,7 +65,7 @@ def measured(runs: "TwoRuns", sites: tuple[PatchSite, ...], *, by_position: bool
     from headway.heads.causes.patching import patched_effects
     from headway.heads.causes.paths import head_paths, why_no_paths
 
-    refused = why_no_paths(runs.model) if paths else None
+    refused = why_no_paths(runs) if paths else None
     found = {site: patched_effects(runs, site, by_position=by_position) for site in sites}
     estimates = estimated_effects(runs, sites, by_position=by_position)
     return Patching(

@@ -5,15 +5,18 @@ computed again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headway.model.edits import Edits
+from headway.hf.residual import answering, with_added
+from headway.model.edits import Edits, Site
+
+_READ: tuple[Site, ...] = ("q", "k", "v")
 
 Logits = Callable[[Tensor, Edits], Tensor]
 """Of tokens, with edits of the heads."""
@@ -52,12 +55,42 @@ class TheirPass:
         """The logits with edits of this layer and later ones, which concern copies of the text, side by side."""
         with ExitStack() as stack:
             for module, output in zip(self.layers[:layer], self.given, strict=False):
-                stack.enter_context(_giving(module, output, copies))
+                # A copy each time: what comes after may write into it.
+                stack.enter_context(answering(module, partial(_copied, output, copies)))
             return self.logits_of(self.tokens.repeat(copies, 1), edits)
+
+    def reads(
+        self, layer: int, change: Float[Tensor, "copies_batch pos d_model"]
+    ) -> dict[Site, Float[Tensor, "copies_batch head pos d_head"]]:
+        """Queries, keys and values of a layer whose stream is changed, in copies of the text, side by side."""
+        seen: dict[Site, Tensor] = {}
+        edits: Edits = {(layer, site): partial(_noted, seen, site) for site in _READ}
+        with suppress(_SeenAll), _added(self.layers[layer], change):
+            self.again(layer, edits, len(change) // len(self.tokens))
+        return seen
+
+    def ends(self, change: Float[Tensor, "copies_batch pos d_model"]) -> Float[Tensor, "copies_batch pos vocab"]:
+        """The logits where the stream after the last layer is changed, in copies of the text, side by side."""
+        copies = len(change) // len(self.tokens)
+        last = _copied(self.given[-1], copies)
+        changed = (last[0] + change, *last[1:]) if isinstance(last, tuple) else last + change
+        with answering(self.layers[-1], lambda: changed):
+            return self.again(len(self.layers) - 1, {}, copies)
 
     def share(self, layer: int) -> float:
         """Of a whole pass, about what `again` computes."""
         return 1 - layer / len(self.given) if self.given else 1.0
+
+
+class _SeenAll(Exception):
+    """All that was wanted of a pass has been seen."""
+
+
+def _noted(seen: dict[Site, Tensor], site: Site, x: Tensor) -> Tensor:
+    seen[site] = x
+    if len(seen) == len(_READ):
+        raise _SeenAll
+    return x
 
 
 def _by_text(output: Any, batch: int) -> bool:
@@ -67,18 +100,15 @@ def _by_text(output: Any, batch: int) -> bool:
 
 
 @contextmanager
-def _giving(module: nn.Module, output: Any, copies: int) -> Iterator[None]:
-    """Within, a module gives what it gave, a copy each time: what comes after may write into it."""
-    before = vars(module).get("forward")
-    given: Callable[..., Any] = lambda *_, **__: _copied(output, copies)  # noqa: E731
-    module.forward = given
+def _added(module: nn.Module, change: Tensor) -> Iterator[None]:
+    """Within, something is added to the stream that enters a layer."""
+    hook = module.register_forward_pre_hook(
+        lambda _, args, options: with_added(args, options, change), with_kwargs=True
+    )
     try:
         yield
     finally:
-        if before is None:
-            del module.forward
-        else:
-            module.forward = before
+        hook.remove()
 
 
 def _copied(output: Any, copies: int) -> Any:

@@ -3,13 +3,13 @@
 A decoder of transformers becomes one in `headway.hf.intervening`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from headway.model.edits import Edits
+from headway.model.edits import Edits, Site
 from headway.model.trace import Trace
 from headway.model.transformer import Gates, Transformer
 
@@ -28,6 +28,14 @@ class KeptPass(Protocol):
 
     def again(self, layer: int, edits: Edits, copies: int = 1) -> Float[Tensor, "copies_batch pos vocab"]:
         """The logits with edits of this layer and later ones, which concern copies of the text, side by side."""
+
+    def reads(
+        self, layer: int, change: Float[Tensor, "copies_batch pos d_model"]
+    ) -> Mapping[Site, Float[Tensor, "copies_batch head pos d_head"]]:
+        """Queries, keys and values of a layer whose stream is changed, in copies of the text, side by side."""
+
+    def ends(self, change: Float[Tensor, "copies_batch pos d_model"]) -> Float[Tensor, "copies_batch pos vocab"]:
+        """The logits where the stream after the last layer is changed, in copies of the text, side by side."""
 
     def share(self, layer: int) -> float:
         """Of a whole pass, about what `again` computes."""
@@ -81,6 +89,9 @@ class TheirModel(Protocol):
 
     def kept(self, tokens: Int[Tensor, "batch pos"]) -> KeptPass:
         """A whole pass, and what each layer gave in it."""
+
+    def why_no_sum(self, tokens: Int[Tensor, "batch pos"]) -> str | None:
+        """Why what heads write does not reach later layers as it is, in words; None: it does."""
 
     def outputs(self, tokens: Int[Tensor, "batch pos"]) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Of each layer what its heads write by their own slices of W_O, summed, and what its projection gives.

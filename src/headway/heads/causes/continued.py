@@ -8,13 +8,14 @@ is above runs as it always does.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from headway.model.attention import Attention
+from headway.model.edits import Edits, Site
 from headway.model.intervenable import Intervenable, KeptPass
 from headway.model.trace import Trace
 from headway.model.transformer import Transformer
@@ -22,6 +23,9 @@ from headway.model.transformer import Transformer
 Contexts = Mapping[int, Float[Tensor, "batch pos d_head"]]
 """By head of a layer what stands in for its context."""
 
+Stream = Float[Tensor, "batch pos d_model"]
+
+_READ: tuple[Site, ...] = ("q", "k", "v")
 _STREAMS, _LOGITS = 1 << 22, 1 << 24
 """Entries of the streams, and of the logits, of copies that are held at once."""
 
@@ -53,13 +57,22 @@ class OwnRun:
                 part = part + (context - z[:, head]) @ W_O[head]
             parts.append(part)
         stream = model.rest(stream.repeat(len(parts), 1, 1), torch.cat(parts), layer)
-        return self.logits_from(stream, layer + 1, len(parts))
+        for later in range(layer + 1, model.model.n_layers):
+            stream = model.rest(stream, model.written(stream, later), later)
+        return model.read_out(stream).chunk(len(parts))
 
-    def logits_from(self, stream: Tensor, layer: int, copies: int) -> Sequence[Float[Tensor, "batch pos vocab"]]:
-        """The logits of copies of the examples, side by side, from the stream before a layer on."""
-        for later in range(layer, self.model.model.n_layers):
-            stream = self.model.rest(stream, self.model.written(stream, later), later)
-        return self.model.read_out(stream).chunk(copies)
+    def reads(self, layer: int, changes: Sequence[Stream]) -> Iterator[Mapping[Site, Tensor]]:
+        """Queries, keys and values of a layer with each of some changes of the stream before it."""
+        for change in changes:
+            seen: dict[Site, Tensor] = {}
+            edits: Edits = {(layer, site): partial(_noted, seen, site) for site in _READ}
+            self.model.written(self.trace.streams[layer] + change, layer, edits)
+            yield seen
+
+    def ends(self, changes: Sequence[Stream]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
+        """The logits with each of some changes of the stream after the last layer."""
+        for change in changes:
+            yield self.model.read_out(self.trace.streams[-1] + change)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,16 +83,36 @@ class TheirRun:
 
     def logits_with(self, layer: int, patches: Sequence[Contexts]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
         """The logits with each of some patches of a layer."""
-        at_once = max(1, _LOGITS // self.kept.logits.numel()) if self.kept.repeats else 1
-        for start in range(0, len(patches), at_once):
-            some = patches[start : start + at_once]
+        for some in self._together(patches):
             logits = self.kept.again(layer, {(layer, "z"): partial(_patched, some)}, len(some))
             yield from logits.chunk(len(some))
+
+    def reads(self, layer: int, changes: Sequence[Stream]) -> Iterator[Mapping[Site, Tensor]]:
+        """Queries, keys and values of a layer with each of some changes of the stream before it."""
+        for some in self._together(changes):
+            read = {site: x.chunk(len(some)) for site, x in self.kept.reads(layer, torch.cat(list(some))).items()}
+            yield from ({site: parts[at] for site, parts in read.items()} for at in range(len(some)))
+
+    def ends(self, changes: Sequence[Stream]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
+        """The logits with each of some changes of the stream after the last layer."""
+        for some in self._together(changes):
+            yield from self.kept.ends(torch.cat(list(some))).chunk(len(some))
+
+    def _together(self, things: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """So many as can go side by side."""
+        at_once = max(1, _LOGITS // self.kept.logits.numel()) if self.kept.repeats else 1
+        for start in range(0, len(things), at_once):
+            yield things[start : start + at_once]
 
 
 def continued(model: Intervenable, tokens: Int[Tensor, "batch pos"], trace: Trace) -> OwnRun | TheirRun:
     """A run of tokens, of which the trace is known."""
     return OwnRun(model, trace) if isinstance(model, Transformer) else TheirRun(model.kept(tokens))
+
+
+def _noted(seen: dict[Site, Tensor], site: Site, x: Tensor) -> Tensor:
+    seen[site] = x
+    return x
 
 
 def _patched(patches: Sequence[Contexts], z: Tensor) -> Tensor:
