@@ -145,7 +145,7 @@ def test_patches_are_passes_of_an_attention_that_is_written_out(name):
 @pytest.mark.parametrize("name", FOREIGN)
 def test_every_one_passes_the_checks_and_a_clean_run_put_into_itself_stays_clean(name):
     runs = runs_of(name)
-    check_patching(runs.model, runs.tokens, PATCH_SITES)
+    check_patching(runs.model, runs.tokens, PATCH_SITES, paths=True)
     same = TwoRuns(runs.model, runs.tokens, runs.tokens, answer)
     for site in PATCH_SITES:
         _, effects = patched_effects(same, site, by_position=True)

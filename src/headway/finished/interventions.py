@@ -90,13 +90,16 @@ def not_yet(name: str, architecture: str) -> str:
     )
 
 
-def check_sound(model: "Intervenable", tokens: "object", sites: "tuple[PatchSite, ...]" = ()) -> None:
+def check_sound(
+    model: "Intervenable", tokens: "object", sites: "tuple[PatchSite, ...]" = (), *, paths: bool = False
+) -> None:
     """Nothing, when gates and edits do to the model what they are said to do; on the beginning of a text.
 
     Args:
         model: the model.
         tokens: the text.
         sites: what of heads will be patched, if anything.
+        paths: whether paths between heads will be measured, too.
 
     Raises:
         UserError: naming the check that failed.
@@ -110,4 +113,4 @@ def check_sound(model: "Intervenable", tokens: "object", sites: "tuple[PatchSite
     some = torch.as_tensor(tokens, device=place)[:1, :_CHECKED]
     check_interventions(model, some)
     if sites:
-        check_patching(model, some, sites)
+        check_patching(model, some, sites, paths=paths)

@@ -55,7 +55,7 @@ def patch(
     asked = sites_of(sites)
     opened, own = open_to_intervene(model, tokenizer, device)
     texts = [_tokens(opened, text, name) for text, name in ((clean, "clean"), (corrupted, "corrupted"))]
-    check_sound(own, texts[0].cpu().numpy(), asked)
+    check_sound(own, texts[0].cpu().numpy(), asked, paths=paths)
     return measured(TwoRuns(own, texts[0], texts[1], metric), asked, by_position=by_position, paths=paths)
 
 

@@ -64,7 +64,7 @@ def patch_texts(
     asked = sites_of(sites)
     opened, own = open_to_intervene(model, tokenizer, device)
     given = _Asked.of(opened, clean, corrupted, answer, wrong)
-    runs = given.runs(opened, own, asked)
+    runs = given.runs(opened, own, asked, paths=paths)
     tell(f"patching {counted(sum(own.n_heads), 'head')}, {', '.join(asked)} in turn ...")
     patching = measured(runs, asked, by_position=by_position, paths=paths)
     return PatchedModel(
@@ -113,7 +113,7 @@ class _Asked:
         words = token_words(opened, [*tokens["clean"], *tokens["corrupted"], right[0], *(other or [])[:1]])
         return cls(**tokens, right=right, wrong=other, words=words)
 
-    def runs(self, opened: Opened, own: "Intervenable", sites: "tuple[PatchSite, ...]") -> "TwoRuns":
+    def runs(self, opened: Opened, own: "Intervenable", sites: "tuple[PatchSite, ...]", *, paths: bool) -> "TwoRuns":
         """Both runs, of a model that was checked.
 
         Raises:
@@ -125,7 +125,7 @@ class _Asked:
 
         place = next(opened.module.parameters()).device
         pair = [torch.as_tensor(opened.checked([ids]), device=place) for ids in (self.clean, self.corrupted)]
-        check_sound(own, pair[0].cpu().numpy(), sites)
+        check_sound(own, pair[0].cpu().numpy(), sites, paths=paths)
         return TwoRuns(own, pair[0], pair[1], self._metric)
 
     def _metric(self, logits: "torch.Tensor") -> "torch.Tensor":

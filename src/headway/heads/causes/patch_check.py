@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from headway.heads.causes.patched import PatchSite
+from headway.heads.causes.patched import PATCH_SITES, PatchSite
 from headway.heads.causes.patching import TwoRuns, patched_context
+from headway.heads.causes.paths import why_no_paths
 from headway.heads.causes.selfcheck import TOLERANCE, compare
 from headway.model.edits import Edit, Edits, Site
 from headway.model.intervenable import Intervenable, logits_of
@@ -26,6 +27,8 @@ def check_patching(
     model: Intervenable,
     tokens: Int[Tensor, "batch pos"],
     sites: tuple[PatchSite, ...],
+    *,
+    paths: bool = False,
     tolerance: float = TOLERANCE,
 ) -> None:
     """Nothing, when patches do to the model what they are said to do.
@@ -37,12 +40,16 @@ def check_patching(
       for all that read them), do what the contexts do that are computed of them;
     * contexts of the other text do what they do in a whole pass, and what its queries, keys and values do together.
 
+    And where paths between heads can be measured, a stream to which nothing is added gives the queries, keys, values
+    and logits that were there.
+
     Contexts are linear in values, so that patterns are right where values of another text are.
 
     Args:
         model: the model.
         tokens: a text; a short one will do.
         sites: what will be patched; of others nothing is checked.
+        paths: whether paths will be measured, which are patches of queries, keys and values.
         tolerance: of what is compared, as a share of the largest.
 
     Raises:
@@ -52,6 +59,9 @@ def check_patching(
     runs = TwoRuns(model, tokens.flip(1), tokens, lambda logits: logits[:, -1, 0].float())
     with torch.no_grad():
         plain = logits_of(model, tokens)
+        if paths and why_no_paths(runs) is None:
+            sites = tuple(site for site in PATCH_SITES if site in {*sites, *_INTO})
+            _nothing_added_changes_nothing(runs, plain, tolerance)
         for other, of in runs.pairs():
             _own_parts_change_nothing(runs, of, sites, plain, tolerance)
             _parts_are_what_the_model_computes(runs, other, of, sites, tolerance)
@@ -66,6 +76,20 @@ def _own_parts_change_nothing(
         compare(
             f"in layer {of.layer} {site} as it was, put in for every head, changes nothing", logits, plain, tolerance
         )
+
+
+def _nothing_added_changes_nothing(runs: TwoRuns, plain: Tensor, tolerance: float) -> None:
+    added = "nothing added to the stream"
+    for of in runs.corrupted.attentions:
+        nothing = torch.zeros_like(of.contributions()[:, 0])
+        (read,) = runs.run.reads(of.layer, [nothing])
+        for site in _INTO:
+            was = getattr(of, site)
+            check = f"{added} before layer {of.layer} leaves its {site} as it was"
+            compare(check, read[site][:, :, : was.shape[2]], was, tolerance)
+        if of is runs.corrupted.attentions[-1]:
+            (logits,) = runs.run.ends([nothing])
+            compare(f"{added} at its end leaves the logits as they were", logits, plain, tolerance)
 
 
 def _parts_are_what_the_model_computes(
@@ -102,7 +126,7 @@ def _cases(
     if set(sites) & set(_INTO):
         yield (
             "queries, keys and values of another text do together what its contexts do, as nothing else decides where "
-            "heads look (z and pattern alone, as sites, do not need that)",
+            "heads look (z and pattern alone, as sites and without paths, do not need that)",
             (whole, {(layer, site): _exchanged(getattr(other, site), slice(None)) for site in _INTO}),
         )
 
