@@ -127,7 +127,5 @@ def test_what_is_not_measured_is_told(tmp_path):
 def test_an_encoder_is_not_patched(tmp_path):
     torch.manual_seed(0)
     transformers.BertForMaskedLM(transformers.BertConfig(**SIZES, intermediate_size=32)).save_pretrained(tmp_path)
-    with pytest.raises(
-        UserError, match="is a BertForMaskedLM, an encoder: .* but not yet taken away or patched, since"
-    ):
+    with pytest.raises(UserError, match=r"is a BertForMaskedLM, an encoder: .*, but not yet taken away or patched, "):
         headway.patch(tmp_path, [[1, 2]], [[3, 4]], metric=lambda x: x[:, -1, 0])

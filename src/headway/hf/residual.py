@@ -37,7 +37,7 @@ def why_no_sum(
     for number, layer in enumerate(seen):
         why = _why_not(number, layer, seen[number - 1] if number else None)
         if why is None and number in written and not layer.adds(*written[number]):
-            why = f"what the heads of layer {number} write is not added to the stream as it is"
+            why = f"in layer {number} it goes through a norm, or the like, before it is added to the stream"
         if why is not None:
             return why
     return None
