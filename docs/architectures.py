@@ -1,6 +1,7 @@
 """Every architecture of transformers that reads text, as small as its configuration allows, with random weights."""
 
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,7 +137,7 @@ def patched(model_type: str, kind: Any) -> tuple[str, str]:
     try:
         found = decoder(model_type, kind)
     except UserError as error:
-        return "nothing", str(error)
+        return "nothing", re.split("cannot be traced: |or patched: ", str(error))[-1].partition(", so that")[0]
     tokens = _tokens()
     try:
         check_patching(found, tokens, PATCH_SITES, paths=True)
@@ -164,19 +165,11 @@ def _patched_lines(agreeing: list[tuple[str, Any]]) -> Iterator[str]:
     for what, title, column in (
         ("all", "more are patched, but for paths", "why what a head writes does not reach later heads as it is"),
         ("some", "are patched by contexts and patterns alone", "the check that failed for queries, keys and values"),
+        ("nothing", "are neither patched nor ablated", "why: its class is called causal all the same"),
     ):
         yield from (f"## {len(by_what[what])} {title}", "", f"| model_type | {column} |", "|---|---|")
         yield from (f"| `{name}` | {why} |" for name, why in by_what[what])
         yield ""
-    nothing = [name for name, _ in by_what["nothing"]]
-    yield from (
-        f"## {len(nothing)} are neither patched nor ablated",
-        "",
-        "Their class is called causal, and a logit depends on a later token all the same:",
-        "",
-        *_wrapped(nothing),
-        "",
-    )
 
 
 def _wrapped(names: list[str]) -> list[str]:

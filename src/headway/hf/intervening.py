@@ -23,7 +23,7 @@ from transformers.pytorch_utils import Conv1D
 from headway.errors import UserError
 from headway.hf.attending import attending
 from headway.hf.kept_pass import TheirPass
-from headway.hf.residual import why_no_sum
+from headway.hf.stream_sums import why_no_sum
 from headway.hf.tracing import recorded_pass, trace, traceable
 from headway.model.edits import Edits, edited
 from headway.model.trace import Trace

@@ -13,7 +13,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headway.hf.residual import answering, with_added
+from headway.hf.stream_sums import answering, with_added
 from headway.model.edits import Edits, Site
 
 _READ: tuple[Site, ...] = ("q", "k", "v")

@@ -52,15 +52,21 @@ def head_paths(runs: TwoRuns) -> HeadPaths:
 
 def why_no_paths(runs: TwoRuns) -> str | None:
     """Why direct effects between heads of a model cannot be measured, in words; None: they can."""
+    why = _why_no_sum(runs)
+    return None if why is None else f"paths between heads are not measured: {why}"
+
+
+def _why_no_sum(runs: TwoRuns) -> str | None:
     model = runs.model
     if not isinstance(model, Transformer):
         with torch.no_grad():
             why = model.why_no_sum(runs.tokens)
-        said = f"what a head of this model writes does not reach later heads as it is ({why})"
-    else:
-        why = "after" if model.model.norm_place == "after" and model.model.norm != "none" else None
-        said = "this model's norms come after its sub-layers, so that no head writes into the stream by itself"
-    return None if why is None else f"paths between heads are not measured: {said}"
+        return None if why is None else f"what a head of this model writes does not reach later heads as it is ({why})"
+    if not model.model.residual:
+        return "this model has no residual stream in which what a head writes would reach later heads"
+    if model.model.norm_place == "after" and model.model.norm != "none":
+        return "this model's norms come after its sub-layers, so that no head writes into the stream by itself"
+    return None
 
 
 def _readers(runs: TwoRuns, later: AttentionTrace, parts: Mapping[Site, Tensor]) -> dict[Through, Tensor]:
