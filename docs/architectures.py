@@ -156,8 +156,8 @@ def _patched_lines(agreeing: list[tuple[str, Any]]) -> Iterator[str]:
     yield from (
         f"## {len(whole)} decoders are patched, with paths from head to head",
         "",
-        "Of these, and of those in the next two lists, heads are also taken away (`headway ablate`). What is patched",
-        "is held against what the model's own attention computes.",
+        "Of these, and of those in the next two lists, heads are also taken away, as headway ablate does. What is",
+        "patched is held against what the model's own attention computes.",
         "",
         *_wrapped(whole),
         "",
