@@ -20,7 +20,7 @@ from headway.heads.causes.patch_estimates import cancelling, estimated_effects
 from headway.heads.causes.patched import PATCH_SITES
 from headway.heads.causes.patching import TwoRuns, patched_effects
 from headway.heads.causes.paths import head_paths
-from headway.hf import attending
+from headway.hf import attending, kept_pass
 from headway.hf.export import export
 from headway.hf.intervening import TheirDecoder
 
@@ -162,6 +162,20 @@ def test_estimates_are_slopes(name):
         clean, of = (each.attentions[layer].z[:, head] for each in (runs.clean, runs.corrupted))
         ends = runs.with_contexts(layer, [{head: of + sign * tiny * (clean - of)} for sign in (1, -1)])
         torch.testing.assert_close((ends[0] - ends[1]) / (2 * tiny), estimates[at], rtol=2e-2, atol=5e-3)
+
+
+def test_copies_side_by_side_are_what_they_are_one_by_one(monkeypatch):
+    """As where a layer gives something that is not by text: what its router says, for one."""
+    together = runs_of("mistral")
+    assert together.run.kept.repeats
+    monkeypatch.setattr(kept_pass, "_by_text", lambda *_: False)
+    alone = runs_of("mistral")
+    assert not alone.run.kept.repeats
+    for site in ("z", "k"):
+        one, other = (patched_effects(runs, site, by_position=True)[1] for runs in (together, alone))
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    one, other = (head_paths(runs).through["v"] for runs in (together, alone))
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
 
 
 def refused(found, said, sites=PATCH_SITES):
