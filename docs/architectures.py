@@ -145,7 +145,7 @@ def patched(model_type: str, kind: Any) -> tuple[str, str]:
         check_patching(found, tokens, ("z", "pattern"))
         return "some", str(error).partition("the check that failed: ")[2].partition(" (")[0]
     with torch.no_grad():
-        why = found.why_no_sum(tokens)
+        why = found.stream_sums(tokens).why_not
     return ("all with paths", "") if why is None else ("all", why)
 
 

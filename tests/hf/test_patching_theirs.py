@@ -36,9 +36,6 @@ MORE = {
 FOREIGN = ("gpt-neox", "gemma-2", "gemma-3", "qwen-3", "phi", "opt", "mistral", *MORE)
 """Parallel blocks, caps, windows, norms after W_O and of queries, part and scaled rotary turns, learned positions."""
 
-NORMED = ("gemma-2", "gemma-3", "olmo-2")
-"""After W_O."""
-
 
 def answer(logits):
     return logits[:, -1, 1] - logits[:, -1, 2]
@@ -236,7 +233,7 @@ def test_planted_heads_are_found_where_others_wrote_the_model(seed):
     assert {tuple(each) for each in moved} == {(*at, "k")}
 
 
-@pytest.mark.parametrize("name", [name for name in FOREIGN if name not in NORMED])
+@pytest.mark.parametrize("name", FOREIGN)
 def test_paths_are_what_a_later_head_does_where_only_the_writer_changed(name):
     """The layer of the writer is run with its MLP as it was; what the next layer's queries then are is put in."""
     runs = runs_of(name)
@@ -266,13 +263,6 @@ def test_paths_are_what_a_later_head_does_where_only_the_writer_changed(name):
     row, column = (paths.heads.index(head) for head in ((0, writer), (1, reader)))
     assert paths.through["q"][row, column] == pytest.approx(float(wanted.mean()), abs=2e-5)
     assert abs(float(wanted.mean())) > 1e-4
-
-
-@pytest.mark.parametrize("name", NORMED)
-def test_no_path_is_measured_where_a_norm_comes_after_the_heads(name):
-    said = r"paths between heads are not measured: what a head of this model writes does not reach later heads as it is"
-    with pytest.raises(UserError, match=rf"{said} \(in layer 0 it goes through a norm, or the like, before it"):
-        head_paths(runs_of(name))
 
 
 def test_no_path_is_measured_where_the_whole_stream_is_normed():

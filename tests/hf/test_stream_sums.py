@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from headway.hf.stream_sums import why_no_sum
+from headway.hf.stream_sums import stream_sums
+from headway.model.intervenable import StreamSums
 
 WIDTH = 6
 
@@ -37,7 +38,7 @@ class Layer(nn.Module):
         return (stream, None) if self.as_tuple else stream
 
 
-def why(*layers, run=None):
+def sums(*layers, run=None):
     torch.manual_seed(1)
     x = torch.randn(2, 5, WIDTH)
 
@@ -61,14 +62,20 @@ def why(*layers, run=None):
         for hook in hooks:
             hook.remove()
         before = [dict(vars(module)) for layer in layers for module in layer.modules()]
-        found = why_no_sum(list(layers), once if run is None else partial(run, x), written)
+        found = stream_sums(list(layers), once if run is None else partial(run, x), written)
     assert before == [dict(vars(module)) for layer in layers for module in layer.modules()], "nothing is left behind"
     return found
 
 
 def test_a_sum_is_one_however_it_is_given_on():
     torch.manual_seed(0)
-    assert why(Layer(), Layer(as_tuple=True), Layer(after=nn.Dropout().eval())) is None
+    assert sums(Layer(), Layer(as_tuple=True), Layer(after=nn.Dropout().eval())) == StreamSums(why_not=None, norms={})
+
+
+def test_a_norm_between_the_heads_and_the_stream_is_found():
+    torch.manual_seed(0)
+    normed = Layer(after=nn.LayerNorm(WIDTH))
+    assert sums(Layer(), normed, Layer()) == StreamSums(why_not=None, norms={1: normed.after})
 
 
 @pytest.mark.parametrize(
@@ -76,21 +83,22 @@ def test_a_sum_is_one_however_it_is_given_on():
     [
         ("layer 1 does not pass on as it is what enters it", lambda: Layer(lambda x, y: nn.LayerNorm(WIDTH)(x + y))),
         ("layer 1 does not pass on as it is what enters it", lambda: Layer(lambda x, y: 0.9 * x + y)),
-        ("in layer 1 it goes through a norm, or the like", lambda: Layer(after=nn.LayerNorm(WIDTH))),
-        ("in layer 1 it goes through a norm, or the like", lambda: Layer(lambda x, y: x + 1.01 * y)),
-        ("in layer 1 it goes through a norm, or the like", lambda: Layer(lambda x, y: x + y.tanh())),
+        ("in layer 1 something is done to it", lambda: Layer(lambda x, y: x + 0.5 * y, after=nn.LayerNorm(WIDTH))),
+        ("in layer 1 something is done to it before it is", lambda: Layer(lambda x, y: x + 1.01 * y)),
+        ("in layer 1 something is done to it before it is", lambda: Layer(lambda x, y: x + y.tanh())),
     ],
 )
 def test_what_else_is_done_to_the_stream_is_said(said, layer):
     torch.manual_seed(0)
-    assert why(Layer(), layer(), Layer()).startswith(said)
+    assert sums(Layer(), layer(), Layer()).why_not.startswith(said)
 
 
 def test_layers_that_are_not_run_one_after_the_other_are_no_sum():
     torch.manual_seed(0)
     one, other = Layer(), Layer()
-    assert (
-        why(one, other, run=lambda x: other(one(x) + x)) == "what enters layer 1 is not what the layer before it gave"
-    )
-    assert why(one, other, run=lambda x: other(one(one(x)))) == "layer 0 is run 2 times"
-    assert why_no_sum((), lambda: None, {}) == "its layers are not in one list"
+    for said, run in (
+        ("what enters layer 1 is not what the layer before it gave", lambda x: other(one(x) + x)),
+        ("layer 0 is run 2 times", lambda x: other(one(one(x)))),
+    ):
+        assert sums(one, other, run=run).why_not == said
+    assert stream_sums((), lambda: None, {}).why_not == "its layers are not in one list"

@@ -23,9 +23,10 @@ from transformers.pytorch_utils import Conv1D
 from headway.errors import UserError
 from headway.hf.attending import attending
 from headway.hf.kept_pass import TheirPass
-from headway.hf.stream_sums import why_no_sum
+from headway.hf.stream_sums import stream_sums
 from headway.hf.tracing import recorded_pass, trace, traceable
 from headway.model.edits import Edits, edited
+from headway.model.intervenable import StreamSums
 from headway.model.trace import Trace
 
 _SEEN = 16
@@ -137,13 +138,13 @@ class TheirDecoder:
         """A whole pass, and what each layer gave in it."""
         return TheirPass.of(lambda read, edits: self.hidden(read, edits=edits)[0], self._layers, tokens)
 
-    def why_no_sum(self, tokens: Int[Tensor, "batch pos"]) -> str | None:
-        """Why what heads write does not reach later layers as it is, in words; None: it does."""
+    def stream_sums(self, tokens: Int[Tensor, "batch pos"]) -> StreamSums:
+        """Whether what heads write reaches later layers as it is."""
         written = {
             each.layer: (self._heads[each.layer].projection, each.contributions().sum(1))
             for each in self.trace(tokens).attentions
         }
-        return why_no_sum(self._layers, lambda: self.hidden(tokens), written)
+        return stream_sums(self._layers, lambda: self.hidden(tokens), written)
 
     def outputs(self, tokens: Int[Tensor, "batch pos"]) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Of each layer what its heads write by their own slices of W_O, summed, and what its projection gives.

@@ -59,6 +59,24 @@ class TheirPass:
                 stack.enter_context(answering(module, partial(_copied, output, copies)))
             return self.logits_of(self.tokens.repeat(copies, 1), edits)
 
+    def writes(
+        self, layer: int, norm: nn.Module, edits: Edits, copies: int = 1
+    ) -> Float[Tensor, "copies_batch pos d_model"]:
+        """What a norm between a layer's heads and the stream gives, in copies of the text, side by side."""
+        gave: list[Tensor] = []
+
+        def stop(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
+            gave.append(output)
+            raise _SeenAll
+
+        hook = norm.register_forward_hook(stop)
+        try:
+            with suppress(_SeenAll):
+                self.again(layer, edits, copies)
+        finally:
+            hook.remove()
+        return gave[0]
+
     def reads(
         self, layer: int, change: Float[Tensor, "copies_batch pos d_model"]
     ) -> dict[Site, Float[Tensor, "copies_batch head pos d_head"]]:

@@ -5,42 +5,47 @@ off a name: while the parts of a layer give what they gave, what is added to wha
 its heads write, must come out of it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headway.model.intervenable import StreamSums
+
 _SAME = 1e-5
 """Of the largest entry of the stream, for single precision."""
 
 
-def why_no_sum(
+def stream_sums(
     layers: Sequence[nn.Module],
     run: Callable[[], object],
     written: Mapping[int, tuple[nn.Module, Float[Tensor, "batch pos d_model"]]],
-) -> str | None:
-    """Why the stream is not such a sum, in words; None: it is.
+) -> StreamSums:
+    """Whether the stream is such a sum.
 
     Args:
         layers: of the model, in their order.
         run: makes a pass.
         written: by layer what the heads' contexts enter, and what they add to the stream, as traced; without biases.
     """
-    if not layers:
-        return "its layers are not in one list"
+    why = None if layers else "its layers are not in one list"
+    norms: dict[int, nn.Module] = {}
     seen = _seen(layers, run)
     for number, layer in enumerate(seen):
-        why = _why_not(number, layer, seen[number - 1] if number else None)
+        why = why or _why_not(number, layer, seen[number - 1] if number else None)
         if why is None and number in written and not layer.adds(*written[number]):
-            why = f"in layer {number} it goes through a norm, or the like, before it is added to the stream"
-        if why is not None:
-            return why
-    return None
+            norm = layer.norm_before_sum(written[number][0])
+            if norm is None:
+                why = f"in layer {number} something is done to it before it is added to the stream"
+            else:
+                norms[number] = norm
+    return StreamSums(why_not=why, norms=norms)
 
 
 def first_of(given: Any) -> Any:
@@ -81,6 +86,8 @@ class _Seen:
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
     gave: list[Any] = field(default_factory=list)
     parts: dict[nn.Module, list[Any]] = field(default_factory=dict)
+    order: list[nn.Module] = field(default_factory=list)
+    """Of the parts, as they were run."""
 
     @property
     def entered(self) -> Any:
@@ -88,24 +95,42 @@ class _Seen:
         args, options = self.calls[0]
         return args[0] if args else next(iter(options.values()), None)
 
-    def again(self, added: Tensor, live: nn.Module | None = None) -> Any:
-        """The stream after it with something added before it, while its parts but for one give what they gave."""
+    def again(self, added: Tensor, live: Collection[nn.Module] = ()) -> Any:
+        """The stream after it with something added before it, while its parts but for some give what they gave."""
         args, options = with_added(*self.calls[0], added)
         with ExitStack() as stack:
             for part, outputs in self.parts.items():
-                if part is not live:
+                if part not in live:
                     stack.enter_context(answering(part, partial(next, iter(outputs))))
             return first_of(self.module(*args, **options))
 
     def adds(self, projection: nn.Module, written: Tensor) -> bool:
         """Whether without what its heads write, and with all else as it was, that is missing in what it gives."""
-        live = next((part for part in self.parts if projection in set(part.modules())), None)
-        handle = projection.register_forward_pre_hook(lambda _, args: (torch.zeros_like(args[0]), *args[1:]))
-        try:
-            left = self.again(torch.zeros_like(written), live)
-        finally:
-            handle.remove()
+        left = self._without_heads(projection, self._holding(projection))
         return _same(left, first_of(self.gave[0]) - written)
+
+    def norm_before_sum(self, projection: nn.Module) -> nn.Module | None:
+        """What is run after the part with the heads, if what it gives is what is added to the stream."""
+        holding, gave = self._holding(projection), list[Tensor]()
+        norm = next((part for before, part in pairwise(self.order) if before in holding), None)
+        if norm is None or len(self.parts[norm]) != 1 or not isinstance(self.parts[norm][0], Tensor):
+            return None
+        hook = norm.register_forward_hook(partial(_gave, gave))
+        try:
+            left = self._without_heads(projection, [*holding, norm])
+        finally:
+            hook.remove()
+        return norm if _same(left, first_of(self.gave[0]) + gave[0] - self.parts[norm][0]) else None
+
+    def _holding(self, projection: nn.Module) -> list[nn.Module]:
+        return [part for part in self.parts if projection in set(part.modules())]
+
+    def _without_heads(self, projection: nn.Module, live: Collection[nn.Module]) -> Any:
+        hook = projection.register_forward_pre_hook(lambda _, args: (torch.zeros_like(args[0]), *args[1:]))
+        try:
+            return self.again(torch.zeros_like(self.entered), live)
+        finally:
+            hook.remove()
 
 
 def _seen(layers: Sequence[nn.Module], run: Callable[[], object]) -> list[_Seen]:
@@ -119,6 +144,7 @@ def _seen(layers: Sequence[nn.Module], run: Callable[[], object]) -> list[_Seen]
                 if next(part.parameters(), None) is not None:
                     each.parts[part] = []
                     stack.callback(part.register_forward_hook(partial(_gave, each.parts[part])).remove)
+                    stack.callback(part.register_forward_hook(partial(_ran, each.order)).remove)
         run()
     return seen
 
@@ -144,6 +170,10 @@ def _same(one: Any, other: Tensor) -> bool:
 
 def _entered(calls: list[Any], _: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
     calls.append((args, options))
+
+
+def _ran(order: list[nn.Module], part: nn.Module, _: tuple[Any, ...], __: Any) -> None:
+    order.append(part)
 
 
 def _gave(gave: list[Any], _: nn.Module, __: tuple[Any, ...], output: Any) -> None:

@@ -4,6 +4,7 @@ A decoder of transformers becomes one in `headway.hf.intervening`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
@@ -12,6 +13,16 @@ from torch import Tensor, nn
 from headway.model.edits import Edits, Site
 from headway.model.trace import Trace
 from headway.model.transformer import Gates, Transformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSums:
+    """Whether what heads write is added to one stream, and reaches every later layer as it is."""
+
+    why_not: str | None
+    """In words; None: it does."""
+    norms: Mapping[int, nn.Module]
+    """By layer what it goes through before it is added, where it goes through something."""
 
 
 @runtime_checkable
@@ -28,6 +39,11 @@ class KeptPass(Protocol):
 
     def again(self, layer: int, edits: Edits, copies: int = 1) -> Float[Tensor, "copies_batch pos vocab"]:
         """The logits with edits of this layer and later ones, which concern copies of the text, side by side."""
+
+    def writes(
+        self, layer: int, norm: nn.Module, edits: Edits, copies: int = 1
+    ) -> Float[Tensor, "copies_batch pos d_model"]:
+        """What a norm between a layer's heads and the stream gives, in copies of the text, side by side."""
 
     def reads(
         self, layer: int, change: Float[Tensor, "copies_batch pos d_model"]
@@ -90,8 +106,8 @@ class TheirModel(Protocol):
     def kept(self, tokens: Int[Tensor, "batch pos"]) -> KeptPass:
         """A whole pass, and what each layer gave in it."""
 
-    def why_no_sum(self, tokens: Int[Tensor, "batch pos"]) -> str | None:
-        """Why what heads write does not reach later layers as it is, in words; None: it does."""
+    def stream_sums(self, tokens: Int[Tensor, "batch pos"]) -> StreamSums:
+        """Whether what heads write reaches later layers as it is."""
 
     def outputs(self, tokens: Int[Tensor, "batch pos"]) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Of each layer what its heads write by their own slices of W_O, summed, and what its projection gives.

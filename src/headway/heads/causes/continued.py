@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.model.attention import Attention
 from headway.model.edits import Edits, Site
@@ -86,6 +86,13 @@ class TheirRun:
         for some in self._together(patches):
             logits = self.kept.again(layer, {(layer, "z"): partial(_patched, some)}, len(some))
             yield from logits.chunk(len(some))
+
+    def writes(self, layer: int, norm: nn.Module, patches: Sequence[Contexts]) -> Iterator[Stream]:
+        """What a norm between a layer's heads and the stream gives more with each of some patches than without."""
+        was = self.kept.writes(layer, norm, {})
+        for some in self._together(patches):
+            found = self.kept.writes(layer, norm, {(layer, "z"): partial(_patched, some)}, len(some))
+            yield from (part - was for part in found.chunk(len(some)))
 
     def reads(self, layer: int, changes: Sequence[Stream]) -> Iterator[Mapping[Site, Tensor]]:
         """Queries, keys and values of a layer with each of some changes of the stream before it."""

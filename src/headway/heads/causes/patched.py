@@ -89,7 +89,7 @@ class Patching:
                 continue
             order = np.argsort(-most)[:3]
             said = ", ".join(f"{named(self.heads[at])} {100 * most[at]:.0f} %" for at in order)
-            yield f"{site} as on the clean text restores of that difference: {said}"
+            yield f"{site} as on the clean text restores of that difference: {said}".replace("-", "−")
         if any(self.cancels):
             found = [named(head) for head, cancels in zip(self.heads, self.cancels, strict=True) if cancels]
             yield f"estimates of {', '.join(found)} are not to be trusted: paths through later layers cancel"

@@ -23,7 +23,7 @@ from headway.heads.causes.continued import Contexts, OwnRun, TheirRun, continued
 from headway.heads.causes.kinds import Head
 from headway.heads.causes.patched import PatchSite
 from headway.heads.causes.substitutes import heads_of
-from headway.model.intervenable import Intervenable, logits_of
+from headway.model.intervenable import Intervenable, StreamSums, logits_of
 from headway.model.trace import AttentionTrace, Trace
 from headway.model.transformer import Transformer
 
@@ -76,6 +76,13 @@ class TwoRuns:
         """The corrupted run, as it goes on with other contexts."""
         with torch.no_grad():
             return continued(self.model, self.tokens, self.corrupted)
+
+    @cached_property
+    def sums(self) -> StreamSums:
+        """Of a model that others wrote, whether what heads write reaches later layers as it is."""
+        assert not isinstance(self.model, Transformer), "of our own it is declared"
+        with torch.no_grad():
+            return self.model.stream_sums(self.tokens)
 
     def _traced(self, tokens: Tensor) -> Trace:
         if not isinstance(self.model, Transformer):

@@ -1,12 +1,13 @@
 """Heads: path patching: what a later head does with what an earlier one wrote, and nothing between them.
 
 What a head wrote on the clean text is put into the stream that one later head reads, into its queries, keys or values
-alone; everything else is as in the corrupted run. So an effect is that of a direct path.
+alone; everything else is as in the corrupted run. So an effect is that of a direct path. A norm between heads and the
+stream is part of the path.
 
 Paper: Wang et al. 2023, arXiv 2211.00593 (the IOI circuit); Goldowsky-Dill et al. 2023, arXiv 2304.05969.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError
+from headway.heads.causes.continued import TheirRun
 from headway.heads.causes.kinds import Head
 from headway.heads.causes.patched import THROUGH, HeadPaths, Through
 from headway.heads.causes.patching import TwoRuns, patched_context
@@ -38,7 +40,7 @@ def head_paths(runs: TwoRuns) -> HeadPaths:
     to_output = np.zeros(n)
     with torch.no_grad():
         for clean, of in runs.pairs():
-            changes = (clean.contributions() - of.contributions()).unbind(1)
+            changes = _changes(runs, clean, of)
             rows = [place[of.layer, head] for head in range(len(changes))]
             for row, logits in zip(rows, runs.run.ends(changes), strict=True):
                 to_output[row] = float((runs.metric(logits).double() - base).mean())
@@ -50,6 +52,13 @@ def head_paths(runs: TwoRuns) -> HeadPaths:
     return HeadPaths(heads=tuple(heads), through=cast(dict[Through, np.ndarray], through), to_output=to_output)
 
 
+def _changes(runs: TwoRuns, clean: AttentionTrace, of: AttentionTrace) -> Sequence[Tensor]:
+    """By how much each head of a layer, as on the clean text, changes the stream (batch, pos, d_model)."""
+    if isinstance(runs.run, TheirRun) and (norm := runs.sums.norms.get(of.layer)) is not None:
+        return list(runs.run.writes(of.layer, norm, [{head: z} for head, z in enumerate(clean.z.unbind(1))]))
+    return (clean.contributions() - of.contributions()).unbind(1)
+
+
 def why_no_paths(runs: TwoRuns) -> str | None:
     """Why direct effects between heads of a model cannot be measured, in words; None: they can."""
     why = _why_no_sum(runs)
@@ -59,8 +68,7 @@ def why_no_paths(runs: TwoRuns) -> str | None:
 def _why_no_sum(runs: TwoRuns) -> str | None:
     model = runs.model
     if not isinstance(model, Transformer):
-        with torch.no_grad():
-            why = model.why_no_sum(runs.tokens)
+        why = runs.sums.why_not
         return None if why is None else f"what a head of this model writes does not reach later heads as it is ({why})"
     if not model.model.residual:
         return "this model has no residual stream in which what a head writes would reach later heads"
