@@ -106,18 +106,18 @@ def test_theirs_is_patched_with_paths(neox):
 
 def test_what_is_not_measured_is_told(tmp_path):
     torch.manual_seed(0)
-    config = transformers.Gemma2Config(
-        **SIZES, num_key_value_heads=2, head_dim=4, intermediate_size=32, max_position_embeddings=64,
-        initializer_range=0.3,
+    config = transformers.OPTConfig(
+        **SIZES, word_embed_proj_dim=16, ffn_dim=32, max_position_embeddings=64, init_std=0.3,
+        do_layer_norm_before=False, pad_token_id=0, bos_token_id=1, eos_token_id=2,
     )  # fmt: skip
-    transformers.Gemma2ForCausalLM(config).save_pretrained(tmp_path / "gemma")
+    transformers.OPTForCausalLM(config).save_pretrained(tmp_path / "opt")
     given = ("--clean", CLEAN, "--corrupted", CORRUPTED, "--answer", "a", "--tokenizer", "bytes")
-    done = verb("patch", tmp_path / "gemma", *given, cwd=tmp_path)
+    done = verb("patch", tmp_path / "opt", *given, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = "paths between heads are not measured: what a head of this model writes does not reach later heads as it is"
-    page = (tmp_path / "results/patch-gemma/patch.html").read_text()
+    page = (tmp_path / "results/patch-opt/patch.html").read_text()
     assert said in page
-    content = json.loads((tmp_path / "results/patch-gemma/patch.json").read_text())
+    content = json.loads((tmp_path / "results/patch-opt/patch.json").read_text())
     assert content["patching"]["paths"] is None
     assert content["patching"]["no_paths"] == content["notes"][0]
     assert content["notes"][0].startswith(said)

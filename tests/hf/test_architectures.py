@@ -4,11 +4,13 @@ import re
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
 
 from headway.heads.causes.patching import TwoRuns, patched_effects
+from headway.heads.causes.paths import head_paths
 from headway.hf.interface import attentions, intercepted, own_function
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -82,7 +84,10 @@ def test_all_contexts_of_a_layer_are_what_its_attention_returned_on_the_clean_te
         wanted = returning(found.model, of.name, of.z, corrupted)
         torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-5 * max(1.0, float(wanted.abs().max())))
     same = TwoRuns(found, clean, clean, runs.metric)
-    assert float(patched_effects(same, "z")[1].abs().max()) <= 1e-5 * max(1.0, float(same.values(clean).abs().max()))
+    little = 1e-5 * max(1.0, float(same.values(clean).abs().max()))
+    assert float(patched_effects(same, "z")[1].abs().max()) <= little
+    if runs.sums.why_not is None:
+        assert np.nanmax([np.abs(changes) for changes in head_paths(same).through.values()]) <= little
 
 
 def test_there_are_many_and_no_type_is_left_out():
