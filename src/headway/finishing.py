@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headway.errors import HeadwayError
 from headway.runs.folder import Run
 from headway.runs.store import Store
+from headway.runs.worker import share_cores
 from headway.show.report import current
 from headway.words import command_line, counted
 
@@ -86,6 +87,7 @@ def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object])
     """
     from headway.finished.looked_at import check_number
 
+    share_cores()
     paths = [run.path for run in runs]
     check_number(paths)
     found = list(_views(paths, tell))
