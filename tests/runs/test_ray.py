@@ -276,6 +276,79 @@ def test_a_place_that_was_lost_takes_nothing_for_a_while(tmp_path):
     assert list(places) == [first, second]
 
 
+class BusyRay(GoneRay):
+    """A Ray in which actors begin when they are let; each is the reference that is asked for."""
+
+    def __init__(self):
+        self.begun, self.killed = set(), []
+
+    def wait(self, references, timeout, num_returns=1):
+        return [one for one in references if one in self.begun], []
+
+    def get(self, reference, timeout=None):
+        return None
+
+    def kill(self, actor):
+        self.killed.append(actor)
+
+    def actor(self, node, kind, **needs):
+        found = SimpleNamespace(rest=SimpleNamespace(remote=lambda: None))
+        found.__ray_ready__ = SimpleNamespace(remote=lambda: f"actor on {node.host}")
+        return SimpleNamespace(remote=lambda *_: found)
+
+
+def busy(monkeypatch) -> tuple[Nodes, BusyRay]:
+    monkeypatch.setattr("headway.runs.ray_places._LOOK_EVERY_S", 0.0)
+    nodes = Nodes()
+    nodes.ray = BusyRay()
+    nodes.on = nodes.ray.actor
+    return nodes, nodes.ray
+
+
+def test_a_slot_is_ready_when_its_actor_has_begun_and_a_busy_cluster_is_told_once(tmp_path, monkeypatch):
+    (nodes, ray), told = busy(monkeypatch), []
+    places = RayPlaces(nodes, tmp_path, device="cpu", tell=told.append)
+    first, second = places
+    assert [first.ready, second.ready] == [False, False]
+    first.make_ready()
+    second.make_ready()
+    ray.begun.add("actor on node8")
+    assert list(places) == [second, first], "who has begun comes first"
+    assert (first.ready, second.ready, len(told)) == (False, True, 1)
+    monkeypatch.setattr("headway.runs.ray_places._BUSY_S", 0.0)
+    assert list(places) == list(places)
+    assert told[1:] == [
+        "Ray: the cluster is busy; 1 of 2 slots have not begun in 0 s, since others have what they need. Runs go to "
+        "those that have begun"
+    ]
+
+
+def test_a_slot_that_waits_for_long_leaves_its_turn_to_another_where_few_are_asked_for(tmp_path, monkeypatch):
+    nodes, _ = busy(monkeypatch)
+    places = RayPlaces(nodes, tmp_path, device="cpu", workers=1)
+    (first,) = places
+    first.make_ready()
+    monkeypatch.setattr("headway.runs.ray_places._LATE_S", 0.0)
+    (second,) = places
+    assert second is not first
+
+
+def test_an_actor_with_nothing_to_do_gives_its_share_back(tmp_path, monkeypatch):
+    nodes, ray = busy(monkeypatch)
+    first, second = places = RayPlaces(nodes, tmp_path, device="cpu")
+    for place in (first, second):
+        place.make_ready()
+    ray.begun.add("actor on node7")
+    assert [place.ready for place in places] == [True, False]
+    monkeypatch.setattr("headway.runs.ray_places._IDLE_S", -1.0)
+    first._worker = SimpleNamespace(code=None)
+    assert [place.ready for place in places] == [True, False]
+    assert len(ray.killed) == 1, "the one that was asked for, and is needed no more"
+    first._worker.code = 0
+    assert [place.ready for place in places] == [False, False]
+    assert len(ray.killed) == 2
+
+
 def test_a_package_is_known_by_what_its_files_hold(tmp_path):
     (tmp_path / "a.py").write_text("1")
     before = package_hash(tmp_path)
@@ -468,3 +541,20 @@ def test_a_private_ray_stops_its_workers_when_it_is_closed_and_leaves_no_process
     assert all("stopped at step" in Run.open(run.path).message for run in runs)
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(tmp_path) not in listed
+
+
+@pytest.mark.slow
+def test_on_a_busy_cluster_runs_go_to_slots_that_have_begun_and_it_is_told(cluster, tmp_path, monkeypatch):
+    for _ in range(3):
+        cluster.add_node(**SMALL)
+    monkeypatch.setattr("headway.runs.ray_places._BUSY_S", 2.0)
+    runs, told = runs_of(tmp_path / "results", steps=30, seeds=3), []
+    with ray_cluster(cluster.address) as joined:
+        holds = joined.ray.remote(type("Holds", (), {"ping": lambda self: True}))
+        others = [holds.options(num_cpus=1).remote() for _ in range(2)]
+        assert joined.ray.get([other.ping.remote() for other in others], timeout=60) == [True, True]
+        places = RayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, tell=told.append, device="cpu")
+        seen = [(snapshot.count("running"), snapshot.workers) for snapshot in run_all(runs, places)]
+    assert statuses(runs) == ["done"] * 6
+    assert max(seen) <= (1, 1), "one slot of three has begun"
+    assert "2 of 3 slots have not begun in 2 s" in " ".join(told), told

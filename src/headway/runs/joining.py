@@ -23,13 +23,10 @@ from headway.runs.places import WORKER, local_places
 from headway.runs.preparing import check_and_prepare
 from headway.runs.progress import Snapshot
 from headway.runs.run_json import SCHEMA, schema_of
-from headway.runs.stop import ENDING, FROM_PARENT, Interruptions
+from headway.runs.stop import Interruptions
 from headway.runs.store import Store
 from headway.runs.together import checked_together
 from headway.words import counted
-
-SIGNALS = (*ENDING, FROM_PARENT)
-"""What ends a worker that joined: schedulers send SIGUSR1 some time before they end it."""
 
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -49,6 +46,11 @@ class Left:
     elsewhere: int
     failed: int
     failed_here: int
+
+    @property
+    def undone(self) -> int:
+        """Runs that wait or are worked on, so that somebody who comes may have something to do."""
+        return self.waiting + self.elsewhere
 
     def __str__(self) -> str:
         parts = [
@@ -94,7 +96,7 @@ class Joining:
         for plugin in allow(self.directory):  # to work on its runs is to run its code
             tell(plugin.sentence)
         store, before, given_up = Store.open(self.directory), set[Path](), set[Path]()
-        with Interruptions(SIGNALS).heard():
+        with Interruptions().heard():
             first = True
             while not self._is_time:
                 store = store.anew()
@@ -141,7 +143,7 @@ class Joining:
         check_and_prepare([(run.name, run.spec) for run in todo], [place.slot for place in places], tell)
         kept = lasting(places) if self.command == WORKER else places
         failed: set[Path] = set()
-        watch(self._in_time(run_all(todo, kept, signals=SIGNALS), failed))
+        watch(self._in_time(run_all(todo, kept), failed))
         return failed
 
     def _in_time(self, snapshots: Generator[Snapshot], failed: set[Path]) -> Generator[Snapshot]:

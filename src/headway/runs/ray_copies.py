@@ -39,7 +39,7 @@ class CopyWorker:
 
     @classmethod
     def begun(
-        cls, ray: Any, actor: Callable[[], Any], run: Path, refuse: Callable[[str], None], lost: Callable[[], None]
+        cls, ray: Any, actor: Any, run: Path, refuse: Callable[[str], None], lost: Callable[[], None]
     ) -> "CopyWorker":
         """Send a run folder to an actor, which begins to work on it.
 
@@ -57,7 +57,7 @@ class CopyWorker:
         except OSError:
             lease.__exit__(None, None, None)
             raise
-        worker = cls(ray, actor(), run, lease, refuse, lost)
+        worker = cls(ray, actor, run, lease, refuse, lost)
         worker._reference = worker.actor.copy.remote(f"{run.parent.name}/{run.name}", files)
         return worker
 

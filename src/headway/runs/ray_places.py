@@ -19,10 +19,15 @@ from headway.runs.places import LOST, WORKER
 from headway.runs.ray_cluster import RayCluster, RayNode, why_not
 from headway.runs.ray_copies import CopyWorker
 from headway.runs.ray_slot import RaySlot
+from headway.runs.work import ELSEWHERE
 from headway.words import counted, listed
 
 _LOOK_EVERY_S = 2.0
 _REST_S = 15.0
+_IDLE_S = 10.0
+"""An actor with nothing to do for so long gives its share of the cluster back."""
+_LATE_S, _BUSY_S = 5.0, 15.0
+"""An actor that has not begun after so long has others before it; after the second time that is told."""
 _AT_ONCE = 4
 """Calls that an actor hears at once: one works on a run while others ask it to stop."""
 
@@ -85,6 +90,38 @@ class RayPlace:
     refuse: Callable[[RayNode, str], None]
     rests_until: float = 0.0
     _actor: Any = field(default=None, repr=False)
+    beginning: Any = field(default=None, repr=False)
+    _asked_at: float = 0.0
+    _needed_at: float = 0.0
+    _worker: RayWorker | CopyWorker | None = field(default=None, repr=False)
+
+    @property
+    def ready(self) -> bool:
+        """Whether its actor has begun: the cluster may be busy with other things for hours."""
+        return self._actor is not None and self.beginning is None
+
+    def make_ready(self) -> None:
+        """Ask the cluster for its actor."""
+        self._needed_at = time.monotonic()
+        if self._actor is None:
+            needs = {"num_gpus": self.on_gpu, "num_cpus": 0} if self.on_gpu else {"num_cpus": 1}
+            kind = self.cluster.on(self.node, RaySlot, max_concurrency=_AT_ONCE, **needs)
+            lasts = self.command[: len(WORKER)] == WORKER
+            self._actor = kind.remote("cuda" if self.on_gpu else "cpu", 1, self.command, lasts, os.getcwd())
+            self.beginning, self._asked_at = self._actor.__ray_ready__.remote(), self._needed_at
+
+    def begun(self) -> None:
+        """Its actor has begun, or never will."""
+        try:
+            self.cluster.ray.get(self.beginning)
+            self.beginning = None
+        except self.cluster.ray.exceptions.RayError:
+            self._lose()
+
+    @property
+    def waits_s(self) -> float:
+        """For how long it has been waiting for its actor to begin."""
+        return 0.0 if self.beginning is None else time.monotonic() - self._asked_at
 
     def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> RayWorker | CopyWorker:
         """Have the actor of this slot work on a run.
@@ -94,34 +131,36 @@ class RayPlace:
         """
         assert not options
         del log
+        ray, actor = self.cluster.ray, self._actor
+        if not (self.ready and self._lives()):
+            self._lose()
+            return RayWorker(ray, None, None, self._lose, code=ELSEWHERE)
         if self.copies:
-            return CopyWorker.begun(
-                self.cluster.ray, self._ready, run, lambda why: self.refuse(self.node, why), self._lose
-            )
-        actor = self._ready()
-        return RayWorker(self.cluster.ray, actor, actor.work.remote(str(run.absolute())), self._lose)
+            self._worker = CopyWorker.begun(ray, actor, run, lambda why: self.refuse(self.node, why), self._lose)
+        else:
+            self._worker = RayWorker(ray, actor, actor.work.remote(str(run.absolute())), self._lose)
+        return self._worker
 
     def _lose(self) -> None:
         """Its actor is gone: likely the node too, which is told later; until then nothing is to be lost there again."""
-        self._actor, self.rests_until = None, time.monotonic() + _REST_S
+        self._actor, self.beginning, self.rests_until = None, None, time.monotonic() + _REST_S
 
     def rest(self) -> None:
         """Let the actor end; what it has started ends with it."""
         if self._actor is not None:
-            with contextlib.suppress(self.cluster.ray.exceptions.RayError):
-                self.cluster.ray.get(self._actor.rest.remote(), timeout=5)
+            if self.ready:
+                with contextlib.suppress(self.cluster.ray.exceptions.RayError):
+                    self.cluster.ray.get(self._actor.rest.remote(), timeout=5)
             self.cluster.ray.kill(self._actor)
-            self._actor = None
+            self._actor, self.beginning = None, None
 
-    def _ready(self) -> Any:
-        if self._actor is not None and not self._lives():
-            self._actor = None
-        if self._actor is None:
-            needs = {"num_gpus": self.on_gpu, "num_cpus": 0} if self.on_gpu else {"num_cpus": 1}
-            kind = self.cluster.on(self.node, RaySlot, max_concurrency=_AT_ONCE, **needs)
-            lasts = self.command[: len(WORKER)] == WORKER
-            self._actor = kind.remote("cuda" if self.on_gpu else "cpu", 1, self.command, lasts, os.getcwd())
-        return self._actor
+    def spare(self) -> None:
+        """Let the actor end if nothing was to be done for a while: others may wait for its share of the cluster."""
+        now = time.monotonic()
+        if self._worker is not None and self._worker.code is None:
+            self._needed_at = now
+        elif now - self._needed_at > _IDLE_S:
+            self.rest()
 
     def _lives(self) -> bool:
         """Whether the actor has not ended with its process; one that was not heard of yet may live."""
@@ -165,18 +204,45 @@ class RayPlaces:
         self._places: dict[str, list[RayPlace]] = {}
         self._refused: set[str] = set()
         self._looked_at = -_LOOK_EVERY_S
+        self._said_busy = False
 
     def __iter__(self) -> Iterator[RayPlace]:
         if time.monotonic() - self._looked_at >= _LOOK_EVERY_S:
             self._look()
             self._looked_at = time.monotonic()
+        places = self._all()
+        self._hear([place for place in places if place.beginning is not None])
         now = time.monotonic()
-        places = [place for there in self._places.values() for place in there if place.rests_until <= now]
-        yield from places[: self._workers]
+        # Those that have begun, then those that may soon: where others have what a slot needs, another is asked for.
+        order = sorted(
+            (place for place in places if place.rests_until <= now),
+            key=lambda place: 0 if place.ready else 2 if place.waits_s > _LATE_S else 1,
+        )
+        yield from order[: self._workers]
+
+    def _all(self) -> list[RayPlace]:
+        return [place for there in self._places.values() for place in there]
+
+    def _hear(self, waiting: list[RayPlace]) -> None:
+        """Learn which actors have begun; that the cluster is busy is told once."""
+        if waiting:
+            asked = {place.beginning: place for place in waiting}
+            begun, _ = self._cluster.ray.wait(list(asked), num_returns=len(asked), timeout=0)
+            for reference in begun:
+                asked[reference].begun()
+        late = sum(place.waits_s > _BUSY_S for place in waiting)
+        if late and not self._said_busy:
+            self._said_busy = True
+            self._tell(
+                f"Ray: the cluster is busy; {late} of {counted(len(self._all()), 'slot')} have not begun in "
+                f"{_BUSY_S:.0f} s, since others have what they need. Runs go to those that have begun"
+            )
 
     def _look(self) -> None:
         """Learn which nodes there are; those that came are asked what they have."""
         first = not self._places
+        for place in self._all():
+            place.spare()
         nodes = {node.id: node for node in self._cluster.nodes()}
         for gone in self._places.keys() - nodes.keys():
             self._tell(f"Ray node {self._places.pop(gone)[0].node.host} ({gone[:8]}) is gone; its runs go on elsewhere")

@@ -64,8 +64,7 @@ class SlurmJob:
                 time.sleep(_LOOK_EVERY_S)
             if not _has_ended(self._process.pid):
                 self._process.kill()
-        left = Joining(directory=Path(self.directory)).left()
-        if not left.waiting + left.elsewhere:
+        if not Joining(directory=Path(self.directory)).left().undone:
             return None
         return DelayedSubmission(SlurmJob(self.directory, self.options))
 
