@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -38,6 +39,30 @@ def test_a_worker_ends_with_zero_when_nothing_is_left_and_says_so(directory):
 def test_a_worker_whose_time_is_up_says_what_is_left(directory):
     done = headway("worker", directory, "--slots", 1, "--device", "cpu", "--until", "0.001s")
     assert (done.returncode, done.stdout) == (0, "time is up: 2 runs waiting\n"), done.stderr
+
+
+def test_a_scheduler_is_told_by_the_exit_code_that_runs_are_left(directory):
+    done = headway("worker", directory, "--slots", 1, "--device", "cpu", "--until", "0.001s", "--tell-left")
+    assert (done.returncode, done.stdout) == (75, "time is up: 2 runs waiting\n"), done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR1, 75), (signal.SIGTERM, 130)])
+def test_a_worker_that_a_scheduler_ends_soon_is_told_apart_from_one_that_somebody_ends(tmp_path, number, code):
+    of = quadratic.experiment(
+        task={"kind": "regression", "d_x": 3, "n_pairs": 8},
+        training={"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 16, "steps": 50_000_000},
+        evaluation={"every": 10_000, "prompts": 100, "curve": None},
+        logging={"every": 10_000},
+        controls={},
+        seeds=1,
+    )
+    _, (run, _) = Store.with_runs(tmp_path / "results", of, of.runs)
+    command = [sys.executable, "-m", "headway", "worker", str(tmp_path / "results"), "--slots", "1", "--tell-left"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    quadratic.wait_until(lambda: bool(run.records()))
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (code, "stopped; what was worked on is stored: 2 runs waiting\n")
 
 
 def test_what_failed_before_stays_and_is_told(directory):

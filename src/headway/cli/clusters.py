@@ -1,5 +1,6 @@
 """Door: the verbs with which other machines join the work on a results directory: worker, submit."""
 
+import signal
 from typing import Annotated, Literal
 
 import typer
@@ -14,6 +15,9 @@ Together = Annotated[str, typer.Option(metavar="auto|N|1", help="Runs of one sha
 OnDevice = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any.")]
 RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
 
+_STOPPED, _LEFT = 130, 75
+"""Exit codes of a worker, the latter EX_TEMPFAIL of sysexits.h: a scheduler's script then puts its job back."""
+
 
 @app.command()
 def worker(
@@ -26,11 +30,15 @@ def worker(
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Store and stop then: after 1h50m, or at 18:30.")
     ] = None,
+    tell_left: Annotated[
+        bool, typer.Option("--tell-left", help="Exit with 75 after SIGUSR1, or when time is up, if runs are left.")
+    ] = False,
 ) -> None:
     """Join the work on a results directory, on any machine that sees it.
 
     Takes runs that nobody works on, the longest first, until nothing is left or it is time. SIGTERM, Ctrl-C and SIGUSR1
-    store a checkpoint of each and let go.
+    store a checkpoint of each and let go. Exits with 0, with 1 when runs failed meanwhile, with 2 for a user's error,
+    and with 130 when a signal stopped it.
     """
     from functools import partial
 
@@ -50,11 +58,15 @@ def worker(
     )
     try:
         left = joining.work(watch, partial(typer.echo, err=True))
-    except KeyboardInterrupt:
-        typer.echo(f"stopped; what was worked on is stored: {joining.left()}", err=True)
-        raise typer.Exit(130) from None
-    time_is_up = left.waiting + left.elsewhere > 0
-    print(f"{'time is up' if time_is_up else 'done'}: {left}")
+    except KeyboardInterrupt as stopped:
+        left = joining.left()
+        typer.echo(f"stopped; what was worked on is stored: {left}", err=True)
+        # Who ends it by hand does not want it back.
+        comes_back = tell_left and left.undone and stopped.args[:1] == (signal.SIGUSR1,)
+        raise SystemExit(_LEFT if comes_back else _STOPPED) from None
+    print(f"{'time is up' if left.undone else 'done'}: {left}")
+    if tell_left and left.undone:
+        raise SystemExit(_LEFT)
     if left.failed_here:
         raise RunFailed(
             f"{left.failed_here} of the runs failed meanwhile; `headway status {directory}` says why, and "
