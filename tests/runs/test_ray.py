@@ -18,6 +18,7 @@ import quadratic
 from headway.declare.spec import parse
 from headway.declare.tokens.text import TextTask
 from headway.errors import UserError
+from headway.runs import ray_address
 from headway.runs import ray_cluster as cluster_module
 from headway.runs.folder import Run
 from headway.runs.local import run_all
@@ -87,6 +88,7 @@ def a_port(answer: bytes | None):
                 connection.recv(100)
                 if answer is not None:
                     connection.sendall(answer)
+                if answer == HTTP:
                     connection.close()
 
     kept = []
@@ -98,13 +100,21 @@ def a_port(answer: bytes | None):
 
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+HTTP_2 = b"\0\0\0\4\0\0\0\0\0"
+"""As Ray begins, and as any proxy does that speaks HTTP/2; then nothing."""
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"), [(HTTP, "what answers there is no Ray; give HOST:PORT"), (None, "nothing answers there")]
+    ("answer", "said"),
+    [
+        (HTTP, "what answers there is no Ray; give HOST:PORT"),
+        (HTTP_2, "what answers there does not answer as Ray does; give HOST:PORT"),
+        (None, "nothing answers there"),
+    ],
 )
-def test_where_somebody_else_answers_it_is_told_in_seconds(answer, said):
+def test_where_somebody_else_answers_it_is_told_in_seconds(answer, said, monkeypatch, capfd):
     pytest.importorskip("ray")
+    monkeypatch.setattr("headway.runs.ray_address._LETS_IN_WITHIN_S", 3.0)
     began = time.monotonic()
     with (
         a_port(answer) as address,
@@ -112,7 +122,32 @@ def test_where_somebody_else_answers_it_is_told_in_seconds(answer, said):
         ray_cluster(address),
     ):
         pass
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 15
+    assert capfd.readouterr() == ("", ""), "what Ray prints of it is of no use"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("import sys; sys.exit('AuthenticationError: RPC error: InvalidAuthToken')", "lets nobody in without its tok"),
+        ("import os; os.write(2, b'no token was found'); os.abort()", "have it in ~/.ray/auth_token here, and set RAY"),
+        ("import sys; sys.exit('RpcError: Unimplemented')", "does not answer as Ray does"),
+    ],
+)
+def test_a_ray_that_lets_nobody_in_is_told_from_what_is_none(script, said, monkeypatch):
+    monkeypatch.setattr(ray_address, "_ASK", script)
+    with pytest.raises(UserError, match=f"ray here:1: what answers there .*{said}"):
+        ray_address._lets_in("here:1", "here:1")
+    monkeypatch.setattr(ray_address, "_ASK", "print('asking')")
+    assert ray_address._lets_in("here:1", "here:1") is None
+
+
+def test_of_the_cluster_of_this_machine_the_token_is_taken_that_is_here(monkeypatch):
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setattr(ray_address, "_ASK", "import os, sys; sys.exit('RAY_AUTH_MODE' not in os.environ and 'token')")
+    assert ray_address._lets_in("auto", "here:1") is None
+    with pytest.raises(UserError, match="lets nobody in without its token"):
+        ray_address._lets_in("here:1", "here:1")
 
 
 def test_a_cluster_of_this_machine_that_is_gone_is_told_in_seconds(monkeypatch):
@@ -132,11 +167,11 @@ def test_the_private_ray_of_another_run_is_not_the_cluster_of_this_machine(monke
     server = ["/ray/gcs/gcs_server", "--gcs_server_port=6399", "--session-dir=/tmp/hw-ray-x1/session"]
     others = [["python"], None, server]
     there = [SimpleNamespace(info={"cmdline": line}) for line in others]
-    monkeypatch.setattr(cluster_module.psutil, "process_iter", lambda _: iter(there))
+    monkeypatch.setattr(ray_address.psutil, "process_iter", lambda _: iter(there))
     monkeypatch.setattr("ray._private.services.canonicalize_bootstrap_address", lambda _: "127.0.0.1:6399")
     with pytest.raises(UserError, match="ray auto: the one that Ray finds here is private"), ray_cluster("auto"):
         pass
-    assert not cluster_module._is_private("639")
+    assert not ray_address._is_private("639")
 
 
 NODE = RayNode(id="abcdef1234567890", host="node7", cpus=1, gpus=0)
