@@ -1,6 +1,7 @@
 """A Ray cluster as places: a real one of several nodes on this machine, of which some are killed and others join."""
 
 import contextlib
+import io
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 import quadratic
+from rich.console import Console
 
 from headway.declare.spec import parse
 from headway.declare.tokens.text import TextTask
@@ -21,6 +23,7 @@ from headway.errors import UserError
 from headway.runs import ray_address
 from headway.runs import ray_cluster as cluster_module
 from headway.runs.folder import Run
+from headway.runs.lease import last_holder
 from headway.runs.local import run_all
 from headway.runs.places import LOST
 from headway.runs.ray_cluster import RayNode, ray_cluster, why_not
@@ -32,6 +35,7 @@ from headway.runs.site import Where
 from headway.runs.storage import DISK_FULL
 from headway.runs.store import Store
 from headway.runs.work import ELSEWHERE
+from headway.show.terminal.progress import status_table
 
 SMALL = {"num_cpus": 1, "object_store_memory": 80 * 1024 * 1024, "include_dashboard": False}
 SOURCE = Path(cluster_module.__file__).parents[1]
@@ -500,6 +504,34 @@ def test_a_slot_works_on_a_copy_and_tells_what_is_new(tmp_path, monkeypatch):
     assert list(tmp_path.glob("headway-ray-*"))
     slot.rest()
     assert not list(tmp_path.glob("headway-ray-*"))
+
+
+def test_who_works_on_a_copy_and_how_fast_is_known_before_its_first_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("QUADRATIC_STEP_S", "0.02")
+    run = quadratic.fresh_run(tmp_path / "results", steps=20_000)
+    slot = RaySlot("cpu", 1, quadratic.WORKER, lasts=False)
+    lease = quadratic.taken(run)
+    worker = CopyWorker(SimpleNamespace(), SimpleNamespace(), run.path, lease, [].append, lambda: None)
+    worker.actor.changes = SimpleNamespace(remote=lambda: None)
+    with lease:
+        worker._take_in(slot.copy("slow/seed-0", {"run.json": (run.path / "run.json").read_bytes()}))
+        try:
+            quadratic.wait_until(
+                lambda: worker._take_in(slot.changes()) or (last_holder(run.path / "lease").steps_per_s > 0)
+            )
+            now, holder = Run.open(run.path), last_holder(run.path / "lease")
+            assert now.status == "running"
+            assert not list(run.path.glob("checkpoint/*"))
+            assert holder.worker == f"{socket.gethostname()} {slot._worker.process.pid}"
+            assert holder.step > 0
+            text = io.StringIO()
+            Console(width=160, file=text).print(status_table(Store.open(tmp_path / "results")))
+            assert re.search(rf"slow +0 +running .* {holder.worker} ", text.getvalue())
+        finally:
+            slot.kill()
+            slot.rest()
 
 
 def test_a_slot_whose_disk_is_full_says_so(monkeypatch):

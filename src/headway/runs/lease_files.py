@@ -43,6 +43,13 @@ class Holder:
     """Counted up, so that every beat changes the file."""
     held_s: float = 0.0
     """How long it had been held at the last beat, by the holder's own clock."""
+    at: str = ""
+    """Who works on the run, where that is not the holder itself but somebody that it writes for."""
+
+    @property
+    def worker(self) -> str:
+        """Who works on the run: a host, and a process there."""
+        return self.at or f"{self.host} {self.pid}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -221,7 +221,7 @@ class _Sweep:
             steps=steps,
             steps_per_s=holder.steps_per_s if holder and worker else None,
             work_per_step=self._work_per_step.get(run.path, 0.0),
-            worker=f"{holder.host} {holder.pid}" if holder and run.path not in self._written else "",
+            worker=holder.worker if holder and run.path not in self._written else "",
             held_s=holder.held_s if holder else None,
         )
 

@@ -94,7 +94,7 @@ class CopyWorker:
             self.refuse("its disk is full or fails")
             self._end(LOST)
             return
-        self.lease.progress(changes.step, changes.steps_per_s)
+        self.lease.progress(changes.step, changes.steps_per_s, changes.worker)
         try:
             if changes.names:
                 write_changes(self.run, self.lease, changes)

@@ -68,7 +68,7 @@ def status_table(store: Store) -> Group:
             steps=run.steps,
             steps_per_s=holder.steps_per_s if holder and run.status == "running" else None,
             work_per_step=work[run.name] if run.name in work else work.setdefault(run.name, work_per_step(run)),
-            worker=f"{holder.host} {holder.pid}" if holder and run.status == "running" else "",
+            worker=holder.worker if holder and run.status == "running" else "",
             held_s=holder.held_s if holder else None,
         )
         runs.append(progress)
