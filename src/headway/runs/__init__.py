@@ -5,7 +5,7 @@
 * `run_json`: what a folder says of its run; `seal`: what a finished one must hold, `checked` once on each place, and
   whole when one wants to `verify` it;
 * `store`: a directory of them; its `resolved` document and its `growth` with its file; what was `dropped` from it;
-  `reservations` about what it says;
+  `reservations` about what it says; what was `asked` for there;
 * `parents`: the run that another one starts from, and `lines` of those that wait for one another;
 * `local`: many runs worked on at once, with their `progress`, in the order of a `queue`, by workers that `places`
   start: those of this machine, on the `devices` there are, which may be `lasting`; those that have `joined`. `worker`

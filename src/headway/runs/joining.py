@@ -22,7 +22,7 @@ from headway.runs.local import run_all
 from headway.runs.places import WORKER, local_places
 from headway.runs.preparing import check_and_prepare
 from headway.runs.progress import Snapshot
-from headway.runs.run_json import SCHEMA, schema_of
+from headway.runs.run_json import check_schema
 from headway.runs.stop import Interruptions
 from headway.runs.store import Store
 from headway.runs.together import checked_together
@@ -179,18 +179,3 @@ def check_writable(directory: Path, run: Path) -> None:
                 f"{directory} cannot be written by this user on this machine ({error.strerror}), and who works on its "
                 "runs writes there; have it made writable, or join from where it is"
             ) from None
-
-
-def check_schema(directory: Path) -> None:
-    """Nothing, when this Headway understands the runs of a directory.
-
-    Raises:
-        ResultsError: when a later one wrote them.
-    """
-    for file in sorted(directory.glob("runs/*/seed-*/run.json")):
-        schema = schema_of(file)
-        if schema is not None and schema > SCHEMA:
-            raise ResultsError(
-                f"{directory} was written by a later Headway (its runs have schema {schema}, and this one knows "
-                f"{SCHEMA}); join it with the version that it was begun with"
-            )

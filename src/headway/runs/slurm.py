@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import UserError, shortened
-from headway.runs.joining import Joining, check_schema
+from headway.runs.joining import Joining
+from headway.runs.run_json import check_schema
 from headway.runs.store import Store
 
 _STORED_WITHIN_S = 60.0
