@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,6 +66,38 @@ def test_a_worker_that_a_scheduler_ends_soon_is_told_apart_from_one_that_somebod
     assert (process.returncode, said) == (code, "stopped; what was worked on is stored: 2 runs waiting\n")
 
 
+def test_what_is_wrong_with_what_was_asked_is_told_where_nothing_is_left_too(directory, monkeypatch):
+    for run in Store.open(directory).runs():
+        quadratic.train_here(run)
+    assert headway("worker", directory).stdout == "done: nothing is left\n"
+    for asked, message in (
+        (("--runs-per-gpu", 0), "runs per GPU 0: give 1 to 64"),
+        (("--device", "cuda"), "device cuda: no GPUs are visible here"),
+    ):
+        done = headway("worker", directory, *asked, CUDA_VISIBLE_DEVICES="")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+
+
+def test_a_finished_run_that_is_gone_is_no_nothing(directory):
+    runs = Store.open(directory).runs()
+    for run in runs:
+        quadratic.train_here(run)
+    assert len(Store.open(directory).runs()) == 2, "they were seen to be done"
+    shutil.rmtree(runs[0].path)
+    done = headway("worker", directory)
+    assert (done.returncode, done.stdout) == (0, "done: 1 finished run gone (`headway run` trains anew)\n")
+
+
+def test_a_worker_says_of_its_own_runs_alone_that_they_run(directory):
+    runs = Store.open(directory).runs()
+    with quadratic.taken(runs[0]):
+        done = headway("worker", directory, "--slots", 1, "--device", "cpu", "--until", "12s")
+    assert f"{runs[0].name} seed 0 running" not in done.stdout
+    assert f"{runs[1].name} seed 0 done" in done.stdout
+    assert done.stdout.splitlines()[-1] == "time is up: 1 run worked on by others"
+
+
 def test_what_failed_before_stays_and_is_told(directory):
     for run in Store.open(directory).runs():
         stored.rewrite(run.path, status="failed", message="as it was")
@@ -80,6 +113,10 @@ def test_what_failed_before_stays_and_is_told(directory):
         (["worker", "DIR", "--until", "soon"], "until soon: give for how long, such as 1h50m"),
         (["worker", "DIR", "--device", "tpu"], "device tpu: there is no such device"),
         (["worker", "DIR", "--runs-per-gpu", "0"], "runs per GPU 0: give 1 to 64"),
+        (["worker", "DIR", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was asked for, too"),
+        (["run", "DIR", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was asked for, too"),
+        (["run", "DIR", "--ray", "auto", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was"),
+        (["submit", "DIR", "--slurm", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was"),
         (["submit", "DIR"], "submit: to what? --slurm is what there is"),
         (["submit", "DIR", "--slurm", "--time", "2h"], "time 2h: give the limit as Slurm writes it"),
         (["submit", "DIR", "--slurm", "--sbatch", "array=3"], "array is set by Headway"),

@@ -94,9 +94,12 @@ def submit(
     Each stores before its time limit, and comes back into the queue by itself while something is left.
     """
     from headway.errors import UserError
+    from headway.runs.devices import check_device
     from headway.runs.slurm import submit as submit_to_slurm
     from headway.runs.together import checked_together
 
+    if not device.startswith("cuda"):  # what GPUs the nodes have is not known here
+        check_device(device, workers=slots, runs_per_gpu=runs_per_gpu)
     if not slurm:
         raise UserError("submit: to what? --slurm is what there is; elsewhere start `headway worker` yourself")
     options = ["--device", device, "--trainer", trainer, "--runs-per-gpu", str(runs_per_gpu)]

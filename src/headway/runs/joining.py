@@ -15,6 +15,7 @@ from pathlib import Path
 from headway.declare.plugin_files import allow
 from headway.errors import ResultsError
 from headway.runs.deadline import Deadline
+from headway.runs.devices import check_device
 from headway.runs.folder import Run
 from headway.runs.lasting import lasting
 from headway.runs.lease import is_held
@@ -40,12 +41,14 @@ class Left:
         elsewhere: runs that others work on.
         failed: runs that failed, before or meanwhile.
         failed_here: those of them that failed while one worked.
+        gone: runs that were finished once, and whose folders are gone.
     """
 
     waiting: int
     elsewhere: int
     failed: int
     failed_here: int
+    gone: int = 0
 
     @property
     def undone(self) -> int:
@@ -57,6 +60,7 @@ class Left:
             f"{counted(self.waiting, 'run')} waiting" if self.waiting else "",
             f"{counted(self.elsewhere, 'run')} worked on by others" if self.elsewhere else "",
             f"{counted(self.failed, 'run')} failed (`headway run` tries again)" if self.failed else "",
+            f"{counted(self.gone, 'finished run')} gone (`headway run` trains anew)" if self.gone else "",
         ]
         return ", ".join(filter(None, parts)) or "nothing is left"
 
@@ -93,6 +97,7 @@ class Joining:
             KeyboardInterrupt: on a signal; what was worked on is stored.
         """
         check_schema(self.directory)
+        check_device(self.device, workers=self.slots, runs_per_gpu=self.runs_per_gpu)
         for plugin in allow(self.directory):  # to work on its runs is to run its code
             tell(plugin.sentence)
         store, before, given_up = Store.open(self.directory), set[Path](), set[Path]()
@@ -117,12 +122,19 @@ class Joining:
             failed_before: the runs that had failed before one worked; None: nobody asks which failed meanwhile.
             given_up: the runs that failed here, as far as their folders do not say it.
         """
-        runs = Store.open(self.directory).runs("sizes")
+        store = Store.open(self.directory)
+        runs = store.runs("sizes")
         undone = [run for run in _undone(runs) if run.path not in given_up]
         held = sum(is_held(run.path / "lease") for run in undone)
         failed = [run for run in runs if run.status == "failed" or (run.path in given_up and run.status != "done")]
         here = 0 if failed_before is None else sum(run.path not in failed_before for run in failed)
-        return Left(waiting=len(undone) - held, elsewhere=held, failed=len(failed), failed_here=here)
+        return Left(
+            waiting=len(undone) - held,
+            elsewhere=held,
+            failed=len(failed),
+            failed_here=here,
+            gone=len(store.gone()),
+        )
 
     @property
     def _is_time(self) -> bool:

@@ -204,7 +204,7 @@ class RayPlaces:
         self._places: dict[str, list[RayPlace]] = {}
         self._refused: set[str] = set()
         self._looked_at = -_LOOK_EVERY_S
-        self._said_busy = False
+        self._said_busy = self._said_how = False
 
     def __iter__(self) -> Iterator[RayPlace]:
         if time.monotonic() - self._looked_at >= _LOOK_EVERY_S:
@@ -282,10 +282,14 @@ class RayPlaces:
     def _share(self, nodes: list[RayNode], seen: dict[RayNode, bool], why: dict[RayNode, str]) -> list[RayNode]:
         """Those nodes that can be used in the way that was found out, or was asked for."""
         if self._copies is None:
-            self._copies = not all(seen[node] for node in nodes)
+            self._copies, found = not all(seen[node] for node in nodes), ""
+        else:
+            found = "as asked for, "
+        if not self._said_how:
+            self._said_how = True
             how = "work on copies and send what they store" if self._copies else "write into it themselves"
             see = "do not all see" if self._copies else "see"
-            self._tell(f"{counted(len(nodes), 'Ray node')}: they {see} {self._directory}, so they {how}")
+            self._tell(f"{counted(len(nodes), 'Ray node')}: {found}they {see} {self._directory}, so they {how}")
         blind = [] if self._copies else [node for node in nodes if not seen[node]]
         if blind and not self._places and len(blind) == len(nodes):
             hosts = listed([f"{node.host} ({why[node] or 'it is not the same there'})" for node in blind])
