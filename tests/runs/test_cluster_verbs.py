@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 
@@ -94,6 +95,7 @@ def test_a_worker_says_of_its_own_runs_alone_that_they_run(directory):
     with quadratic.taken(runs[0]):
         done = headway("worker", directory, "--slots", 1, "--device", "cpu", "--until", "12s")
     assert f"{runs[0].name} seed 0 running" not in done.stdout
+    assert f"{runs[0].name} seed 0 is worked on by {socket.gethostname()} {os.getpid()}\n" in done.stdout
     assert f"{runs[1].name} seed 0 done" in done.stdout
     assert done.stdout.splitlines()[-1] == "time is up: 1 run worked on by others"
 

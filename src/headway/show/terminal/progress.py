@@ -156,8 +156,9 @@ def _say(snapshots: Iterator[Snapshot], console: Console) -> None:
             key = (run.name, run.seed)
             if run.status != said.get(key, "waiting"):
                 said[key] = run.status
-                if run.status != "running" or not run.worker:  # others say themselves what they begin
-                    console.print(_line(run), markup=False, soft_wrap=True)
+                others = run.status == "running" and run.worker
+                line = f"{run.name} seed {run.seed} is worked on by {run.worker}" if others else _line(run)
+                console.print(line, markup=False, soft_wrap=True)
         if snapshot.elapsed_s - last_s >= _SAID_EVERY_S:
             last_s = snapshot.elapsed_s
             console.print(_summary(snapshot), markup=False, soft_wrap=True)
