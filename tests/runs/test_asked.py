@@ -48,7 +48,13 @@ def headway_run(*arguments):
 def test_a_directory_is_told_from_an_experiment(directory, tmp_path):
     assert is_directory(directory)
     assert is_directory(str(directory))
-    assert not any(map(is_directory, ("icl-heads", tmp_path, "nowhere.yaml", {"name": "mapping"})))
+    assert not any(map(is_directory, ("icl-heads", tmp_path / "nowhere", "nowhere.yaml", {"name": "mapping"})))
+
+
+def test_a_directory_of_other_things_is_told(tmp_path):
+    done = headway_run(tmp_path)
+    assert done.returncode == 2
+    assert f"error: {tmp_path} is no results directory of Headway: it has no experiment.yaml" in done.stderr
 
 
 def test_what_was_asked_for_are_the_runs_that_are_there(directory):

@@ -28,7 +28,8 @@ from headway.runs.local import run_all
 from headway.runs.places import LOST
 from headway.runs.ray_cluster import RayNode, ray_cluster, why_not
 from headway.runs.ray_copies import CopyWorker, write_changes
-from headway.runs.ray_places import RayPlaces, RayWorker
+from headway.runs.ray_place import RayWorker
+from headway.runs.ray_places import RayPlaces
 from headway.runs.ray_probe import bytes_of, look, package_hash
 from headway.runs.ray_slot import Changes, RaySlot
 from headway.runs.site import Where
@@ -386,7 +387,7 @@ def test_an_actor_with_nothing_to_do_gives_its_share_back(tmp_path, monkeypatch)
         place.make_ready()
     ray.begun.add("actor on node7")
     assert [place.ready for place in places] == [True, False]
-    monkeypatch.setattr("headway.runs.ray_places._IDLE_S", -1.0)
+    monkeypatch.setattr("headway.runs.ray_place._IDLE_S", -1.0)
     first._worker = SimpleNamespace(code=None)
     assert [place.ready for place in places] == [True, False]
     assert len(ray.killed) == 1, "the one that was asked for, and is needed no more"

@@ -1,5 +1,6 @@
 """Runs: what has been asked for in a results directory: its own document, with the runs that it has."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -9,15 +10,14 @@ from headway.declare.experiment import Experiment
 from headway.declare.plugin_files import allow
 from headway.declare.shipped import shipped
 from headway.errors import UserError
-from headway.runs import resolved
 from headway.runs.records import run_folders
 from headway.runs.run_json import check_schema
 from headway.runs.store import Store
 
 
 def is_directory(name: object) -> TypeGuard[str | Path]:
-    """Whether a results directory is named, where an experiment's name or file may stand, too."""
-    return isinstance(name, str | Path) and str(name) not in shipped() and (Path(name) / resolved.FILE).is_file()
+    """Whether a directory is named, where an experiment's name or file may stand, too."""
+    return isinstance(name, str | Path) and str(name) not in shipped() and os.path.isdir(name)
 
 
 def asked_in(directory: Path, *, plugins: Iterable[str | Path] = (), changed: Iterable[str] = ()) -> Experiment:
