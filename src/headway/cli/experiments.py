@@ -11,6 +11,7 @@ from headway.cli.options import (
     Arms,
     Controls,
     Figures,
+    Look,
     Name,
     NameOrDirectory,
     Plugins,
@@ -151,6 +152,7 @@ def run(
         typer.Option("--timing/--no-timing", help="Time each language model alone; by default where it takes little."),
     ] = None,
     figures: Figures = True,
+    look: Look = None,
     directory: Annotated[
         Path | None, typer.Option("--out", callback=path_of, metavar="DIR", help="By default results/NAME-SCALE.")
     ] = None,
@@ -181,6 +183,7 @@ def run(
         ),
         timing=timing,
         figures=figures,
+        look=look,
         goal=goal,
         warn=warn,
         tell=partial(typer.echo, err=True),

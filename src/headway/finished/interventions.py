@@ -35,7 +35,7 @@ def open_to_ablate(
         return opened, opened.ours
     architecture = opened.facts["architecture"]
     if opened.kind != "causal":
-        what = {"masked": "an encoder", "encoder-decoder": "an encoder and a decoder over it"}[opened.kind]
+        what = {"encoder-decoder": "an encoder and a decoder over it"}.get(opened.kind, "an encoder")
         raise UserError(
             f"{opened.name} is a {architecture}, {what}: its heads can be measured (`headway xray`), but not yet taken "
             "away, since what is measured is the loss of the next token; take a decoder"
