@@ -396,6 +396,29 @@ def test_an_actor_with_nothing_to_do_gives_its_share_back(tmp_path, monkeypatch)
     assert len(ray.killed) == 2
 
 
+def test_a_node_whose_actors_do_not_begin_is_used_no_more_and_it_is_told_why(tmp_path, monkeypatch):
+    (nodes, ray), told = busy(monkeypatch), []
+
+    def died(*_, **__):
+        raise RuntimeError("The actor died:\nModuleNotFoundError: No module named 'safetensors'")
+
+    ray.get = died
+    places = RayPlaces(nodes, tmp_path, device="cpu", tell=told.append)
+    first, second = places
+    ray.begun.add("actor on node7")
+    for _ in range(3):
+        first.rests_until = 0.0
+        assert list(places) == [first, second]
+        first.make_ready()
+        list(places)
+    first.rests_until = 0.0
+    assert list(places) == [second]
+    assert told[1] == (
+        "Ray node node7 (abcdef12) is not used: its actor did not begin, 3 times "
+        "(ModuleNotFoundError: No module named 'safetensors')"
+    )
+
+
 def test_a_package_is_known_by_what_its_files_hold(tmp_path):
     (tmp_path / "a.py").write_text("1")
     before = package_hash(tmp_path)

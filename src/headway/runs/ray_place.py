@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headway.errors import shortened
 from headway.runs.lease_files import Holder
 from headway.runs.places import LOST, WORKER
 from headway.runs.ray_cluster import RayCluster, RayNode
@@ -18,6 +19,7 @@ from headway.runs.work import ELSEWHERE
 _REST_S = 15.0
 _IDLE_S = 10.0
 """An actor with nothing to do for so long gives its share of the cluster back."""
+_TRIES = 3
 _AT_ONCE = 4
 """Calls that an actor hears at once: one works on a run while others ask it to stop."""
 
@@ -83,6 +85,7 @@ class RayPlace:
     beginning: Any = field(default=None, repr=False)
     _asked_at: float = 0.0
     _needed_at: float = 0.0
+    _failed: int = 0
     _worker: RayWorker | CopyWorker | None = field(default=None, repr=False)
 
     @property
@@ -104,9 +107,13 @@ class RayPlace:
         """Its actor has begun, or never will."""
         try:
             self.cluster.ray.get(self.beginning)
-            self.beginning = None
-        except self.cluster.ray.exceptions.RayError:
+            self.beginning, self._failed = None, 0
+        except self.cluster.ray.exceptions.RayError as error:
             self._lose()
+            self._failed += 1
+            if self._failed >= _TRIES:
+                why = shortened(str(error).strip().rpartition("\n")[2])
+                self.refuse(self.node, f"its actor did not begin, {_TRIES} times ({why})")
 
     @property
     def waits_s(self) -> float:
