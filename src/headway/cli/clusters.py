@@ -1,11 +1,15 @@
 """Door: the verbs with which other machines join the work on a results directory: worker, submit."""
 
 import signal
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from headway.cli.options import Directory, app
+
+if TYPE_CHECKING:
+    from headway.runs.joining import Left
 
 Slots = Annotated[
     int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core or a GPU each.")
@@ -42,7 +46,6 @@ def worker(
     """
     from functools import partial
 
-    from headway.errors import RunFailed
     from headway.runs.deadline import deadline
     from headway.runs.joining import Joining
     from headway.show.terminal.progress import watch
@@ -64,6 +67,13 @@ def worker(
         # Who ends it by hand does not want it back.
         comes_back = tell_left and left.undone and stopped.args[:1] == (signal.SIGUSR1,)
         raise SystemExit(_LEFT if comes_back else _STOPPED) from None
+    _end(directory, left, tell_left=tell_left)
+
+
+def _end(directory: Path, left: "Left", *, tell_left: bool) -> None:
+    """What a worker says when it ends by itself, and its exit code."""
+    from headway.errors import RunFailed
+
     print(f"{'time is up' if left.undone else 'done'}: {left}")
     if tell_left and left.undone:
         raise SystemExit(_LEFT)
