@@ -70,6 +70,11 @@ class SlotOfNode:
     def start(self, run: Any, *, log: Any, options: Any = ()) -> WorkerOfNode:
         raise AssertionError("the cluster starts workers")
 
+    ready = True
+
+    def make_ready(self) -> None:
+        """Nothing: it is."""
+
     def rest(self) -> None: ...
 
 

@@ -50,7 +50,8 @@ def run(
     Every run is a process of its own. A run that fails is recorded with its reason and stops no other.
 
     Args:
-        experiment: from `headway.load`, or its name or path, or what its file would hold, as a mapping.
+        experiment: from `headway.load`, or its name or path, or what its file would hold, as a mapping; or a results
+            directory, whose own experiment then goes on there with the runs that it has.
         out: the results directory; `results/NAME-SCALE` by default.
         seeds: how many (0 to N - 1), or which; the experiment's own if None.
         until: instead of a number of seeds: the difference that matters, such as `0.5%`. Seeds are added, at planned
@@ -85,6 +86,7 @@ def run(
     """
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
+    from headway.runs.asked import asked_in, is_directory
     from headway.runs.site import Where
     from headway.settle.goals import goal_of
     from headway.show.terminal.progress import can_be_shown, watch
@@ -99,7 +101,10 @@ def run(
         shared=shared,
     )
     goal = goal_of(until=until, at_most=at_most, budget=budget, best=best, seeds=seeds)
-    chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
+    if is_directory(experiment):
+        chosen, out = asked_in(Path(experiment), changed=["out"] if out is not None else ()), Path(experiment)
+    else:
+        chosen = experiment if isinstance(experiment, Experiment) else load(experiment)
     shown = can_be_shown() if progress is None else progress
     store, _, _ = carry_out(
         chosen if seeds is None else chosen.select(seeds=seeds),

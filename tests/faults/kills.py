@@ -153,6 +153,11 @@ class ForkedPlace:
             pid = _forked(lambda: worker.main(command), output.fileno(), group=True)
         return LocalWorker(process=Forked(pid))  # type: ignore[arg-type]
 
+    ready = True
+
+    def make_ready(self) -> None:
+        """Nothing: it is."""
+
     def rest(self) -> None:
         """Nothing: every process ends with its run."""
 

@@ -78,6 +78,8 @@ def test_every_way_to_stop_a_tree_stores_a_checkpoint_and_going_on_gives_the_sam
         "Ctrl-C to the group of a terminal": lambda tree: os.killpg(tree[0], signal.SIGINT),
         "SIGTERM to every process, twice": lambda tree: [every(signal.SIGTERM)(tree), every(signal.SIGTERM)(tree)],
         "SIGHUP to every process": every(signal.SIGHUP),
+        "SIGUSR1 to every process, as Slurm sends it before the limit": every(signal.SIGUSR1),
+        "SIGUSR1 to the one that started them": lambda tree: os.kill(tree[0], signal.SIGUSR1),
         "SIGTERM to every group": lambda tree: [os.killpg(pid, signal.SIGTERM) for pid in tree],
     }
     for way, send in list(ways.items())[: None if laboratory == "icl, native" else 2]:

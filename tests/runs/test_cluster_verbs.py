@@ -2,6 +2,9 @@
 
 import json
 import os
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 
@@ -40,6 +43,63 @@ def test_a_worker_whose_time_is_up_says_what_is_left(directory):
     assert (done.returncode, done.stdout) == (0, "time is up: 2 runs waiting\n"), done.stderr
 
 
+def test_a_scheduler_is_told_by_the_exit_code_that_runs_are_left(directory):
+    done = headway("worker", directory, "--slots", 1, "--device", "cpu", "--until", "0.001s", "--tell-left")
+    assert (done.returncode, done.stdout) == (75, "time is up: 2 runs waiting\n"), done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR1, 75), (signal.SIGTERM, 130)])
+def test_a_worker_that_a_scheduler_ends_soon_is_told_apart_from_one_that_somebody_ends(tmp_path, number, code):
+    of = quadratic.experiment(
+        task={"kind": "regression", "d_x": 3, "n_pairs": 8},
+        training={"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 16, "steps": 50_000_000},
+        evaluation={"every": 10_000, "prompts": 100, "curve": None},
+        logging={"every": 10_000},
+        controls={},
+        seeds=1,
+    )
+    _, (run, _) = Store.with_runs(tmp_path / "results", of, of.runs)
+    command = [sys.executable, "-m", "headway", "worker", str(tmp_path / "results"), "--slots", "1", "--tell-left"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    quadratic.wait_until(lambda: bool(run.records()))
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (code, "stopped; what was worked on is stored: 2 runs waiting\n")
+
+
+def test_what_is_wrong_with_what_was_asked_is_told_where_nothing_is_left_too(directory, monkeypatch):
+    for run in Store.open(directory).runs():
+        quadratic.train_here(run)
+    assert headway("worker", directory).stdout == "done: nothing is left\n"
+    for asked, message in (
+        (("--runs-per-gpu", 0), "runs per GPU 0: give 1 to 64"),
+        (("--device", "cuda"), "device cuda: no GPUs are visible here"),
+    ):
+        done = headway("worker", directory, *asked, CUDA_VISIBLE_DEVICES="")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+
+
+def test_a_finished_run_that_is_gone_is_no_nothing(directory):
+    runs = Store.open(directory).runs()
+    for run in runs:
+        quadratic.train_here(run)
+    assert len(Store.open(directory).runs()) == 2, "they were seen to be done"
+    shutil.rmtree(runs[0].path)
+    done = headway("worker", directory)
+    assert (done.returncode, done.stdout) == (0, "done: 1 finished run gone (`headway run` trains anew)\n")
+
+
+def test_a_worker_says_of_its_own_runs_alone_that_they_run(directory):
+    runs = Store.open(directory).runs()
+    with quadratic.taken(runs[0]):
+        done = headway("worker", directory, "--slots", 1, "--device", "cpu", "--until", "12s")
+    assert f"{runs[0].name} seed 0 running" not in done.stdout
+    assert f"{runs[0].name} seed 0 is worked on by {socket.gethostname()} {os.getpid()}\n" in done.stdout
+    assert f"{runs[1].name} seed 0 done" in done.stdout
+    assert done.stdout.splitlines()[-1] == "time is up: 1 run worked on by others"
+
+
 def test_what_failed_before_stays_and_is_told(directory):
     for run in Store.open(directory).runs():
         stored.rewrite(run.path, status="failed", message="as it was")
@@ -55,6 +115,10 @@ def test_what_failed_before_stays_and_is_told(directory):
         (["worker", "DIR", "--until", "soon"], "until soon: give for how long, such as 1h50m"),
         (["worker", "DIR", "--device", "tpu"], "device tpu: there is no such device"),
         (["worker", "DIR", "--runs-per-gpu", "0"], "runs per GPU 0: give 1 to 64"),
+        (["worker", "DIR", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was asked for, too"),
+        (["run", "DIR", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was asked for, too"),
+        (["run", "DIR", "--ray", "auto", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was"),
+        (["submit", "DIR", "--slurm", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was"),
         (["submit", "DIR"], "submit: to what? --slurm is what there is"),
         (["submit", "DIR", "--slurm", "--time", "2h"], "time 2h: give the limit as Slurm writes it"),
         (["submit", "DIR", "--slurm", "--sbatch", "array=3"], "array is set by Headway"),

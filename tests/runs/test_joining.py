@@ -163,3 +163,30 @@ def test_a_joined_worker_that_is_silent_is_given_up_and_its_run_goes_on(tmp_path
     (run.path / "lease" / "000001.json").write_text(json.dumps(asdict(silent)))
     work(joining(directory))
     assert statuses(directory) == ["done", "done"]
+
+
+def test_a_directory_that_cannot_be_written_is_one_error_that_names_it(tmp_path, monkeypatch):
+    directory = directory_of(tmp_path)
+
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("headway.runs.joining.tempfile.TemporaryFile", refused)
+    said = rf"{directory} cannot be written .* \(Permission denied\), .* made writable"
+    with pytest.raises(ResultsError, match=said):
+        work(joining(directory))
+    assert statuses(directory) == ["waiting"] * 4
+
+
+def test_a_run_that_fails_and_cannot_say_so_is_tried_once(tmp_path, monkeypatch):
+    directory, started = directory_of(tmp_path), []
+
+    def refused(self, run, **_):
+        started.append(run)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("headway.runs.places.LocalPlace.start", refused)
+    left = work(joining(directory))
+    assert sorted(started) == sorted(run.path for run in Store.open(directory).runs())
+    assert statuses(directory) == ["waiting"] * 4
+    assert (left.waiting, left.failed, left.failed_here) == (0, 4, 4)

@@ -69,6 +69,11 @@ class SimulatedPlace:
         self.started.append(SimulatedWorker(run, self.looks, code, stubborn=self.stubborn))
         return self.started[-1]
 
+    ready = True
+
+    def make_ready(self) -> None:
+        """Nothing: it is."""
+
     def rest(self) -> None:
         self.rested = True
 

@@ -36,6 +36,11 @@ class Anywhere:
     def start(self, run, *, log, options=()):
         raise AssertionError("the hands start workers")
 
+    ready = True
+
+    def make_ready(self) -> None:
+        """Nothing: it is."""
+
     def rest(self) -> None: ...
 
 
@@ -133,3 +138,34 @@ def test_of_runs_that_fail_get_lost_and_come_back_each_settles_once_and_places_a
     assert found.lost > 50
     assert found.idle_share < 0.05
     assert found.queue_s_per_run < 0.001
+
+
+@dataclass(eq=False)
+class Beginning(Anywhere):
+    """A place that is ready some time after it was asked to be."""
+
+    ready: bool = False
+    asked: int = 0
+
+    def make_ready(self) -> None:
+        self.asked += 1
+
+
+def test_only_a_place_that_is_ready_gets_an_item_and_no_more_are_asked_than_it_takes():
+    notes, places = Notes(), [Beginning(), Beginning(), Beginning()]
+    queue = Queue({"a": 2.0, "b": 1.0, "c": 1.0}.items(), notes, may_begin=lambda item: item != "c" or "a" in done)
+    done: set[str] = set()
+    queue.look(places)
+    assert (notes.order, [place.asked for place in places]) == ([], [1, 1, 0])
+    places[1].ready = True
+    queue.look(places)
+    assert notes.order == ["a"]
+    assert [place.asked for place in places] == [2, 1, 0], "the place before is still asked, for the other"
+    places[0].ready = True
+    queue.look(places)
+    assert notes.order == ["a", "b"]
+    queue.look(places)
+    assert places[2].asked == 0, "what waits for another needs no place yet"
+    done.add("a")
+    queue.look(places)
+    assert places[2].asked == 1

@@ -63,6 +63,21 @@ def test_where_there_is_no_slurm_it_says_so(directory, monkeypatch):
         submit(directory, array=1, time="1:00:00")
 
 
+def test_a_refused_submission_is_told_once_and_leaves_nothing(directory, tools, capfd):
+    pytest.importorskip("submitit")
+    (tools / "bin" / "sbatch").write_text("#!/bin/sh\necho sbatch: error: invalid partition specified >&2; exit 1\n")
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"slurm: sbatch refused: .*invalid partition specified"):
+            submit(directory, array=2, time="1:00:00", sbatch=["partition=none"])
+        assert not (directory / "slurm").exists()
+        assert capfd.readouterr() == ("", "")
+    (directory / "slurm").mkdir()
+    (directory / "slurm" / "of-before.pkl").touch()
+    with pytest.raises(UserError):
+        submit(directory, array=2, time="1:00:00")
+    assert [file.name for file in (directory / "slurm").iterdir()] == ["of-before.pkl"]
+
+
 @pytest.mark.parametrize("array", [0, 10_001])
 def test_an_array_has_one_job_or_more(directory, array):
     with pytest.raises(UserError, match=f"array {array}: give 1 to 10,000 jobs"):

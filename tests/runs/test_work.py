@@ -64,6 +64,7 @@ def test_a_stop_by_the_process_that_started_it_is_told_apart(run):
         (FROM_PARENT, signal.SIGTERM),
         (signal.SIGINT, FROM_PARENT, signal.SIGTERM),
         (signal.SIGHUP, signal.SIGTERM, FROM_PARENT),
+        (signal.SIGUSR1, FROM_PARENT),  # a scheduler's, to every process of a tree, and what the parent makes of it
     ],
 )
 def test_signals_that_come_together_are_one_wish(run, numbers):
@@ -72,7 +73,8 @@ def test_signals_that_come_together_are_one_wish(run, numbers):
     assert checkpoint.load(run.path / "checkpoint")[0].step == 20
 
 
-def test_the_parent_that_asks_again_after_others_have_asked_is_impatient(run):
+def test_the_parent_that_asks_again_after_others_have_asked_is_impatient(run, monkeypatch):
+    monkeypatch.setattr("headway.runs.stop.ASKED_AGAIN_S", 0.0)
     assert work(run.path, stopping_at(17, signal.SIGTERM, FROM_PARENT, FROM_PARENT)) == STOPPED
     assert Run.open(run.path).message == "stopped by SIGTERM; run again to go on"
 

@@ -1,10 +1,15 @@
 """Door: the verbs with which other machines join the work on a results directory: worker, submit."""
 
-from typing import Annotated, Literal
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from headway.cli.options import Directory, app
+
+if TYPE_CHECKING:
+    from headway.runs.joining import Left
 
 Slots = Annotated[
     int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core or a GPU each.")
@@ -13,6 +18,9 @@ Trainer = Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused 
 Together = Annotated[str, typer.Option(metavar="auto|N|1", help="Runs of one shape trained as one program.")]
 OnDevice = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any.")]
 RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
+
+_STOPPED, _LEFT = 130, 75
+"""Exit codes of a worker, the latter EX_TEMPFAIL of sysexits.h: a scheduler's script then puts its job back."""
 
 
 @app.command()
@@ -26,15 +34,18 @@ def worker(
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Store and stop then: after 1h50m, or at 18:30.")
     ] = None,
+    tell_left: Annotated[
+        bool, typer.Option("--tell-left", help="Exit with 75 after SIGUSR1, or when time is up, if runs are left.")
+    ] = False,
 ) -> None:
     """Join the work on a results directory, on any machine that sees it.
 
     Takes runs that nobody works on, the longest first, until nothing is left or it is time. SIGTERM, Ctrl-C and SIGUSR1
-    store a checkpoint of each and let go.
+    store a checkpoint of each and let go. Exits with 0, with 1 when runs failed meanwhile, with 2 for a user's error,
+    and with 130 when a signal stopped it.
     """
     from functools import partial
 
-    from headway.errors import RunFailed
     from headway.runs.deadline import deadline
     from headway.runs.joining import Joining
     from headway.show.terminal.progress import watch
@@ -50,11 +61,22 @@ def worker(
     )
     try:
         left = joining.work(watch, partial(typer.echo, err=True))
-    except KeyboardInterrupt:
-        typer.echo(f"stopped; what was worked on is stored: {joining.left()}", err=True)
-        raise typer.Exit(130) from None
-    time_is_up = left.waiting + left.elsewhere > 0
-    print(f"{'time is up' if time_is_up else 'done'}: {left}")
+    except KeyboardInterrupt as stopped:
+        left = joining.left()
+        typer.echo(f"stopped; what was worked on is stored: {left}", err=True)
+        # Who ends it by hand does not want it back.
+        comes_back = tell_left and left.undone and stopped.args[:1] == (signal.SIGUSR1,)
+        raise SystemExit(_LEFT if comes_back else _STOPPED) from None
+    _end(directory, left, tell_left=tell_left)
+
+
+def _end(directory: Path, left: "Left", *, tell_left: bool) -> None:
+    """What a worker says when it ends by itself, and its exit code."""
+    from headway.errors import RunFailed
+
+    print(f"{'time is up' if left.undone else 'done'}: {left}")
+    if tell_left and left.undone:
+        raise SystemExit(_LEFT)
     if left.failed_here:
         raise RunFailed(
             f"{left.failed_here} of the runs failed meanwhile; `headway status {directory}` says why, and "
@@ -82,9 +104,12 @@ def submit(
     Each stores before its time limit, and comes back into the queue by itself while something is left.
     """
     from headway.errors import UserError
+    from headway.runs.devices import check_device
     from headway.runs.slurm import submit as submit_to_slurm
     from headway.runs.together import checked_together
 
+    if not device.startswith("cuda"):  # what GPUs the nodes have is not known here
+        check_device(device, workers=slots, runs_per_gpu=runs_per_gpu)
     if not slurm:
         raise UserError("submit: to what? --slurm is what there is; elsewhere start `headway worker` yourself")
     options = ["--device", device, "--trainer", trainer, "--runs-per-gpu", str(runs_per_gpu)]

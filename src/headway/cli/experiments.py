@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headway.cli.options import Arms, Controls, Figures, Look, Name, Plugins, Scale, Seeds, Settings, app, path_of
+from headway.cli.options import (
+    Arms,
+    Controls,
+    Figures,
+    Look,
+    Name,
+    NameOrDirectory,
+    Plugins,
+    Scale,
+    Seeds,
+    Settings,
+    app,
+    path_of,
+)
 from headway.cli.output import print_answer, print_tables, tell_plugins, warn
 from headway.errors import RunFailed, UserError, shortened
 
@@ -97,7 +110,7 @@ def plan(
 
 @app.command()
 def run(
-    name: Name,
+    name: NameOrDirectory,
     scale: Scale = None,
     settings: Settings = None,
     arms: Arms = None,
@@ -146,18 +159,19 @@ def run(
 ) -> None:
     """Train every arm and seed, compare, report.
 
-    On the same directory again, it finishes what is missing and repeats nothing. Ctrl-C is safe. With --until, seeds
-    are added, at planned looks, until every question is settled.
+    On the same directory again, it finishes what is missing and repeats nothing; headway run DIR does so with what was
+    asked for there. Ctrl-C is safe. With --until, seeds are added, at planned looks, until every question is settled.
     """
     from headway.api import carry_out
+    from headway.runs.asked import is_directory
     from headway.runs.site import Where
     from headway.settle.goals import goal_of
     from headway.show.terminal.progress import watch
 
     goal = goal_of(until=until, at_most=at_most, budget=budget, best=best, seeds=seeds)
     store, runs, results = carry_out(
-        _experiment(name, scale, settings, arms, control, seeds, plugins),
-        directory,
+        _experiment(name, scale, settings, arms, control, seeds, plugins, directory),
+        Path(name) if is_directory(name) else directory,
         where=Where(
             workers=workers,
             trainer=trainer,
@@ -194,10 +208,17 @@ def _experiment(
     controls: list[str] | None,
     seeds: str | None,
     plugins: list[str] | None,
+    directory: Path | None = None,
 ) -> "Experiment":
     from headway.declare.experiment import load
+    from headway.runs.asked import asked_in, is_directory
 
-    experiment = load(name, scale=scale, settings=settings or (), plugins=plugins or ())
+    if is_directory(name):
+        given = {"--scale": scale, "--set": settings, "--out": directory}
+        changed = [option for option, value in given.items() if value is not None]
+        experiment = asked_in(Path(name), plugins=plugins or (), changed=changed)
+    else:
+        experiment = load(name, scale=scale, settings=settings or (), plugins=plugins or ())
     tell_plugins(experiment)
     chosen = None if arms is None else [arm for arm in arms.split(",") if arm]
     selected = experiment.select(arms=chosen, controls=controls, seeds=_seeds(seeds))

@@ -31,6 +31,13 @@ def path_of(given: Any) -> Any:
 
 
 Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="One that comes with Headway, or a YAML file.")]
+NameOrDirectory = Annotated[
+    str,
+    typer.Argument(
+        metavar="EXPERIMENT",
+        help="One that comes with Headway, a YAML file, or a results directory that is to be gone on with.",
+    ),
+]
 Scale = Annotated[str | None, typer.Option(metavar="NAME", help="One of its scales; laptop by default, if it has one.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a value; repeatable.")]
 Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Only these arms.")]

@@ -36,7 +36,8 @@ class Experiment:
     """A resolved experiment: every arm, crossed with every control, and the seeds that are asked for.
 
     `arms` are all that the document declares; `selected` are those to be run, and `crossed` the controls that were
-    asked for; `settings` are merged in already.
+    asked for; `settings` are merged in already. `only` are the runs that are asked for, by arm and seed, where
+    these are not every selected arm with every seed.
     """
 
     document: Document
@@ -46,6 +47,7 @@ class Experiment:
     settings: tuple[str, ...] = ()
     crossed: tuple[str, ...] = ()
     plugins: tuple[Plugin, ...] = ()
+    only: frozenset[tuple[str, int]] | None = None
 
     @property
     def name(self) -> str:
@@ -125,7 +127,8 @@ class Experiment:
             DeclarationError: for a setting that would have no effect in a selected arm.
         """
         self.check_settings()
-        return tuple((arm, seed) for seed in self.seeds for arm in self.selected)
+        pairs = ((arm, seed) for seed in self.seeds for arm in self.selected)
+        return tuple((arm, seed) for arm, seed in pairs if self.only is None or (arm.full_name, seed) in self.only)
 
     @property
     def unheard(self) -> list[str]:
@@ -234,7 +237,8 @@ class Experiment:
             if arm.name in names and (arm.control is None or (arm.control in crossed and not arm.idle))
         )
         seeds_now = self.seeds if seeds is None else seeds_of(seeds)
-        selected = replace(self, selected=chosen, seeds=seeds_now, crossed=crossed)
+        only = self.only if (arms, controls, seeds) == (None, None, None) else None
+        selected = replace(self, selected=chosen, seeds=seeds_now, crossed=crossed, only=only)
         if arms is not None:
             selected.check_settings()
         return selected

@@ -60,6 +60,10 @@ def slots(
         raise UserError(f"device {device}: there is no such device; choose from auto, cpu, cuda and cuda:N")
     if not 1 <= runs_per_gpu <= MOST_PER_GPU:
         raise UserError(f"runs per GPU {runs_per_gpu}: give 1 to {MOST_PER_GPU}")
+    if device == "cpu" and runs_per_gpu > 1:
+        raise UserError(
+            f"runs per GPU {runs_per_gpu}: device cpu was asked for, too, which is none; leave one of them out"
+        )
     seen = visible_gpus() if device != "cpu" and uses_gpu else ()
     if device.startswith("cuda"):
         seen = _asked(device, seen, uses_gpu)
@@ -72,6 +76,15 @@ def slots(
     return tuple(
         Slot(device=kind, threads=_share(len(chosen)), environment={"CUDA_VISIBLE_DEVICES": gpu}) for gpu in chosen
     )
+
+
+def check_device(device: str, *, workers: int | None, runs_per_gpu: int) -> None:
+    """Nothing, when there is such a device and so many may share it, whatever is to be done there.
+
+    Raises:
+        UserError: as `slots`.
+    """
+    slots(device, workers=workers, runs=1, uses_gpu=device.startswith("cuda"), runs_per_gpu=runs_per_gpu)
 
 
 def visible_gpus() -> tuple[str, ...]:

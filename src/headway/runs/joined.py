@@ -50,6 +50,14 @@ class JoinedPlace:
 
     watch: Watch = field(default_factory=Watch)
 
+    @property
+    def ready(self) -> bool:
+        """Whoever they are, they have begun."""
+        return True
+
+    def make_ready(self) -> None:
+        """Nothing: they are."""
+
     def found(self, run: Path) -> JoinedWorker | None:
         """The worker that has a run already; None where nobody has."""
         return self.start(run, log=run / "log.txt") if self.watch.is_held(run / "lease") else None

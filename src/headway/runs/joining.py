@@ -1,10 +1,13 @@
 """Runs: joining the work on a directory: any process that sees it may, on any machine, for as long as it likes.
 
 Whoever joins takes runs by their leases like everybody else, so nobody has to know of anybody. It looks again when it
-has nothing left, since a directory may have grown meanwhile; and it leaves alone what had failed before it came.
+has nothing left, since a directory may have grown meanwhile; and it leaves alone what had failed before it came, and
+what failed in its own hands, be it that this could not be written down.
 """
 
-from collections.abc import Callable, Generator
+import errno
+import tempfile
+from collections.abc import Callable, Collection, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +15,7 @@ from pathlib import Path
 from headway.declare.plugin_files import allow
 from headway.errors import ResultsError
 from headway.runs.deadline import Deadline
+from headway.runs.devices import check_device
 from headway.runs.folder import Run
 from headway.runs.lasting import lasting
 from headway.runs.lease import is_held
@@ -19,14 +23,13 @@ from headway.runs.local import run_all
 from headway.runs.places import WORKER, local_places
 from headway.runs.preparing import check_and_prepare
 from headway.runs.progress import Snapshot
-from headway.runs.run_json import SCHEMA, schema_of
-from headway.runs.stop import ENDING, FROM_PARENT, Interruptions
+from headway.runs.run_json import check_schema
+from headway.runs.stop import Interruptions
 from headway.runs.store import Store
 from headway.runs.together import checked_together
 from headway.words import counted
 
-SIGNALS = (*ENDING, FROM_PARENT)
-"""What ends a worker that joined: schedulers send SIGUSR1 some time before they end it."""
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,18 +41,26 @@ class Left:
         elsewhere: runs that others work on.
         failed: runs that failed, before or meanwhile.
         failed_here: those of them that failed while one worked.
+        gone: runs that were finished once, and whose folders are gone.
     """
 
     waiting: int
     elsewhere: int
     failed: int
     failed_here: int
+    gone: int = 0
+
+    @property
+    def undone(self) -> int:
+        """Runs that wait or are worked on, so that somebody who comes may have something to do."""
+        return self.waiting + self.elsewhere
 
     def __str__(self) -> str:
         parts = [
             f"{counted(self.waiting, 'run')} waiting" if self.waiting else "",
             f"{counted(self.elsewhere, 'run')} worked on by others" if self.elsewhere else "",
             f"{counted(self.failed, 'run')} failed (`headway run` tries again)" if self.failed else "",
+            f"{counted(self.gone, 'finished run')} gone (`headway run` trains anew)" if self.gone else "",
         ]
         return ", ".join(filter(None, parts)) or "nothing is left"
 
@@ -86,30 +97,44 @@ class Joining:
             KeyboardInterrupt: on a signal; what was worked on is stored.
         """
         check_schema(self.directory)
+        check_device(self.device, workers=self.slots, runs_per_gpu=self.runs_per_gpu)
         for plugin in allow(self.directory):  # to work on its runs is to run its code
             tell(plugin.sentence)
-        store, before = Store.open(self.directory), set[Path]()
-        with Interruptions(SIGNALS).heard():
+        store, before, given_up = Store.open(self.directory), set[Path](), set[Path]()
+        with Interruptions().heard():
             first = True
             while not self._is_time:
                 store = store.anew()
                 runs = store.runs()
                 if first:
                     before, first = {run.path for run in runs if run.status == "failed"}, False
-                todo = [run for run in runs if run.status in ("waiting", "interrupted", "running")]
+                todo = [run for run in _undone(runs) if run.path not in given_up]
                 if not todo:
                     break
-                self._work_on(todo, watch, tell)
-        return self.left(before)
+                check_writable(self.directory, todo[0].path)
+                given_up |= self._work_on(todo, watch, tell)
+        return self.left(before, given_up)
 
-    def left(self, failed_before: set[Path] | None = None) -> Left:
-        """What is not done."""
-        runs = Store.open(self.directory).runs("sizes")
-        undone = [run for run in runs if run.status in ("waiting", "interrupted", "running")]
+    def left(self, failed_before: Collection[Path] | None = None, given_up: Collection[Path] = ()) -> Left:
+        """What is not done.
+
+        Args:
+            failed_before: the runs that had failed before one worked; None: nobody asks which failed meanwhile.
+            given_up: the runs that failed here, as far as their folders do not say it.
+        """
+        store = Store.open(self.directory)
+        runs = store.runs("sizes")
+        undone = [run for run in _undone(runs) if run.path not in given_up]
         held = sum(is_held(run.path / "lease") for run in undone)
-        failed = [run for run in runs if run.status == "failed"]
+        failed = [run for run in runs if run.status == "failed" or (run.path in given_up and run.status != "done")]
         here = 0 if failed_before is None else sum(run.path not in failed_before for run in failed)
-        return Left(waiting=len(undone) - held, elsewhere=held, failed=len(failed), failed_here=here)
+        return Left(
+            waiting=len(undone) - held,
+            elsewhere=held,
+            failed=len(failed),
+            failed_here=here,
+            gone=len(store.gone()),
+        )
 
     @property
     def _is_time(self) -> bool:
@@ -117,7 +142,8 @@ class Joining:
 
     def _work_on(
         self, todo: list[Run], watch: Callable[[Generator[Snapshot]], object], tell: Callable[[str], object]
-    ) -> None:
+    ) -> set[Path]:
+        """Work on runs; those that failed."""
         places = local_places(
             self.device,
             workers=self.slots,
@@ -128,26 +154,40 @@ class Joining:
         )
         check_and_prepare([(run.name, run.spec) for run in todo], [place.slot for place in places], tell)
         kept = lasting(places) if self.command == WORKER else places
-        watch(self._in_time(run_all(todo, kept, signals=SIGNALS)))
+        failed: set[Path] = set()
+        watch(self._in_time(run_all(todo, kept), failed))
+        return failed
 
-    def _in_time(self, snapshots: Generator[Snapshot]) -> Generator[Snapshot]:
+    def _in_time(self, snapshots: Generator[Snapshot], failed: set[Path]) -> Generator[Snapshot]:
+        """Snapshots until it is time; the runs that have failed are noted."""
         with closing(snapshots):
             for snapshot in snapshots:
+                failed.update(
+                    self.directory / "runs" / run.name / f"seed-{run.seed}"
+                    for run in snapshot.runs
+                    if run.status == "failed"
+                )
                 yield snapshot
                 if self._is_time:
                     return
 
 
-def check_schema(directory: Path) -> None:
-    """Nothing, when this Headway understands the runs of a directory.
+def _undone(runs: Collection[Run]) -> list[Run]:
+    return [run for run in runs if run.status in ("waiting", "interrupted", "running")]
+
+
+def check_writable(directory: Path, run: Path) -> None:
+    """Nothing, when this user may write the folder of a run.
 
     Raises:
-        ResultsError: when a later one wrote them.
+        ResultsError: when not; whatever else a disk may do is told by the runs that it happens to.
     """
-    for file in sorted(directory.glob("runs/*/seed-*/run.json")):
-        schema = schema_of(file)
-        if schema is not None and schema > SCHEMA:
+    try:
+        with tempfile.TemporaryFile(dir=run):
+            pass
+    except OSError as error:
+        if error.errno in _NOT_ALLOWED:
             raise ResultsError(
-                f"{directory} was written by a later Headway (its runs have schema {schema}, and this one knows "
-                f"{SCHEMA}); join it with the version that it was begun with"
-            )
+                f"{directory} cannot be written by this user on this machine ({error.strerror}), and who works on its "
+                "runs writes there; have it made writable, or join from where it is"
+            ) from None

@@ -95,6 +95,14 @@ class LastingPlace:
     _served: _Served | None = field(default=None, repr=False)
 
     @property
+    def ready(self) -> bool:
+        """Always."""
+        return True
+
+    def make_ready(self) -> None:
+        """Nothing: it is."""
+
+    @property
     def slot(self) -> Slot:
         """The share."""
         return self.place.slot

@@ -131,9 +131,9 @@ class Lease:
             )
         self._number, self._holder, self._beaten = self._number + 1, renewed, _awake_s()
 
-    def progress(self, step: int, steps_per_s: float) -> None:
+    def progress(self, step: int, steps_per_s: float, at: str = "") -> None:
         """What the coming beats tell."""
-        self._told = {"step": step, "steps_per_s": steps_per_s}
+        self._told = {"step": step, "steps_per_s": steps_per_s, "at": at}
 
     def _keep_beating(self) -> None:
         # In its own thread: compiling a model or judging it at the end may take longer than a lease lasts.

@@ -43,6 +43,13 @@ class Holder:
     """Counted up, so that every beat changes the file."""
     held_s: float = 0.0
     """How long it had been held at the last beat, by the holder's own clock."""
+    at: str = ""
+    """Who works on the run, where that is not the holder itself but somebody that it writes for."""
+
+    @property
+    def worker(self) -> str:
+        """Who works on the run: a host, and a process there."""
+        return self.at or f"{self.host} {self.pid}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +95,7 @@ def seen(directory: Path) -> Sight | None:
         with contextlib.suppress(FileNotFoundError, NotOrdinary), ordinary(file_of(directory, number)) as file:
             content = file.read()
             mark = content, os.fstat(file.fileno()).st_mtime_ns
-            return Sight(number=number, holder=_parsed(content), mark=mark)
+            return Sight(number=number, holder=parsed(content), mark=mark)
     return Sight(number=number, holder=None, mark=(b"", 0))
 
 
@@ -169,13 +176,13 @@ def _claim(path: Path, temporary: Path) -> bool:
 
 def _has(path: Path, token: str) -> bool:
     try:
-        holder = _parsed(read_bytes(path))
+        holder = parsed(read_bytes(path))
     except (FileNotFoundError, NotOrdinary):
         return False
     return holder is not None and holder.token == token
 
 
-def _parsed(content: bytes) -> Holder | None:
+def parsed(content: bytes) -> Holder | None:
     """What a lease says; None for one that is just being created. What a later Headway adds is left out."""
     known = {field.name for field in fields(Holder)}
     try:

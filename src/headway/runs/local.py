@@ -23,7 +23,7 @@ from headway.runs.memory import estimated_bytes
 from headway.runs.places import LOST, Place, Worker
 from headway.runs.progress import Progress, Snapshot, work_per_step
 from headway.runs.queue import AtWork, Queue
-from headway.runs.stop import ENDING, FROM_PARENT, Interruptions
+from headway.runs.stop import FROM_PARENT, Interruptions
 from headway.runs.storage import DISK_FULL, UNREACHABLE, disk_full, is_of_storage, outcome, unreachable
 from headway.runs.work import ELSEWHERE, STOPPED
 
@@ -37,23 +37,20 @@ _MOST_LOST = 5
 """A run whose place was lost so often, and that got no further meanwhile, is the likely reason."""
 
 
-def run_all(
-    runs: Sequence[Run], places: Iterable[Place], *, signals: Sequence[int] = ENDING
-) -> Generator[Snapshot, None, None]:
+def run_all(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot, None, None]:
     """Work on runs until each is done or has failed, longest first, and show how far they are.
 
     Runs that are done or damaged are left alone, those that failed before are tried once more. A run that fails does
     not stop the others, but for those that start from it: these fail with its name. An exception in the iteration
     (Ctrl-C), or closing it, stops the workers, which store where they are; use `contextlib.closing` where that is to
-    happen at once. SIGTERM and SIGHUP then act like Ctrl-C.
+    happen at once. SIGTERM, SIGHUP and SIGUSR1 then act like Ctrl-C.
 
     Args:
         runs: what to work on.
         places: where, a run at a time each; gone through at every look, since some may come and go.
-        signals: that act like Ctrl-C.
     """
     sweep = _Sweep(runs, places)
-    with Interruptions(signals).heard() as interruptions:
+    with Interruptions().heard() as interruptions:
         try:
             while sweep.look():
                 yield sweep.snapshot()
@@ -136,7 +133,7 @@ class _Sweep:
 
     def _looked_at(self) -> Snapshot:
         elapsed_s = time.monotonic() - self._began
-        n_places = sum(1 for _ in self._places)
+        n_places = sum(place.ready for place in self._places)
         return Snapshot(runs=tuple(self._progress(run) for run in self._runs), workers=n_places, elapsed_s=elapsed_s)
 
     def _may_begin(self, path: Path) -> bool:
@@ -224,7 +221,7 @@ class _Sweep:
             steps=steps,
             steps_per_s=holder.steps_per_s if holder and worker else None,
             work_per_step=self._work_per_step.get(run.path, 0.0),
-            worker=f"{holder.host} {holder.pid}" if holder and run.path not in self._written else "",
+            worker=holder.worker if holder and run.path not in self._written else "",
             held_s=holder.held_s if holder else None,
         )
 

@@ -46,6 +46,13 @@ class Worker(Protocol):
 class Place(Protocol):
     """Where one run at a time is worked on."""
 
+    @property
+    def ready(self) -> bool:
+        """Whether a run can begin there at once."""
+
+    def make_ready(self) -> None:
+        """A run is there for it: see that it becomes ready, if it is not; it is asked again and again."""
+
     def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> Worker:
         """Start a worker on a run folder; what it prints is added to `log`.
 
@@ -92,6 +99,14 @@ class LocalPlace:
     slot: Slot
     command: tuple[str, ...] = WORKER
     """What starts a worker; the run folder and options follow."""
+
+    @property
+    def ready(self) -> bool:
+        """Always."""
+        return True
+
+    def make_ready(self) -> None:
+        """Nothing: it is."""
 
     @property
     def whole(self) -> "LocalPlace":

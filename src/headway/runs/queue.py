@@ -7,11 +7,14 @@ has ended, and whoever knows the items says what became of one. It is as good fo
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from headway.runs.places import Place, Worker
 
 Item = TypeVar("Item", bound=Hashable)
+_ASKED_AT_ONCE = 256
+"""Places that are asked to become ready in a look."""
 _ItemIn = TypeVar("_ItemIn", bound=Hashable, contravariant=True)
 
 
@@ -87,11 +90,28 @@ class Queue(Generic[Item]):
             if (code := begun.worker.ended) is not None:
                 self._collect(item, code)
         if self._waiting:
-            busy = self._busy
-            for place in places:
-                if id(place) not in busy and not self._fill(place):
-                    break
+            self._fill_all(places)
         return not self.is_over
+
+    def _fill_all(self, places: Iterable[Place]) -> None:
+        """Give what waits to places that are ready, and have so many others made ready as it takes."""
+        busy, wanted = self._busy, None
+        for place in places:
+            if id(place) in busy:
+                continue
+            if place.ready:
+                if not self._fill(place):
+                    return
+                wanted = None if wanted is None else wanted - 1
+                continue
+            wanted = self._beginnable() if wanted is None else wanted
+            if wanted > 0:
+                place.make_ready()
+                wanted -= 1
+
+    def _beginnable(self) -> int:
+        """How many items wait for nothing but a place, as far as it matters for a look."""
+        return sum(1 for _ in islice((item for *_, item in self._waiting if self._may_begin(item)), _ASKED_AT_ONCE))
 
     def stopped(self) -> None:
         """Collect those that have ended when all were asked to; nothing comes back."""

@@ -7,29 +7,20 @@ where it is used.
 import contextlib
 import os
 import platform
-import shutil
 import signal
-import socket
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from headway.errors import UserError, shortened
 from headway.runs import ray_probe
 from headway.runs.execution import cores
+from headway.runs.ray_address import check
+from headway.runs.ray_left import private_folder_of_ray
 
-_ANSWERS_WITHIN_S = 3.0
 _LOOKS_WITHIN_S = 60.0
-_PRIVATE = "hw-ray-"
 _OBJECTS_BYTES = 80 * 1024 * 1024
-_SETTINGS = b"\4"
-_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
-"""How HTTP/2 begins, which Ray speaks: whoever does answers at once with a frame of settings, too."""
-_START = "start one with the head option of `ray start`, or take local"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +47,15 @@ def ray_cluster(address: str, *, workers: int | None = None) -> Iterator["RayClu
     """
     ray = _ray()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    folder = tempfile.mkdtemp(prefix=_PRIVATE) if address == "local" else None
-    try:
-        _connect(ray, address, folder, workers)
-        for number, handler in before.items():  # Ray takes SIGTERM, and would end without storing anything
-            with contextlib.suppress(ValueError):
-                signal.signal(number, handler)
-        yield RayCluster(ray)
-    finally:
-        ray.shutdown()
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)
+    with private_folder_of_ray() if address == "local" else contextlib.nullcontext() as folder:
+        try:
+            _connect(ray, address, folder, workers)
+            for number, handler in before.items():  # Ray takes SIGTERM, and would end without storing anything
+                with contextlib.suppress(ValueError):
+                    signal.signal(number, handler)
+            yield RayCluster(ray)
+        finally:
+            ray.shutdown()
 
 
 def _ray() -> Any:
@@ -90,13 +79,12 @@ def _connect(ray: Any, address: str, folder: str | None, workers: int | None) ->
             **quiet,
         )
         return
-    _answers(address, _of_this_machine() if address == "auto" else address)
+    check(address)
     try:
         ray.init(address=address, **quiet)
     except ConnectionError:
         raise UserError(
-            f"ray {shortened(address)}: what answers there does not let us in; where its nodes have a token, have it "
-            "in ~/.ray/auth_token here and set RAY_AUTH_MODE=token; otherwise see that it is Ray, of the same version"
+            f"ray {shortened(address)}: what answers there does not let us in; see that it is Ray, of the same version"
         ) from None
     except (RuntimeError, ValueError) as error:
         if "ersion" in str(error):
@@ -104,48 +92,6 @@ def _connect(ray: Any, address: str, folder: str | None, workers: int | None) ->
         raise UserError(
             f"ray {shortened(address)}: {error}; see that it is a Ray cluster of the same version"
         ) from None
-
-
-def _of_this_machine() -> str:
-    """Where the cluster answers that this machine belongs to, as far as it says so."""
-    from ray._private.services import canonicalize_bootstrap_address
-
-    try:
-        found = canonicalize_bootstrap_address("auto")
-    except (ConnectionError, ValueError):
-        found = None
-    if not found:
-        raise UserError(f"ray auto: this machine belongs to none; {_START}")
-    if _is_private(str(found).rpartition(":")[2]):
-        raise UserError(f"ray auto: the one that Ray finds here is private, of a run with ray local; {_START}")
-    return str(found)
-
-
-def _is_private(port: str) -> bool:
-    """Whether the Ray that answers at a port of this machine is one that ends with the run that started it."""
-    lines = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
-    return any(f"--gcs_server_port={port}" in line and any(_PRIVATE in word for word in line) for line in lines)
-
-
-def _answers(asked: str, address: str) -> None:
-    """Nothing, when what answers at an address speaks as Ray does: Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or "/" in host or not 0 < int(port) < 65_536:
-        raise UserError(f"ray {shortened(address)}: give auto, local, or HOST:PORT as `ray start` prints it")
-    there = "there" if asked == address else f"at {address}, where RAY_ADDRESS or a former `ray start` has it,"
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_WITHIN_S) as connection:
-            connection.settimeout(_ANSWERS_WITHIN_S)
-            connection.sendall(_HELLO)
-            heard = b"" if _is_encrypted() else connection.recv(len(_HELLO))
-    except OSError as error:
-        raise UserError(f"ray {asked}: nothing answers {there} ({error.strerror or error}); {_START}") from None
-    if not _is_encrypted() and heard[3:4] != _SETTINGS:
-        raise UserError(f"ray {asked}: what answers {there} is no Ray; give HOST:PORT as `ray start` prints it")
-
-
-def _is_encrypted() -> bool:
-    return os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
 
 
 class RayCluster:

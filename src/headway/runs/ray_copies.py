@@ -39,7 +39,7 @@ class CopyWorker:
 
     @classmethod
     def begun(
-        cls, ray: Any, actor: Callable[[], Any], run: Path, refuse: Callable[[str], None], lost: Callable[[], None]
+        cls, ray: Any, actor: Any, run: Path, refuse: Callable[[str], None], lost: Callable[[], None]
     ) -> "CopyWorker":
         """Send a run folder to an actor, which begins to work on it.
 
@@ -57,7 +57,7 @@ class CopyWorker:
         except OSError:
             lease.__exit__(None, None, None)
             raise
-        worker = cls(ray, actor(), run, lease, refuse, lost)
+        worker = cls(ray, actor, run, lease, refuse, lost)
         worker._reference = worker.actor.copy.remote(f"{run.parent.name}/{run.name}", files)
         return worker
 
@@ -94,7 +94,7 @@ class CopyWorker:
             self.refuse("its disk is full or fails")
             self._end(LOST)
             return
-        self.lease.progress(changes.step, changes.steps_per_s)
+        self.lease.progress(changes.step, changes.steps_per_s, changes.worker)
         try:
             if changes.names:
                 write_changes(self.run, self.lease, changes)

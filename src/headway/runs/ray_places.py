@@ -4,129 +4,20 @@ With a file system that all nodes share, the actor of a slot works on run folder
 process is the only one that writes: it has the leases, and takes in what actors send (`headway.runs.ray_copies`).
 """
 
-import contextlib
-import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from headway.errors import UserError
-from headway.runs.lease_files import Holder
-from headway.runs.places import LOST, WORKER
+from headway.runs.places import WORKER
 from headway.runs.ray_cluster import RayCluster, RayNode, why_not
-from headway.runs.ray_copies import CopyWorker
-from headway.runs.ray_slot import RaySlot
+from headway.runs.ray_place import RayPlace
 from headway.words import counted, listed
 
 _LOOK_EVERY_S = 2.0
-_REST_S = 15.0
-_AT_ONCE = 4
-"""Calls that an actor hears at once: one works on a run while others ask it to stop."""
-
-
-@dataclass(eq=False)
-class RayWorker:
-    """The actor of a slot at work on a run in its folder."""
-
-    ray: Any
-    actor: Any
-    reference: Any
-    lost: Callable[[], None]
-    code: int | None = None
-
-    @property
-    def ended(self) -> int | None:
-        """Its worker's exit code, or LOST when its node is gone; see `headway.runs.places.Worker`."""
-        if self.code is None and self.ray.wait([self.reference], timeout=0)[0]:
-            try:
-                self.code = self.ray.get(self.reference)
-            except self.ray.exceptions.RayError:
-                self.code = LOST
-                self.lost()
-        return self.code
-
-    def ask_to_stop(self) -> None:
-        """Ask it to store where it is."""
-        if self.ended is None:
-            self.actor.ask_to_stop.remote()
-
-    def kill(self) -> None:
-        """End it."""
-        if self.ended is None:
-            self.actor.kill.remote()
-
-    def has(self, lease: Holder) -> bool:
-        """Whether a lease is held: nobody else was started on the run."""
-        return not lease.released
-
-
-@dataclass(eq=False, kw_only=True)
-class RayPlace:
-    """A slot of a node.
-
-    Attributes:
-        cluster: that has it.
-        node: where.
-        on_gpu: whether it is a share of a GPU, and which.
-        command: what starts a worker there.
-        copies: whether it works on copies.
-        refuse: told why nothing more is to be started at its node.
-        rests_until: nothing is started there before, by the monotonic clock.
-    """
-
-    cluster: RayCluster
-    node: RayNode
-    on_gpu: float
-    command: tuple[str, ...]
-    copies: bool
-    refuse: Callable[[RayNode, str], None]
-    rests_until: float = 0.0
-    _actor: Any = field(default=None, repr=False)
-
-    def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> RayWorker | CopyWorker:
-        """Have the actor of this slot work on a run.
-
-        Raises:
-            OSError: when its folder cannot be read.
-        """
-        assert not options
-        del log
-        if self.copies:
-            return CopyWorker.begun(
-                self.cluster.ray, self._ready, run, lambda why: self.refuse(self.node, why), self._lose
-            )
-        actor = self._ready()
-        return RayWorker(self.cluster.ray, actor, actor.work.remote(str(run.absolute())), self._lose)
-
-    def _lose(self) -> None:
-        """Its actor is gone: likely the node too, which is told later; until then nothing is to be lost there again."""
-        self._actor, self.rests_until = None, time.monotonic() + _REST_S
-
-    def rest(self) -> None:
-        """Let the actor end; what it has started ends with it."""
-        if self._actor is not None:
-            with contextlib.suppress(self.cluster.ray.exceptions.RayError):
-                self.cluster.ray.get(self._actor.rest.remote(), timeout=5)
-            self.cluster.ray.kill(self._actor)
-            self._actor = None
-
-    def _ready(self) -> Any:
-        if self._actor is not None and not self._lives():
-            self._actor = None
-        if self._actor is None:
-            needs = {"num_gpus": self.on_gpu, "num_cpus": 0} if self.on_gpu else {"num_cpus": 1}
-            kind = self.cluster.on(self.node, RaySlot, max_concurrency=_AT_ONCE, **needs)
-            lasts = self.command[: len(WORKER)] == WORKER
-            self._actor = kind.remote("cuda" if self.on_gpu else "cpu", 1, self.command, lasts, os.getcwd())
-        return self._actor
-
-    def _lives(self) -> bool:
-        """Whether the actor has not ended with its process; one that was not heard of yet may live."""
-        state = self.cluster.ray._private.state.actors(self._actor._actor_id.hex())
-        return bool(state) and state.get("State") != "DEAD"
+_LATE_S, _BUSY_S = 5.0, 15.0
+"""An actor that has not begun after so long has others before it; after the second time that is told."""
 
 
 class RayPlaces:
@@ -165,18 +56,45 @@ class RayPlaces:
         self._places: dict[str, list[RayPlace]] = {}
         self._refused: set[str] = set()
         self._looked_at = -_LOOK_EVERY_S
+        self._said_busy = self._said_how = False
 
     def __iter__(self) -> Iterator[RayPlace]:
         if time.monotonic() - self._looked_at >= _LOOK_EVERY_S:
             self._look()
             self._looked_at = time.monotonic()
+        places = self._all()
+        self._hear([place for place in places if place.beginning is not None])
         now = time.monotonic()
-        places = [place for there in self._places.values() for place in there if place.rests_until <= now]
-        yield from places[: self._workers]
+        # Those that have begun, then those that may soon: where others have what a slot needs, another is asked for.
+        order = sorted(
+            (place for place in places if place.rests_until <= now),
+            key=lambda place: 0 if place.ready else 2 if place.waits_s > _LATE_S else 1,
+        )
+        yield from order[: self._workers]
+
+    def _all(self) -> list[RayPlace]:
+        return [place for there in self._places.values() for place in there]
+
+    def _hear(self, waiting: list[RayPlace]) -> None:
+        """Learn which actors have begun; that the cluster is busy is told once."""
+        if waiting:
+            asked = {place.beginning: place for place in waiting}
+            begun, _ = self._cluster.ray.wait(list(asked), num_returns=len(asked), timeout=0)
+            for reference in begun:
+                asked[reference].begun()
+        late = sum(place.waits_s > _BUSY_S for place in waiting)
+        if late and not self._said_busy:
+            self._said_busy = True
+            self._tell(
+                f"Ray: the cluster is busy; {late} of {counted(len(self._all()), 'slot')} have not begun in "
+                f"{_BUSY_S:.0f} s, since others have what they need. Runs go to those that have begun"
+            )
 
     def _look(self) -> None:
         """Learn which nodes there are; those that came are asked what they have."""
         first = not self._places
+        for place in self._all():
+            place.spare()
         nodes = {node.id: node for node in self._cluster.nodes()}
         for gone in self._places.keys() - nodes.keys():
             self._tell(f"Ray node {self._places.pop(gone)[0].node.host} ({gone[:8]}) is gone; its runs go on elsewhere")
@@ -216,10 +134,14 @@ class RayPlaces:
     def _share(self, nodes: list[RayNode], seen: dict[RayNode, bool], why: dict[RayNode, str]) -> list[RayNode]:
         """Those nodes that can be used in the way that was found out, or was asked for."""
         if self._copies is None:
-            self._copies = not all(seen[node] for node in nodes)
+            self._copies, found = not all(seen[node] for node in nodes), ""
+        else:
+            found = "as asked for, "
+        if not self._said_how:
+            self._said_how = True
             how = "work on copies and send what they store" if self._copies else "write into it themselves"
             see = "do not all see" if self._copies else "see"
-            self._tell(f"{counted(len(nodes), 'Ray node')}: they {see} {self._directory}, so they {how}")
+            self._tell(f"{counted(len(nodes), 'Ray node')}: {found}they {see} {self._directory}, so they {how}")
         blind = [] if self._copies else [node for node in nodes if not seen[node]]
         if blind and not self._places and len(blind) == len(nodes):
             hosts = listed([f"{node.host} ({why[node] or 'it is not the same there'})" for node in blind])

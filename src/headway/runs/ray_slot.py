@@ -5,6 +5,7 @@ a checkpoint was stored, and at the end.
 """
 
 import contextlib
+import json
 import os
 import shutil
 import tempfile
@@ -36,6 +37,7 @@ class Changes:
         step: how far it is.
         steps_per_s: how fast.
         code: the worker's exit code, once it has ended.
+        worker: who works on it.
     """
 
     files: Mapping[str, bytes]
@@ -43,6 +45,7 @@ class Changes:
     step: int
     steps_per_s: float
     code: int | None
+    worker: str = ""
 
 
 class RaySlot:
@@ -129,17 +132,32 @@ class _Copy:
     def changes(self, code: int | None) -> Changes:
         """What is new: everything at the end, and what belongs to a checkpoint when one was stored."""
         holder = last_holder(self.path / "lease")
-        step, rate = (holder.step, holder.steps_per_s) if holder else (0, 0.0)
+        step, rate, worker = (holder.step, holder.steps_per_s, holder.worker) if holder else (0, 0.0, "")
         commit = max((path.name for path in self.path.glob("checkpoint/*.json")), default="")
-        if code is None and commit == self._commit:
-            return Changes(files={}, names=(), step=step, steps_per_s=rate, code=None)
+        files, names = self._beginning() if code is None and commit == self._commit else self._stored(commit, code)
+        return Changes(files=files, names=names, step=step, steps_per_s=rate, code=code, worker=worker)
+
+    def _beginning(self) -> tuple[dict[str, bytes], tuple[str, ...]]:
+        """The run.json of a worker that has just begun: the folder says then that the run goes on, as everywhere."""
+        stamp = self._stamp("run.json")
+        if stamp is None or stamp == self._told.get("run.json"):
+            return {}, ()
+        with contextlib.suppress(OSError, ValueError):
+            text = (self.path / "run.json").read_bytes()
+            if json.loads(text)["status"] == "running":  # what ends a run goes with everything that belongs to it
+                self._told["run.json"] = stamp
+                return {"run.json": text}, tuple(self._told)
+        return {}, ()
+
+    def _stored(self, commit: str, code: int | None) -> tuple[dict[str, bytes], tuple[str, ...]]:
+        """Everything that is new, when a checkpoint was stored, or at the end."""
         for _ in range(5):
             with contextlib.suppress(FileNotFoundError):  # one that was removed while we looked: look again
                 names, files = self._news()
                 if code is not None or not commit or f"checkpoint/{commit}" in names:
                     self._commit = commit
-                    return Changes(files=files, names=names, step=step, steps_per_s=rate, code=code)
-        return Changes(files={}, names=(), step=step, steps_per_s=rate, code=code)
+                    return files, names
+        return {}, ()
 
     def _news(self) -> tuple[tuple[str, ...], dict[str, bytes]]:
         paths = [path for path in self.path.rglob("*") if path.is_file() and not path.name.endswith(".tmp")]

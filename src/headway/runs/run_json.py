@@ -62,3 +62,18 @@ def _is_signed(text: bytes) -> bool:
 
 def _digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
+
+
+def check_schema(directory: Path) -> None:
+    """Nothing, when this Headway understands the runs of a directory.
+
+    Raises:
+        ResultsError: when a later one wrote them.
+    """
+    for file in sorted(directory.glob("runs/*/seed-*/run.json")):
+        schema = schema_of(file)
+        if schema is not None and schema > SCHEMA:
+            raise ResultsError(
+                f"{directory} was written by a later Headway (its runs have schema {schema}, and this one knows "
+                f"{SCHEMA}); go on there with the version that it was begun with"
+            )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.runs import ray_probe
-from headway.runs.devices import Slot
+from headway.runs.devices import Slot, check_device
 from headway.runs.lasting import lasting
 from headway.runs.places import WORKER, LocalPlace, Place, local_places
 from headway.runs.ray_cluster import ray_cluster
@@ -48,7 +48,7 @@ class Where:
             workers=self.workers,
             runs=runs,
             uses_gpu=uses_gpu,
-            runs_per_gpu=self.runs_per_gpu,
+            runs_per_gpu=1 if self.ray else self.runs_per_gpu,
             command=self._command,
         )
 
@@ -77,6 +77,8 @@ class Where:
         if self.ray is None:
             yield Site(slots=tuple(place.slot for place in here), places=lasting(here))
             return
+        if not self.device.startswith("cuda"):  # whether nodes have GPUs is not known here
+            check_device(self.device, workers=self.workers, runs_per_gpu=self.runs_per_gpu)
         sizes = {str(path): ray_probe.bytes_of(str(path), os.getcwd()) for path in files}
         with ray_cluster(self.ray, workers=self.workers) as cluster:
             places = RayPlaces(

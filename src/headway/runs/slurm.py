@@ -4,6 +4,8 @@ Submitit writes the script, hears the signal that Slurm sends before the time li
 queue; what it starts is `headway worker`. It is an extra, imported where it is used.
 """
 
+import contextlib
+import io
 import os
 import re
 import shutil
@@ -17,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import UserError, shortened
-from headway.runs.joining import Joining, check_schema
+from headway.runs.joining import Joining
+from headway.runs.run_json import check_schema
 from headway.runs.store import Store
 
 _STORED_WITHIN_S = 60.0
@@ -64,8 +67,7 @@ class SlurmJob:
                 time.sleep(_LOOK_EVERY_S)
             if not _has_ended(self._process.pid):
                 self._process.kill()
-        left = Joining(directory=Path(self.directory)).left()
-        if not left.waiting + left.elsewhere:
+        if not Joining(directory=Path(self.directory)).left().undone:
             return None
         return DelayedSubmission(SlurmJob(self.directory, self.options))
 
@@ -116,10 +118,16 @@ def submit(
         additional_parameters=more,
     )
     jobs = [SlurmJob(str(directory.absolute()), tuple(options)) for _ in range(array)]
+    folder = directory.absolute() / "slurm"
+    before = set(folder.glob("*"))
     try:
-        with executor.batch():
+        with contextlib.redirect_stderr(io.StringIO()), executor.batch():  # submitit prints what it raises
             submitted = [executor.submit(job) for job in jobs]
     except submitit.core.utils.FailedJobError as error:
+        for file in set(folder.glob("*")) - before:
+            file.unlink(missing_ok=True)
+        if not before:
+            folder.rmdir()
         raise UserError(f"slurm: sbatch refused: {shortened(str(error), 600)}") from None
     return tuple(job.job_id for job in submitted)
 

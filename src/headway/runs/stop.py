@@ -10,20 +10,23 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 FROM_PARENT = signal.SIGUSR1
-"""What the process that started a worker stops it with, so that it is told apart from what others send."""
+"""What the process that started a worker stops it with, so that it is told apart from what others send.
+
+Schedulers send it too, some time before they end a job: to who started workers, or to every process.
+"""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, FROM_PARENT)
 
-ENDING = SIGNALS[:3]
-"""What ends a process that started workers, unless it asks for more."""
-
 TOGETHER_S = 2.0
 """Signals of others within this time are one wish; later ones are impatience."""
+
+ASKED_AGAIN_S = 1.0
+"""The same for those of the process that started a worker, which may come after a scheduler's."""
 
 _LOOK_EVERY_S = 0.25
 
@@ -89,7 +92,7 @@ class Wishes:
         if self._fulfilled:
             return
         of_parent, now = number == FROM_PARENT, time.monotonic()
-        again = of_parent in self._first and now - self._first[of_parent] > (0.0 if of_parent else TOGETHER_S)
+        again = of_parent in self._first and now - self._first[of_parent] > (ASKED_AGAIN_S if of_parent else TOGETHER_S)
         self._first.setdefault(of_parent, now)
         how = "with `headway run`" if of_parent else f"by {signal.Signals(number).name}"
         self._signal = self._signal or how
@@ -98,22 +101,21 @@ class Wishes:
 
 
 class Interruptions:
-    """Ctrl-C, SIGTERM and SIGHUP at the process that started workers: they raise KeyboardInterrupt, like Ctrl-C.
+    """Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 at a process that started workers: they raise KeyboardInterrupt.
 
     Attributes:
         ending: whether the process is about to end its workers; then signals are only counted.
         impatient: how many signals there were that did not belong to the first.
     """
 
-    def __init__(self, signals: Sequence[int] = ENDING) -> None:
-        self._signals = signals
+    def __init__(self) -> None:
         self.ending, self.impatient = False, 0
         self._last: float | None = None
 
     @contextmanager
     def heard(self) -> Iterator["Interruptions"]:
         """Listen in the block, to signals that are not ignored; only a main thread can."""
-        asked = self._signals if threading.current_thread() is threading.main_thread() else ()
+        asked = SIGNALS if threading.current_thread() is threading.main_thread() else ()
         others = (signal.SIG_DFL, signal.default_int_handler)  # a notebook's own way is left as it is
         former = {number: now for number in asked if (now := signal.getsignal(number)) in others or _is_ours(now)}
         for number in former:
@@ -124,7 +126,7 @@ class Interruptions:
             for number, handler in former.items():
                 signal.signal(number, handler)
 
-    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
         if self._last is not None and now - self._last < TOGETHER_S:
             return
@@ -132,7 +134,7 @@ class Interruptions:
         if self.ending:
             self.impatient += 1
         else:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(number)
 
 
 def _is_ours(handler: object) -> bool:

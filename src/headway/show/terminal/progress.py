@@ -68,7 +68,7 @@ def status_table(store: Store) -> Group:
             steps=run.steps,
             steps_per_s=holder.steps_per_s if holder and run.status == "running" else None,
             work_per_step=work[run.name] if run.name in work else work.setdefault(run.name, work_per_step(run)),
-            worker=f"{holder.host} {holder.pid}" if holder and run.status == "running" else "",
+            worker=holder.worker if holder and run.status == "running" else "",
             held_s=holder.held_s if holder else None,
         )
         runs.append(progress)
@@ -156,7 +156,9 @@ def _say(snapshots: Iterator[Snapshot], console: Console) -> None:
             key = (run.name, run.seed)
             if run.status != said.get(key, "waiting"):
                 said[key] = run.status
-                console.print(_line(run), markup=False, soft_wrap=True)
+                others = run.status == "running" and run.worker
+                line = f"{run.name} seed {run.seed} is worked on by {run.worker}" if others else _line(run)
+                console.print(line, markup=False, soft_wrap=True)
         if snapshot.elapsed_s - last_s >= _SAID_EVERY_S:
             last_s = snapshot.elapsed_s
             console.print(_summary(snapshot), markup=False, soft_wrap=True)
