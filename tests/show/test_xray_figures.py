@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -304,3 +305,12 @@ def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: Repor
 def test_no_figure_is_of_weights_alone(material: ReportData) -> None:
     assert association.association(material.under("as-published-norm")) is not None
     assert not any("rank" in figure.name for figure in figures(material))
+
+
+def test_arms_without_probes_stand_beside_those_that_have_some(tmp_path: Path) -> None:
+    chosen = xray().select(arms=["heads-2", "heads-4"], seeds=1)
+    path = fabricate_heads(tmp_path / "results", chosen, steps=SPARSE)
+    shutil.rmtree(path / "runs" / "heads-2" / "seed-0" / "heads")
+    found = drawn(material_of(Store.open(path)))
+    assert "atlas-heads-4" in found
+    assert "atlas-heads-2" not in found

@@ -42,17 +42,15 @@ def _figures(material: ReportData, *, every: bool) -> Iterator[Figure]:
 def atlases(material: ReportData) -> Iterator[Figure]:
     """Every head of each arm's shown run at its last probed step; the first is open, the others are folded."""
     drawn = 0
-    for arm in material.arms:
-        found = heads_of(arm.shown)
-        if found is not None:
-            step = int(found.steps[-1])
-            figure = atlas(
-                scores_at(arm.shown.run, step),
-                name=f"atlas-{arm.name}",
-                part=PART,
-                title=f"Head atlas: {arm.label}",
-                caption=f"Seed {arm.shown.seed}, step {step:,}.",
-            )
-            if figure is not None:
-                yield replace(figure, folded=drawn > 0)
-                drawn += 1
+    for arm in (each for each in material.arms if is_probed(each.shown)):
+        step = int(heads_of(arm.shown).steps[-1])
+        figure = atlas(
+            scores_at(arm.shown.run, step),
+            name=f"atlas-{arm.name}",
+            part=PART,
+            title=f"Head atlas: {arm.label}",
+            caption=f"Seed {arm.shown.seed}, step {step:,}.",
+        )
+        if figure is not None:
+            yield replace(figure, folded=drawn > 0)
+            drawn += 1
