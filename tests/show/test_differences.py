@@ -8,6 +8,7 @@ from fabricate import fabricate, material_of, small
 from fabricate_text import fabricate_text, head_progression
 
 from headway.compare import results
+from headway.runs.planned_looks import StoredPlan, keep_plan
 from headway.runs.store import Store
 from headway.show.report.differences import differences
 from headway.show.report.page import figures
@@ -96,6 +97,23 @@ def test_what_is_asked_stands_before_the_single_arms(tmp_path: Path) -> None:
     assert words(asked, "verdict")["ascending - constant"] == "worse"
     assert words(arms, "verdict")["descending-medium (48-24-12-6)"] == "the same within 1 %"
     assert "Each side a mean over its arms" in asked.caption
+
+
+def test_the_band_is_that_of_the_plan_which_verdicts_follow(tmp_path: Path) -> None:
+    path = fabricate_text(tmp_path / "hp", head_progression())
+    store = Store.open(path)
+    questions = {one.name: dict(one.weights) for one in store.experiment.contrasts}
+    asked = {"looks": (3, 4), "level": 0.05, "metric": "eval_loss_nats", "asked": questions, "are_declared": True}
+    keep_plan(path, StoredPlan(margin=0.25, **asked))
+    results.write(store)
+    material = material_of(store)
+    assert material.experiment.margin == 1.0
+    for figure in differences(material):
+        assert {"from": -0.25, "to": 0.25} in rows(figure)
+        assert "The band is ± 0.25 %: what has its whole interval inside is the same within 0.25 %." in figure.caption
+        read = words(figure, "verdict").values()
+        assert read
+        assert all("1 %" not in one for one in read)
 
 
 def test_differences_far_smaller_than_the_largest_are_drawn_larger_beside_it(material: ReportData) -> None:

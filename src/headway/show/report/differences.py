@@ -125,7 +125,7 @@ def _verdict(material: ReportData, one: Comparison | JudgedContrast) -> str:
     family = material.results.family(one)
     if family is not None and family.look is None:
         return "not looked at yet"
-    margin = f"{1.0 if family is None else family.plan.margin:g} %"
+    margin = f"{_margin(material):g} %"
     if one.is_told and one.estimate is not None:
         better = METRICS[one.metric].better
         words = {None: ("lower", "higher"), "lower": ("better", "worse"), "higher": ("worse", "better")}[better]
@@ -151,9 +151,15 @@ def _time(material: ReportData, first: Sequence[str], second: Sequence[str]) -> 
     return " | ".join(means)
 
 
+def _margin(material: ReportData) -> float:
+    """What is certainly smaller is the same, in per cent: by the plan that verdicts follow, else by the document."""
+    families = [family for family in material.results.families if family.metric == material.results.primary]
+    return families[0].plan.margin if families else material.experiment.margin
+
+
 def _figure(material: ReportData, name: str, title: str, found: Sequence[Difference], *, shares: bool) -> Figure:
     metric = METRICS[material.results.primary]
-    margin = material.experiment.margin if shares else None
+    margin = _margin(material) if shares else None
     chart, zoomed = drawn(found, metric, margin=margin)
     return Figure(
         name=name,
@@ -183,7 +189,7 @@ def _caption(material: ReportData, found: Sequence[Difference], *, margin: float
         if seeds > 1
         else "One seed: a point per difference, and no interval.",
         f"The band is ± {margin:g} %: what has its whole interval inside is the same within {margin:g} %."
-        if margin is not None
+        if margin is not None and not paired
         else "",
         "Beside: how that reads, and how long a run takes, of the first side | of the second, as they were trained."
         if any(one.time for one in found)
