@@ -136,6 +136,7 @@ def test_the_whole_file(store):
             "associations",
             "claims",
             "warnings",
+            "doubts",
         )
     ]
     assert (content["schema"], content["experiment"], content["scale"], content["fits"]) == (2, "small", None, [])

@@ -102,6 +102,16 @@ def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: s
     assert places == sorted(places)
 
 
+def test_what_makes_answers_worth_nothing_stands_above_them_and_not_again_below(heads: ReportData) -> None:
+    doubt = "not trained enough to say: a is no better"
+    found = replace(heads.results, doubts=(doubt,), warnings=("1 of 9 runs is not finished", doubt))
+    written = page(replace(heads, results=found), tuple(figures(heads))[:1])
+    box = written[written.index('<section class="answer">') :]
+    assert box.index("Not trained enough to say: a is no better.") < box.index("<li><i")
+    assert written.count("trained enough to say") == 1
+    assert written.count("1 of 9 runs is not finished") == 1
+
+
 def test_what_a_search_picked_stands_first_in_the_answer(directory: Path) -> None:
     path = fabricate(directory, small("icl-heads").select(seeds=2))
     before = page_of(path)

@@ -121,12 +121,12 @@ def _sentence(
         named = [title(experiment.arm(name), experiment) for name in without]
         which = listed(named) if len(named) < 4 else f"{len(named)} of its {counted(len(contrast.weights), 'arm')}"
         notes.append(f"{which} {'has' if len(named) == 1 else 'have'} no finished run")
-    metric, sides = METRICS[found.metric], _sides(contrast, experiment)
+    metric, sides = METRICS[found.metric], sides_of(contrast, experiment)
     said = verdict(found, family, metric=metric, sides=sides, label=contrast.label, notes=notes)
     return said if control is None else f"under {experiment.control_label(control)}, {said}"
 
 
-def _sides(contrast: Contrast, experiment: Experiment) -> tuple[str, str] | None:
+def sides_of(contrast: Contrast, experiment: Experiment) -> tuple[str, str] | None:
     """What a sentence calls the two sides: a single arm as other sentences do."""
     if contrast.sides is None:
         return None

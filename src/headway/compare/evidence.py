@@ -15,6 +15,10 @@ from headway.compare.look_plan import LookPlan, Outcome
 Rule = Literal["blocks", "paired", "shares"]
 """How a difference is judged."""
 
+Doubt = Literal["untrained", "falling", "rates"]
+"""What makes an answer worth nothing: no arm of it is better than counting pairs of tokens; what is judged still falls
+by more than the answer is about; the learning rate moves it by more."""
+
 Kind = Literal["comparisons", "contrasts"]
 """Of single arms, or of what the document asks of several at once."""
 
@@ -44,6 +48,7 @@ class JudgedDifference:
             (one or two); nothing to say (no seed, or no spread).
         detectable: the true difference that this very verdict finds with 80 % power.
         seeds_for_margin: about how many seeds would tell a difference of the margin, and the ends of a range of 80 %.
+        doubts: what makes `outcome` worth nothing.
     """
 
     of: ClassVar[Kind] = "comparisons"
@@ -65,6 +70,7 @@ class JudgedDifference:
     outcome: Outcome
     detectable: float | None
     seeds_for_margin: tuple[int, ...] | None
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def is_told(self) -> bool:

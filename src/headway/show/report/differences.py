@@ -126,13 +126,19 @@ def _verdict(material: ReportData, one: Comparison | JudgedContrast) -> str:
     if family is not None and family.look is None:
         return "not looked at yet"
     margin = f"{_margin(material):g} %"
+    if one.doubts:
+        short = "the same" if one.outcome == "same" or one.estimate is None else _better(one.metric, one.estimate)
+        return f"{short}, in doubt"
     if one.is_told and one.estimate is not None:
-        better = METRICS[one.metric].better
-        words = {None: ("lower", "higher"), "lower": ("better", "worse"), "higher": ("worse", "better")}[better]
-        return f"{words[one.estimate > 0]}{f', by less than {margin}' if one.outcome == 'small' else ''}"
+        return f"{_better(one.metric, one.estimate)}{f', by less than {margin}' if one.outcome == 'small' else ''}"
     return {"same": f"the same within {margin}", "open": "open", "few": "too few seeds", "none": "no spread"}[
         one.outcome
     ]
+
+
+def _better(metric: str, estimate: float) -> str:
+    words = {None: ("lower", "higher"), "lower": ("better", "worse"), "higher": ("worse", "better")}
+    return words[METRICS[metric].better][estimate > 0]
 
 
 def _time(material: ReportData, first: Sequence[str], second: Sequence[str]) -> str:
