@@ -182,8 +182,8 @@ def test_a_rate_that_moves_each_arm_by_more_than_an_answer_is_told(tmp_path, cal
     built = results.build(store)
     (said,) = built.doubts
     assert said == (
-        "the learning rate moves 2 of 3 arms by more than the arms differ (2 heads: by 3.1 % at x2; 4 heads and 2 heads "
-        "are 0.60 % apart); believe the verdicts at the best rates, not these"
+        "the learning rate moves 2 of 3 arms by more than the arms differ (2 heads: by 3.1 % at x2; 4 heads and 2 "
+        "heads are 0.60 % apart); believe the verdicts at the best rates, not these"
     )
     assert {c.arm: c.doubts for c in built.judged if c.control is None} == {"h1": (), "h4": ("rates",)}
 

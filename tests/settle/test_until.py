@@ -121,6 +121,25 @@ def test_results_say_what_was_settled_and_leave_what_was_planned_as_it_is(tmp_pa
     assert later == found
 
 
+def test_seeds_by_hand_after_the_end_change_no_interval_of_the_plan(tmp_path):
+    of = experiment({"plain": 0, "worse": 3, "alike": 1e-3})
+    settle(tmp_path / "d", of, wished(until="0.05%", at_most=6))
+    assert seeds_of(tmp_path / "d") == {"plain": 6, "worse": 3, "alike": 6}
+    before = build(Store.open(tmp_path / "d"))
+    by_hand(tmp_path / "d", of, 8)
+    after = build(Store.open(tmp_path / "d"))
+
+    def said(found):
+        return [(c.arm, c.estimate, c.interval, c.p_family, c.detectable) for c in found.judged]
+
+    assert said(after) == said(before)
+    assert after.families[0] == before.families[0]
+    assert [one.seeds for one in after.judged] == [one.seeds for one in before.judged] == [(0, 1, 2), tuple(range(6))]
+    assert [one.look for one in after.judged] == [1, 3]
+    (warning,) = after.warnings
+    assert warning.startswith("2 seeds stand beyond the plan of looks, which ends at 6, and count for no verdict;")
+
+
 def test_comparisons_are_settled_where_arms_that_are_not_run_are_declared(tmp_path):
     of = experiment({"plain": 0, "worse": 3, "never": 5})
     settle(tmp_path / "d", of.select(arms=["plain", "worse"]), SHORT)

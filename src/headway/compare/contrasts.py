@@ -105,7 +105,7 @@ def _values(found: JudgedDifference, cells: Cells, weights: Mapping[str, float])
     if found.rule == "blocks":
         cells = cells.as_logarithms()
     first, second = cells.sides(weights)
-    return {seed: first[seed] - second[seed] for seed in first}
+    return {seed: first[seed] - second[seed] for seed in found.seeds}
 
 
 def _sentence(

@@ -49,6 +49,9 @@ class JudgedDifference:
         detectable: the true difference that this very verdict finds with 80 % power.
         seeds_for_margin: about how many seeds would tell a difference of the margin, and the ends of a range of 80 %.
         doubts: what makes `outcome` worth nothing.
+        seeds: that all of this rests on.
+        look: the look of the plan, from 1, at which it was judged; a settled one is looked at no more. None before the
+            first.
     """
 
     of: ClassVar[Kind] = "comparisons"
@@ -71,6 +74,8 @@ class JudgedDifference:
     detectable: float | None
     seeds_for_margin: tuple[int, ...] | None
     doubts: tuple[Doubt, ...] = ()
+    seeds: tuple[int, ...] = ()
+    look: int | None = None
 
     @property
     def is_told(self) -> bool:

@@ -78,7 +78,8 @@ def _evidence(
     concluded = settled.look is not None and settled.outcome not in ("few", "none")
     interval = judged.interval if concluded else None
 
-    first, second = (np.array(list(side.values())) for side in asked.cells.sides(weights, n_seeds))
+    sides = asked.cells.sides(weights, n_seeds)
+    first, second = (np.array(list(side.values())) for side in sides)
     difference = float((first - second).mean()) if len(first) else None
     level = abs(float(second.mean())) if len(first) else 0.0
 
@@ -103,6 +104,8 @@ def _evidence(
         outcome=settled.outcome,
         detectable=shown(judged.detectable),
         seeds_for_margin=_seeds(family.seeds_for(plan.margin, at)) if concluded else None,
+        seeds=tuple(sides[0]),
+        look=None if settled.look is None else settled.look + 1,
     )
 
 
@@ -110,18 +113,20 @@ def _by_pairs(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedD
     """By paired t tests, each difference by itself, with Holm's correction for their number."""
     found = []
     for weights in asked.differences:
-        pairs = paired(*asked.cells.sides(weights))
+        sides = asked.cells.sides(weights)
+        pairs = paired(*sides)
         one = compare(pairs, metric=asked.metric, arm="first", baseline="second", control=asked.control)
         relative = None if one.relative is None else _scale(weights) * one.relative
-        found.append(replace(one, relative=relative))
+        found.append(replace(one, relative=relative, seeds=tuple(sides[0]), look=1))
     return _by_holm(asked, plan, "paired", found)
 
 
 def _by_shares(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     """By McNemar's test of each pair of arms, with Holm's correction for their number."""
+    every = [asked.cells.sides(weights) for weights in asked.differences]
     found = [
-        compare_shares(*asked.cells.sides(weights), metric=asked.metric, control=asked.control)
-        for weights in asked.differences
+        replace(compare_shares(*sides, metric=asked.metric, control=asked.control), seeds=tuple(sides[0]), look=1)
+        for sides in every
     ]
     return _by_holm(asked, plan, "shares", found)
 

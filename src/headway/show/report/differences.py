@@ -81,7 +81,7 @@ def _found(material: ReportData, *, shares: bool) -> Iterator[Difference]:
 def _by_seed(
     one: Comparison, mine: Mapping[int, float], theirs: Mapping[int, float], *, shares: bool
 ) -> dict[int, float]:
-    seeds = sorted(mine.keys() & theirs.keys())
+    seeds = sorted(mine.keys() & theirs.keys() & set(one.seeds or mine))
     if one.rule == "blocks":
         return {s: 100 * (mine[s] / theirs[s] - 1) for s in seeds if mine[s] > 0 and theirs[s] > 0}
     return {seed: _shown(one, mine[seed] - theirs[seed], shares=shares) for seed in seeds}
