@@ -106,6 +106,23 @@ def test_an_arm_without_a_finished_run_is_named(made):
     ]
 
 
+def test_runs_that_gave_no_result_are_counted_in_the_sentence(tmp_path, calls):  # noqa: F811
+    document = {**DOCUMENT, "arms": ARMS, "baseline": None, "contrasts": {"order": ORDER, "two": "down-a - other"}}
+    store = FakeStore(tmp_path, resolve(document))
+    for arm, of_arm in values(4).items():
+        store.add(arm, of_arm)
+    at = {(run.arm, run.seed): run for run in store.content}
+    at["down-a", 3].status = at["flat-a", 3].status = "failed"
+    at["flat-b", 2].metrics["eval_mse"] = None
+    order, two = results.build(store).contrasts
+    assert order.sentence.endswith("; seed 2 is left out, where a value is not finite; 2 of 16 runs of its arms failed")
+    assert two.sentence.endswith("; 1 of 4 runs of down-a failed")
+    at["down-b", 3].status = "running"
+    order, two = results.build(store).contrasts
+    assert order.sentence.endswith("; 2 of 16 runs of its arms failed; 1 of 16 runs of its arms is not finished")
+    assert two.sentence.endswith("; 1 of 4 runs of down-a failed")
+
+
 def test_arms_are_taken_under_a_control_and_are_a_family_of_their_own(made):
     plain, cold = values(2), {f"{arm}+opposed": of_arm for arm, of_arm in values(3, effect=0.1).items()}
     built = made(plain | cold, {"order": ORDER})

@@ -3,15 +3,17 @@
 They are a family of their own, in the metric that arms are judged by, and again under each control.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headway.compare.cells import Cells, RunsOfArm
+from headway.compare.cells import Cells, RunsOfArm, Weights
 from headway.compare.evidence import JudgedDifference, JudgedFamily, Kind
 from headway.compare.families import Asked, judged
 from headway.compare.looks import Looking
 from headway.compare.matches import title
+from headway.compare.notes import left_out, shortfall
+from headway.compare.statistics import is_finite
 from headway.compare.verdicts import verdict
 from headway.declare.contrasts import Contrast
 from headway.declare.experiment import Experiment
@@ -94,7 +96,7 @@ def _under(
             name=one.name,
             label=one.label,
             values=_values(found, cells, weight),
-            sentence=_sentence(found, family, one, cells.without(weight), experiment, is_late),
+            sentence=_sentence(found, family, one, _missing(one, weight, cells, runs, experiment), experiment, is_late),
         )
         for one, found, weight in zip(contrasts, evidence, weights, strict=True)
     ], family
@@ -112,18 +114,33 @@ def _sentence(
     found: JudgedDifference,
     family: JudgedFamily,
     contrast: Contrast,
-    without: Sequence[str],
+    missing: Iterable[str],
     experiment: Experiment,
     is_late: bool,
 ) -> str:
-    control, notes = found.control, ["asked after an answer was seen"] if is_late else []
-    if without:
-        named = [title(experiment.arm(name), experiment) for name in without]
-        which = listed(named) if len(named) < 4 else f"{len(named)} of its {counted(len(contrast.weights), 'arm')}"
-        notes.append(f"{which} {'has' if len(named) == 1 else 'have'} no finished run")
+    control, notes = found.control, [*(["asked after an answer was seen"] if is_late else []), *missing]
     metric, sides = METRICS[found.metric], sides_of(contrast, experiment)
     said = verdict(found, family, metric=metric, sides=sides, label=contrast.label, notes=notes)
     return said if control is None else f"under {experiment.control_label(control)}, {said}"
+
+
+def _missing(
+    contrast: Contrast, weights: Weights, cells: Cells, runs: RunsOfArm, experiment: Experiment
+) -> Iterator[str]:
+    """A clause for what a contrast lacks: arms without a finished run, values, and runs that gave no result."""
+    if without := cells.without(weights):
+        named = [title(experiment.arm(name), experiment) for name in without]
+        which = listed(named) if len(named) < 4 else f"{len(named)} of its {counted(len(contrast.weights), 'arm')}"
+        yield f"{which} {'has' if len(named) == 1 else 'have'} no finished run"
+    of_arms = {arm: list(runs.get(arm, {}).values()) for arm in weights}
+    done = [run for of_arm in of_arms.values() for run in of_arm if run.status == "done"]
+    bad = {run.seed for run in done if not is_finite(run.metrics.get(experiment.primary, 0.0))}
+    yield from left_out(sorted(bad))
+    if len(weights) == 2:
+        for arm, of_arm in of_arms.items():
+            yield from shortfall(title(experiment.arm(arm), experiment), [run.status for run in of_arm])
+    else:
+        yield from shortfall("its arms", [run.status for of_arm in of_arms.values() for run in of_arm])
 
 
 def sides_of(contrast: Contrast, experiment: Experiment) -> tuple[str, str] | None:
