@@ -14,6 +14,7 @@ from planted_effects import experiment, hands, settle, wished
 from quadratic import wait_until
 
 from headway.compare.results import build
+from headway.compare.verdicts import scope
 from headway.errors import ResultsError, UserError
 from headway.runs.lease import is_held
 from headway.runs.planned_looks import stored_plan
@@ -155,6 +156,7 @@ def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
         "5 seeds had been run before; they are recounted as the looks at 3 and 4, and what was said of them at the "
         "full level is taken back: looking again like that, chance alone tells apart 9 of 100"
     )
+    assert told[1] in build(Store.open(tmp_path / "d")).warnings, "and for good"
     straight = settle(tmp_path / "straight", of, HALF)
     assert looks_of(tmp_path / "d") == looks_of(tmp_path / "straight")
     assert "recounted" not in "".join(straight[0])
@@ -202,6 +204,12 @@ def test_a_plan_that_goes_on_says_what_that_costs(tmp_path):
     assert (plan.looks, plan.level) == ((3, 4, 6), pytest.approx(0.1))
     assert made.items() <= looks_of(tmp_path / "d").items()
     assert " after 6 seeds" in ending[1]
+    found = build(Store.open(tmp_path / "d"))
+    assert found.warnings == (
+        "the plan of looks was to end at 3 seeds and went on to 6: of all its looks together, chance alone tells apart "
+        "10 of 100",
+    )
+    assert scope(found.families[0], found.judged).startswith("a 90 % interval, at look 3 of 3;")
     with pytest.raises(UserError, match=r"^at most 60 seeds: the plan of this directory ends at 6, .* 100 of 100"):
         settle(tmp_path / "d", of, wished(until="0.02%", at_most=60))
 

@@ -151,7 +151,9 @@ def scope(family: JudgedFamily, found: Sequence[JudgedDifference]) -> str:
     looks = f"look {family.look} of {len(family.plan.looks)}"
     if not any(c.interval for c in found):
         return f"{looks}, at {counted(family.awaited, 'seed')}: no interval; it takes 3 seeds or more"
-    for_all = f"95 % intervals that hold for all {family.size} {of}s at once" if family.size > 1 else "a 95 % interval"
+    sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
+    together = f"intervals that hold for all {family.size} {of}s at once"
+    for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
     parts = [f"{for_all}, at {looks}", *_detectable(found)]
     if family.pairing is not None:
         parts.append(f"seeds explain {max(0, round(100 * family.pairing))} % of the spread")

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headway.compare.look_levels import error_of
 from headway.compare.look_plan import FEWEST, Followed, Settled
+from headway.compare.unplanned import recounted
 from headway.declare.metrics import METRICS, metric_name
 from headway.runs.planned_looks import LookMade, Picked, StoredPlan, StoredSearch, stored, stored_plan
 from headway.words import Amount, counted, duration, listed
@@ -38,16 +38,7 @@ def planned(plan: StoredPlan) -> Iterator[str]:
         f"{per_cent(plan.margin)}: looks at {listed(map(str, plan.looks))} seeds, all together at level "
         f"{plan.level:.3g}"
     )
-    recounted = [look for look in plan.looks if look <= plan.n_before]
-    if recounted:
-        again = ""
-        if plan.n_before < plan.at_most:
-            chance = 100 * error_of((plan.n_before, plan.at_most))
-            again = f": looking again like that, chance alone tells apart {chance:.0f} of 100"
-        yield (
-            f"{plan.n_before} seeds had been run before; they are recounted as the looks at "
-            f"{listed(map(str, recounted))}, and what was said of them at the full level is taken back{again}"
-        )
+    yield from recounted(plan.looks, plan.n_before)
 
 
 def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
