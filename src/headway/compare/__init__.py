@@ -10,6 +10,7 @@
   `share_verdicts` of what is yes or no), with `notes`;
 * `cautions` and `trust`: what to know before any of it is believed, such as `strays`, or that answers are `doubted`;
 * `simultaneous` bounds, from `sobol` points and by `roots`; `looks` says when one looks, by a `look_plan`, at which of
-  the `look_levels`; `questions` that a plan asks; `unplanned` looks; `halving`: the best of many arms;
+  the `look_levels`; `questions` that a plan asks; `unplanned` looks; `halving`: the best of many arms, and
+  what was `searched` so;
 * `first_schema`: files of before.
 """

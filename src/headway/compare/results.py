@@ -23,6 +23,7 @@ from headway.compare.laboratory import References, laboratory_of
 from headway.compare.looks import looks_of
 from headway.compare.matches import matches_of
 from headway.compare.rates import RatesOfArm, at_best_rates
+from headway.compare.searched import SearchResult, searched
 from headway.compare.tokens.diversity_loss import LayerAssociation
 from headway.compare.tokens.fits import Fit
 from headway.compare.tokens.judged_statements import JudgedStatement
@@ -88,6 +89,7 @@ class Results:
         claims: published statements on heads, judged.
         warnings: what to know before any of it is believed.
         doubts: those of them that may make answers worth nothing.
+        search: the best of many arms, where it was searched.
     """
 
     schema: int
@@ -107,6 +109,7 @@ class Results:
     claims: tuple[JudgedStatement, ...] = ()
     warnings: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    search: SearchResult | None = None
 
     @property
     def judged(self) -> tuple[Comparison, ...]:
@@ -225,6 +228,7 @@ def _content(store: Store) -> dict[str, Any]:
             *unplanned(looks, looked_at(looks, experiment.primary, families), seen(store.path), runs),
         ),
         doubts=doubts,
+        search=searched(store, of_arms, looks),
     )
     return found.to_json()
 

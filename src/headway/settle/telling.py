@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
+from headway.compare.halving import MOST_FINALISTS
 from headway.compare.look_plan import FEWEST, Followed, Settled
+from headway.compare.searched import planned_runs
 from headway.compare.unplanned import recounted
 from headway.declare.metrics import METRICS, metric_name
-from headway.runs.planned_looks import LookMade, Picked, StoredPlan, StoredSearch, stored, stored_plan
+from headway.runs.planned_looks import StoredPlan, StoredSearch
 from headway.words import Amount, counted, duration, listed
 
 _OUTCOMES = {
@@ -110,59 +111,18 @@ def _cost(plan: StoredPlan, state: Followed, at: int, seconds: float | None) -> 
 
 
 def searched(search: StoredSearch) -> str:
-    """How a search is going to be done."""
-    left, parts, total = len(search.arms), [], 0
+    """How a search is going to be done, and what comes after it."""
+    left, parts = len(search.arms), []
     for n in search.new_seeds:
         parts.append(f"{counted(n, 'seed')} for {left}")
-        total, left = total + n * left, (left + 1) // 2
+        left = (left + 1) // 2
+    most = min(MOST_FINALISTS, len(search.arms))
+    least = 2 * min(FEWEST, search.at_most)
     return (
-        f"searching the best of {len(search.arms)} arms by {metric_name(search.metric)} in {counted(total, 'run')}: "
-        f"{listed(parts)}; then two to four finalists get fresh seeds, at most {search.at_most} each"
+        f"searching the best of {len(search.arms)} arms by {metric_name(search.metric)} in "
+        f"{counted(planned_runs(search), 'run')}: {listed(parts)}; then two to four finalists get fresh seeds, at most "
+        f"{search.at_most} each: {least} to {most * search.at_most} runs more, which a budget of runs does not count"
     )
-
-
-def picked(found: Picked, search: StoredSearch) -> str:
-    """What a search picked, and how probable it is that this, or another arm, is the best.
-
-    Examples:
-        >>> search = StoredSearch(arms=("a", "b", "c"), new_seeds=(1, 2), metric="", margin=1.0, at_most=12)
-        >>> picked(Picked(arm="b", chances={"a": 0.2, "b": 0.79, "c": 0.01}, finalists=("b", "a")), search)
-        'picked b of 3 arms; the chance to be the best is 79 % for b, 20 % for a and 1 % for the others together'
-    """
-    shares = [f"{_chance(found.chances[arm])} for {arm}" for arm in found.finalists]
-    others = max(0.0, 1 - sum(found.chances[arm] for arm in found.finalists))
-    rest = [f"{_chance(others)} for the others together"] if len(search.arms) > len(found.finalists) else []
-    return f"picked {found.arm} of {len(search.arms)} arms; the chance to be the best is {listed([*shares, *rest])}"
-
-
-def kept(directory: Path) -> Iterator[str]:
-    """What a search picked in a directory, if there was one; verdicts on it rest on fresh seeds.
-
-    Raises:
-        ResultsError: when what is stored cannot be read.
-    """
-    search, found = stored(directory, "search", StoredSearch), stored(directory, "picked", Picked)
-    if search is None or found is None:
-        return
-    yield picked(found, search)
-    plan = stored_plan(directory)
-    if plan and plan.history:
-        yield from (f"{name}, on fresh seeds: {_said(plan, plan.history[-1], name)}" for name in plan.asked)
-
-
-def _said(plan: StoredPlan, made: LookMade, name: str) -> str:
-    """What a look that was stored says of a question."""
-    ends, outcome = made.intervals[name], _OUTCOMES[made.outcomes[name]].format(margin=per_cent(plan.margin))
-    if ends is None:
-        return outcome
-    low, high = (_ratio(end) / 100 for end in ends)
-    return f"{Amount.of_share(0.0, (low, high))(low, high)}: {outcome}"
-
-
-def _chance(chance: float) -> str:
-    if not 0.005 <= chance < 0.995:
-        return "under 1 %" if chance < 0.5 else "over 99 %"
-    return f"{100 * chance:.0f} %"
 
 
 def _ratio(points: float) -> float:
