@@ -25,6 +25,18 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def brief(seconds: float) -> str:
+    """Seconds as people say them, also where there are only a few, or a part of one.
+
+    Examples:
+        >>> brief(0.34), brief(3.0), brief(0.01), brief(0.0), brief(95)
+        ('0.3 s', '3 s', 'under 0.1 s', '0 s', '1 min 35 s')
+    """
+    if seconds <= 0 or seconds >= 9.95:
+        return duration(max(0.0, seconds))
+    return "under 0.1 s" if seconds < 0.05 else f"{seconds:.1f} s".replace(".0 s", " s")
+
+
 def plainly(text: str) -> str:
     r"""A text in which every character is seen: those that turn the direction of others, or control, by number.
 

@@ -241,6 +241,14 @@ def test_what_asks_nothing_is_refused(tmp_path):
         settle(tmp_path / "d", of, HALF)
     with pytest.raises(UserError, match=r"asks nothing of worse: .* choose two arms of a contrast, or an arm and its"):
         settle(tmp_path / "d", experiment({"plain": 0, "worse": 3}).select(arms=["worse"]), HALF)
+    asked = {"first": "worse - more", "all": {"better": ["worse", "more"], "than": ["plain", "near"]}}
+    of = experiment({"plain": 0, "worse": 3, "more": 5, "near": 0.1}, contrasts=asked)
+    with pytest.raises(UserError) as error:
+        settle(tmp_path / "d", of.select(arms=["plain", "worse"]), HALF)
+    assert str(error.value) == (
+        "planted asks nothing of plain and worse alone: what is settled are its contrasts (first and all), and each "
+        "needs other arms too; first also needs more"
+    )
     assert not (tmp_path / "d").exists()
 
 
@@ -260,6 +268,18 @@ def test_a_budget_too_small_for_the_first_look_is_refused_with_the_numbers(tmp_p
         "more, or choose fewer arms"
     )
     assert not (tmp_path / "d").exists()
+
+
+def test_a_budget_that_a_trial_has_used_up_is_refused_with_what_is_left(tmp_path):
+    of = experiment({"plain": 0, "worse": 3})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Spending, "left_s", property(lambda self: 0.02))
+        with pytest.raises(UserError) as error:
+            settle(tmp_path / "d", of, wished(until="1%", budget="1s"), guessed={"plain": 0.1, "worse": 0.14})
+    assert str(error.value) == (
+        "budget 1 s: the first look, at 3 seeds of 2 arms, takes 6 runs, about 0.4 s on 2 workers, and under 0.1 s of "
+        "it are left; give more, or choose fewer arms"
+    )
 
 
 def test_a_budget_of_which_nothing_is_known_is_spent_on_a_seed_first(tmp_path, monkeypatch):

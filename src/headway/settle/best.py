@@ -31,7 +31,7 @@ from headway.settle import telling
 from headway.settle.asking import Allowance, check_metric, check_verdicts
 from headway.settle.spending import Hands, Wanted
 from headway.settle.until import Begun, check_first, follow_plan, try_again
-from headway.words import counted, duration, listed
+from headway.words import brief, counted, listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +105,11 @@ class Best:
             expected = hands.spending.expected_s(each, there)
             if not expected:
                 raise UserError(
-                    f"budget {duration(self.allowance.seconds)}: how long a run takes is not known yet; give a "
+                    f"budget {brief(self.allowance.seconds)}: how long a run takes is not known yet; give a "
                     "number of runs"
                 )
             runs = int(self.allowance.seconds / expected * len(each)) - MOST_FINALISTS * looks_until(self.at_most)[0]
-            said = f"budget {duration(self.allowance.seconds)} (about {counted(max(0, runs), 'run')}, and finalists)"
+            said = f"budget {brief(self.allowance.seconds)} (about {counted(max(0, runs), 'run')}, and finalists)"
         try:
             return new_seeds(len(arms), runs or 0)
         except ValueError:
@@ -163,8 +163,8 @@ def _round(alive: Sequence[str], n: int, hands: Hands) -> bool:
     expected = hands.spending.expected_s(wanted, runs)
     if expected is not None and expected > hands.spending.left_s:
         hands.tell(
-            f"stopped: the round takes {counted(len(wanted), 'more run')}, about {duration(expected)}, and "
-            f"{duration(max(0.0, hands.spending.left_s))} are left; the same command goes on from here"
+            f"stopped: the round takes {counted(len(wanted), 'more run')}, about {brief(expected)}, and "
+            f"{brief(hands.spending.left_s)} are left; the same command goes on from here"
         )
         return False
     if wanted:

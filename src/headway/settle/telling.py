@@ -9,7 +9,7 @@ from headway.compare.searched import planned_runs
 from headway.compare.unplanned import recounted
 from headway.declare.metrics import METRICS, metric_name
 from headway.runs.planned_looks import StoredPlan, StoredSearch
-from headway.words import Amount, counted, duration, listed
+from headway.words import Amount, brief, counted, listed
 
 _OUTCOMES = {
     "apart": "told apart",
@@ -105,7 +105,7 @@ def _cost(plan: StoredPlan, state: Followed, at: int, seconds: float | None) -> 
     if state.contrasts[at].n_seeds < FEWEST or needed is None:
         return ""
     more, low, high = (max(1, n - state.contrasts[at].n_seeds) for n in needed)
-    long = "" if seconds is None else f", about {duration(more * seconds)}"
+    long = "" if seconds is None else f", about {brief(more * seconds)}"
     span = f" ({low:,} to {high:,})" if low < high else ""
     return f"; about {counted(more, 'more seed')}{span} would settle {per_cent(plan.margin)}{long}"
 
