@@ -18,6 +18,7 @@ from headway.errors import ResultsError
 from headway.runs.folder import damaged
 from headway.runs.store import Store
 from headway.train import checkpoint
+from headway.words import duration
 
 DOCUMENT = {
     "name": "small",
@@ -160,6 +161,26 @@ def test_the_whole_file(store):
     assert family["level"] == pytest.approx(0.05)
     assert family["freedom"] == comparison["freedom"] == 2
     assert content["warnings"] == []
+
+
+def test_what_another_seed_costs_is_the_median_of_each_arm_and_stands_in_the_sentence(store):
+    for arm, values, seconds in (
+        ("h1", [1.0, 1.02, 0.97], (60.0, 60.0, 9000.0)),
+        ("h2", [1.01, 1.0, 0.99], (30, 31, 32)),
+    ):
+        store.add(arm, values)
+        for run, wall_s in zip(store.content[-3:], seconds, strict=True):
+            run.metrics["wall_s"] = wall_s
+    one = results.build(store).judged[0]
+    assert (one.outcome, one.seed_s) == ("open", 91.0)
+    more = one.seeds_for_margin[0] - 3
+    assert f"about {more} more seeds (" in one.verdict
+    assert one.verdict.endswith(f" settle 1 %, about {duration(91.0 * more)} of training")
+    for run in store.content:
+        run.execution = {"together": 2}
+    assert results.build(store).judged[0].seed_s == 45.5
+    del store.content[-1].metrics["wall_s"], store.content[-2].metrics["wall_s"], store.content[-3].metrics["wall_s"]
+    assert results.build(store).judged[0].seed_s is None
 
 
 def test_it_is_written_as_strict_json(store):

@@ -10,6 +10,7 @@ from headway.compare.results import Results, build
 from headway.errors import UserError
 from headway.runs.planned_looks import Picked, RoundMade, StoredSearch, folder_of, keep, stored, stored_plan
 from headway.runs.store import Store
+from headway.settle.telling import where_it_stands
 
 EFFECTS = {"a0": 0.0, "a1": 1.0, "a2": -2.0, "a3": 0.5, "a4": 2.0}
 
@@ -78,6 +79,8 @@ def test_a_search_that_goes_on_says_so_and_elsewhere_there_is_none(tmp_path, sea
     by_hand.run(of.select(seeds=1).runs)
     assert build(Store.open(tmp_path / "d")).search is None
     keep(tmp_path / "d", "search", stored(searched[0], "search", StoredSearch))
+    assert list(where_it_stands(tmp_path / "d")) == ["searching the best of 5 arms: 0 of 3 rounds are made"]
+    assert next(where_it_stands(searched[0])) == "searching the best of 5 arms: 3 of 3 rounds are made"
     found = build(Store.open(tmp_path / "d")).search
     assert (found.picked, found.sentences) == (
         None,

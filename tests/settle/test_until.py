@@ -1,5 +1,6 @@
 """Seeds are added until questions are settled: looks as planned, whoever adds them, and whatever happens meanwhile."""
 
+import io
 import os
 import re
 import signal
@@ -12,14 +13,17 @@ import planted_effects
 import pytest
 from planted_effects import experiment, hands, settle, wished
 from quadratic import wait_until
+from rich.console import Console
 
 from headway.compare.results import build
 from headway.compare.verdicts import scope
 from headway.errors import ResultsError, UserError
 from headway.runs.lease import is_held
-from headway.runs.planned_looks import stored_plan
+from headway.runs.planned_looks import folder_of, stored_plan
 from headway.runs.store import Store
 from headway.settle.spending import Spending
+from headway.settle.telling import where_it_stands
+from headway.show.terminal.progress import status_table
 
 HALF = wished(until="0.5%")
 SHORT = wished(until="0.5%", at_most=4)
@@ -120,6 +124,26 @@ def test_results_say_what_was_settled_and_leave_what_was_planned_as_it_is(tmp_pa
     later = {one.name: one for one in build(Store.open(tmp_path / "d")).contrasts}
     assert later.pop("late").sentence.endswith("; asked after an answer was seen")
     assert later == found
+
+
+def test_status_says_where_a_plan_stands(tmp_path):
+    of = experiment({"plain": 0, "worse": 3, "alike": 1e-3})
+    by_hand(tmp_path / "d", of, 2)
+    assert list(where_it_stands(tmp_path / "d")) == []
+    settle(tmp_path / "d", of, wished(until="0.05%", at_most=6))
+    said = list(where_it_stands(tmp_path / "d"))
+    assert said == [
+        "2 comparisons until each is told apart or the same within 0.05 %: looks at 3, 4 and 6 seeds",
+        "look 3 of 3, 6 seeds: 1 of 2 settled; open: alike - plain; the plan has ended",
+    ]
+    written = io.StringIO()
+    Console(file=written, width=200).print(status_table(Store.open(tmp_path / "d")))
+    assert "\n".join(said) in written.getvalue()
+    (folder_of(tmp_path / "d") / "after-6.json").unlink()
+    assert list(where_it_stands(tmp_path / "d"))[1] == "look 2 of 3, 4 seeds: 1 of 2 settled; open: alike - plain"
+    for file in folder_of(tmp_path / "d").glob("after-*"):
+        file.unlink()
+    assert list(where_it_stands(tmp_path / "d"))[1] == "no look has been made yet"
 
 
 def test_seeds_by_hand_after_the_end_change_no_interval_of_the_plan(tmp_path):

@@ -88,7 +88,9 @@ def _under(
     names = _names(experiment, control)
     weights = [{names[arm]: weight for arm, weight in one.weights.items()} for one in contrasts]
     cells = Cells.of((name for one in weights for name in one), experiment.primary, runs)
-    asked = Asked(of="contrasts", metric=experiment.primary, control=control, differences=weights, cells=cells)
+    asked = Asked(
+        of="contrasts", metric=experiment.primary, control=control, differences=weights, cells=cells, runs=runs
+    )
     family, evidence = judged(asked, experiment.verdicts, looks)
     return [
         JudgedContrast(

@@ -52,6 +52,7 @@ class JudgedDifference:
         seeds: that all of this rests on.
         look: the look of the plan, from 1, at which it was judged; a settled one is looked at no more. None before the
             first.
+        seed_s: seconds that a run of each of its arms takes, one after the other: what another seed costs.
     """
 
     of: ClassVar[Kind] = "comparisons"
@@ -76,6 +77,7 @@ class JudgedDifference:
     doubts: tuple[Doubt, ...] = ()
     seeds: tuple[int, ...] = ()
     look: int | None = None
+    seed_s: float | None = None
 
     @property
     def is_told(self) -> bool:

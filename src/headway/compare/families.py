@@ -7,10 +7,11 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from headway.compare.blocks import LEVEL, FamilyVerdict
-from headway.compare.cells import Cells, Weights
+from headway.compare.cells import Cells, RunsOfArm, Weights
 from headway.compare.evidence import Comparison, JudgedDifference, JudgedFamily, Kind, Rule
 from headway.compare.look_plan import FEWEST, LookPlan, Settled, follow
 from headway.compare.looks import Looking
+from headway.compare.seed_time import seed_seconds
 from headway.compare.shares import all_pairs, compare_shares
 from headway.compare.statistics import compare, corrected, paired
 from headway.declare.metrics import METRICS, YES_OR_NO
@@ -25,6 +26,7 @@ class Asked:
     control: str | None
     differences: Sequence[Weights]
     cells: Cells
+    runs: RunsOfArm
 
 
 def judged(asked: Asked, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
@@ -32,6 +34,14 @@ def judged(asked: Asked, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tupl
     if looks.seeds:
         asked = replace(asked, cells=asked.cells.at(looks.seeds))
     plan = looks.plan_of(len(asked.cells.seeds))
+    family, found = _judged(asked, rule, plan, looks)
+    costs = [seed_seconds(weights, asked.runs) for weights in asked.differences]
+    return family, tuple(replace(one, seed_s=cost) for one, cost in zip(found, costs, strict=True))
+
+
+def _judged(
+    asked: Asked, rule: Rule, plan: LookPlan, looks: Looking
+) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     if METRICS[asked.metric].unit == YES_OR_NO and all_pairs(asked.differences):
         return _by_shares(asked, plan)
     if rule == "paired" or not asked.cells.have_logarithms:

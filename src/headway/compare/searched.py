@@ -125,7 +125,7 @@ def _finalists(
     others = found.finalists[1:]
     weights: list[Weights] = [{found.arm: 1.0, other: -1.0} for other in others]
     cells = Cells.of(found.finalists, metric.name, runs)
-    asked = Asked(of="comparisons", metric=metric.name, control=None, differences=weights, cells=cells)
+    asked = Asked(of="comparisons", metric=metric.name, control=None, differences=weights, cells=cells, runs=runs)
     family, evidence = judged(asked, "blocks", looks)
     told = tuple(
         Comparison(

@@ -10,7 +10,7 @@ from headway.compare.evidence import JudgedDifference, JudgedFamily
 from headway.compare.paired_verdicts import paired_finding
 from headway.compare.sides import Sides, about
 from headway.declare.metrics import Metric
-from headway.words import Amount, counted, number
+from headway.words import Amount, brief, counted, number
 
 
 def verdict(
@@ -128,7 +128,9 @@ def _cost(c: JudgedDifference, margin: str) -> str:
         return ""
     more, low, high = (max(1, n - c.n_pairs) for n in c.seeds_for_margin)
     far = f" ({low} to {high})" if low < high < _FAR else ""
-    return f"; {about(more)} more seed{'' if more == 1 else 's'}{far} {'settles' if more == 1 else 'settle'} {margin}"
+    time = f", about {brief(more * c.seed_s)} of training" if c.seed_s and more < _FAR else ""
+    seeds = f"{about(more)} more seed{'' if more == 1 else 's'}{far}"
+    return f"; {seeds} {'settles' if more == 1 else 'settle'} {margin}{time}"
 
 
 _FAR = 1_000

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from headway.compare.halving import MOST_FINALISTS
 from headway.compare.look_plan import FEWEST, Followed, Settled
 from headway.compare.searched import planned_runs
 from headway.compare.unplanned import recounted
 from headway.declare.metrics import METRICS, metric_name
-from headway.runs.planned_looks import StoredPlan, StoredSearch
+from headway.runs.planned_looks import RoundMade, StoredPlan, StoredSearch, stored, stored_plan
 from headway.words import Amount, brief, counted, listed
 
 _OUTCOMES = {
@@ -48,6 +49,39 @@ def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
         f"the plan of this directory ended at {former.at_most} seeds and goes on to {plan.at_most}: of all its looks "
         f"together, chance alone now tells apart {100 * plan.level:.2g} of 100, and {100 * former.level:.2g} before"
     )
+
+
+def where_it_stands(directory: Path) -> Iterator[str]:
+    """How far the plan of a directory, or its search, has got.
+
+    Raises:
+        ResultsError: when what is stored cannot be read.
+    """
+    search, plan = stored(directory, "search", StoredSearch), stored_plan(directory)
+    if search is not None:
+        rounds = len(search.new_seeds)
+        made = sum(stored(directory, f"round-{place + 1}", RoundMade) is not None for place in range(rounds))
+        yield f"searching the best of {len(search.arms)} arms: {made} of {rounds} rounds are made"
+    if plan is None:
+        return
+    what = "contrast" if plan.are_declared else "comparison"
+    yield (
+        f"{counted(len(plan.asked), what)} until each is told apart or the same within {per_cent(plan.margin)}: looks "
+        f"at {listed(map(str, plan.looks))} seeds"
+    )
+    if not plan.history:
+        yield "no look has been made yet"
+        return
+    last = plan.history[-1]
+    unsettled = [name for name in plan.asked if last.outcomes.get(name) in _UNSETTLED]
+    place, of = plan.looks.index(last.n_seeds) + 1, len(plan.looks)
+    told = f"{len(plan.asked) - len(unsettled)} of {len(plan.asked)} settled"
+    left = f"; open: {listed(unsettled)}" if unsettled else ""
+    end = "; the plan has ended" if not unsettled or place == of else ""
+    yield f"look {place} of {of}, {last.n_seeds} seeds: {told}{left}{end}"
+
+
+_UNSETTLED = ("open", "few", "none")
 
 
 def look(plan: StoredPlan, state: Followed, before: Sequence[str]) -> Iterator[str]:

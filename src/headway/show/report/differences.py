@@ -2,20 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 
-import numpy as np
-
+from headway.compare.cells import runs_of_arms
 from headway.compare.contrasts import JudgedContrast
 from headway.compare.evidence import Comparison, JudgedDifference
 from headway.compare.matches import matches_of
 from headway.compare.rates import rate_controls
+from headway.compare.seed_time import arm_seconds
 from headway.declare.metrics import METRICS
 from headway.show.report.intervals import Difference, drawn
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import Figure
 from headway.show.shared.summary import SEEDS
 from headway.show.shared.theme import ASKED
-from headway.words import duration, join
+from headway.words import brief, join
 
 
 def differences(material: ReportData) -> Iterator[Figure]:
@@ -142,18 +143,14 @@ def _better(metric: str, estimate: float) -> str:
 
 
 def _time(material: ReportData, first: Sequence[str], second: Sequence[str]) -> str:
-    """How long a run of either side takes, in the mean; empty where that is not known."""
+    """How long a run of either side takes, the median of each arm; empty where that is not known."""
+    runs = runs_of_arms(material.runs)
     means = []
     for side in (first, second):
-        seconds = [
-            run.metrics["wall_s"]
-            for arm in material.arms
-            for run in arm.runs
-            if arm.name in side and isinstance(run.metrics.get("wall_s"), int | float)
-        ]
+        seconds = [found for arm in side if (found := arm_seconds(arm, runs)) is not None]
         if not seconds:
             return ""
-        means.append(duration(float(np.mean(seconds))))
+        means.append(brief(fmean(seconds)))
     return " | ".join(means)
 
 
@@ -197,7 +194,7 @@ def _caption(material: ReportData, found: Sequence[Difference], *, margin: float
         f"The band is ± {margin:g} %: what has its whole interval inside is the same within {margin:g} %."
         if margin is not None and not paired
         else "",
-        "Beside: how that reads, and how long a run takes, of the first side | of the second, as they were trained."
+        "Beside: how that reads, and how long a run takes as a rule, of the first side | of the second."
         if any(one.time for one in found)
         else "",
         "Right: the smaller differences, drawn larger." if zoomed else "",
