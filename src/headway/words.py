@@ -162,9 +162,17 @@ class Amount:
 
     @classmethod
     def within(cls, low: float, high: float, *, factor: float = 1.0, unit: str = "") -> "Amount":
-        """To the first digit that an interval leaves uncertain, and at least one decimal."""
+        """To the first digit that an interval leaves uncertain, and at least one decimal.
+
+        Examples:
+            >>> Amount.within(0.0002, 0.005, factor=100, unit=" %")(0.0002, 0.005)
+            '0.02 to 0.50 %'
+        """
         size = abs(factor * (high - low) / 2)
         decimals = max(1, -math.floor(math.log10(size))) if size > 0 else 1
+        # An end that is not 0 is not written as 0, as far as two more digits tell.
+        for _ in range(2):
+            decimals += any(end and not round(factor * end, decimals) for end in (low, high))
         return cls(decimals=decimals, factor=factor, unit=unit)
 
     @classmethod

@@ -163,7 +163,25 @@ def test_the_whole_file(store):
     assert content["warnings"] == []
 
 
-def test_what_another_seed_costs_is_the_median_of_each_arm_and_stands_in_the_sentence(store):
+@pytest.mark.parametrize(("verdicts", "unit"), [("blocks", "100 ln"), ("paired", "y squared")])
+def test_the_unit_of_an_estimate_stands_beside_it(tmp_path, calls, verdicts, unit):
+    store = FakeStore(tmp_path, resolve({**DOCUMENT, "verdicts": verdicts, "contrasts": {"more": "h1 - h2"}}))
+    built = results.build(store.add("h1", [1.0, 1.02, 0.97]).add("h2", [1.01, 1.0, 0.99]))
+    content = built.to_json()
+    assert {one["unit"] for one in (*content["comparisons"][:1], *content["contrasts"])} == {unit}
+    assert [one["look"] for one in content["contrasts"]] == [1]
+    properties = results.json_schema()["$defs"]["JudgedContrast"]["properties"]
+    assert {"unit", "look", "late", "doubts", "seeds", "seed_s"} <= properties.keys()
+    assert "100 ln" in results.json_schema()["$defs"]["JudgedContrast"]["properties"]["unit"]["description"]
+    for one in (*content["comparisons"], *content["contrasts"]):
+        for key in ("unit", "look", "late", "doubts", "seeds", "seed_s"):
+            one.pop(key, None)
+    del content["doubts"], content["search"]
+    read = results.Results.from_json(content)
+    assert (read.contrasts[0].unit, read.contrasts[0].interval) == ("", built.contrasts[0].interval), "of before"
+
+
+def test_what_another_seed_costs_is_undisturbed_and_stands_in_the_sentence(store):
     for arm, values, seconds in (
         ("h1", [1.0, 1.02, 0.97], (60.0, 60.0, 9000.0)),
         ("h2", [1.01, 1.0, 0.99], (30, 31, 32)),
@@ -172,13 +190,13 @@ def test_what_another_seed_costs_is_the_median_of_each_arm_and_stands_in_the_sen
         for run, wall_s in zip(store.content[-3:], seconds, strict=True):
             run.metrics["wall_s"] = wall_s
     one = results.build(store).judged[0]
-    assert (one.outcome, one.seed_s) == ("open", 91.0)
+    assert (one.outcome, one.seed_s) == ("open", 90.0)
     more = one.seeds_for_margin[0] - 3
     assert f"about {more} more seeds (" in one.verdict
-    assert one.verdict.endswith(f" settle 1 %, about {duration(91.0 * more)} of training")
+    assert one.verdict.endswith(f" settle 1 %, about {duration(90.0 * more)} of training")
     for run in store.content:
         run.execution = {"together": 2}
-    assert results.build(store).judged[0].seed_s == 45.5
+    assert results.build(store).judged[0].seed_s == 45.0
     del store.content[-1].metrics["wall_s"], store.content[-2].metrics["wall_s"], store.content[-3].metrics["wall_s"]
     assert results.build(store).judged[0].seed_s is None
 

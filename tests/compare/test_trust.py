@@ -96,6 +96,17 @@ def test_runs_that_diverged_are_a_share_and_no_mean_without_them(store):
     )
 
 
+def test_of_an_arm_of_which_every_run_diverged_nothing_is_left(store):
+    store.add("h1", [1.0, 1.1]).add("h2", [1.0, 1.2]).add("h4", [1.0, 1.2])
+    for run in store.content[:3]:
+        run.status, run.message = "failed", "the loss of step 7 is nan: training diverged; lower the learning rate"
+    (said,) = [one for one in results.build(store).warnings if one.startswith("diverged")]
+    assert said == (
+        "diverged: 2 of 2 runs of 1 head and 1 of 2 runs of 2 heads; what is compared are the runs that did not, which "
+        "is another question; of 1 head nothing is left to be compared"
+    )
+
+
 def test_a_stuck_seed_is_named_and_kept(store):
     store.add("h1", [0.667, 0.668, 1.430]).add("h2", [0.668, 0.666, 0.667]).add("h4", [0.669, 0.668, 0.667])
     built = results.build(store)

@@ -122,7 +122,10 @@ def test_results_say_what_was_settled_and_leave_what_was_planned_as_it_is(tmp_pa
 
     Store.create(tmp_path / "d", experiment(effects, contrasts=asked | {"late": "worse - near"}))
     later = {one.name: one for one in build(Store.open(tmp_path / "d")).contrasts}
-    assert later.pop("late").sentence.endswith("; asked after an answer was seen")
+    assert (found["first"].look, found["second"].look, found["first"].late) == (1, 2, False)
+    late = later.pop("late")
+    assert late.late
+    assert late.sentence.endswith("; asked after an answer was seen")
     assert later == found
 
 
@@ -244,7 +247,7 @@ def test_an_arm_whose_runs_all_fail_holds_nothing_up(tmp_path):
     seeds = seeds_of(tmp_path / "d")
     assert seeds["diverges"] == 0
     assert len([run for run in Store.open(tmp_path / "d").runs() if run.name == "diverges"]) == 3
-    assert ending[1] == ("diverges - plain: cannot be judged: no seed has a result of all its arms after 0 seeds")
+    assert ending[1] == "diverges - plain: cannot be judged: no seed has a result of all its arms"
     assert seeds["near"] > 3
 
 

@@ -19,7 +19,7 @@ MANY = 16
 def answer(results: Results) -> Iterator[str]:
     """What the document asks, the verdicts on the primary metric, then what curves and learning rates say.
 
-    Above the sentences of a family stands what holds for all of them.
+    Below the sentences of a family stands what holds for all of them.
     """
     yield from _told([(one, one.sentence) for one in results.contrasts if one.control is None], results)
     verdicts = [c for c in results.judged if c.n_pairs]
@@ -40,13 +40,13 @@ def answer(results: Results) -> Iterator[str]:
 
 
 def _told(found: Sequence[tuple[Comparison | JudgedContrast, str]], results: Results) -> Iterator[str]:
-    """Sentences, each family's below what holds for all of it."""
+    """Sentences, and below each family's what holds for all of it."""
     for control in dict.fromkeys(one.control for one, _ in found):
         together = [(one, said) for one, said in found if one.control == control]
         family = results.family(together[0][0])
+        yield from (said for _, said in together)
         if family is not None:
             yield scope(family, [one for one, _ in together])
-        yield from (said for _, said in together)
 
 
 def without_pairs(results: Results) -> str:

@@ -30,6 +30,7 @@ class JudgedContrast(JudgedDifference):
         label: what it is called.
         values: by seed, as `estimate` has them.
         sentence: what they say.
+        late: whether it was asked after an answer was seen, so that no plan has it.
     """
 
     of: ClassVar[Kind] = "contrasts"
@@ -38,6 +39,7 @@ class JudgedContrast(JudgedDifference):
     label: str
     values: Mapping[int, float]
     sentence: str
+    late: bool = False
 
 
 def contrasts_judged(
@@ -98,6 +100,7 @@ def _under(
             name=one.name,
             label=one.label,
             values=_values(found, cells, weight),
+            late=is_late,
             sentence=_sentence(found, family, one, _missing(one, weight, cells, runs, experiment), experiment, is_late),
         )
         for one, found, weight in zip(contrasts, evidence, weights, strict=True)
@@ -122,7 +125,10 @@ def _sentence(
 ) -> str:
     control, notes = found.control, [*(["asked after an answer was seen"] if is_late else []), *missing]
     metric, sides = METRICS[found.metric], sides_of(contrast, experiment)
-    said = verdict(found, family, metric=metric, sides=sides, label=contrast.label, notes=notes)
+    said = verdict(found, family, metric=metric, sides=sides, label=called(contrast, experiment), notes=notes)
+    # A side that is a row of arms has no name of its own: the question has.
+    if sides is not None and any(side.startswith("the mean of ") for side in sides):
+        said = f"{contrast.name}: {said}"
     return said if control is None else f"under {experiment.control_label(control)}, {said}"
 
 
@@ -146,12 +152,39 @@ def _missing(
 
 
 def sides_of(contrast: Contrast, experiment: Experiment) -> tuple[str, str] | None:
-    """What a sentence calls the two sides: a single arm as other sentences do."""
+    """What a sentence calls the two sides: single arms as other sentences do, also where a side is a row of them."""
     if contrast.sides is None:
         return None
     arms = (list(contrast.first), list(contrast.second))
-    first, second = (
-        title(experiment.arm(of[0]), experiment) if len(of) == 1 else side
-        for side, of in zip(contrast.sides, arms, strict=True)
-    )
+    first, second = (_side(side, of, experiment) for side, of in zip(contrast.sides, arms, strict=True))
     return first, second
+
+
+def _side(side: str, arms: Sequence[str], experiment: Experiment) -> str:
+    titles = [title(experiment.arm(arm), experiment) for arm in arms]
+    if len(arms) == 1:
+        return titles[0]
+    return f"the mean of {listed(titles)}" if side == listed(arms) else side
+
+
+def called(contrast: Contrast, experiment: Experiment) -> str:
+    """A contrast that has no sides by its name and what it asks.
+
+    Examples:
+        >>> from headway.declare.experiment import load
+        >>> experiment = load("icl-heads", settings=["contrasts={curve: {h1: 1, h2: -1.5, h4: 0.5}}"])
+        >>> called(experiment.contrasts[0], experiment)
+        'curve (1 head − 1.5 x 2 heads + 0.5 x 4 heads)'
+    """
+    if len(contrast.weights) > _TOLD:
+        return f"{contrast.label} (a weighted sum of {len(contrast.weights)} arms)"
+    said = ""
+    for arm, weight in contrast.weights.items():
+        sign = (" − " if weight < 0 else " + ") if said else ("−" if weight < 0 else "")
+        factor = "" if abs(weight) == 1 else f"{abs(weight):.3g} x "
+        said += f"{sign}{factor}{title(experiment.arm(arm), experiment)}"
+    return f"{contrast.label} ({said})"
+
+
+_TOLD = 6
+"""Arms of a weighted sum that are told one by one."""

@@ -7,13 +7,16 @@ yes or no of a run is told by a third, `shares`: each difference of two shares o
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from headway.compare.look_plan import LookPlan, Outcome
 
 Rule = Literal["blocks", "paired", "shares"]
 """How a difference is judged."""
+
+LOGARITHM = "100 ln"
+"""The unit of a difference by the rule `blocks`: of 100 times the logarithm of the metric, near to per cent."""
 
 Doubt = Literal["untrained", "falling", "rates"]
 """What makes an answer worth nothing: no arm of it is better than counting pairs of tokens; what is judged still falls
@@ -52,6 +55,7 @@ class JudgedDifference:
         seeds: that all of this rests on.
         look: the look of the plan, from 1, at which it was judged; a settled one is looked at no more. None before the
             first.
+        unit: of `estimate`, `interval`, `se` and `detectable`: "100 ln" of a ratio, or that of the metric.
         seed_s: seconds that a run of each of its arms takes, one after the other: what another seed costs.
     """
 
@@ -77,6 +81,13 @@ class JudgedDifference:
     doubts: tuple[Doubt, ...] = ()
     seeds: tuple[int, ...] = ()
     look: int | None = None
+    unit: str = field(
+        default="",
+        metadata={
+            "description": "of estimate, interval, se and detectable: '100 ln' (100 times the difference of logarithms, "
+            "near to per cent), else the metric's own unit"
+        },
+    )
     seed_s: float | None = None
 
     @property

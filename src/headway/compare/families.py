@@ -8,7 +8,7 @@ import numpy as np
 
 from headway.compare.blocks import LEVEL, FamilyVerdict
 from headway.compare.cells import Cells, RunsOfArm, Weights
-from headway.compare.evidence import Comparison, JudgedDifference, JudgedFamily, Kind, Rule
+from headway.compare.evidence import LOGARITHM, Comparison, JudgedDifference, JudgedFamily, Kind, Rule
 from headway.compare.look_plan import FEWEST, LookPlan, Settled, follow
 from headway.compare.looks import Looking
 from headway.compare.seed_time import seed_seconds
@@ -36,7 +36,8 @@ def judged(asked: Asked, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tupl
     plan = looks.plan_of(len(asked.cells.seeds))
     family, found = _judged(asked, rule, plan, looks)
     costs = [seed_seconds(weights, asked.runs) for weights in asked.differences]
-    return family, tuple(replace(one, seed_s=cost) for one, cost in zip(found, costs, strict=True))
+    unit = LOGARITHM if family.rule == "blocks" else METRICS[asked.metric].unit
+    return family, tuple(replace(one, seed_s=cost, unit=unit) for one, cost in zip(found, costs, strict=True))
 
 
 def _judged(

@@ -1,7 +1,6 @@
 """Compare: how long another seed of some arms takes, by their runs: the price of knowing more."""
 
 from collections.abc import Iterable
-from statistics import median
 
 from headway.compare.cells import RunsOfArm
 from headway.runs.folder import Run
@@ -16,9 +15,9 @@ def run_seconds(run: Run) -> float | None:
 
 
 def arm_seconds(arm: str, runs: RunsOfArm) -> float | None:
-    """The median over an arm's runs: one that shared its machine with something else does not count."""
-    found = [seconds for run in runs.get(arm, {}).values() if (seconds := run_seconds(run)) is not None]
-    return median(found) if found else None
+    """The lower quartile over an arm's runs: what else a machine does makes some of them slower, and none faster."""
+    found = sorted(seconds for run in runs.get(arm, {}).values() if (seconds := run_seconds(run)) is not None)
+    return found[(len(found) - 1) // 4] if found else None
 
 
 def seed_seconds(arms: Iterable[str], runs: RunsOfArm) -> float | None:

@@ -104,14 +104,18 @@ def _beyond(shares: Mapping[str, float], answered: Sequence[Answer], apart: floa
 
 def _diverged(experiment: Experiment, runs: RunsOfArm) -> Iterator[str]:
     """The share of each arm's runs that diverged: the mean of the others is not that of the arm."""
-    shares = []
+    shares, left, none = list[str](), False, list[str]()
     for arm in experiment.arms:
         of_arm = runs.get(arm.full_name, {}).values()
         n = sum(run.status == "failed" and "diverged" in run.message for run in of_arm)
         if n:
             shares.append(f"{n} of {counted(len(of_arm), 'run')} of {title(arm, experiment)}")
+            some = any(run.status == "done" for run in of_arm)
+            left, none = left or some, none + ([] if some else [title(arm, experiment)])
+    clauses = ["what is compared are the runs that did not, which is another question"] if left else []
+    clauses += [f"of {listed(none)} nothing is left to be compared"] if none else []
     if shares:
-        yield f"diverged: {listed(shares)}; what is compared are the runs that did not, which is another question"
+        yield f"diverged: {listed(shares)}; {'; '.join(clauses)}"
 
 
 def _stray(experiment: Experiment, runs: RunsOfArm) -> Iterator[str]:

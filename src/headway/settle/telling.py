@@ -131,7 +131,8 @@ def ending(plan: StoredPlan, state: Followed, seconds_of: Sequence[float | None]
     yield f"differences of {metric_name(plan.metric)} in per cent; {better} is better"
     for at, (name, one) in enumerate(zip(plan.asked, state.contrasts, strict=True)):
         cost = _cost(plan, state, at, seconds_of[at]) if one.is_open else ""
-        yield f"{name}: {finding(one, plan.margin)} after {counted(one.n_seeds, 'seed')}{cost}"
+        after = f" after {counted(one.n_seeds, 'seed')}" if one.n_seeds else ""
+        yield f"{name}: {finding(one, plan.margin)}{after}{cost}"
 
 
 def _cost(plan: StoredPlan, state: Followed, at: int, seconds: float | None) -> str:

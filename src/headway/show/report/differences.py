@@ -143,7 +143,7 @@ def _better(metric: str, estimate: float) -> str:
 
 
 def _time(material: ReportData, first: Sequence[str], second: Sequence[str]) -> str:
-    """How long a run of either side takes, the median of each arm; empty where that is not known."""
+    """How long a run of either side takes, as `arm_seconds` has each arm; empty where that is not known."""
     runs = runs_of_arms(material.runs)
     means = []
     for side in (first, second):
@@ -194,7 +194,7 @@ def _caption(material: ReportData, found: Sequence[Difference], *, margin: float
         f"The band is ± {margin:g} %: what has its whole interval inside is the same within {margin:g} %."
         if margin is not None and not paired
         else "",
-        "Beside: how that reads, and how long a run takes as a rule, of the first side | of the second."
+        "Beside: how that reads, and how long a run takes where little else is done, of the first side | of the second."
         if any(one.time for one in found)
         else "",
         "Right: the smaller differences, drawn larger." if zoomed else "",
