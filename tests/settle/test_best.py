@@ -46,7 +46,7 @@ def test_verdicts_rest_on_fresh_seeds_alone(searched):
     assert ending[2].startswith(f"a2 - {finalists[1]}: −")
     assert ": told apart after 3 seeds" in ending[2]
     n = sum(name == "a2" for name, _ in fresh)
-    assert ending[-1].startswith(f"on {n} fresh seeds a2 has 0.9")
+    assert ending[-1].startswith(f"on {n} fresh seeds, a2 has 0.9")
     assert " y squared (95 % interval 0.9" in ending[-1]
 
 

@@ -128,7 +128,7 @@ def test_what_a_search_picked_stands_first_in_the_answer(directory: Path) -> Non
     said = f"picked 2 heads of 3 arms; {chance}"
     assert said not in before
     assert "rest on fresh seeds alone" not in before
-    order = ['<section class="answer">', said, "on 3 fresh seeds 2 heads has 0.6", "on fresh seeds, 2 heads "]
+    order = ['<section class="answer">', said, "on 3 fresh seeds, 2 heads have 0.6", "on fresh seeds, 2 heads "]
     places = [after.index(text) for text in order]
     assert places == sorted(places)
     assert "Nothing was compared" in before

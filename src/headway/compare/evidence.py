@@ -84,7 +84,7 @@ class JudgedDifference:
     unit: str = field(
         default="",
         metadata={
-            "description": "of estimate, interval, se and detectable: '100 ln' (100 times the difference of logarithms, "
+            "description": "of estimate, interval, se and detectable: '100 ln' (100 times a difference of logarithms, "
             "near to per cent), else the metric's own unit"
         },
     )

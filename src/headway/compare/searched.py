@@ -17,7 +17,7 @@ from headway.declare.experiment import Experiment
 from headway.declare.metrics import METRICS
 from headway.runs.planned_looks import Picked, StoredSearch, stored
 from headway.runs.store import Store
-from headway.words import Amount, counted, listed, number
+from headway.words import Amount, counted, is_plural, listed, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,10 +159,11 @@ def fresh_sentence(found: FreshEstimate, arm: str) -> str:
     Examples:
         >>> found = FreshEstimate(metric="eval_mse", mean=0.98, interval=(0.97, 0.99), n_seeds=3)
         >>> fresh_sentence(found, "2 heads")
-        'on 3 fresh seeds 2 heads has 0.980 y squared (95 % interval 0.970 to 0.990)'
+        'on 3 fresh seeds, 2 heads have 0.980 y squared (95 % interval 0.970 to 0.990)'
     """
     unit = METRICS[found.metric].unit
-    on, unit = f"on {counted(found.n_seeds, 'fresh seed')} {arm} has", "" if unit in ("1", "ratio") else f" {unit}"
+    has = "have" if is_plural(arm) else "has"
+    on, unit = f"on {counted(found.n_seeds, 'fresh seed')}, {arm} {has}", "" if unit in ("1", "ratio") else f" {unit}"
     if found.interval is None:
         return f"{on} {number(found.mean, 4)}{unit}"
     write = Amount.within(*found.interval)
