@@ -1,6 +1,7 @@
 """Every architecture of transformers that reads text, as small as its configuration allows, with random weights."""
 
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ from transformers.models.auto import modeling_auto
 
 import headway
 from headway.errors import UserError
+from headway.heads.causes.patch_check import check_patching
+from headway.heads.causes.patched import PATCH_SITES
+from headway.hf.intervening import TheirDecoder
 
 VOCAB_SIZE = 97
 _TABLES = (
@@ -39,6 +43,11 @@ _SIZES: dict[int, tuple[str, ...]] = {
     1: ("bos_token_id", "decoder_start_token_id", "num_experts_per_tok"),
 }
 _SMALL = {name: size for size, names in _SIZES.items() for name in names} | {"initializer_range": 0.2, "init_std": 0.2}
+_SMALLER = {
+    "falcon_h1": {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_state": 16},
+    "nemotron_h": {"ssm_state_size": 16, "mamba_num_heads": 8, "mamba_head_dim": 8},
+}
+"""Of parts that are no attention, and slow."""
 LARGEST = 5_000_000
 """Numbers of the largest model that is drawn: whose configuration takes no smaller sizes is not."""
 
@@ -59,7 +68,8 @@ def drawn(model_type: str, kind: Any, **sizes: int) -> "transformers.PreTrainedM
     takes = inspect.signature(config.__init__).parameters
     fields = getattr(config, "__dataclass_fields__", {})
     known = {*takes, *fields, *getattr(config, "attribute_map", {})}
-    made = config(**{name: value for name, value in {**_SMALL, **sizes}.items() if name in known})
+    wanted = {**_SMALL, **_SMALLER.get(model_type, {}), **sizes}
+    made = config(**{name: value for name, value in wanted.items() if name in known})
     with torch.device("meta"):
         numbers = sum(parameter.numel() for parameter in kind.from_config(made).parameters())
     if numbers > LARGEST:
@@ -101,11 +111,65 @@ def outcome(model_type: str, kind: Any) -> tuple[str, str]:
     except Exception as error:  # noqa: BLE001 - whatever a configuration does not like about small sizes
         return "not drawn", f"{type(error).__name__}: {' '.join(str(error).split())}"
     try:
-        if not _attends(model):  # of some architectures one layer in eight has attention
-            model = drawn(model_type, kind, num_hidden_layers=8)
-        return "agrees", str(agrees(model))
+        return "agrees", str(agrees(_attending(model, model_type, kind)))
     except UserError as error:
         return "refused", str(error).partition("cannot be traced: ")[2].partition(";")[0] or str(error)
+
+
+def _attending(model: "transformers.PreTrainedModel", model_type: str, kind: Any) -> "transformers.PreTrainedModel":
+    # Of some architectures one layer in eight has attention.
+    return model if _attends(model) else drawn(model_type, kind, num_hidden_layers=8)
+
+
+def decoder(model_type: str, kind: Any) -> TheirDecoder:
+    """A small random model of a type whose heads can be acted on; its weights are none that it begins with."""
+    model = _attending(drawn(model_type, kind), model_type, kind)
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                parameter += 0.2 * torch.randn(parameter.shape, generator=draw)
+    return TheirDecoder(model)
+
+
+def patched(model_type: str, kind: Any) -> tuple[str, str]:
+    """What of its heads can be patched: all with paths, all, some, or nothing; and why not more."""
+    try:
+        found = decoder(model_type, kind)
+    except UserError as error:
+        return "nothing", re.split("cannot be traced: |or patched: ", str(error))[-1].partition(", so that")[0]
+    tokens = _tokens()
+    try:
+        check_patching(found, tokens, PATCH_SITES, paths=True)
+    except UserError as error:
+        check_patching(found, tokens, ("z", "pattern"))
+        return "some", str(error).partition("the check that failed: ")[2].partition(" (")[0]
+    with torch.no_grad():
+        why = found.stream_sums(tokens).why_not
+    return ("all with paths", "") if why is None else ("all", why)
+
+
+def _patched_lines(agreeing: list[tuple[str, Any]]) -> Iterator[str]:
+    found = [(name, *patched(name, kind)) for name, kind in agreeing if kind is transformers.AutoModelForCausalLM]
+    by_what = {what: [(name, why) for name, each, why in found if each == what] for _, what, _ in found}
+    whole = [name for name, _ in by_what["all with paths"]]
+    yield from (
+        f"## {len(whole)} decoders are patched, with paths from head to head",
+        "",
+        "Of these, and of those in the next two lists, heads are also taken away, as headway ablate does. What is",
+        "patched is held against what the model's own attention computes.",
+        "",
+        *_wrapped(whole),
+        "",
+    )
+    for what, title, column in (
+        ("all", "more are patched, but for paths", "why what a head writes does not reach later heads as it is"),
+        ("some", "are patched by contexts and patterns alone", "the check that failed for queries, keys and values"),
+        ("nothing", "are neither patched nor ablated", "why: its class is called causal all the same"),
+    ):
+        yield from (f"## {len(by_what[what])} {title}", "", f"| model_type | {column} |", "|---|---|")
+        yield from (f"| `{name}` | {why} |" for name, why in by_what[what])
+        yield ""
 
 
 def _wrapped(names: list[str]) -> list[str]:
@@ -114,7 +178,8 @@ def _wrapped(names: list[str]) -> list[str]:
 
 def page() -> str:
     """The page."""
-    found = [(name, *outcome(name, kind)) for name, kind in types()]
+    kinds = dict(types())
+    found = [(name, *outcome(name, kind)) for name, kind in kinds.items()]
     agreeing = [name for name, what, _ in found if what == "agrees"]
     refused = [(name, why) for name, what, why in found if what == "refused"]
     others = [name for name, what, _ in found if what == "not drawn"]
@@ -128,10 +193,9 @@ def page() -> str:
         "",
         f"## {len(agreeing)} agree",
         "",
-        *textwrap.wrap(
-            ", ".join(f"`{name}`" for name in agreeing), 118, break_on_hyphens=False, break_long_words=False
-        ),
+        *_wrapped(agreeing),
         "",
+        *_patched_lines([(name, kinds[name]) for name in agreeing]),
         f"## {len(refused)} are refused, with a sentence",
         "",
         "| model_type | why |",

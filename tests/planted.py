@@ -47,6 +47,40 @@ def planted(seed, *, reset=False):
     return Transformer(declared, VOCAB, weights).eval(), heads
 
 
+def planted_elsewhere(seed, n_heads=6):
+    """The same circuit in an OPT of transformers, whose norms are almost nothing and whose MLPs are; and its heads."""
+    import transformers
+
+    random, width, wide = np.random.default_rng(seed), 32, 32 * n_heads
+    config = transformers.OPTConfig(
+        vocab_size=VOCAB, hidden_size=wide, word_embed_proj_dim=wide, ffn_dim=4, num_hidden_layers=2,
+        num_attention_heads=n_heads, max_position_embeddings=POSITIONS, tie_word_embeddings=False, dropout=0.0,
+        pad_token_id=None, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    model = transformers.OPTForCausalLM(config).eval()
+    heads = [(layer, int(random.integers(n_heads))) for layer in range(2)]
+    arrays = {name: torch.zeros_like(array) for name, array in model.state_dict().items()}
+    decoder = "model.decoder."
+    # Two ones among so many zeros: a norm of this weight gives back about what it is given, less its mean.
+    arrays |= {name: array + (2 / wide) ** 0.5 for name, array in arrays.items() if "norm.weight" in name}
+    arrays[f"{decoder}embed_tokens.weight"][:, :96] = torch.from_numpy(_entries((VOCAB, 96), TOKEN))
+    arrays[f"{decoder}embed_positions.weight"][2:, :96] = torch.from_numpy(_entries((POSITIONS, 96), POSITION))
+    arrays["lm_head.weight"][:, :96] = torch.from_numpy(LOUD * _entries((VOCAB, 96), PREDICTED))
+    for layer in range(2):
+        of_heads = [_idle(random, width) for _ in range(n_heads)]
+        of_heads[heads[layer][1]] = _previous() if layer == 0 else _induction()
+        path = f"{decoder}layers.{layer}.self_attn"
+        for at, head in enumerate(of_heads):
+            rows = slice(width * at, width * at + len(head["q"]))
+            for name in "qkv":
+                # Logits are divided by the root of the width.
+                times = width**0.5 if name == "q" else 1.0
+                arrays[f"{path}.{name}_proj.weight"][rows, :96] = torch.from_numpy(times * head[name]).float()
+            arrays[f"{path}.out_proj.weight"][:96, rows] = torch.from_numpy(head["o"]).float()
+    model.load_state_dict(arrays)
+    return model, heads
+
+
 def texts(seed):
     """Inputs and targets of random tokens, repeated, and others of the kind."""
     one, other = (torch.from_numpy(repeated_tokens(VOCAB, PERIOD, SEQUENCES, 2 * seed + i)) for i in (0, 1))

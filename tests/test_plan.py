@@ -74,6 +74,16 @@ def test_what_starts_from_what_is_drawn():
     assert plan(load("gqa"), trial=False).starts() == ()
 
 
+def test_what_kept_weights_take_is_said():
+    experiment = load("x-ray").select(arms=["heads-2", "heads-4"], seeds=3)
+    planned = plan(experiment, trial=False)
+    per_run = [4 * 6 * cost.budget.n_parameters / 1e6 for cost in planned.costs]
+    said = f"weights of 6 steps of each run are kept: {3 * sum(per_run):,.1f} MB in all, in single precision"
+    assert said in list(planned.sentences())
+    nothing = load("x-ray", settings="logging.weights=[]").select(arms="heads-2", seeds=1)
+    assert not any("are kept" in sentence for sentence in plan(nothing, trial=False).sentences())
+
+
 def test_a_heavy_model_is_not_tried():
     planned = plan(load("head-scaling", scale="paper").select(arms=["uniform"]))
     assert planned.costs[0].steps_per_s is None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from headway.declare.experiment import Experiment, load
 from headway.errors import RunFailed, UserError, near
+from headway.finishing import finish as finish
 from headway.runs.folder import Run
 from headway.runs.store import Store
 from headway.train.laboratory import TrainerChoice
@@ -41,6 +42,7 @@ def run(
     shared: bool | None = None,
     timing: bool | None = None,
     figures: bool = True,
+    look: bool | None = None,
     progress: bool | None = None,
 ) -> Store:
     """Train what is missing of an experiment, compare and report; the results directory.
@@ -68,6 +70,7 @@ def run(
         timing: whether arms of language models are each timed alone in the end, for figures of time against heads;
             None: where that takes little of the time that training takes.
         figures: whether the figures are written as files beside the report, which holds them anyway.
+        look: whether look.html, on which one looks at the heads of language models, is written too; None: with figures.
         progress: whether it shows how far it is; None: where a terminal or a notebook is there to see it.
 
     Raises:
@@ -105,6 +108,7 @@ def run(
         where=where,
         timing=timing,
         figures=figures,
+        look=look,
         goal=goal,
         warn=partial(warnings.warn, category=RuntimeWarning, stacklevel=3),
         tell=partial(print, file=sys.stderr) if shown else lambda _: None,
@@ -142,6 +146,7 @@ def carry_out(
     where: "Where",
     timing: bool | None,
     figures: bool,
+    look: bool | None = None,
     goal: "Goal | None",
     warn: Callable[[str], None],
     tell: Callable[[str], None],
@@ -153,8 +158,9 @@ def carry_out(
         experiment: with what is asked for.
         out: the results directory; its default place if None.
         where: runs are worked on.
-        timing: as in `run`, like `figures`.
+        timing: as in `run`, like `figures` and `look`.
         figures: see there.
+        look: see there.
         goal: what seeds are added for, instead of those that were asked for; None: nothing.
         warn: is given what the user may not expect.
         tell: is given what is being done.
@@ -180,7 +186,7 @@ def carry_out(
         for said in time_arms(store.path, runs, here[0], n_places=len(here), **asked):
             tell(said)
     tell("comparing, and drawing the report ...")
-    return store, runs, finish(store, figures=figures)
+    return store, runs, finish(store, figures=figures, look=look, tell=tell)
 
 
 def _trained(
@@ -287,13 +293,3 @@ def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
         if why_not := laboratory.slower_unasked(arm.template):
             reasons.setdefault(why_not, []).append(arm.full_name)
     return [f"{', '.join(arms)}: {why_not}; PyTorch trains instead" for why_not, arms in reasons.items()]
-
-
-def finish(store: Store, *, figures: bool = True) -> "Results":
-    """Derive results.json, the report and, unless they are not wanted as files, its figures; what the runs say."""
-    from headway.compare.results import write
-    from headway.show.report.page import write_report
-
-    results = write(store)
-    write_report(store, results, files=figures)
-    return results

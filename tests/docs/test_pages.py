@@ -52,6 +52,6 @@ def test_every_floor_and_every_slice_is_in_the_house():
     floors, slices = made["floors"](), made["slices"]()
     assert floors.count("\n| ") >= 18
     assert re.search(r"\| 0 \| `errors` \| .+ \| yes \|$", floors)
-    assert re.search(r"\| 16 \| `cli/` \| .+only place that prints \|  \|", floors)
+    assert re.search(r"\| 17 \| `cli/` \| .+only place that prints \|  \|", floors)
     assert slices.count("\n| `") == 5
     assert "| `data/` | `native`, `prompts` | " in slices

@@ -28,13 +28,15 @@ def test_the_example_gives_an_x_ray_of_a_bidirectional_model(example):
     found = example["found"]
     (attention,) = found.attentions
     assert (attention.kind, attention.n_heads, attention.d_head) == ("encoder", 2, 16)
-    assert found.model["kind"] == "masked"
+    assert found.model["kind"] == "bidirectional"
     assert found.scores["query_cka"].draws["layers.0.attention"].shape == (16, 2, 2)
     assert np.isfinite(found.scores["ov_effective_rank"].values["layers.0.attention"]).all()
     assert "induction_score" not in found.scores
     assert any("induction and duplicate-token scores are of causal models only" in note for note in found.notes)
     assert found.loss_nats is None
-    assert any("a masked model predicts hidden tokens" in note for note in found.notes)
+    assert any(
+        "every position sees every other, the one that it would predict among them" in note for note in found.notes
+    )
     assert any("copying scores and composition, which need the norms" in note for note in found.notes)
 
 

@@ -1,4 +1,4 @@
-"""`headway ablate` of decoders that others wrote, and what no head can be taken of."""
+"""`headway ablate` and `headway patch` of decoders that others wrote, and what no head can be taken of."""
 
 import json
 
@@ -82,9 +82,50 @@ def test_what_is_no_decoder_is_not_yet_ablated(text, tmp_path):
         headway.ablate(tmp_path / "t5", text=text)
 
 
-def test_only_our_own_are_patched_and_pruned(neox, text):
-    said = "neox is a GPTNeoXForCausalLM: its heads can be measured .*, masked .*, but not yet patched or removed; Head"
+def test_only_our_own_are_pruned(neox, text):
+    said = "neox is a GPTNeoXForCausalLM: its heads can be measured .*, masked .* and patched .*, but not yet removed; "
     with pytest.raises(UserError, match=said):
         headway.prune(neox, by="taylor", keep=4, text=text)
-    with pytest.raises(UserError, match=said):
-        headway.patch(neox, [[1, 2]], [[3, 4]], metric=lambda x: x[:, -1, 0])
+
+
+CLEAN, CORRUPTED = "Tim went out and", "Sue went out and"
+
+
+def test_theirs_is_patched_with_paths(neox):
+    tokens = [[list(text.encode())] for text in (CLEAN, CORRUPTED)]
+    found = headway.patch(neox, *tokens, metric=lambda logits: logits[:, -1, 97], by_position=True, paths=True)
+    assert found.effects["pattern"].shape == (8, 16, 1)
+    assert found.no_paths is None
+    assert found.paths is not None
+    assert np.isfinite(found.paths.through["k"][0, 4:]).all()
+    model = transformers.AutoModelForCausalLM.from_pretrained(neox).eval()
+    with torch.no_grad():
+        clean = model(torch.tensor(tokens[0])).logits[0, -1, 97]
+    assert found.clean[0] == pytest.approx(float(clean), abs=1e-5)
+
+
+def test_what_is_not_measured_is_told(tmp_path):
+    torch.manual_seed(0)
+    config = transformers.OPTConfig(
+        **SIZES, word_embed_proj_dim=16, ffn_dim=32, max_position_embeddings=64, init_std=0.3,
+        do_layer_norm_before=False, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    transformers.OPTForCausalLM(config).save_pretrained(tmp_path / "opt")
+    given = ("--clean", CLEAN, "--corrupted", CORRUPTED, "--answer", "a", "--tokenizer", "bytes")
+    done = verb("patch", tmp_path / "opt", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = "paths between heads are not measured: what a head of this model writes does not reach later heads as it is"
+    page = (tmp_path / "results/patch-opt/patch.html").read_text()
+    assert said in page
+    content = json.loads((tmp_path / "results/patch-opt/patch.json").read_text())
+    assert content["patching"]["paths"] is None
+    assert content["patching"]["no_paths"] == content["notes"][0]
+    assert content["notes"][0].startswith(said)
+    assert len(content["patching"]["effects"]["v"]) == 8
+
+
+def test_an_encoder_is_not_patched(tmp_path):
+    torch.manual_seed(0)
+    transformers.BertForMaskedLM(transformers.BertConfig(**SIZES, intermediate_size=32)).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"is a BertForMaskedLM, an encoder: .*, but not yet taken away or patched, "):
+        headway.patch(tmp_path, [[1, 2]], [[3, 4]], metric=lambda x: x[:, -1, 0])

@@ -92,7 +92,7 @@ def test_every_head_has_pairs_and_circuits_and_every_token_a_word(seen):
 
 
 def test_only_the_heads_that_are_asked_for_keep_their_patterns(ragged, text):
-    few = headway.look(ragged, text=text, sequences=1, length=16, draws=0, heads="L0H2,L1")
+    few = headway.look(ragged, text=text, sequences=1, length=16, draws=0, heads="L0H2, L1,")
     assert {name: packed.heads for (name, number), packed in few.patterns.items() if number == 0} == {
         "layers.0.attention": (2,),
         "layers.1.attention": (0, 1),
@@ -169,6 +169,7 @@ def test_a_decoder_over_an_encoder_has_three_kinds_of_patterns(tmp_path, text):
     ("options", "said"),
     [
         ({"heads": "L9H9"}, "heads 'L9H9': there is no such layer; the model has L0, L1, L2"),
+        ({"heads": " ,"}, "heads ' ,': no head and no layer is named; give such as L2H0 or L0"),
         ({"heads": "L1H2"}, "heads 'L1H2': layer L1 has the heads L1H0 to L1H1"),
         ({"text": None}, "which text should it read"),
         ({"text": "nowhere.txt"}, "text nowhere.txt: there is no such file or folder"),
@@ -271,6 +272,7 @@ def test_words_of_tokens_are_seen(ragged):
     odd = token_words(open_model(ragged), [300])
     assert list(odd) == [300]
     assert odd[300].startswith("⟨")
+    assert token_words(SimpleNamespace(tokenizer=None), [7, 12]) == {7: " 7", 12: " 12"}
     assert visible("y" * 10_000) == "y" * 32 + "… (10,000 characters)"
 
 

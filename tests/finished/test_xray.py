@@ -183,6 +183,20 @@ def test_no_figure_of_a_report_is_loaded(ragged, text, tmp_path):
     assert done.stderr.splitlines()[-1] == "shared xray"
 
 
+def test_a_page_leads_to_the_look_at_the_same_heads_or_says_how_to_have_it(ragged, found, tmp_path):
+    from headway.show.xray.page import xray_page
+
+    page, folder = xray_page(found, "headway look ragged"), tmp_path / "xray-ragged"
+    html = page.write(folder, ragged, "headway xray").read_text()
+    assert "<code>headway look ragged</code> writes a page on which one looks at its heads" in html
+    assert "look-ragged.html" not in html
+    (tmp_path / "look-ragged.html").write_text("")
+    assert '<a href="../look-ragged.html">Look at its heads</a>' in page.write(folder, ragged, "x").read_text()
+    (folder / "look.html").write_text("")
+    assert '<a href="look.html">Look at its heads</a>' in page.write(folder, ragged, "x").read_text()
+    assert "look.html" not in xray_page(found).html("headway xray")
+
+
 def test_another_model_in_the_same_folder_leaves_no_figure_of_the_former(ragged, text, found, tmp_path):
     from headway.show.xray.page import xray_page
 

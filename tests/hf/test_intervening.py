@@ -11,7 +11,7 @@ from headway.heads.causes.kinds import KINDS
 from headway.heads.causes.selfcheck import check_interventions
 from headway.heads.causes.substitutes import contexts_of, heads_of, substitutes
 from headway.heads.causes.without import Removal, losses_without, reference_losses_without
-from headway.hf import intervening
+from headway.hf import intervening, kept_pass
 from headway.hf.intervening import TheirDecoder
 
 _llama = zoo.CONFIGS["llama"].to_dict() | {"architectures": None}
@@ -124,7 +124,7 @@ def test_contributions_that_do_not_add_up_are_refused():
 
 
 def test_layers_that_do_not_pass_on_what_they_gave_are_refused(monkeypatch):
-    monkeypatch.setattr(intervening, "_copied", lambda output: output * 1.1 if torch.is_tensor(output) else output)
+    monkeypatch.setattr(kept_pass, "_copied", lambda output, _: output * 1.1 if torch.is_tensor(output) else output)
     refused(decoder("gpt-neox"), "the losses without a head are those of a whole pass")
 
 
@@ -132,7 +132,7 @@ def test_shared_attentions_are_refused():
     torch.manual_seed(0)
     model = zoo.model_of("gpt-neox")
     model.gpt_neox.layers[1].attention = model.gpt_neox.layers[0].attention
-    with pytest.raises(UserError, match="heads cannot be taken away, for its layers share attentions"):
+    with pytest.raises(UserError, match="heads cannot be taken away or patched, for its layers share attentions"):
         TheirDecoder(model)
 
 
@@ -142,7 +142,7 @@ def test_what_sees_what_comes_later_is_refused():
     config = transformers.BertConfig(vocab_size=zoo.VOCAB_SIZE, **sizes, max_position_embeddings=64)
     torch.manual_seed(0)
     model = zoo.stirred(transformers.BertLMHeadModel(config)).eval()
-    with pytest.raises(UserError, match=r"BertLMHeadModel: .* not yet taken away: it sees what comes later"):
+    with pytest.raises(UserError, match=r"BertLMHeadModel: .* not yet taken away or patched: it sees what comes later"):
         TheirDecoder(model)
     config.is_decoder = True
     check_interventions(TheirDecoder(zoo.stirred(transformers.BertLMHeadModel(config)).eval()), TEXT)

@@ -8,7 +8,7 @@ import numpy as np
 from headway.heads.model_on_text import AttentionHeads
 from headway.heads.packed import PackedPatterns
 from headway.heads.scores import Composition, HeadScores
-from headway.heads.view import AttendedPair, Circuits, ModelView, ShownSequence, TokenCircuits
+from headway.heads.view import AttendedPair, Circuits, KeptStep, ModelView, ShownSequence, TokenCircuits
 from headway.heads.xray import XRay
 
 WORDS = ("The", " cat", " sat", " on", " the", " mat", ".", "↵", "He", " pur", "red", " a", " lot", "!")
@@ -123,6 +123,39 @@ def view_of(
         circuits=Circuits(n_tokens=len(words), all=True, by_chance=3.2, of=dict.fromkeys(heads, circuits)),
         run=run,
     )
+
+
+def with_kept(view: ModelView, steps: tuple[int, ...], *, sequences: int = 1) -> ModelView:
+    """The same of a run that kept weights, with patterns of so many sequences.
+
+    At the n-th of these steps all heads copy the n-th word and look at the first token alone, and nothing composes.
+    """
+    n_heads = {each.name: each.n_heads for each in view.found.attentions}
+    assert view.circuits is not None
+    heads, composition = list(view.circuits.of), view.found.composition
+    assert composition is not None
+    nothing = {kind: np.where(np.isfinite(getattr(composition, kind)), 0.0, np.nan) for kind in "qkv"}
+    kept = tuple(
+        KeptStep(
+            step=step,
+            circuits=replace(
+                view.circuits,
+                of=dict.fromkeys(
+                    heads, TokenCircuits(copies=((at, 7.5),), suppresses=(), raises=(), matches=((at, at, 6.5),))
+                ),
+            ),
+            composition=replace(composition, **nothing, chances={}),
+            patterns={
+                (name, number): PackedPatterns.of(
+                    np.stack([pattern("first", len(view.sequences[number].tokens))] * n), range(n)
+                )
+                for name, n in n_heads.items()
+                for number in range(sequences)
+            },
+        )
+        for at, step in enumerate(steps)
+    )
+    return replace(view, kept=kept)
 
 
 def encoder_decoder(length: int = LENGTH) -> ModelView:

@@ -11,6 +11,7 @@ import pytest
 from fabricate import fabricate, material_of, small
 
 from headway.declare.experiment import load
+from headway.declare.log_spaced import thinned
 from headway.errors import ResultsError, UserError
 from headway.runs.store import Store
 from headway.show.icl import circuit_maps as maps
@@ -21,7 +22,7 @@ from headway.show.report.outcome import final_outcome
 from headway.show.report.page import figures
 from headway.show.report.report_data import ReportData
 from headway.show.report.tasks import by_task
-from headway.show.shared.figure import Figure, inline, thinned
+from headway.show.shared.figure import Figure, inline
 from headway.show.shared.figure_files import FORMATS, render, write_figures
 from headway.show.shared.theme import ARM_COLOURS, HEAD_COLOURS
 

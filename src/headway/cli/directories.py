@@ -1,12 +1,13 @@
 """Door: the verbs that take a results directory: status, compare, report, drop, verify."""
 
 import gc
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.options import Directory, Figures, Plugins, app
+from headway.cli.options import Directory, Figures, Look, Plugins, app
 from headway.cli.output import print_answer, print_tables, tell_plugins
 from headway.errors import HeadwayError
 
@@ -32,15 +33,15 @@ def compare(directory: Directory, plugins: Plugins = None) -> None:
 
 
 @app.command()
-def report(directory: Directory, figures: Figures = True, plugins: Plugins = None) -> None:
-    """Write results.json, report.html and the figures.
+def report(directory: Directory, figures: Figures = True, look: Look = None, plugins: Plugins = None) -> None:
+    """Write results.json, report.html, the figures, and look.html for finished language models.
 
     What has not changed since the last report is left as it is.
     """
-    from headway.api import finish
+    from headway.finishing import finish
 
     store = open_store(directory, plugins)
-    finish(store, figures=figures)
+    finish(store, figures=figures, look=look, tell=partial(typer.echo, err=True))
     print(f"report: {store.path / 'report.html'}")
 
 

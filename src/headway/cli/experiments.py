@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headway.cli.options import Arms, Controls, Figures, Name, Plugins, Scale, Seeds, Settings, app, path_of
+from headway.cli.options import Arms, Controls, Figures, Look, Name, Plugins, Scale, Seeds, Settings, app, path_of
 from headway.cli.output import print_answer, print_tables, tell_plugins, warn
 from headway.errors import RunFailed, UserError, shortened
 
@@ -141,6 +141,7 @@ def run(
         typer.Option("--timing/--no-timing", help="Time each language model alone; by default where it takes little."),
     ] = None,
     figures: Figures = True,
+    look: Look = None,
     directory: Annotated[
         Path | None, typer.Option("--out", callback=path_of, metavar="DIR", help="By default results/NAME-SCALE.")
     ] = None,
@@ -170,6 +171,7 @@ def run(
         ),
         timing=timing,
         figures=figures,
+        look=look,
         goal=goal,
         warn=warn,
         tell=partial(typer.echo, err=True),

@@ -1,6 +1,6 @@
 """Door: the verb that shows heads: look."""
 
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,7 +62,10 @@ def look(
     """
     from headway.finished.look import look as look_at
     from headway.finished.looked_at import models_in
+    from headway.finishing import look_page_of, write_signed
+    from headway.runs.folder import Run
     from headway.show.look.look_page import look_page
+    from headway.show.report.current import LOOK
     from headway.words import command_line
 
     share_cores()
@@ -78,13 +81,16 @@ def look(
     command = command_line(
         "look", *models, text=text, heads=heads, out=out, largest=None if largest == 10 else largest, **options
     )
-    title = models[0].resolve().name if len(models) == 1 and len(chosen) > 1 else None
-    if title is not None:
-        views = [replace(view, name=view.name.removeprefix(f"{title}-")) for view in views]
-    drawn = look_page(views, command + " --trust-code" * trust_code, title=title, largest=n_bytes)
+    whole = command + " --trust-code" * trust_code
+    draw = look_page if len(models) > 1 else partial(look_page_of, models=models[0])
+    drawn = draw(views, command=whole, largest=n_bytes)
     for cut in drawn.cuts:
         print(f"note: {cut}")
-    print(f"page: {drawn.write(page)} ({len(drawn.html.encode()) / 1e6:.1f} MB)")
+    if command == command_line("look", *models) and page == models[0] / LOOK:
+        write_signed(drawn, page, [Run.open(path) for path in chosen])
+    else:
+        drawn.write(page)
+    print(f"page: {page} ({len(drawn.html.encode()) / 1e6:.1f} MB)")
     _link(page)
 
 
@@ -107,8 +113,8 @@ def _link(page: Path) -> None:
     """The report beside a page, if there is one, is written anew: it links to the page."""
     if page.name != "look.html" or not (page.parent / "report.html").is_file():
         return
-    from headway.api import finish
+    from headway.finishing import finish
     from headway.runs.store import Store
 
-    finish(Store.open(page.parent), figures=(page.parent / "figures").is_dir())
+    finish(Store.open(page.parent), figures=(page.parent / "figures").is_dir(), look=False)
     print(f"linked from {page.parent / 'report.html'}")

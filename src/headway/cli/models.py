@@ -116,7 +116,8 @@ def xray(
     options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length, "draws": draws}
     found = measure(checkpoint, text=text, device=device, trust_code=trust_code, **options)
     command = command_line("xray", checkpoint, text=text, out=out, **options) + " --trust-code" * trust_code
-    show_model(found, layers(found), lambda: xray_page(found), checkpoint, out, command, as_json)
+    look = command_line("look", checkpoint, text=text, tokenizer=tokenizer) + " --trust-code" * trust_code
+    show_model(found, layers(found), lambda: xray_page(found, look), checkpoint, out, command, as_json)
 
 
 @app.command()

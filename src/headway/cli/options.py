@@ -78,4 +78,10 @@ Plugins = Annotated[
     typer.Option("--plugin", metavar="FILE", help="Code of your own, which is run (docs/your-own.md); repeatable."),
 ]
 
+Look = Annotated[
+    bool | None,
+    typer.Option(
+        "--look/--no-look", help="Write look.html too, on finished language models; by default with the figures."
+    ),
+]
 Figures = Annotated[bool, typer.Option(help="Write figures as files too; the report holds them anyway.")]

@@ -48,7 +48,7 @@ def print_answer(store: "Store", results: "Results") -> None:
         print(f"* {sentence}")
     for sentence in answer(results):
         print(f"* {sentence}")
-    for file in ("report.html", "results.json"):
+    for file in ("report.html", "look.html", "results.json"):
         if (store.path / file).exists():
             print(f"{file.partition('.')[0]}: {store.path / file}")
 

@@ -6,6 +6,6 @@
 * `contrasts`: the questions that a document asks of its arms; `starts`: which arm starts from which;
 * `plugins`: what code of one's own registers; `plugin_files`: how it is found, run and kept;
 * `spec`: the base of every declared value, and errors that teach; `reference` writes the documentation of them all;
-* `budget`: what a run costs;
+* `budget`: what a run costs; `kept_weights`: of which steps weights are kept, perhaps `log_spaced` ones;
 * `metrics`, `head_metrics` and `head_causes`: what is measured, in words.
 """

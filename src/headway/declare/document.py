@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from headway.declare.contrasts import contrasts_of
+from headway.declare.kept_weights import Asked
 from headway.declare.limits import LONGEST_NAME
 from headway.declare.spec import Spec
 from headway.declare.starts import starts_of
@@ -26,9 +27,21 @@ MOST_SEEDS = 10_000
 
 
 class Logging(Spec):
-    """How often a run writes a line; it changes no result."""
+    """How often a run writes a line, and what it keeps on its way; it changes no result."""
 
     every: PositiveInt = Field(1_000, description="steps between logged training losses")
+    weights: Asked = Field(
+        (),
+        description="steps whose weights are kept, as a list or as `{log_spaced: N}`, so that `headway look` shows "
+        "circuits and patterns while it trained",
+    )
+
+    @field_validator("weights")
+    @classmethod
+    def _once(cls, weights: Asked) -> Asked:
+        if isinstance(weights, tuple) and (twice := [step for step, n in Counter(weights).items() if n > 1]):
+            raise ValueError(f"{twice[0]} stands twice; keep one")
+        return weights
 
 
 class Group(Spec):
@@ -51,7 +64,7 @@ class Document(Spec):
     probes: dict[str, Any] = Field({}, description="what is measured in the heads")
     samples: dict[str, Any] | None = Field({}, description="what the model writes before and after training")
     after: dict[str, Any] = Field({}, description="what is done to the trained model")
-    logging: Logging = Field(Logging(), description="how often a run writes a line")
+    logging: Logging = Field(Logging(), description="how often a run writes a line, and what it keeps")
     plugins: tuple[str, ...] = Field(
         (),
         description="code of your own, which is run: paths of files, from this one, or names that packages offer; see "

@@ -14,6 +14,7 @@ from headway.declare import plugin_files
 from headway.declare.arm import Arm
 from headway.declare.contrasts import Contrast, contrasts_of, scheme_contrasts
 from headway.declare.document import PARTS, Document, Group, Logging
+from headway.declare.kept_weights import check_kept, steps_of
 from headway.declare.laboratories import parse_run
 from headway.declare.limits import check_arms, count_values, exists_as_file
 from headway.declare.mapping import CHOOSERS, leaves, merge, read_file, write_yaml
@@ -92,7 +93,7 @@ class Experiment:
 
     @property
     def logging(self) -> Logging:
-        """How often runs write a line."""
+        """How often runs write a line, and whose weights they keep."""
         return self.document.logging
 
     @property
@@ -147,12 +148,14 @@ class Experiment:
         return tuple(found.values())
 
     def kept_weights(self, arm: Arm) -> tuple[int, ...]:
-        """The steps at which runs of an arm have to keep their weights, since those of other arms start there.
+        """The steps at which runs of an arm keep their weights: those of other arms start there, or it was asked for.
 
-        First weights are kept only of runs that start from others themselves: of any other they can be drawn again.
+        For other arms, first weights are kept only of runs that start from others themselves: of any other they can be
+        drawn again.
         """
-        asked = {step for other in self.arms if other.starts_from(arm) for step in other.template.stored_for}
-        return tuple(sorted(asked - ({0} if arm.parent is None else set())))
+        needed = {step for other in self.arms if other.starts_from(arm) for step in other.template.stored_for}
+        asked = steps_of(self.logging.weights, arm.template.declared_steps)
+        return tuple(sorted({*asked, *(needed - ({0} if arm.parent is None else set()))}))
 
     def check_settings(self) -> None:
         """Look whether every setting has an effect in every arm that is to be run.
@@ -366,6 +369,7 @@ def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ())
     arms = tuple(made[name, control] for name in document.arms for control in (None, *document.controls))
     _check_measured(arms, plugins)
     plain = tuple(arm for arm in arms if arm.control is None)
+    check_kept(document.logging.weights, plain)
     seeds = seeds_of(document.seeds)
     return Experiment(document=document, arms=arms, selected=plain, seeds=seeds, plugins=plugins)
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from headway.declare.document import PARTS, Document
+from headway.declare.document import PARTS, Document, Logging
 from headway.declare.laboratories import RUN_KINDS, kinds_of
 from headway.declare.mapping import FACTOR
 from headway.declare.run import RunSpec
@@ -80,6 +80,7 @@ def reference() -> str:
         "scale or `--set` changes a number, `x0.5` means half of what it was.",
         "",
         *_table("The file", "", Document),
+        *_table("`logging`", "", Logging),
     ]
     kinds: dict[type[RunSpec], list[str]] = {}
     for kind, run in RUN_KINDS.items():
@@ -178,6 +179,8 @@ def _row(name: str, field: FieldInfo) -> str:
 
 
 def _type(annotation: Any) -> str:
+    if hasattr(annotation, "__metadata__"):  # what is required of it beside its type
+        return _type(annotation.__origin__)
     if annotation is type(None):
         return "null"
     if annotation is Ellipsis:

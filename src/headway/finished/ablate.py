@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headway.finished.interventions import check_sound, open_to_ablate
+from headway.finished.interventions import check_sound, open_to_intervene
 from headway.finished.opened import Opened
 from headway.finished.own_text import own_text
 from headway.finished.two_texts import TwoTexts, two_texts, with_targets
@@ -81,7 +81,7 @@ def ablate(
 
     over = check_mean_over(mean)
     text = own_text(model) if text is None else text
-    opened, own = open_to_ablate(model, tokenizer, device)
+    opened, own = open_to_intervene(model, tokenizer, device)
     if targets is None:
         texts = two_texts(opened, text, reference, sequences=sequences, length=length)
     else:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.errors import UserError, near
-from headway.finished.interventions import check_sound, open_to_ablate
+from headway.finished.interventions import check_sound, open_to_intervene
 from headway.finished.two_texts import two_texts, with_targets
 from headway.heads.causes.kinds import KINDS, Head, Kind
 
@@ -58,7 +58,7 @@ def circuit(
     if kind not in KINDS:
         raise UserError(f"kind {kind!r} is no way to take heads away; {near(str(kind), KINDS)}")
     chosen = [_head(name) for name in heads]
-    opened, own = open_to_ablate(model, tokenizer, device)
+    opened, own = open_to_intervene(model, tokenizer, device)
     if targets is None:
         texts = two_texts(opened, text, reference, sequences=sequences, length=length)
     else:

@@ -98,5 +98,5 @@ def _brought(model: Any, tokens: "np.ndarray | None") -> Opened:
     )
     with torch.inference_mode(), evaluating(model):
         kinds = {attention.kind for attention in opened.trace(tokens[:1]).attentions}
-    kind: Literal["causal", "masked"] = "causal" if kinds == {"self"} else "masked"
+    kind: Literal["causal", "bidirectional"] = "causal" if kinds == {"self"} else "bidirectional"
     return replace(opened, kind=kind, facts={**opened.facts, "kind": kind})

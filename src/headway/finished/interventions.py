@@ -1,4 +1,4 @@
-"""Finished: a model whose heads can be taken away, opened and checked before any number is given of it."""
+"""Finished: a model on whose heads one can act, opened and checked before any number is given of it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from headway.finished.opened import Opened
 from headway.finished.opening import open_model, open_module
 
 if TYPE_CHECKING:
+    from headway.heads.causes.patched import PatchSite
     from headway.model.intervenable import Intervenable
     from headway.model.transformer import Transformer
 
@@ -17,10 +18,10 @@ _CHECKED = 32
 """Tokens that the check reads: whether a mask is on the right tensor shows on few."""
 
 
-def open_to_ablate(
+def open_to_intervene(
     model: "str | Path | Transformer", tokenizer: str | None, device: str
 ) -> "tuple[Opened, Intervenable]":
-    """A decoder whose heads can be masked, on its device, and what is masked: ours, or one of transformers.
+    """A decoder whose heads can be masked and patched, on its device, and what that is done to: ours, or transformers'.
 
     Args:
         model: a path as of `open_model`, or one of Headway's models, which stays where it is.
@@ -28,28 +29,28 @@ def open_to_ablate(
         device: as of `find_device`; `auto` leaves a model in memory where it is.
 
     Raises:
-        UserError: for a model of which heads cannot be taken away, saying what it is, or which has none.
+        UserError: for a model of which heads cannot be masked, saying what it is, or which has none.
     """
     opened = _open(model, tokenizer, device)
     if opened.ours is not None:
         return opened, opened.ours
     architecture = opened.facts["architecture"]
     if opened.kind != "causal":
-        what = {"masked": "an encoder", "encoder-decoder": "an encoder and a decoder over it"}[opened.kind]
+        what = {"encoder-decoder": "an encoder and a decoder over it"}.get(opened.kind, "an encoder")
         raise UserError(
             f"{opened.name} is a {architecture}, {what}: its heads can be measured (`headway xray`), but not yet taken "
-            "away, since what is measured is the loss of the next token; take a decoder"
+            "away or patched, since what is measured is the loss of the next token; take a decoder"
         )
     from headway.hf.intervening import TheirDecoder
 
     return opened, TheirDecoder(opened.module)
 
 
-def open_to_intervene(model: "str | Path | Transformer", tokenizer: str | None, device: str) -> Opened:
-    """A model of Headway's own, of which heads can be patched and removed, on its device; otherwise as above.
+def open_to_prune(model: "str | Path | Transformer", tokenizer: str | None, device: str) -> Opened:
+    """A model of Headway's own, of which heads can be removed, on its device; otherwise as above.
 
     Raises:
-        UserError: as `open_to_ablate`, and for a model that another library's code runs.
+        UserError: as `open_to_intervene`, and for a model that another library's code runs.
     """
     if isinstance(model, str | Path):
         folder = model_folder(model)
@@ -81,23 +82,35 @@ def _open(model: "str | Path | Transformer", tokenizer: str | None, device: str)
 
 
 def not_yet(name: str, architecture: str) -> str:
-    """Why heads of a model cannot be patched or removed, and what can be done with it."""
+    """Why heads of a model cannot be removed, and what can be done with it."""
     return (
         f"{name} is a {architecture}: its heads can be measured (`headway xray`) and, in a decoder, masked (`headway "
-        "ablate`), but not yet patched or removed; Headway does that to its own runs, to GPT-Neo, GPT-2, Llama and "
-        "Mistral, and to folders of `headway export`"
+        "ablate`) and patched (`headway patch`), but not yet removed; Headway does that to its own runs, to GPT-Neo, "
+        "GPT-2, Llama and Mistral, and to folders of `headway export`"
     )
 
 
-def check_sound(model: "Intervenable", tokens: "object") -> None:
+def check_sound(
+    model: "Intervenable", tokens: "object", sites: "tuple[PatchSite, ...]" = (), *, paths: bool = False
+) -> None:
     """Nothing, when gates and edits do to the model what they are said to do; on the beginning of a text.
+
+    Args:
+        model: the model.
+        tokens: the text.
+        sites: what of heads will be patched, if anything.
+        paths: whether paths between heads will be measured, too.
 
     Raises:
         UserError: naming the check that failed.
     """
     import torch
 
+    from headway.heads.causes.patch_check import check_patching
     from headway.heads.causes.selfcheck import check_interventions
 
     place = next(model.parameters()).device
-    check_interventions(model, torch.as_tensor(tokens, device=place)[:1, :_CHECKED])
+    some = torch.as_tensor(tokens, device=place)[:1, :_CHECKED]
+    check_interventions(model, some)
+    if sites:
+        check_patching(model, some, sites, paths=paths)

@@ -1,6 +1,6 @@
 """Finished: which models are looked at, and the numbers of their heads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headway.model.trace import Trace
+    from headway.runs.folder import Run
 
 EXPERIMENT = "experiment.yaml"
 """What a results directory has."""
@@ -32,52 +33,61 @@ def models_in(paths: Sequence[Path]) -> list[Path]:
         UserError: for a results directory without a finished run of language models, or too many models for a page.
     """
     found = [model for path in paths for model in (_of_arms(path) if (path / EXPERIMENT).is_file() else [path])]
+    check_number(found)
+    return found
+
+
+def check_number(found: Sequence[Path]) -> None:
+    """Nothing, when a page holds so many models.
+
+    Raises:
+        UserError: when they are too many.
+    """
     if len(found) > MOST_MODELS:
         raise UserError(
             f"{len(found)} models were asked for, and a page holds {MOST_MODELS} at most; give some of them, such as "
             f"{found[0]} and {found[1]}"
         )
-    return found
 
 
 def _of_arms(directory: Path) -> list[Path]:
     """The first finished run of each arm."""
     from headway.runs.store import Store
 
-    first: dict[str, Path] = {}
-    for run in Store.open(directory).runs():
-        if run.status == "done" and run.spec.n_ctx is not None:
-            first.setdefault(run.name, run.path)
+    first = first_of_arms(Store.open(directory).runs())
     if not first:
         raise UserError(
             f"{directory}: it has no finished run of a language model, and nothing else has tokens to look at; "
             "`headway run` finishes its runs"
         )
+    return [run.path for run in first]
+
+
+def first_of_arms(runs: "Iterable[Run]") -> "list[Run]":
+    """The first finished run of language models of each arm."""
+    first: dict[str, Run] = {}
+    for run in runs:
+        if run.status == "done" and run.spec.n_ctx is not None:
+            first.setdefault(run.name, run)
     return list(first.values())
 
 
 def numbers(
-    path: str | Path,
-    opened: Opened,
-    tokens: np.ndarray,
-    *,
-    text: str,
-    attentions: Sequence[AttentionHeads],
-    **options: Any,
+    opened: Opened, tokens: np.ndarray, *, text: str, given: bool, attentions: Sequence[AttentionHeads], **options: Any
 ) -> XRay:
     """An x-ray on the text; of a text that is too short for one, what few tokens can say, and a note.
 
     Args:
-        path: of the model.
-        opened: the same.
+        opened: the model, where it is to be.
         tokens: of the text.
         text: what it is called.
+        given: whether these tokens are all there is, and no text of this name.
         attentions: those of the model.
         options: of `xray`.
     """
     widest = max(attention.d_head for attention in attentions)
     if tokens.size > 2 * widest:
-        return xray(path, text=text, **options)
+        return xray(opened, tokens=tokens, **options) if given else xray(opened, text=text, **options)
     from headway.heads.examination import examine
 
     metrics = [

@@ -42,7 +42,7 @@ class Opened:
         traced: what every head does with (batch, pos) tokens on the module's device.
         read: the same, with what other heads would do on the same stream.
         kind: what a position sees: in causal ones what was before it, in others what comes later (future), everything
-            (masked: an encoder), or as a decoder over an encoder.
+            (masked: an encoder; bidirectional: one that somebody brought), or as a decoder over an encoder.
         tokenizer: Headway's, or that of transformers for a model of theirs; None where the folder has none.
         vocab_size: tokens below it are the model's.
         n_ctx: tokens of the longest text that it was made for; None where nothing bounds it.
@@ -56,7 +56,7 @@ class Opened:
     ours: "Transformer | None"
     traced: "Callable[[torch.Tensor], Trace]"
     read: "Callable[[torch.Tensor], Redrawable]"
-    kind: Literal["causal", "future", "masked", "encoder-decoder"]
+    kind: Literal["causal", "future", "masked", "bidirectional", "encoder-decoder"]
     tokenizer: "Tokenizer | Any | None"
     vocab_size: int
     n_ctx: int | None

@@ -34,14 +34,15 @@ def patch(
     """Put what each head did on a clean text into a run of a corrupted one, and see what a metric does.
 
     Args:
-        model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
+        model: a path of a run, its checkpoint or a folder of Hugging Face with a decoder; or one of Headway's models.
         clean: a text, or (sequence, pos) tokens, on which the model does what is asked about.
         corrupted: another of the same length, on which it does not; pairs, sequence by sequence.
         metric: from logits (sequence, pos, vocab) to a number for each sequence, such as the logit of the right answer
             less that of the wrong one.
         sites: what is put in, in turn: z (the context), q, k, v, pattern.
         by_position: whether each position is patched by itself, of queries, or of keys for k and v.
-        paths: whether direct effects between heads are measured.
+        paths: whether direct effects between heads are measured; where they cannot be, `no_paths` of what is found says
+            why.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
 
@@ -52,18 +53,19 @@ def patch(
     from headway.heads.causes.patching import TwoRuns
 
     asked = sites_of(sites)
-    opened = open_to_intervene(model, tokenizer, device)
+    opened, own = open_to_intervene(model, tokenizer, device)
     texts = [_tokens(opened, text, name) for text, name in ((clean, "clean"), (corrupted, "corrupted"))]
-    check_sound(opened.own, texts[0].cpu().numpy())
-    return measured(TwoRuns(opened.own, texts[0], texts[1], metric), asked, by_position=by_position, paths=paths)
+    check_sound(own, texts[0].cpu().numpy(), asked, paths=paths)
+    return measured(TwoRuns(own, texts[0], texts[1], metric), asked, by_position=by_position, paths=paths)
 
 
 def measured(runs: "TwoRuns", sites: tuple[PatchSite, ...], *, by_position: bool, paths: bool) -> Patching:
     """All that patching shows of two runs."""
     from headway.heads.causes.patch_estimates import cancelling, estimated_effects
     from headway.heads.causes.patching import patched_effects
-    from headway.heads.causes.paths import head_paths
+    from headway.heads.causes.paths import head_paths, why_no_paths
 
+    refused = why_no_paths(runs) if paths else None
     found = {site: patched_effects(runs, site, by_position=by_position) for site in sites}
     estimates = estimated_effects(runs, sites, by_position=by_position)
     return Patching(
@@ -73,7 +75,8 @@ def measured(runs: "TwoRuns", sites: tuple[PatchSite, ...], *, by_position: bool
         effects={site: effects.cpu().numpy() for site, (_, effects) in found.items()},
         estimates={site: effects.cpu().numpy() for site, effects in estimates.items()},
         cancels=cancelling(runs),
-        paths=head_paths(runs) if paths else None,
+        paths=head_paths(runs) if paths and refused is None else None,
+        no_paths=refused,
     )
 
 

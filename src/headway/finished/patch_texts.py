@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     import torch
 
     from headway.heads.causes.kinds import Head
-    from headway.heads.causes.patched import Patching
+    from headway.heads.causes.patched import Patching, PatchSite
     from headway.heads.causes.patching import TwoRuns
+    from headway.model.intervenable import Intervenable
 
 
 def patch_texts(
@@ -61,21 +62,21 @@ def patch_texts(
             alike.
     """
     asked = sites_of(sites)
-    opened = open_to_intervene(model, tokenizer, device)
+    opened, own = open_to_intervene(model, tokenizer, device)
     given = _Asked.of(opened, clean, corrupted, answer, wrong)
-    runs = given.runs(opened)
-    tell(f"patching {counted(sum(opened.own.n_heads), 'head')}, {', '.join(asked)} in turn ...")
+    runs = given.runs(opened, own, asked, paths=paths)
+    tell(f"patching {counted(sum(own.n_heads), 'head')}, {', '.join(asked)} in turn ...")
     patching = measured(runs, asked, by_position=by_position, paths=paths)
     return PatchedModel(
         name=opened.name,
-        model={**opened.facts, "parameters": f"{sum(p.numel() for p in opened.own.parameters()):,}"},
+        model={**opened.facts, "parameters": f"{sum(p.numel() for p in own.parameters()):,}"},
         text=f"{clean!r} and {corrupted!r}",
         n_tokens=2 * len(given.clean),
         n_sequences=2,
         length=len(given.clean),
         attentions=tuple(map(described, runs.clean.attentions)),
         scores={},
-        notes=tuple(given.notes()),
+        notes=(*([] if patching.no_paths is None else [patching.no_paths]), *given.notes()),
         metric=given.said(),
         clean=tuple(given.words[token] for token in given.clean),
         corrupted=tuple(given.words[token] for token in given.corrupted),
@@ -112,7 +113,7 @@ class _Asked:
         words = token_words(opened, [*tokens["clean"], *tokens["corrupted"], right[0], *(other or [])[:1]])
         return cls(**tokens, right=right, wrong=other, words=words)
 
-    def runs(self, opened: Opened) -> "TwoRuns":
+    def runs(self, opened: Opened, own: "Intervenable", sites: "tuple[PatchSite, ...]", *, paths: bool) -> "TwoRuns":
         """Both runs, of a model that was checked.
 
         Raises:
@@ -124,8 +125,8 @@ class _Asked:
 
         place = next(opened.module.parameters()).device
         pair = [torch.as_tensor(opened.checked([ids]), device=place) for ids in (self.clean, self.corrupted)]
-        check_sound(opened.own, pair[0].cpu().numpy())
-        return TwoRuns(opened.own, pair[0], pair[1], self._metric)
+        check_sound(own, pair[0].cpu().numpy(), sites, paths=paths)
+        return TwoRuns(own, pair[0], pair[1], self._metric)
 
     def _metric(self, logits: "torch.Tensor") -> "torch.Tensor":
         last, right = logits[:, -1].float(), self.right[0]

@@ -9,7 +9,7 @@ import numpy as np
 
 from headway.errors import UserError, near
 from headway.files import write_json
-from headway.finished.interventions import check_sound, open_to_intervene
+from headway.finished.interventions import check_sound, open_to_prune
 from headway.finished.opened import Opened
 from headway.finished.pass_costs import PassCost, pass_costs
 from headway.finished.two_texts import read_text
@@ -155,7 +155,7 @@ def prune(
     folder = None if out is None else Path(out)
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not an empty folder; choose another name, or remove it")
-    opened = open_to_intervene(model, tokenizer, device)
+    opened = open_to_prune(model, tokenizer, device)
     whole = opened.own
     number = heads_to_keep(keep, units_of(whole.model.layout))
     read = {"sequences": sequences, "length": length}

@@ -73,6 +73,7 @@ class LossSoFar:
 
 _NOT_CAUSAL = {
     "future": "it attends to what comes later",
+    "bidirectional": "every position sees every other, the one that it would predict among them",
     "masked": "a masked model predicts hidden tokens, and nothing is hidden from it here",
     "encoder-decoder": "its decoder reads the text that its encoder has read",
 }

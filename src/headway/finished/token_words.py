@@ -22,8 +22,14 @@ _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
 
 def token_words(opened: "Opened", tokens: Iterable[int]) -> dict[int, str]:
-    """What is written for each token, by its id; a part of a character as its bytes or as the tokenizer names it."""
-    tokenizer, anchor = opened.tokenizer, list(opened.encoder.some)[-1:]
+    """What is written for each token, by its id; a part of a character as its bytes or as the tokenizer names it.
+
+    Without a tokenizer a token is its number.
+    """
+    tokenizer = opened.tokenizer
+    if tokenizer is None:
+        return {token: f" {token}" for token in sorted(set(tokens))}
+    anchor = list(opened.encoder.some)[-1:]
     before = _decoded(tokenizer, anchor)
     return {token: _shown(tokenizer, token, anchor, before) for token in sorted(set(tokens))}
 

@@ -10,6 +10,7 @@ from headway.errors import UserError
 from headway.heads.model_on_text import ModelOnText
 from headway.heads.names import head_names
 from headway.heads.packed import PackedPatterns
+from headway.heads.scores import Composition
 
 Head = tuple[str, int]
 """An attention and the number of a head of it."""
@@ -86,6 +87,23 @@ class Circuits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeptStep:
+    """What the heads did at a step of training whose weights were kept.
+
+    Attributes:
+        step: of training.
+        circuits: of the same tokens as those of the finished model.
+        composition: None where that of the finished model is not known either.
+        patterns: as those of the finished model, of fewer sequences where not all fit.
+    """
+
+    step: int
+    circuits: Circuits
+    composition: Composition | None
+    patterns: Mapping[tuple[str, int], PackedPatterns]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelView:
     """All that is shown of a model when one looks at its heads.
 
@@ -99,6 +117,7 @@ class ModelView:
         pairs_from: how many sequences these are from.
         circuits: of tokens; None where they cannot be read.
         run: the folder of the run that trained it, if one of Headway's did.
+        kept: what its heads did at steps whose weights the run kept, ascending.
         decodes: whether it is a decoder over an encoder, which reads tokens one later.
         notes: what was cut or left out, and why.
     """
@@ -112,6 +131,7 @@ class ModelView:
     pairs_from: int
     circuits: Circuits | None
     run: Path | None = None
+    kept: tuple[KeptStep, ...] = ()
     decodes: bool = False
     notes: tuple[str, ...] = field(default=())
 
@@ -137,7 +157,11 @@ def chosen_heads(asked: str | None, labels: Mapping[str, str], n_heads: Mapping[
     for name, label in labels.items():
         known |= {called: [(name, head)] for head, called in enumerate(head_names(label, n_heads[name]))}
     wanted: set[Head] = set()
-    for word in (part.strip() for part in asked.split(",")):
+    words = [word for part in asked.split(",") if (word := part.strip())]
+    if not words:
+        such = f"{list(known)[-1]} or {next(iter(labels.values()))}"
+        raise UserError(f"heads {asked!r}: no head and no layer is named; give such as {such}")
+    for word in words:
         if word not in known:
             raise UserError(f"heads {word!r}: {_not_there(word, labels, n_heads, list(known))}")
         wanted.update(known[word])

@@ -7,7 +7,9 @@
   architecture fits;
 * `pretrained`: any folder opened by transformers; `tracing`: what the heads of such a model do; `redrawing`: what
   others would do in their place; `plain_maps`: the matrices of its attentions; `recording`, `interface`, `entering`:
-  how that is seen; `intervening`: its heads taken away; `convert`: a model whose attention is not open, as Headway's.
+  how that is seen; `intervening`: its heads taken away and patched; `attending`: what enters its attention function
+  changed; `kept_pass`: a pass made again from any layer on; `stream_sums`: whether layers only add to one stream;
+  `convert`: a model whose attention is not open, as Headway's.
 """
 
 from collections.abc import Mapping

@@ -1,16 +1,14 @@
-"""Models: a decoder of transformers whose heads can be taken away; its code stays as it is.
+"""Models: a decoder of transformers whose heads can be taken away and patched; its code stays as it is.
 
 The contexts of a layer's heads are what enters its output projection: (batch, pos, heads times d_head), whatever the
 architecture. Which linear map that is has been seen in a recorded pass (`recording`), not read off a name. So a hook
-before it is the one place where heads are gated and edited, and nowhere else is one.
-
-What comes before a layer is shared: once a whole pass was kept, the layers below give what they gave, and are not
-computed again.
+before it is the one place where contexts are gated and edited. Queries, keys and values are edited where they enter the
+attention function (`attending`), and nowhere else is anything changed.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,8 +21,12 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from headway.errors import UserError
+from headway.hf.attending import attending
+from headway.hf.kept_pass import TheirPass
+from headway.hf.stream_sums import stream_sums
 from headway.hf.tracing import recorded_pass, trace, traceable
 from headway.model.edits import Edits, edited
+from headway.model.intervenable import StreamSums
 from headway.model.trace import Trace
 
 _SEEN = 16
@@ -81,9 +83,9 @@ class TheirDecoder:
             one, two = (self.hidden(each)[0][:, :-1] for each in (tokens, other))
         if not bool((one - two).abs().max() <= _SAME * one.abs().max()):
             raise UserError(
-                f"{type(self.model).__name__}: its heads can be measured (`headway xray`), but not yet taken away: it "
-                "sees what comes later, as an encoder does, so that the loss of the next token says nothing of them; "
-                "take a decoder"
+                f"{type(self.model).__name__}: its heads can be measured (`headway xray`), but not yet taken away or "
+                "patched: it sees what comes later, as an encoder does, so that the loss of the next token says "
+                "nothing of them; take a decoder"
             )
 
     @property
@@ -113,8 +115,10 @@ class TheirDecoder:
         self, tokens: Int[Tensor, "batch pos"], gates: Sequence[Tensor] | None = None, *, edits: Edits | None = None
     ) -> tuple[Float[Tensor, "batch pos vocab"], None]:
         """The logits, with gates and edits of the heads."""
-        assert all(site == "z" for _, site in edits or ()), "of other places than z nothing is known here"
         with ExitStack() as stack:
+            if any(site != "z" for _, site in edits or ()):
+                paths = {heads.path: layer for layer, heads in self._heads.items()}
+                stack.enter_context(attending(self.model, paths, edits or {}))
             for layer, heads in self._heads.items():
                 gate = None if gates is None else gates[layer]
                 if gate is not None or (layer, "z") in (edits or ()):
@@ -130,19 +134,17 @@ class TheirDecoder:
         """What every head does with a text."""
         return trace(self.model, tokens)
 
-    def kept(self, tokens: Int[Tensor, "batch pos"]) -> "TheirPass":
+    def kept(self, tokens: Int[Tensor, "batch pos"]) -> TheirPass:
         """A whole pass, and what each layer gave in it."""
-        given: list[Any] = []
-        with ExitStack() as stack:
-            for layer in self._layers:
-                stack.callback(layer.register_forward_hook(lambda _, __, output: given.append(output)).remove)
-            logits = self.hidden(tokens)[0]
-        at_once = len(given) == len(self._layers)  # a layer that is called twice gave two things
-        return TheirPass(decoder=self, tokens=tokens, logits=logits, given=tuple(given) if at_once else ())
+        return TheirPass.of(lambda read, edits: self.hidden(read, edits=edits)[0], self._layers, tokens)
 
-    def layers(self) -> Sequence[nn.Module]:
-        """Its layers, in their order; none where its attentions are not in one list of them."""
-        return self._layers
+    def stream_sums(self, tokens: Int[Tensor, "batch pos"]) -> StreamSums:
+        """Whether what heads write reaches later layers as it is."""
+        written = {
+            each.layer: (self._heads[each.layer].projection, each.contributions().sum(1))
+            for each in self.trace(tokens).attentions
+        }
+        return stream_sums(self._layers, lambda: self.hidden(tokens), written)
 
     def outputs(self, tokens: Int[Tensor, "batch pos"]) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Of each layer what its heads write by their own slices of W_O, summed, and what its projection gives.
@@ -178,28 +180,6 @@ class TheirDecoder:
         return logits
 
 
-@dataclass(frozen=True, kw_only=True)
-class TheirPass:
-    """A pass that was made, from any layer of which on it can be made again."""
-
-    decoder: TheirDecoder
-    tokens: Int[Tensor, "batch pos"]
-    logits: Float[Tensor, "batch pos vocab"]
-    given: tuple[Any, ...]
-    """What each layer gave; nothing where passes can only be made whole."""
-
-    def again(self, layer: int, edits: Edits) -> Float[Tensor, "batch pos vocab"]:
-        """The logits with edits of this layer and later ones."""
-        with ExitStack() as stack:
-            for module, output in zip(self.decoder.layers()[:layer], self.given, strict=False):
-                stack.enter_context(_giving(module, output))
-            return self.decoder.hidden(self.tokens, edits=edits)[0]
-
-    def share(self, layer: int) -> float:
-        """Of a whole pass, about what `again` computes."""
-        return 1 - layer / len(self.given) if self.given else 1.0
-
-
 def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
     """By layer, seen in a pass of different tokens.
 
@@ -214,8 +194,8 @@ def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
         other = found.get(attention.layer)
         if other is not None or any(call.projection is heads.projection for heads in found.values()):
             raise UserError(
-                f"{name}: heads cannot be taken away, for its layers share attentions ({attention.name}); measure them "
-                "with `headway xray`"
+                f"{name}: heads cannot be taken away or patched, for its layers share attentions ({attention.name}); "
+                "measure them with `headway xray`"
             )
         assert isinstance(call.projection, nn.Linear | Conv1D), "nothing else was hooked"
         found[attention.layer] = _Heads(
@@ -264,24 +244,3 @@ def _keep(wrote: dict[int, Tensor], layer: int, _: nn.Module, __: tuple[Any, ...
 
 def _by_input(projection: nn.Linear | Conv1D) -> Tensor:
     return projection.weight.T if isinstance(projection, nn.Linear) else projection.weight
-
-
-@contextmanager
-def _giving(module: nn.Module, output: Any) -> Iterator[None]:
-    """Within, a module gives what it gave, a copy each time: what comes after may write into it."""
-    before = vars(module).get("forward")
-    given: Callable[..., Any] = lambda *_, **__: _copied(output)  # noqa: E731
-    module.forward = given
-    try:
-        yield
-    finally:
-        if before is None:
-            del module.forward
-        else:
-            module.forward = before
-
-
-def _copied(output: Any) -> Any:
-    if isinstance(output, tuple):
-        return tuple(map(_copied, output))
-    return output.clone() if isinstance(output, Tensor) else output

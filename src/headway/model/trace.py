@@ -121,6 +121,22 @@ class AttentionTrace:
             gain=None if self.gain is None else some.in_texts(self.gain),
         )
 
+    def of_head(self, head: int) -> "AttentionTrace":
+        """The same of one head alone, and of the keys and values that it reads."""
+        its, kv = slice(head, head + 1), slice(self.kv_of[head], self.kv_of[head] + 1)
+        return replace(
+            self,
+            q=self.q[:, its],
+            k=self.k[:, kv],
+            v=self.v[:, kv],
+            z=self.z[:, its],
+            kv_of=(0,),
+            W_O=self.W_O[its],
+            mask=_of_heads(self.mask, its),
+            bias=_of_heads(self.bias, its),
+            plain=None,
+        )
+
     def contributions(self) -> Float[Tensor, "batch head query d_model"]:
         """What each head adds to the stream: z_h W_O^h, times the gain of a norm after it."""
         written = torch.einsum("bhqd,hdm->bhqm", self.z, self.W_O)
@@ -174,6 +190,12 @@ class AttentionTrace:
 def _mapped(x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
     made = torch.einsum("bpm,hmd->bhpd", x, W)
     return made if b is None else made + b[None, :, None]
+
+
+def _of_heads(tensor: Tensor | None, heads: slice) -> Tensor | None:
+    """Of (query, key), (batch, query, key) or (batch, head, query, key) what is of some heads."""
+    alike = tensor is None or tensor.ndim < 4 or tensor.shape[1] == 1
+    return tensor if alike or tensor is None else tensor[:, heads]
 
 
 def _part(tensor: Tensor, batch: slice, heads: slice, queries: slice | list[int], keys: slice) -> Tensor:

@@ -27,7 +27,7 @@ class Course:
         log_every: steps between records.
         store_every_s: seconds between checkpoints.
         count: seconds and memory until now, from the seconds spent in steps.
-        keeps_weights: steps whose weights are kept, for runs that start there.
+        keeps_weights: steps whose weights are kept: runs start there, or it was asked for.
         tell: is given each line that was recorded.
     """
 

@@ -5,7 +5,7 @@
     samples.jsonl             a line per text that the model wrote
     tokenizer.json            how a language model's text becomes tokens
     heads/STEP.safetensors    what was measured per head
-    weights/STEP.safetensors  weights of a step from which another run starts
+    weights/STEP.safetensors  weights of a step from which another run starts, or that was asked for
     start.json                what became of the run that this one started from
     curves.json               what the finished model was judged by, where that is too long for a number
     seal.json                 what all these files hold, once the run is done
@@ -45,7 +45,7 @@ class Run:
 
     `control` is None for a plain arm, `metrics` is empty until the run is done, and `execution` says how it was
     computed (trainer, instruction set, threads, versions, host, ...). `counted_steps` are those of a run whose length
-    its corpus decides, None before that was opened. `keeps_weights` are steps from which other runs start. `seal` is
+    its corpus decides, None before that was opened. `keeps_weights` are steps whose weights are kept. `seal` is
     the digest of its seal, None before it is done, and for a run that was made before there were seals.
     """
 
@@ -215,7 +215,7 @@ class Run:
         return read_json(path, "") if path.is_file() else {}
 
     def weight_steps(self) -> list[int]:
-        """The steps, beside the last, of which weights were kept since other runs start there."""
+        """The steps, beside the last, whose weights were kept: other runs start there, or it was asked for."""
         return steps_of_weights(self.path)
 
     def weights(self, step: int | None = None) -> Arrays:
@@ -240,13 +240,13 @@ class Run:
         theirs = commit.run and self.id and commit.run != self.id
         return f"the checkpoint of step {commit.step} is that of another run" if theirs else None
 
-    def model(self) -> Any:
-        """The trained model, a torch module.
+    def model(self, step: int | None = None) -> Any:
+        """The trained model, or as it was at a step whose weights were kept; a torch module.
 
         Raises:
-            ResultsError: when there is no checkpoint.
+            ResultsError: when there is no checkpoint, or nothing was kept of the step.
         """
-        return laboratory_of(self.spec).trained_model(self.trained, self.weights())
+        return laboratory_of(self.spec).trained_model(self.trained, self.weights(step))
 
 
 IDENTITY = ("id", "arm", "control", "group", "seed")

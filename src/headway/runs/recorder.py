@@ -82,7 +82,7 @@ class Recorder:
         return line
 
     def keep_weights(self, step: int, weights: Arrays) -> None:
-        """Keep the weights of a step, from which other runs start.
+        """Keep the weights of a step.
 
         Raises:
             LeaseLost: when another process owns the folder.

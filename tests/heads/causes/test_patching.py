@@ -8,10 +8,12 @@ import torch
 
 from headway.declare.tokens.transformer import Gpt2, Llama
 from headway.errors import UserError
+from headway.heads.causes.patch_check import check_patching
 from headway.heads.causes.patch_estimates import cancelling, estimated_effects
 from headway.heads.causes.patched import PATCH_SITES
 from headway.heads.causes.patching import TwoRuns, patched_effects
 from headway.heads.causes.paths import head_paths
+from headway.model.trace import AttentionTrace
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
 
@@ -175,13 +177,29 @@ def test_nothing_restores_anything_in_the_destroyed_induction_model():
     assert all(abs(changes[0, 1]) < 1e-4 for changes in head_paths(runs).through.values())
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_our_own_pass_the_checks_of_patching(name):
+    runs = runs_of(name)
+    check_patching(runs.model, runs.tokens, PATCH_SITES, paths=True)
+
+
+def test_contexts_that_attention_does_not_give_are_refused(monkeypatch):
+    monkeypatch.setattr(AttentionTrace, "patterns", lambda self: self.logits().sigmoid())
+    with pytest.raises(UserError, match="the check that failed: in layer 0 q as it was, put in for every head"):
+        check_patching(runs_of("plain").model, torch.tensor([[1, 2, 3, 4]]), PATCH_SITES)
+
+
 def test_what_cannot_be_patched_is_said():
     runs = runs_of("plain")
     with pytest.raises(UserError, match=r"a clean text of \[3, 8\] and a corrupted one of \[3, 7\]"):
         TwoRuns(runs.model, runs.clean_tokens, runs.tokens[:, 1:], answer)
     with pytest.raises(UserError, match=r"metric: \[\] came back for 3 examples; give a function from logits"):
         TwoRuns(runs.model, runs.clean_tokens, runs.tokens, lambda logits: answer(logits).mean())
-    after = Gpt2(family="gpt-2", n_heads=2, norm_place="after", **SHAPE)
-    model = Transformer(after, 9, initial_weights(after, 9, seed=0)).eval()
-    with pytest.raises(UserError, match="this model's norms come after its sub-layers"):
-        head_paths(TwoRuns(model, runs.clean_tokens, runs.tokens, answer))
+    for said, choice in (
+        ("this model's norms come after its sub-layers", {"norm_place": "after"}),
+        ("this model has no residual stream", {"residual": False}),
+    ):
+        declared = Gpt2(family="gpt-2", n_heads=2, **choice, **SHAPE)
+        model = Transformer(declared, 9, initial_weights(declared, 9, seed=0)).eval()
+        with pytest.raises(UserError, match=f"paths between heads are not measured: {said}"):
+            head_paths(TwoRuns(model, runs.clean_tokens, runs.tokens, answer))

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from browser_driver import BROWSER, driven
 from fabricate_heads import fabricate_heads, xray
-from fabricate_look import WORDS, encoder_decoder, name_of, view_of, without_patterns
+from fabricate_look import WORDS, encoder_decoder, name_of, view_of, with_kept, without_patterns
 
 from headway.finished.token_words import visible
 from headway.heads.view import AttendedPair
@@ -375,6 +375,105 @@ def test_untrained_twins_stand_beside_those_of_the_finished_model_alone(page, tr
         assert "untrained" not in page.text(twins)
     page.choose("#choose-step", str(last))
     assert "untrained" in page.text(twins)
+
+
+@pytest.fixture(scope="module")
+def keeping(tmp_path_factory):
+    """A run with probes that kept weights at steps of which one was not probed, beside one that kept none."""
+    folder = tmp_path_factory.mktemp("keeping")
+    store = fabricate_heads(folder / "runs", xray().select(arms=["heads-2", "heads-4"], seeds=1))
+    runs = sorted(Store.open(store).runs(), key=lambda run: run.arm)
+    few, many = (view_of((int(run.arm[-1]),) * 6, name=run.arm, run=run.path) for run in runs)
+    return look_page([with_kept(few, (500, 700, 2000)), many], "headway look DIR").write(folder / "look.html")
+
+
+def to_step(page, step):
+    """Move the slider to a step; None: to the finished model."""
+    last = int(page.value("document.querySelector('#choose-step').max"))
+    said = None
+    for place in range(last + 1) if step is not None else [last]:
+        page.choose("#choose-step", str(place))
+        said = page.text(".step output")
+        if said == f"step {step:,}" if step is not None else True:
+            return
+    raise AssertionError(f"no step {step} on the slider, which ends with {said}")
+
+
+CIRCUITS, COMPOSITION = ".lists .list:nth-child(2)", ".lists .list:nth-child(4)"
+WEIGHTS = "document.querySelector('.side').dataset.weights"
+
+
+def test_circuits_and_compositions_follow_the_slider_and_say_of_which_step_they_are(page, keeping):
+    page.open(keeping, "#head=L1H0&head2=L1H0")
+    assert "it copies, where it looks atThe 3.0" in page.text(CIRCUITS)
+    assert page.text(CIRCUITS).endswith("Of the finished model.")
+    finished = page.text(COMPOSITION)
+    for step, word, of in (
+        (500, "The", "Of step 500."),
+        (700, " cat", "Of step 700."),
+        (1000, " cat", "Of step 700, the last before step 1,000 whose weights were kept."),
+        (2000, " sat", "Of step 2,000."),
+        (12_000, " sat", "Of step 2,000, the last before step 12,000 whose weights were kept."),
+    ):
+        to_step(page, step)
+        assert f"it copies, where it looks at{word} 7.5" in page.text(CIRCUITS)
+        assert "it suppresses, where it looks atnothing" in page.text(CIRCUITS)
+        assert page.text(CIRCUITS).endswith(of)
+        assert page.text(COMPOSITION).endswith(of)
+        assert page.text(COMPOSITION) != finished
+        # Where weights were kept and nothing was probed, the grid is that of the last probe, and says so.
+        probed = 500 if step == 700 else step
+        assert page.text(".panel h3").endswith(f"numbers of step {probed:,}")
+    to_step(page, 40)
+    assert "The 3.0" in page.text(CIRCUITS)
+    first = "Of the finished model: the first weights that were kept are of step 500."
+    assert page.text(CIRCUITS).endswith(first)
+    right = "document.querySelectorAll('.side')[1].querySelector('.lists .list:nth-child(2)').textContent"
+    assert page.value(right).endswith("Of the finished model: this run kept no weights on its way (logging.weights).")
+    to_step(page, None)
+    assert page.text(CIRCUITS).endswith("Of the finished model.")
+    assert page.text(COMPOSITION) == finished
+
+
+def test_patterns_follow_the_slider_and_say_where_they_are_cut(page, keeping):
+    page.open(keeping, "#head=L0H0&head2=L0H0&token=5")
+    assert page.text(".said").startswith("“mat” (5) looks at  the (4) .79")
+    to_step(page, 700)
+    page.until(f"{WEIGHTS} === '700'")
+    assert page.text(".said").startswith("“mat” (5) looks at The (0) .79")
+    about = "document.querySelector('.panel .which').textContent"
+    assert page.value(about) == "A sequence of the text. Of step 700."
+    to_step(page, 1000)
+    said = "Of step 700, the last before step 1,000 whose weights were kept."
+    assert page.value(about) == f"A sequence of the text. {said}"
+    assert page.value(WEIGHTS) == "700"
+    page.choose("#choose-sequence", "2")
+    page.until(f"{WEIGHTS} === 'finished'")
+    said = "A sequence of the text. Of the finished model: of other steps this pattern is not on this page."
+    assert page.value(about) == said
+    page.choose("#choose-sequence", "0")
+    page.until(f"{WEIGHTS} === '700'")
+    to_step(page, None)
+    page.until(f"{WEIGHTS} === 'finished'")
+    assert page.value(about) == "A sequence of the text. Of the finished model."
+    page.open(keeping, "#head=L0H0&head2=L0H0&token=5&step=2000")
+    page.until(f"{WEIGHTS} === '2000'")
+    assert page.text(".said").startswith("“mat” (5) looks at The (0) .79")
+
+
+def test_a_run_that_kept_weights_and_was_not_probed_has_a_slider_over_them(page, tmp_path):
+    path = look_page([with_kept(view_of(), (0, 40))], "x").write(tmp_path / "look.html")
+    page.open(path, "#head=L0H0")
+    assert page.value("document.querySelector('#choose-step').max") == "2"
+    assert page.text(".step output") == "finished model, measured anew"
+    page.choose("#choose-step", "1")
+    assert page.text(".step output") == "step 40"
+    assert address(page)["step"] == "40"
+    assert page.text(CIRCUITS).endswith("Of step 40.")
+    said = "numbers of the finished model: this run was not probed on its way"
+    assert page.text(".panel h3").endswith(said)
+    assert picked(page).startswith("L0H0: previous token score .80")
+    page.until(f"{WEIGHTS} === '40'")
 
 
 def test_what_the_keyboard_changes_keeps_the_focus(page, trained):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fabricate_heads import fabricate_heads, xray
-from fabricate_look import LENGTH, kind_of, name_of, pattern, view_of
+from fabricate_look import LENGTH, kind_of, name_of, pattern, view_of, with_kept
 
 from headway.compare.results import write
 from headway.runs.store import Store
@@ -114,6 +114,23 @@ def test_sequences_that_do_not_fit_are_left_out_and_said():
     kept = len(data_of(less.html)["models"][0]["sequences"])
     assert 1 <= kept < 6
     assert "sequences were left out, so that the page stays below" in less.cuts[0]
+
+
+def test_what_was_kept_while_it_trained_is_in_the_page_and_goes_first_where_there_is_no_room():
+    view = with_kept(view_of((8,) * 8, n_sequences=6, length=128), (0, 40), sequences=4)
+    whole = look_page([view], "x")
+    (model,) = data_of(whole.html)["models"]
+    assert [kept["step"] for kept in model["kept"]] == [0, 40]
+    assert [kept["circuits"][5]["copies"] for kept in model["kept"]] == [[[0, 7.5]], [[1, 7.5]]]
+    assert model["kept"][1]["composition"]["L1H0"]["q"]["read_by"][0][1:] == [0.0, False]
+    assert set(model["kept"][0]["patterns"]) == {f"{row}-{number}" for row in range(8) for number in range(4)}
+    steps = np.frombuffer(zlib.decompress(packed(whole.html, "m0-s1-3-2"), -15), np.uint8).reshape(8, -1) / 255
+    assert np.abs(steps[0] - pattern("first", 128)[np.tri(128, dtype=bool)]).max() < 0.51 / 255
+    less = look_page([view], "x", largest=len(whole.html) - 20_000)
+    (model,) = data_of(less.html)["models"]
+    assert [kept["patterns"] for kept in model["kept"]] == [{}, {}]
+    assert len(model["sequences"]) == 6
+    assert "while it trained, no patterns are kept, so that the page stays below" in less.cuts[0]
 
 
 def test_findings_are_in_pieces_that_name_heads():

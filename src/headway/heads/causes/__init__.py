@@ -20,9 +20,11 @@ With torch:
 * `selfcheck`: what must hold on the model at hand before any number is given;
 * `importance`, `learned`: in which order heads go, by one of the `methods`; `stepwise`: down to so many heads;
 * `pruning`: a model without some heads, as an ordinary model of another layout; `regrowing`: with them again;
-* `patching`: what one head did on another text, put into a run; `patch_estimates` of it, from a gradient; `paths` from
-  head to head; `faithfulness`: how much of the loss some heads explain by themselves;
+* `patching`: what one head did on another text, put into a run; `continued`: how the run goes on from there;
+  `patch_check`: what must hold for it; `patch_estimates` of it, from a gradient; `paths` from head to head;
+  `faithfulness`: how much of the loss some heads explain by themselves;
 * `passes`: how many forward passes some passes through a part of the layers amount to.
 
-Interventions edit z, the contexts that enter the output projection (`headway.model.edits`), and nothing else.
+Interventions edit z, the contexts that enter the output projection (`headway.model.edits`), and nothing else; only
+checks of patching also edit what enters the attention function.
 """

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from headway.heads.causes.attribution import check_gradients
 from headway.heads.causes.patched import PatchSite
-from headway.heads.causes.patching import TwoRuns
+from headway.heads.causes.patching import TwoRuns, patched_context
 from headway.heads.causes.substitutes import layers_with_heads
 from headway.model.edits import Edits
+from headway.model.intervenable import logits_of
 
 _MUCH = 3.0
 """How many times larger an estimate is without a layer where its paths are said to cancel."""
@@ -40,7 +41,7 @@ def estimated_effects(
     with torch.no_grad():
         for site in sites:
             rows = [
-                _product(gradients[of.layer][:, head], runs.context(clean, of, head, site, at) - of.z[:, head])
+                _product(gradients[of.layer][:, head], patched_context(clean, of, head, site, at) - of.z[:, head])
                 for clean, of in runs.pairs()
                 for head in range(of.z.shape[1])
                 for at in places
@@ -80,7 +81,7 @@ def _gradients(runs: TwoRuns, left_out: int | None) -> dict[int, Tensor]:
     layers, found = layers_with_heads(model), dict[int, Tensor]()
     edits: Edits = {(layer, "z"): partial(_kept, found, layer, layer == left_out) for layer in layers}
     with torch.enable_grad():
-        total = runs.metric(model(runs.tokens, edits=edits)[0]).sum()
+        total = runs.metric(logits_of(model, runs.tokens, edits=edits)).sum()
     return dict(zip(layers, torch.autograd.grad(total, [found[layer] for layer in layers]), strict=True))
 
 

@@ -49,7 +49,8 @@ class Patching:
         estimates: the same to first order, from one gradient; softmaxes are computed anew.
         cancels: of each head whether its estimate is much smaller than with the gradient through some layer left out,
             so that paths cancel and the estimate is not to be trusted.
-        paths: direct effects between heads; None where nobody asked.
+        paths: direct effects between heads; None where nobody asked, or they cannot be measured.
+        no_paths: why they cannot be, in a sentence, where somebody asked.
     """
 
     heads: tuple[Head, ...]
@@ -59,6 +60,7 @@ class Patching:
     estimates: Mapping[PatchSite, Float[np.ndarray, "_head *pos example"]]
     cancels: tuple[bool, ...]
     paths: HeadPaths | None = None
+    no_paths: str | None = None
 
     @property
     def difference(self) -> float:
@@ -87,7 +89,7 @@ class Patching:
                 continue
             order = np.argsort(-most)[:3]
             said = ", ".join(f"{named(self.heads[at])} {100 * most[at]:.0f} %" for at in order)
-            yield f"{site} as on the clean text restores of that difference: {said}"
+            yield f"{site} as on the clean text restores of that difference: {said}".replace("-", "−")
         if any(self.cancels):
             found = [named(head) for head, cancels in zip(self.heads, self.cancels, strict=True) if cancels]
             yield f"estimates of {', '.join(found)} are not to be trusted: paths through later layers cancel"
@@ -108,5 +110,6 @@ class Patching:
                 "through": {name: five_digits(found) for name, found in self.paths.through.items()},
                 "to_output": five_digits(self.paths.to_output),
             },
+            "no_paths": self.no_paths,
             "sentences": list(self.sentences),
         }

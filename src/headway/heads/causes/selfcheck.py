@@ -17,7 +17,7 @@ from headway.heads.causes.losses import check_text
 from headway.heads.causes.pruning import pruned
 from headway.heads.causes.substitutes import heads_of, layers_with_heads, substitutes
 from headway.heads.causes.without import Removal, losses_without, reference_losses_without
-from headway.model.intervenable import Intervenable
+from headway.model.intervenable import Intervenable, logits_of
 from headway.model.transformer import Transformer
 
 TOLERANCE = 1e-5
@@ -53,7 +53,7 @@ def check_interventions(model: Intervenable, tokens: Int[Tensor, "batch pos"], t
 
 
 def _gates_of_one(model: Intervenable, tokens: Tensor, _: float) -> None:
-    plain, gated = _logits(model, tokens), _logits(model, tokens, _ones(model))
+    plain, gated = logits_of(model, tokens), logits_of(model, tokens, _ones(model))
     if not bool(plain.isfinite().all()):
         _fail("the logits are finite", "some are NaN or infinite")
     if not torch.equal(plain, gated):
@@ -62,7 +62,7 @@ def _gates_of_one(model: Intervenable, tokens: Tensor, _: float) -> None:
 
 def _contributions(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
     for layer, of_heads, written in _outputs(model, tokens):
-        _compare(
+        compare(
             f"in layer {layer} the heads' contributions and the bias add up to what the attention writes",
             of_heads,
             written,
@@ -71,12 +71,12 @@ def _contributions(model: Intervenable, tokens: Tensor, tolerance: float) -> Non
 
 
 def _gates_of_zero(model: Intervenable, tokens: Tensor, _: float) -> None:
-    plain = _logits(model, tokens)
+    plain = logits_of(model, tokens)
     for layer, of_heads, _written in _outputs(model, tokens):
         gates = _ones(model)
         gates[layer] = torch.zeros_like(gates[layer])
         writes = _most(of_heads)
-        if writes > 0 and torch.equal(plain, _logits(model, tokens, gates)):
+        if writes > 0 and torch.equal(plain, logits_of(model, tokens, gates)):
             _fail(
                 "gates of 0 change the logits",
                 f"they do not in layer {layer}, whose heads write entries up to {writes:.2g}",
@@ -93,7 +93,7 @@ def _masked_is_pruned(model: Intervenable, tokens: Tensor, tolerance: float) -> 
     for check, keep in keeps.items():
         some = next(model.parameters())
         gates = [torch.tensor(mask, dtype=some.dtype, device=some.device) for mask in keep]
-        _compare(check, _logits(model, tokens, gates), _removed(model, tokens, keep), tolerance)
+        compare(check, logits_of(model, tokens, gates), _removed(model, tokens, keep), tolerance)
 
 
 def _fast_is_slow(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
@@ -103,11 +103,7 @@ def _fast_is_slow(model: Intervenable, tokens: Tensor, tolerance: float) -> None
     heads = [(layer, model.n_heads[layer] // 2) for layer in layers_with_heads(model)]
     removals = [Removal((head,), stand_in) for head in heads for stand_in in stand_ins.of.values()]
     fast, slow = (f(model, inputs, targets, removals) for f in (losses_without, reference_losses_without))
-    _compare("the losses without a head are those of a whole pass", fast.without, slow.without, tolerance)
-
-
-def _logits(model: Intervenable, tokens: Tensor, gates: list[Tensor] | None = None) -> Tensor:
-    return model.read_out(model.hidden(tokens, gates=gates)[0])
+    compare("the losses without a head are those of a whole pass", fast.without, slow.without, tolerance)
 
 
 def _outputs(model: Intervenable, tokens: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
@@ -142,7 +138,12 @@ def _ones(model: Intervenable) -> list[Tensor]:
     return [torch.ones(n, dtype=some.dtype, device=some.device) for n in model.n_heads]
 
 
-def _compare(check: str, one: Tensor, other: Tensor, tolerance: float) -> None:
+def compare(check: str, one: Tensor, other: Tensor, tolerance: float) -> None:
+    """Nothing, when two are the same, to a tolerance as a share of the largest.
+
+    Raises:
+        UserError: naming the check that failed, and by how much.
+    """
     difference, scale = _most(one - other), max(1.0, _most(other))
     if not difference <= tolerance * scale:
         _fail(check, f"they differ by up to {difference:.2g}, of values up to {scale:.2g} (tolerance {tolerance:g})")

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from headway.declare.log_spaced import thinned
 from headway.icl.theory import EffectiveLoss
 from headway.show.icl.finished_run import declared, has_one_layer
 from headway.show.icl.theory import covered
 from headway.show.report.report_data import ArmResults, Finished, ReportData
-from headway.show.shared.figure import WIDTH, Figure, inline, step_axis, thinned
+from headway.show.shared.figure import WIDTH, Figure, inline, step_axis
 from headway.show.shared.theme import head_domain, head_range
 from headway.words import join
 

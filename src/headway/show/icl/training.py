@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+from headway.declare.log_spaced import thinned
 from headway.show.icl.finished_run import declared
 from headway.show.report.report_data import ReportData
 from headway.show.report.seed_series import per_seed
-from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed, step_axis, thinned
+from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed, step_axis
 from headway.show.shared.theme import ESTIMATORS, SOLID
 from headway.words import counted, join, number
 

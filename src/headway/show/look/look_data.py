@@ -13,9 +13,10 @@ import numpy as np
 
 from headway.heads.findings import Finding
 from headway.heads.names import head_names
+from headway.heads.packed import PackedPatterns
 from headway.heads.scores import HeadScores
 from headway.heads.scores_json import five_digits
-from headway.heads.view import Circuits, Head, ModelView
+from headway.heads.view import Circuits, Head, KeptStep, ModelView
 from headway.heads.xray import XRay
 from headway.show.look.composed import composed
 from headway.show.look.links import linked
@@ -130,7 +131,21 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
         "pairsFrom": view.pairs_from,
         "circuits": None if view.circuits is None else _circuits(view.circuits, _every(shown), places),
         "composition": _composition(shown),
+        "kept": [_kept(shown, kept, places, at, number, arrays) for number, kept in enumerate(view.kept)],
     }  # fmt: skip
+
+
+def _kept(
+    shown: ShownModel, kept: KeptStep, places: Mapping[int, int], at: int, number: int, arrays: PagedArrays
+) -> dict[str, Any]:
+    """What changes with the weights, at a step whose weights were kept; the rest is as in the end."""
+    labels = shown.view.found.labels
+    return {
+        "step": kept.step,
+        "circuits": _circuits(kept.circuits, _every(shown), places)["of"],
+        "composition": None if kept.composition is None else composed(kept.composition, labels)["of"],
+        "patterns": _patterns(shown, kept.patterns, f"m{at}-s{number}", arrays),
+    }
 
 
 def _every(shown: ShownModel) -> list[Head]:
@@ -151,15 +166,6 @@ def _finding(shown: ShownModel, finding: Finding) -> dict[str, Any]:
 
 
 def _sequences(shown: ShownModel, places: Mapping[int, int], at: int, arrays: PagedArrays) -> dict[str, Any]:
-    view, patterns = shown.view, {}
-    for row, (name, _, _) in enumerate(shown.rows):
-        for number in range(len(view.sequences)):
-            if (packed := view.patterns.get((name, number))) is not None:
-                key = f"{row}-{number}"
-                arrays.packed(f"m{at}-{key}", packed.data)
-                patterns[key] = {
-                    "heads": list(packed.heads), "q": packed.n_queries, "k": packed.n_keys, "lower": packed.lower,
-                }  # fmt: skip
     sequences = [
         {
             "kind": sequence.kind,
@@ -167,9 +173,25 @@ def _sequences(shown: ShownModel, places: Mapping[int, int], at: int, arrays: Pa
             "begins": sequence.begins,
             "period": sequence.period,
         }
-        for sequence in view.sequences
+        for sequence in shown.view.sequences
     ]
-    return {"sequences": sequences, "patterns": patterns}
+    return {"sequences": sequences, "patterns": _patterns(shown, shown.view.patterns, f"m{at}", arrays)}
+
+
+def _patterns(
+    shown: ShownModel, patterns: Mapping[tuple[str, int], PackedPatterns], prefix: str, arrays: PagedArrays
+) -> dict[str, Any]:
+    """Patterns by row and sequence: whose they are; the weights are arrays named by a prefix and the same."""
+    found = {}
+    for row, (name, _, _) in enumerate(shown.rows):
+        for number in range(len(shown.view.sequences)):
+            if (packed := patterns.get((name, number))) is not None:
+                key = f"{row}-{number}"
+                arrays.packed(f"{prefix}-{key}", packed.data)
+                found[key] = {
+                    "heads": list(packed.heads), "q": packed.n_queries, "k": packed.n_keys, "lower": packed.lower,
+                }  # fmt: skip
+    return found
 
 
 def _pair(pair: Any, places: Mapping[int, int]) -> list[Any]:

@@ -62,7 +62,7 @@ def look_page(
     shown = [_with_course(view, largest // len(views)) for view in views]
     about = {"title": title or " beside ".join(view.name for view in views[:2]), "command": command}
     html = _html(shown, **about)
-    while len(html.encode()) > largest and any(len(model.view.sequences) > 1 for model in shown):
+    while len(html.encode()) > largest and any(map(_can_be_shorter, shown)):
         shown = [_shorter(model, largest) for model in shown]
         html = _html(shown, **about)
     cuts = dict.fromkeys(note for model in shown for note in _cuts(model))
@@ -94,21 +94,27 @@ def _with_course(view: ModelView, room: int) -> ShownModel:
 
 
 def _shorter(model: ShownModel, largest: int) -> ShownModel:
-    """The same without its last sequence, which is said."""
+    """The same without patterns while it trained, or else without its last sequence, which is said."""
     view, n = model.view, len(model.view.sequences)
+    below = f"so that the page stays below {largest / 1e6:.3g} MB"
+    if any(step.patterns for step in view.kept):
+        kept = tuple(replace(step, patterns={}) for step in view.kept)
+        note = f"while it trained, no patterns are kept, {below}; fewer heads (--heads) or a larger --largest keep more"
+        return replace(model, view=replace(view, kept=kept, notes=tuple(dict.fromkeys((*view.notes, note)))))
     if n <= 1:
         return model
-    below = f"so that the page stays below {largest / 1e6:.3g} MB"
     note = f"sequences were left out, {below}; fewer heads (--heads) or a larger --largest keep more"
-    return ShownModel(
-        view=replace(
-            view,
-            sequences=view.sequences[:-1],
-            patterns={key: packed for key, packed in view.patterns.items() if key[1] < n - 1},
-            notes=tuple(dict.fromkeys((*view.notes, note))),
-        ),
-        course=model.course,
+    fewer = replace(
+        view,
+        sequences=view.sequences[:-1],
+        patterns={key: packed for key, packed in view.patterns.items() if key[1] < n - 1},
+        notes=tuple(dict.fromkeys((*view.notes, note))),
     )
+    return replace(model, view=fewer)
+
+
+def _can_be_shorter(model: ShownModel) -> bool:
+    return len(model.view.sequences) > 1 or any(step.patterns for step in model.view.kept)
 
 
 def _cuts(model: ShownModel) -> list[str]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.compare.tokens.head_progress import scores_at
+from headway.declare.log_spaced import thinned
 from headway.heads.scores import HeadScores
 from headway.runs.folder import Run
-from headway.show.shared.figure import thinned
 
 MOST = 60
 """Steps of a slider."""

@@ -5,13 +5,16 @@ of them is the state that a report was written from; it stands at the end of the
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from headway.runs.folder import Run
+
 LOOK = "look.html"
 """The page of `headway look` on a results directory, beside the report."""
+_SIGNED = "<!-- made from "
 _ALL = ("results.json", "experiment.yaml", "timings/*.json", "looks/*.json", "runs/*/seed-*/run.json")
 
 
@@ -29,6 +32,12 @@ def with_look(state: str, directory: Path) -> str:
     return f"{state}+look" if (directory / LOOK).is_file() else state
 
 
+def look_state(runs: Iterable[Run]) -> str:
+    """Names what a page on which one looks at the heads of runs is made from, and by which code."""
+    made_from = "".join(f"\n{run.name} {run.seed} {run.id} {run.seal}" for run in runs)
+    return hashlib.sha256(f"{_code()}{made_from}".encode()).hexdigest()[:32]
+
+
 def signed(page: str, state: str) -> str:
     """A page that says what it was written from, and what it then held."""
     return f"{page}\n{_signature(state, page.encode())}\n"
@@ -43,8 +52,16 @@ def is_of(path: Path, state: str) -> bool:
     return signature == _signature(state, page).encode()
 
 
+def is_signed(path: Path) -> bool:
+    """Whether a page is there that says what it was written from, whatever that is."""
+    try:
+        return path.read_bytes().rstrip().rpartition(b"\n")[2].startswith(_SIGNED.encode())
+    except OSError:
+        return False
+
+
 def _signature(state: str, page: bytes) -> str:
-    return f"<!-- made from {state}, as {hashlib.sha256(page).hexdigest()[:32]} -->"
+    return f"{_SIGNED}{state}, as {hashlib.sha256(page).hexdigest()[:32]} -->"
 
 
 @cache

@@ -154,19 +154,3 @@ def step_axis(first: int, last: int, *, title: str | None = "training step") -> 
     scale = alt.Scale(type="symlog", constant=first, domain=[0, last], nice=False)
     axis = alt.Axis(values=values, labelExpr="datum.value ? format(datum.value, '~s') : '0'")
     return alt.X("step:Q", title=title, scale=scale, axis=axis)
-
-
-def thinned(steps: Sequence[int], limit: int) -> list[int]:
-    """Positions of at most `limit` of the steps, evenly on a log scale, the first and the last among them.
-
-    Examples:
-        >>> thinned([0, 10, 20], limit=5)
-        [0, 1, 2]
-        >>> thinned(range(1000), limit=4)
-        [0, 9, 99, 999]
-    """
-    if len(steps) <= limit:
-        return list(range(len(steps)))
-    at = np.log1p(np.asarray(steps, dtype=float))
-    wanted = np.linspace(at[0], at[-1], limit)
-    return sorted({int(np.abs(at - value).argmin()) for value in wanted})

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from headway.files import derived, kept_json, write_json
 from headway.heads.model_on_text import ModelOnText
@@ -31,6 +32,7 @@ class ModelPage:
         overview: a table on top.
         heads: a table with a row for each head.
         figures: in their order.
+        look: what to type for a page on which one looks at its heads; None where there is none.
     """
 
     verb: str
@@ -40,6 +42,7 @@ class ModelPage:
     overview: Table
     heads: Table
     figures: Sequence[Figure]
+    look: str | None = None
 
     def write(self, folder: Path, checkpoint: Path, command: str) -> Path:
         """Write `VERB.html`, `VERB.json`, `heads.safetensors` (every metric in full) and the figures; the page's path.
@@ -64,10 +67,20 @@ class ModelPage:
             for name in set(former) - set(written):
                 (folder / name).unlink(missing_ok=True)
             write_json(file, {**self.found.to_json(), "checkpoint": _whole(checkpoint), "figures": written})
-        return write_whole(folder / f"{self.verb}.html", self.html(command).encode())
+        return write_whole(folder / f"{self.verb}.html", self.html(command, self._look_beside(folder)).encode())
 
-    def html(self, command: str) -> str:
-        """The page as HTML."""
+    def _look_beside(self, folder: Path) -> str | None:
+        """Where the page of `headway look` on the same model is, from a folder: in it, or where that verb writes it."""
+        places = ("look.html", f"../look-{self.found.name}.html")
+        return next((quote(place) for place in places if self.look and (folder / place).is_file()), None)
+
+    def html(self, command: str, look: str | None = None) -> str:
+        """The page as HTML.
+
+        Args:
+            command: what to type to repeat it.
+            look: where the page is on which one looks at its heads; None where it has yet to be made.
+        """
         return render(
             "model.html.j2",
             self.figures,
@@ -78,6 +91,8 @@ class ModelPage:
             heads=self.heads,
             meaning=_meaning(self.found.scores.values()),
             command=command,
+            look=look,
+            to_look=self.look,
         )
 
 

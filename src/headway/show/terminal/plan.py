@@ -91,6 +91,7 @@ class Plan:
         for reason in dict.fromkeys(c.untimed for c in self.costs if c.untimed):
             names = [c.arm.full_name for c in self.costs if c.untimed == reason]
             yield f"not timed: {'every arm' if len(names) == len(self.costs) else ', '.join(names)}; {reason}"
+        yield from self._kept()
         yield from self._total()
 
     def _matches(self) -> Iterable[str]:
@@ -99,6 +100,14 @@ class Plan:
         if None in per_run.values():
             per_run = {c.arm.full_name: c.budget.flops_per_token for c in self.costs}
         yield _matched("FLOPs", per_run)
+
+    def _kept(self) -> Iterable[str]:
+        """What the weights of single steps take on disk."""
+        n_steps = [len(self.experiment.kept_weights(cost.arm)) for cost in self.costs]
+        if any(n_steps):
+            numbers = sum(n * cost.budget.n_parameters for n, cost in zip(n_steps, self.costs, strict=True))
+            size = 4 * numbers * len(self.experiment.seeds) / 1e6
+            yield f"weights of {_range(n_steps)} of each run are kept: {size:,.1f} MB in all, in single precision"
 
     def _total(self) -> Iterable[str]:
         times = [c.seconds for c in self.costs if c.seconds is not None]
@@ -110,6 +119,11 @@ class Plan:
             f"{counted(count, 'run')} ({counted(seeds, 'seed')}) on {counted(cores(), 'core')}: "
             f"about {duration(sum(times) * seeds / min(count, cores()))}, {left_out}"
         )
+
+
+def _range(n_steps: list[int]) -> str:
+    low, high = min(n_steps), max(n_steps)
+    return counted(high, "step") if low == high else f"{low} to {counted(high, 'step')}"
 
 
 def _and_starts(costs: Iterable[Cost]) -> str:

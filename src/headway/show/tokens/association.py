@@ -6,9 +6,10 @@ from typing import Any
 from headway.compare.statistics import LEVEL
 from headway.compare.tokens.association import untested
 from headway.compare.tokens.diversity_loss import EARLY, LayerAssociation
+from headway.declare.log_spaced import thinned
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.report.seed_series import per_seed
-from headway.show.shared.figure import WIDTH, Figure, inline, keyed, step_axis, thinned
+from headway.show.shared.figure import WIDTH, Figure, inline, keyed, step_axis
 from headway.show.shared.theme import SOLID
 from headway.show.tokens.finished_run import is_probed
 from headway.show.tokens.head_training import PART, panels

@@ -6,9 +6,10 @@ from typing import Any, Literal
 import numpy as np
 
 from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.log_spaced import thinned
 from headway.declare.metrics import metric_name
 from headway.show.report.report_data import ArmResults, ReportData
-from headway.show.shared.figure import WIDTH, Figure, inline, step_axis, thinned
+from headway.show.shared.figure import WIDTH, Figure, inline, step_axis
 from headway.show.tokens.finished_run import heads_of, is_probed, measures
 from headway.words import counted, join, listed
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from headway.declare.log_spaced import thinned
 from headway.show.report.report_data import ArmResults, ReportData
-from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed, thinned
+from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed
 from headway.show.shared.summary import SEEDS, over_seeds
 from headway.show.shared.theme import SOLID
 from headway.show.tokens.finished_run import declared

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from headway.declare.log_spaced import thinned
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.report.seed_series import per_seed
-from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed, thinned
+from headway.show.shared.figure import WIDTH, Figure, Look, inline, keyed
 from headway.show.shared.theme import SOLID
 from headway.show.tokens.finished_run import declared
 from headway.show.tokens.ngram_rules import looks_within, values

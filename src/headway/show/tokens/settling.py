@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from headway.compare.tokens.head_progress import scores_at
+from headway.declare.log_spaced import thinned
 from headway.show.report.report_data import ArmResults, ReportData
-from headway.show.shared.figure import WIDTH, Figure, inline, keyed, thinned
+from headway.show.shared.figure import WIDTH, Figure, inline, keyed
 from headway.show.shared.theme import QUIET, SOLID
 from headway.words import counted, join
 

@@ -5,8 +5,13 @@ from headway.show.shared.model_page import ModelPage
 from headway.show.xray.drawing import figures, heads, layers
 
 
-def xray_page(xray: XRay) -> ModelPage:
-    """The page of an x-ray, drawn; `xray.html`, `xray.json` and their figures are its files."""
+def xray_page(xray: XRay, look: str | None = None) -> ModelPage:
+    """The page of an x-ray, drawn; `xray.html`, `xray.json` and their figures are its files.
+
+    Args:
+        xray: what was found.
+        look: what to type to look at the same heads one by one.
+    """
     return ModelPage(
         verb="xray",
         what="x-ray of a finished model",
@@ -15,4 +20,5 @@ def xray_page(xray: XRay) -> ModelPage:
         overview=layers(xray),
         heads=heads(xray),
         figures=figures(xray),
+        look=look,
     )
