@@ -138,6 +138,7 @@ def test_the_whole_file(store):
             "claims",
             "warnings",
             "doubts",
+            "search",
         )
     ]
     assert (content["schema"], content["experiment"], content["scale"], content["fits"]) == (2, "small", None, [])
@@ -318,7 +319,9 @@ def test_by_the_rule_of_before_each_is_a_paired_test_with_holms_correction(tmp_p
     assert low.p_family == min(1.0, 2 * low.p)
     assert high.p_family == max(low.p_family, high.p)
     assert low.estimate == low.difference
-    assert next(answer(built)) == "2 comparisons by paired t tests: 95 % intervals one by one, p with Holm's correction"
+    assert (
+        list(answer(built))[2] == "2 comparisons by paired t tests: 95 % intervals one by one, p with Holm's correction"
+    )
     assert "cannot be told apart" in built.comparisons[0].verdict
 
 
