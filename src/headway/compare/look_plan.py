@@ -139,7 +139,7 @@ def followed(
     """Every look of a plan that the seeds allow, as `follow` makes them, one after the other."""
     ended = np.isfinite(y) if finished is None else finished
     said: list[Settled | None] = [None] * len(weights)
-    counted = np.zeros(y.shape, bool)
+    counted = np.repeat(np.abs(weights).sum(0)[:, None] == 0, y.shape[1], axis=1)
     for place, n in enumerate(plan.looks):
         waiting = [at for at, one in enumerate(said) if one is None or one.is_open]
         needed = np.abs(weights[waiting]).sum(0) > 0
