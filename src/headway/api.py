@@ -57,7 +57,8 @@ def run(
         until: instead of a number of seeds: the difference that matters, such as `0.5%`. Seeds are added, at planned
             looks, until every question is told apart, the same within it, or open at the end of the plan.
         at_most: seeds at which that plan ends; 12 if None.
-        budget: a time such as `2h` after which no seeds are started that would not fit; with `best`, also runs.
+        budget: a time such as `2h` after which no seeds are started that would not fit; with `best` also runs, of the
+            search alone.
         best: instead of a number of seeds: search the best of the arms by halving them, within the budget; two to four
             finalists then get fresh seeds.
         workers: runs at a time; a core each if None.

@@ -25,6 +25,18 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def brief(seconds: float) -> str:
+    """Seconds as people say them, also where there are only a few, or a part of one.
+
+    Examples:
+        >>> brief(0.34), brief(3.0), brief(0.01), brief(0.0), brief(95)
+        ('0.3 s', '3 s', 'under 0.1 s', '0 s', '1 min 35 s')
+    """
+    if seconds <= 0 or seconds >= 9.95:
+        return duration(max(0.0, seconds))
+    return "under 0.1 s" if seconds < 0.05 else f"{seconds:.1f} s".replace(".0 s", " s")
+
+
 def plainly(text: str) -> str:
     r"""A text in which every character is seen: those that turn the direction of others, or control, by number.
 
@@ -150,9 +162,17 @@ class Amount:
 
     @classmethod
     def within(cls, low: float, high: float, *, factor: float = 1.0, unit: str = "") -> "Amount":
-        """To the first digit that an interval leaves uncertain, and at least one decimal."""
+        """To the first digit that an interval leaves uncertain, and at least one decimal.
+
+        Examples:
+            >>> Amount.within(0.0002, 0.005, factor=100, unit=" %")(0.0002, 0.005)
+            '0.02 to 0.50 %'
+        """
         size = abs(factor * (high - low) / 2)
         decimals = max(1, -math.floor(math.log10(size))) if size > 0 else 1
+        # An end that is not 0 is not written as 0, as far as two more digits tell.
+        for _ in range(2):
+            decimals += any(end and not round(factor * end, decimals) for end in (low, high))
         return cls(decimals=decimals, factor=factor, unit=unit)
 
     @classmethod

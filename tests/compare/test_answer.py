@@ -42,17 +42,17 @@ def test_only_the_primary_metric_is_the_answer():
     assert list(answer(given)) == ["a beats b"]
 
 
-def test_what_holds_for_a_family_stands_above_its_verdicts():
+def test_what_holds_for_a_family_stands_below_its_verdicts():
     plan = LookPlan(looks=(3,), margin=1.0)
     shared = {"of": "comparisons", "metric": "eval_loss_nats", "rule": "blocks", "size": 2, "plan": plan, "level": 0.05}
     families = (JudgedFamily(control=None, look=None, **shared), JudgedFamily(control="c", look=1, **shared))
     given = results(comparison("a beats b"), comparison("c beats d"), comparison("e", "c"), families=families)
     assert list(answer(given)) == [
-        "no interval before the look at 3 seeds, for which runs are missing",
         "a beats b",
         "c beats d",
-        "look 1 of 1, at 3 seeds: no interval; it takes 3 seeds or more",
+        "no interval before the look at 3 seeds, for which runs are missing; less is better",
         "e",
+        "look 1 of 1, at 3 seeds: no interval; it takes 3 seeds or more; less is better",
     ]
 
 

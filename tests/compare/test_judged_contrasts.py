@@ -49,7 +49,7 @@ def test_a_seed_counts_where_every_arm_of_the_contrast_has_a_value(made):
     (one,) = made(found, {"order": ORDER}).contrasts
     assert one.values == pytest.approx({seed: log_values(found, seed) for seed in (3, 4)})
     assert (one.n_pairs, one.outcome) == (2, "few")
-    assert one.sentence == f"down-* and flat-*: too few seeds to say (2); so far {one.sentence.rpartition(' far ')[2]}"
+    assert one.sentence == f"down and flat: too few seeds to say (2); so far {one.sentence.rpartition(' far ')[2]}"
 
 
 def test_two_arms_are_the_paired_t_test_of_the_logarithms(made):
@@ -70,10 +70,10 @@ def test_the_arms_of_a_contrast_share_their_spread_and_contrasts_are_told_first(
     assert one.freedom > one.n_pairs - 1
     assert one.outcome == other.outcome == "apart"
     said = list(answer(built))
-    assert said[0].startswith("95 % intervals that hold for all 2 contrasts at once, at look 1 of 1; ")
-    assert said[1] == one.sentence
-    assert one.sentence.startswith("down-* beats flat-* by 1")
-    assert said[3].startswith("95 % intervals that hold for all 4 comparisons at once")
+    assert said[0] == one.sentence
+    assert said[2].startswith("95 % intervals that hold for all 2 contrasts at once, at look 1 of 1; ")
+    assert one.sentence.startswith("down beats flat by 1")
+    assert said[-1].startswith("95 % intervals that hold for all 4 comparisons at once")
 
 
 def test_the_negated_contrast_has_the_negated_answer(made):
@@ -90,14 +90,28 @@ def test_an_interaction_has_a_name_and_no_sides(made):
     (twice,) = made(values(4), {"interaction": {arm: 2 * w for arm, w in weights.items()}}).contrasts
     assert twice.estimate == pytest.approx(2 * one.estimate)
     assert twice.p == pytest.approx(one.p)
-    assert one.sentence.startswith("interaction is not told from 0 yet: ")
+    assert one.sentence.startswith("interaction (down-a − down-b − flat-a + flat-b) is not told from 0 yet: ")
+    assert twice.sentence.startswith("interaction (2 x down-a − 2 x down-b − 2 x flat-a + 2 x flat-b) is not told")
+
+
+def test_a_side_that_is_a_row_of_arms_is_their_mean_and_the_question_has_its_name(tmp_path, calls):  # noqa: F811
+    store = FakeStore(tmp_path, resolve({**DOCUMENT, "contrasts": {"many": [["h4", "h1"], "h2"]}}))
+    for arm, level in (("h1", 1.0), ("h2", 1.0), ("h4", 1.001)):
+        store.add(arm, [level * (1 + one) for one in ((0.04, 0.0, -0.04) if arm == "h1" else (0.0, 0.02, 0.01))])
+    (one,) = results.build(store).contrasts
+    assert one.sentence.startswith("many: the mean of 4 heads and 1 head, and 2 heads, are not told apart yet: ")
+    store = FakeStore(tmp_path, resolve({**DOCUMENT, "contrasts": {"many": [["h4", "h1"], "h2"]}}))
+    for arm, level in (("h1", 1.0), ("h2", 1.1), ("h4", 1.0)):
+        store.add(arm, [level * (1 + one) for one in ((0.001, 0.0, -0.001) if arm == "h1" else (0.0, 0.002, 0.001))])
+    (one,) = results.build(store).contrasts
+    assert one.sentence.startswith("many: the mean of 4 heads and 1 head beats 2 heads by 9.")
 
 
 def test_an_arm_without_a_finished_run_is_named(made):
     found = {arm: of_arm for arm, of_arm in values(3).items() if arm != "flat-b"}
     (one,) = made(found, {"order": ORDER}).contrasts
     assert one.sentence == (
-        "down-* and flat-* cannot be compared: no seed gave a result for all of its arms; flat-b has no finished run"
+        "down and flat cannot be compared: no seed gave a result for all of its arms; flat-b has no finished run"
     )
     few = made({"down-a": [1.0]}, {"order": ORDER, "rest": "down-a - other"}).contrasts
     assert [c.sentence.partition("; ")[2] for c in few] == [
@@ -106,13 +120,30 @@ def test_an_arm_without_a_finished_run_is_named(made):
     ]
 
 
+def test_runs_that_gave_no_result_are_counted_in_the_sentence(tmp_path, calls):  # noqa: F811
+    document = {**DOCUMENT, "arms": ARMS, "baseline": None, "contrasts": {"order": ORDER, "two": "down-a - other"}}
+    store = FakeStore(tmp_path, resolve(document))
+    for arm, of_arm in values(4).items():
+        store.add(arm, of_arm)
+    at = {(run.arm, run.seed): run for run in store.content}
+    at["down-a", 3].status = at["flat-a", 3].status = "failed"
+    at["flat-b", 2].metrics["eval_mse"] = None
+    order, two = results.build(store).contrasts
+    assert order.sentence.endswith("; seed 2 is left out, where a value is not finite; 2 of 16 runs of its arms failed")
+    assert two.sentence.endswith("; 1 of 4 runs of down-a failed")
+    at["down-b", 3].status = "running"
+    order, two = results.build(store).contrasts
+    assert order.sentence.endswith("; 2 of 16 runs of its arms failed; 1 of 16 runs of its arms is not finished")
+    assert two.sentence.endswith("; 1 of 4 runs of down-a failed")
+
+
 def test_arms_are_taken_under_a_control_and_are_a_family_of_their_own(made):
     plain, cold = values(2), {f"{arm}+opposed": of_arm for arm, of_arm in values(3, effect=0.1).items()}
     built = made(plain | cold, {"order": ORDER})
     assert [(c.control, c.n_pairs) for c in built.contrasts] == [(None, 2), ("opposed", 3)]
     assert [f.control for f in built.families if f.of == "contrasts"] == [None, "opposed"]
     assert built.contrasts[1].values == pytest.approx({s: log_values(values(3, effect=0.1), s) for s in range(3)})
-    assert built.contrasts[1].sentence.startswith("under halves opposed, down-* beats flat-* by ")
+    assert built.contrasts[1].sentence.startswith("under halves opposed, down beats flat by ")
 
 
 def test_by_the_rule_of_before_each_is_a_t_test_of_its_values(made):

@@ -59,6 +59,17 @@ def test_seeds_between_two_looks_change_no_verdict():
     ]
 
 
+def test_seeds_by_hand_of_an_arm_that_nothing_waits_for_change_no_interval():
+    y = runs(12, [0, 9, 0.2])
+    plan = LookPlan.until(12, 0.01)
+    planned = y.copy()
+    planned[1, 3:] = np.nan  # settled at three seeds
+    of_plan, by_hand = follow(plan, planned, STAR), follow(plan, y, STAR)
+    assert of_plan.look == by_hand.look == 4
+    assert by_hand.contrasts == of_plan.contrasts
+    assert by_hand.family.residual_variance == of_plan.family.residual_variance
+
+
 def test_an_arm_that_is_settled_may_stop_and_a_failed_run_holds_nothing_up():
     y = runs(4, [0, 9, 0.2])
     y[1, 3] = np.nan  # settled at three seeds

@@ -18,6 +18,7 @@ from headway.errors import ResultsError
 from headway.runs.folder import damaged
 from headway.runs.store import Store
 from headway.train import checkpoint
+from headway.words import duration
 
 DOCUMENT = {
     "name": "small",
@@ -136,6 +137,8 @@ def test_the_whole_file(store):
             "associations",
             "claims",
             "warnings",
+            "doubts",
+            "search",
         )
     ]
     assert (content["schema"], content["experiment"], content["scale"], content["fits"]) == (2, "small", None, [])
@@ -159,6 +162,44 @@ def test_the_whole_file(store):
     assert family["level"] == pytest.approx(0.05)
     assert family["freedom"] == comparison["freedom"] == 2
     assert content["warnings"] == []
+
+
+@pytest.mark.parametrize(("verdicts", "unit"), [("blocks", "100 ln"), ("paired", "y squared")])
+def test_the_unit_of_an_estimate_stands_beside_it(tmp_path, calls, verdicts, unit):
+    store = FakeStore(tmp_path, resolve({**DOCUMENT, "verdicts": verdicts, "contrasts": {"more": "h1 - h2"}}))
+    built = results.build(store.add("h1", [1.0, 1.02, 0.97]).add("h2", [1.01, 1.0, 0.99]))
+    content = built.to_json()
+    assert {one["unit"] for one in (*content["comparisons"][:1], *content["contrasts"])} == {unit}
+    assert [one["look"] for one in content["contrasts"]] == [1]
+    properties = results.json_schema()["$defs"]["JudgedContrast"]["properties"]
+    assert {"unit", "look", "late", "doubts", "seeds", "seed_s"} <= properties.keys()
+    assert "100 ln" in results.json_schema()["$defs"]["JudgedContrast"]["properties"]["unit"]["description"]
+    for one in (*content["comparisons"], *content["contrasts"]):
+        for key in ("unit", "look", "late", "doubts", "seeds", "seed_s"):
+            one.pop(key, None)
+    del content["doubts"], content["search"]
+    read = results.Results.from_json(content)
+    assert (read.contrasts[0].unit, read.contrasts[0].interval) == ("", built.contrasts[0].interval), "of before"
+
+
+def test_what_another_seed_costs_is_undisturbed_and_stands_in_the_sentence(store):
+    for arm, values, seconds in (
+        ("h1", [1.0, 1.02, 0.97], (60.0, 60.0, 9000.0)),
+        ("h2", [1.01, 1.0, 0.99], (30, 31, 32)),
+    ):
+        store.add(arm, values)
+        for run, wall_s in zip(store.content[-3:], seconds, strict=True):
+            run.metrics["wall_s"] = wall_s
+    one = results.build(store).judged[0]
+    assert (one.outcome, one.seed_s) == ("open", 90.0)
+    more = one.seeds_for_margin[0] - 3
+    assert f"about {more} more seeds (" in one.verdict
+    assert one.verdict.endswith(f" settle 1 %, about {duration(90.0 * more)} of training")
+    for run in store.content:
+        run.execution = {"together": 2}
+    assert results.build(store).judged[0].seed_s == 45.0
+    del store.content[-1].metrics["wall_s"], store.content[-2].metrics["wall_s"], store.content[-3].metrics["wall_s"]
+    assert results.build(store).judged[0].seed_s is None
 
 
 def test_it_is_written_as_strict_json(store):
@@ -278,7 +319,9 @@ def test_by_the_rule_of_before_each_is_a_paired_test_with_holms_correction(tmp_p
     assert low.p_family == min(1.0, 2 * low.p)
     assert high.p_family == max(low.p_family, high.p)
     assert low.estimate == low.difference
-    assert next(answer(built)) == "2 comparisons by paired t tests: 95 % intervals one by one, p with Holm's correction"
+    assert (
+        list(answer(built))[2] == "2 comparisons by paired t tests: 95 % intervals one by one, p with Holm's correction"
+    )
     assert "cannot be told apart" in built.comparisons[0].verdict
 
 

@@ -69,7 +69,12 @@ def test_a_plan_that_is_stored_takes_the_place_of_such_looks(tmp_path):
         looks=(3, 5), margin=0.5, level=0.05, metric="eval_loss_nats", asked=asked, are_declared=False, n_before=5
     )
     keep_plan(tmp_path / "d", plan)
-    assert said(results.write(Store.open(tmp_path / "d"))) == []
+    found = results.write(Store.open(tmp_path / "d"))
+    assert said(found) == []
+    assert [warning for warning in found.warnings if "recounted" in warning] == [
+        "5 seeds had been run before; they are recounted as the looks at 3 and 5, and what was said of them at the "
+        "full level is taken back"
+    ]
     assert seen(tmp_path / "d") == (3, 5)
 
 

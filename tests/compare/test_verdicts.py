@@ -74,6 +74,12 @@ def test_every_reading_of_an_interval_has_its_sentence():
     )
 
 
+def test_an_end_that_is_not_0_is_not_written_as_0():
+    assert say(told(0.25, 0.02, 0.52, "small")).endswith("less than 1 %: 0.25 % (0.02 to 0.52 %), 6 seeds")
+    assert say(told(0.22, -0.03, 0.52, "same")).endswith("difference 0.22 % (−0.03 to 0.52 %), 6 seeds")
+    assert say(told(0.25, 1e-6, 0.52, "small")).endswith("(0.000 to 0.520 %), 6 seeds"), "no more than two digits more"
+
+
 def test_what_settles_it_is_told_as_it_is_known():
     wide = told(0.3, -0.9, 1.5, "open", seeds_for_margin=(7, 3, 5_000))
     assert say(wide).endswith("6 seeds; about 1 more seed settles 1 %")
@@ -105,7 +111,7 @@ def test_before_a_look_there_is_only_an_estimate():
     assert say(told(-1.0, 0, 0, "open", n_pairs=2, **NO_TEST), waiting) == (
         "descending and constant: no verdict before every run of the look at 3 seeds has ended; so far −1.0 % (2 seeds)"
     )
-    assert scope(waiting, []) == "no interval before the look at 3 seeds, for which runs are missing"
+    assert scope(waiting, []) == "no interval before the look at 3 seeds, for which runs are missing; less is better"
 
 
 @pytest.mark.parametrize(
@@ -148,12 +154,15 @@ def test_what_holds_for_a_family_is_told_once():
     found = [told(0.1, -0.4, 0.6, "same"), told(0.1, -0.4, 0.6, "open", detectable=per_cent(2.4))]
     assert scope(FAMILY, found) == (
         "95 % intervals that hold for all 13 comparisons at once, at look 2 of 2; a true difference of 2.0 to 2.4 % is "
-        "told apart in 80 of 100 experiments; seeds explain 22 % of the spread"
+        "told apart in 80 of 100 experiments; seeds explain 22 % of the spread; less is better"
     )
     alone = replace(FAMILY, size=1, pairing=None)
     assert scope(alone, found[:1]).startswith("a 95 % interval, at look 2 of 2; a true difference of 2.0 % is")
     few = [told(-1.0, 0, 0, "few", n_pairs=2, **NO_TEST)]
-    assert scope(replace(FAMILY, look=1), few) == "look 1 of 2, at 3 seeds: no interval; it takes 3 seeds or more"
+    assert (
+        scope(replace(FAMILY, look=1), few)
+        == "look 1 of 2, at 3 seeds: no interval; it takes 3 seeds or more; less is better"
+    )
     paired = replace(FAMILY, rule="paired")
     assert scope(paired, found) == (
         "13 comparisons by paired t tests: 95 % intervals one by one, p with Holm's correction"

@@ -20,7 +20,7 @@ def one(value):
     ("value", "weights", "label"),
     [
         ("falling-low - flat", {"falling-low": 1, "flat": -1}, "falling-low - flat"),
-        ("falling-* - flat", {"falling-low": 0.5, "falling-high": 0.5, "flat": -1}, "falling-* - flat"),
+        ("falling-* - flat", {"falling-low": 0.5, "falling-high": 0.5, "flat": -1}, "falling - flat"),
         (["flat", "rising-low"], {"flat": 1, "rising-low": -1}, "flat - rising-low"),
         (
             [["falling-low", "falling-high"], ["rising-low", "rising-high"]],
@@ -30,10 +30,10 @@ def one(value):
         (
             {"better": "falling-*", "than": ["rising-low", "flat"]},
             {"falling-low": 0.5, "falling-high": 0.5, "rising-low": -0.5, "flat": -0.5},
-            "falling-* - rising-low and flat",
+            "falling - rising-low and flat",
         ),
         # An arm that two patterns name counts once, and one whose name is a key's is an arm.
-        (["*-low", "flat"], {"falling-low": 0.5, "rising-low": 0.5, "flat": -1}, "*-low - flat"),
+        (["*-low", "flat"], {"falling-low": 0.5, "rising-low": 0.5, "flat": -1}, "low - flat"),
         ([["falling-*", "falling-low"], "flat"], {"falling-low": 0.5, "falling-high": 0.5, "flat": -1}, None),
         ({"better": 1, "flat": -1}, {"better": 1, "flat": -1}, "it"),
         ({"falling-*": 1, "rising-*": -1}, {a: (0.5 if "f" in a else -0.5) for a in ARMS[:4]}, "it"),
@@ -54,6 +54,14 @@ def test_every_form_is_a_weighted_sum(value, weights, label):
     assert {**found.first, **{arm: -weight for arm, weight in found.second.items()}} == weights
     if found.sides is not None:
         assert sum(found.first.values()) == pytest.approx(1)
+
+
+def test_a_pattern_is_called_by_its_word_unless_that_is_an_arm_or_there_is_none():
+    arms = ["wide", "wide-1", "wide-2", "a-1-x", "a-2-x"]
+    (found,) = contrasts_of({"it": ["wide-*", "a-?-x"]}, arms)
+    assert found.sides == ("the mean of wide-*", "the mean of a-?-x")
+    (found,) = contrasts_of({"it": ["wide-*", "a-*"]}, arms[1:])
+    assert found.sides == ("wide", "a")
 
 
 def test_two_sides_never_have_the_same_name():

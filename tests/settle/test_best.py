@@ -1,13 +1,16 @@
 """The best of many arms: halved by seeds, told with its chance, and judged on seeds that did not choose it."""
 
+import numpy as np
 import pytest
-from planted_effects import experiment, settle, wished
+from planted_effects import experiment, hands, settle, wished
+from scipy import stats
 
-from headway.compare.results import build
+from headway.compare.answer import answer
+from headway.compare.results import Results, build
 from headway.errors import UserError
-from headway.runs.planned_looks import Picked, RoundMade, folder_of, stored, stored_plan
+from headway.runs.planned_looks import Picked, RoundMade, StoredSearch, folder_of, keep, stored, stored_plan
 from headway.runs.store import Store
-from headway.settle.telling import kept
+from headway.settle.telling import where_it_stands
 
 EFFECTS = {"a0": 0.0, "a1": 1.0, "a2": -2.0, "a3": 0.5, "a4": 2.0}
 
@@ -22,7 +25,8 @@ def test_halving_finds_the_best_and_says_what_it_did(searched):
     path, told, ending = searched
     assert told[0] == (
         "searching the best of 5 arms by evaluation MSE in 17 runs: 1 seed for 5, 2 seeds for 3 and 3 seeds for 2; "
-        "then two to four finalists get fresh seeds, at most 12 each"
+        "then two to four finalists get fresh seeds, at most 12 each: 6 to 48 runs more, which a budget of runs does "
+        "not count"
     )
     assert told[1].startswith("round 1 of 3: 3 of 5 arms are left after 1 seed: a2")
     assert told[3] == "round 3 of 3: 1 of 2 arms are left after 6 seeds: a2"
@@ -42,18 +46,46 @@ def test_verdicts_rest_on_fresh_seeds_alone(searched):
     assert ending[2].startswith(f"a2 - {finalists[1]}: −")
     assert ": told apart after 3 seeds" in ending[2]
     n = sum(name == "a2" for name, _ in fresh)
-    assert ending[-1].startswith(f"on {n} fresh seeds a2 has 0.9")
-    assert ending[-1].endswith(" y squared")
+    assert ending[-1].startswith(f"on {n} fresh seeds, a2 has 0.9")
+    assert " y squared (95 % interval 0.9" in ending[-1]
 
 
-def test_what_was_picked_is_said_again_from_the_directory_alone(searched):
+def test_what_was_picked_stands_in_the_results_with_its_chance_and_its_fresh_estimate(searched):
     path, _, ending = searched
-    said = list(kept(path))
-    assert said[0] == ending[0]
-    assert said[1].startswith("a2 - a0, on fresh seeds: −")
-    assert said[1].endswith(" %: told apart")
-    assert list(kept(path.parent)) == []
-    assert {one.outcome for one in build(Store.open(path)).judged} <= {"none", "apart"}
+    built = build(Store.open(path))
+    found = built.search
+    assert (found.picked, found.n_runs, len(found.arms)) == ("a2", 17, 5)
+    assert found.chances == stored(path, "picked", Picked).chances
+    assert found.finalists[0] == "a2"
+    assert found.first_fresh == 6
+    fresh = [run.metrics["eval_mse"] for run in Store.open(path).runs() if run.name == "a2" and run.seed >= 6]
+    assert (found.fresh.n_seeds, found.fresh.mean) == (len(fresh), pytest.approx(np.mean(fresh)))
+    low, high = stats.t.interval(0.95, len(fresh) - 1, np.mean(fresh), stats.sem(fresh))
+    assert found.fresh.interval == pytest.approx((low, high))
+    assert {(c.arm, c.outcome, c.seeds[0]) for c in found.comparisons} == {("a2", "apart", 6)}
+    assert found.sentences[:2] == (ending[0], ending[-1])
+    assert found.sentences[2].startswith(f"on fresh seeds, a2 beats {found.finalists[1]} by ")
+    assert found.sentences[-1].startswith(
+        "95 % intervals" if len(found.comparisons) > 1 else "a 95 % interval, at look"
+    )
+    assert Results.from_json(built.to_json()) == built
+    assert {one.outcome for one in built.judged} <= {"none", "apart"}
+    assert all("pairs of seeds yet" not in said for said in answer(built))
+
+
+def test_a_search_that_goes_on_says_so_and_elsewhere_there_is_none(tmp_path, searched):
+    of = experiment(EFFECTS)
+    by_hand = hands(tmp_path / "d", of, print)
+    by_hand.run(of.select(seeds=1).runs)
+    assert build(Store.open(tmp_path / "d")).search is None
+    keep(tmp_path / "d", "search", stored(searched[0], "search", StoredSearch))
+    assert list(where_it_stands(tmp_path / "d")) == ["searching the best of 5 arms: 0 of 3 rounds are made"]
+    assert next(where_it_stands(searched[0])) == "searching the best of 5 arms: 3 of 3 rounds are made"
+    found = build(Store.open(tmp_path / "d")).search
+    assert (found.picked, found.sentences) == (
+        None,
+        ("the search among 5 arms is not over; `headway run` with --best goes on with it",),
+    )
 
 
 def written(path):

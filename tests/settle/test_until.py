@@ -1,5 +1,6 @@
 """Seeds are added until questions are settled: looks as planned, whoever adds them, and whatever happens meanwhile."""
 
+import io
 import os
 import re
 import signal
@@ -12,13 +13,17 @@ import planted_effects
 import pytest
 from planted_effects import experiment, hands, settle, wished
 from quadratic import wait_until
+from rich.console import Console
 
 from headway.compare.results import build
+from headway.compare.verdicts import scope
 from headway.errors import ResultsError, UserError
 from headway.runs.lease import is_held
-from headway.runs.planned_looks import stored_plan
+from headway.runs.planned_looks import folder_of, stored_plan
 from headway.runs.store import Store
 from headway.settle.spending import Spending
+from headway.settle.telling import where_it_stands
+from headway.show.terminal.progress import status_table
 
 HALF = wished(until="0.5%")
 SHORT = wished(until="0.5%", at_most=4)
@@ -117,8 +122,50 @@ def test_results_say_what_was_settled_and_leave_what_was_planned_as_it_is(tmp_pa
 
     Store.create(tmp_path / "d", experiment(effects, contrasts=asked | {"late": "worse - near"}))
     later = {one.name: one for one in build(Store.open(tmp_path / "d")).contrasts}
-    assert later.pop("late").sentence.endswith("; asked after an answer was seen")
+    assert (found["first"].look, found["second"].look, found["first"].late) == (1, 2, False)
+    late = later.pop("late")
+    assert late.late
+    assert late.sentence.endswith("; asked after an answer was seen")
     assert later == found
+
+
+def test_status_says_where_a_plan_stands(tmp_path):
+    of = experiment({"plain": 0, "worse": 3, "alike": 1e-3})
+    by_hand(tmp_path / "d", of, 2)
+    assert list(where_it_stands(tmp_path / "d")) == []
+    settle(tmp_path / "d", of, wished(until="0.05%", at_most=6))
+    said = list(where_it_stands(tmp_path / "d"))
+    assert said == [
+        "2 comparisons until each is told apart or the same within 0.05 %: looks at 3, 4 and 6 seeds",
+        "look 3 of 3, 6 seeds: 1 of 2 settled; open: alike - plain; the plan has ended",
+    ]
+    written = io.StringIO()
+    Console(file=written, width=200).print(status_table(Store.open(tmp_path / "d")))
+    assert "\n".join(said) in written.getvalue()
+    (folder_of(tmp_path / "d") / "after-6.json").unlink()
+    assert list(where_it_stands(tmp_path / "d"))[1] == "look 2 of 3, 4 seeds: 1 of 2 settled; open: alike - plain"
+    for file in folder_of(tmp_path / "d").glob("after-*"):
+        file.unlink()
+    assert list(where_it_stands(tmp_path / "d"))[1] == "no look has been made yet"
+
+
+def test_seeds_by_hand_after_the_end_change_no_interval_of_the_plan(tmp_path):
+    of = experiment({"plain": 0, "worse": 3, "alike": 1e-3})
+    settle(tmp_path / "d", of, wished(until="0.05%", at_most=6))
+    assert seeds_of(tmp_path / "d") == {"plain": 6, "worse": 3, "alike": 6}
+    before = build(Store.open(tmp_path / "d"))
+    by_hand(tmp_path / "d", of, 8)
+    after = build(Store.open(tmp_path / "d"))
+
+    def said(found):
+        return [(c.arm, c.estimate, c.interval, c.p_family, c.detectable) for c in found.judged]
+
+    assert said(after) == said(before)
+    assert after.families[0] == before.families[0]
+    assert [one.seeds for one in after.judged] == [one.seeds for one in before.judged] == [(0, 1, 2), tuple(range(6))]
+    assert [one.look for one in after.judged] == [1, 3]
+    (warning,) = after.warnings
+    assert warning.startswith("2 seeds stand beyond the plan of looks, which ends at 6, and count for no verdict;")
 
 
 def test_comparisons_are_settled_where_arms_that_are_not_run_are_declared(tmp_path):
@@ -136,6 +183,7 @@ def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
         "5 seeds had been run before; they are recounted as the looks at 3 and 4, and what was said of them at the "
         "full level is taken back: looking again like that, chance alone tells apart 9 of 100"
     )
+    assert told[1] in build(Store.open(tmp_path / "d")).warnings, "and for good"
     straight = settle(tmp_path / "straight", of, HALF)
     assert looks_of(tmp_path / "d") == looks_of(tmp_path / "straight")
     assert "recounted" not in "".join(straight[0])
@@ -183,6 +231,12 @@ def test_a_plan_that_goes_on_says_what_that_costs(tmp_path):
     assert (plan.looks, plan.level) == ((3, 4, 6), pytest.approx(0.1))
     assert made.items() <= looks_of(tmp_path / "d").items()
     assert " after 6 seeds" in ending[1]
+    found = build(Store.open(tmp_path / "d"))
+    assert found.warnings == (
+        "the plan of looks was to end at 3 seeds and went on to 6: of all its looks together, chance alone tells apart "
+        "10 of 100",
+    )
+    assert scope(found.families[0], found.judged).startswith("a 90 % interval, at look 3 of 3;")
     with pytest.raises(UserError, match=r"^at most 60 seeds: the plan of this directory ends at 6, .* 100 of 100"):
         settle(tmp_path / "d", of, wished(until="0.02%", at_most=60))
 
@@ -193,7 +247,7 @@ def test_an_arm_whose_runs_all_fail_holds_nothing_up(tmp_path):
     seeds = seeds_of(tmp_path / "d")
     assert seeds["diverges"] == 0
     assert len([run for run in Store.open(tmp_path / "d").runs() if run.name == "diverges"]) == 3
-    assert ending[1] == ("diverges - plain: cannot be judged: no seed has a result of all its arms after 0 seeds")
+    assert ending[1] == "diverges - plain: cannot be judged: no seed has a result of all its arms"
     assert seeds["near"] > 3
 
 
@@ -214,6 +268,14 @@ def test_what_asks_nothing_is_refused(tmp_path):
         settle(tmp_path / "d", of, HALF)
     with pytest.raises(UserError, match=r"asks nothing of worse: .* choose two arms of a contrast, or an arm and its"):
         settle(tmp_path / "d", experiment({"plain": 0, "worse": 3}).select(arms=["worse"]), HALF)
+    asked = {"first": "worse - more", "all": {"better": ["worse", "more"], "than": ["plain", "near"]}}
+    of = experiment({"plain": 0, "worse": 3, "more": 5, "near": 0.1}, contrasts=asked)
+    with pytest.raises(UserError) as error:
+        settle(tmp_path / "d", of.select(arms=["plain", "worse"]), HALF)
+    assert str(error.value) == (
+        "planted asks nothing of plain and worse alone: what is settled are its contrasts (first and all), and each "
+        "needs other arms too; first also needs more"
+    )
     assert not (tmp_path / "d").exists()
 
 
@@ -233,6 +295,18 @@ def test_a_budget_too_small_for_the_first_look_is_refused_with_the_numbers(tmp_p
         "more, or choose fewer arms"
     )
     assert not (tmp_path / "d").exists()
+
+
+def test_a_budget_that_a_trial_has_used_up_is_refused_with_what_is_left(tmp_path):
+    of = experiment({"plain": 0, "worse": 3})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Spending, "left_s", property(lambda self: 0.02))
+        with pytest.raises(UserError) as error:
+            settle(tmp_path / "d", of, wished(until="1%", budget="1s"), guessed={"plain": 0.1, "worse": 0.14})
+    assert str(error.value) == (
+        "budget 1 s: the first look, at 3 seeds of 2 arms, takes 6 runs, about 0.4 s on 2 workers, and under 0.1 s of "
+        "it are left; give more, or choose fewer arms"
+    )
 
 
 def test_a_budget_of_which_nothing_is_known_is_spent_on_a_seed_first(tmp_path, monkeypatch):

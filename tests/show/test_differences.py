@@ -8,6 +8,7 @@ from fabricate import fabricate, material_of, small
 from fabricate_text import fabricate_text, head_progression
 
 from headway.compare import results
+from headway.runs.planned_looks import StoredPlan, keep_plan
 from headway.runs.store import Store
 from headway.show.report.differences import differences
 from headway.show.report.page import figures
@@ -65,20 +66,17 @@ def test_beside_stand_what_it_reads_and_what_a_run_costs(material: ReportData) -
     (figure,) = differences(material)
     assert words(figure, "verdict")["1 head"] == "worse"
     assert words(figure, "verdict")["4 heads"] in ("open", "the same within 1 %")
-    assert set(words(figure, "time").values()) == {"2 s | 2 s"}
+    assert set(words(figure, "time").values()) == {"2.2 s | 2.2 s"}
+    slow = replace(material.runs[0], metrics={**material.runs[0].metrics, "wall_s": 9_000.0})
+    (figure,) = differences(replace(material, runs=(slow, *material.runs[1:])))
+    assert set(words(figure, "time").values()) == {"2.2 s | 2.2 s"}, "a run that was slow for once does not count"
+    shared = [replace(run, execution={**(run.execution or {}), "together": 8}) for run in material.runs]
+    (figure,) = differences(replace(material, runs=tuple(shared)))
+    assert set(words(figure, "time").values()) == {"0.3 s | 0.3 s"}
     assert {"from": -1.0, "to": 1.0} in rows(figure)
     assert "The band is ± 1 %: what has its whole interval inside is the same within 1 %." in figure.caption
-    timeless = tuple(
-        replace(
-            arm,
-            runs=tuple(
-                replace(run, run=replace(run.run, metrics={k: v for k, v in run.metrics.items() if k != "wall_s"}))
-                for run in arm.runs
-            ),
-        )
-        for arm in material.arms
-    )
-    (figure,) = differences(replace(material, arms=timeless))
+    bare = [replace(run, metrics={k: v for k, v in run.metrics.items() if k != "wall_s"}) for run in material.runs]
+    (figure,) = differences(replace(material, runs=tuple(bare)))
     assert words(figure, "time") == {}
 
 
@@ -96,6 +94,23 @@ def test_what_is_asked_stands_before_the_single_arms(tmp_path: Path) -> None:
     assert words(asked, "verdict")["ascending - constant"] == "worse"
     assert words(arms, "verdict")["descending-medium (48-24-12-6)"] == "the same within 1 %"
     assert "Each side a mean over its arms" in asked.caption
+
+
+def test_the_band_is_that_of_the_plan_which_verdicts_follow(tmp_path: Path) -> None:
+    path = fabricate_text(tmp_path / "hp", head_progression())
+    store = Store.open(path)
+    questions = {one.name: dict(one.weights) for one in store.experiment.contrasts}
+    asked = {"looks": (3, 4), "level": 0.05, "metric": "eval_loss_nats", "asked": questions, "are_declared": True}
+    keep_plan(path, StoredPlan(margin=0.25, **asked))
+    results.write(store)
+    material = material_of(store)
+    assert material.experiment.margin == 1.0
+    for figure in differences(material):
+        assert {"from": -0.25, "to": 0.25} in rows(figure)
+        assert "The band is ± 0.25 %: what has its whole interval inside is the same within 0.25 %." in figure.caption
+        read = words(figure, "verdict").values()
+        assert read
+        assert all("1 %" not in one for one in read)
 
 
 def test_differences_far_smaller_than_the_largest_are_drawn_larger_beside_it(material: ReportData) -> None:

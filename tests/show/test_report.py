@@ -12,7 +12,7 @@ from fabricate import fabricate, material_of, small
 
 from headway.compare import results
 from headway.compare.results import read
-from headway.runs.planned_looks import LookMade, Picked, StoredPlan, StoredSearch, keep
+from headway.runs.planned_looks import Picked, StoredPlan, StoredSearch, keep
 from headway.runs.store import Store
 from headway.show.icl import LABORATORY as regression
 from headway.show.report import tables
@@ -102,8 +102,18 @@ def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: s
     assert places == sorted(places)
 
 
+def test_what_makes_answers_worth_nothing_stands_above_them_and_not_again_below(heads: ReportData) -> None:
+    doubt = "not trained enough to say: a is no better"
+    found = replace(heads.results, doubts=(doubt,), warnings=("1 of 9 runs is not finished", doubt))
+    written = page(replace(heads, results=found), tuple(figures(heads))[:1])
+    box = written[written.index('<section class="answer">') :]
+    assert box.index("Not trained enough to say: a is no better.") < box.index("<li><i")
+    assert written.count("trained enough to say") == 1
+    assert written.count("1 of 9 runs is not finished") == 1
+
+
 def test_what_a_search_picked_stands_first_in_the_answer(directory: Path) -> None:
-    path = fabricate(directory, small("icl-heads").select(seeds=2))
+    path = fabricate(directory, small("icl-heads", baseline=None).select(seeds=5))
     before = page_of(path)
     search = StoredSearch(arms=("h1", "h2", "h4"), new_seeds=(1, 1), metric="eval_mse", margin=1.0, at_most=12)
     keep(path, "search", search)
@@ -113,16 +123,18 @@ def test_what_a_search_picked_stands_first_in_the_answer(directory: Path) -> Non
         looks=(3, 4), margin=1.0, level=0.05, metric="eval_mse", asked=asked, are_declared=False, first_seed=2
     )
     keep(path, "plan", plan)
-    ends = {"h2 - h4": (-1.8, -0.2)}
-    keep(path, "after-3", LookMade(n_seeds=3, outcomes={"h2 - h4": "apart"}, intervals=ends, made="now"))
     after = page_of(path)
-    said = "picked h2 of 3 arms; the chance to be the best is 70 % for h2, 29 % for h4 and 1 % for the others together."
+    chance = "the chance to be the best is 70 % for 2 heads, 29 % for 4 heads and 1 % for the others together."
+    said = f"picked 2 heads of 3 arms; {chance}"
     assert said not in before
     assert "rest on fresh seeds alone" not in before
-    places = [
-        after.index(text) for text in ('<section class="answer">', said, "h2 - h4, on fresh seeds: −1.8 to −0.2 %")
-    ]
+    order = ['<section class="answer">', said, "on 3 fresh seeds, 2 heads have 0.6", "on fresh seeds, 2 heads "]
+    places = [after.index(text) for text in order]
     assert places == sorted(places)
+    assert "Nothing was compared" in before
+    assert "Nothing was compared" not in after
+    arms = {arm.name: arm.seeds for arm in material_of(Store.open(path)).arms}
+    assert (arms["h1"], arms["h2"], arms["h4"]) == ((0, 1, 2, 3, 4), (2, 3, 4), (2, 3, 4))
 
 
 def page_of(path: Path) -> str:

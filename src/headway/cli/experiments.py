@@ -124,7 +124,9 @@ def run(
     at_most: Annotated[int | None, typer.Option(metavar="N", help="Seeds where --until ends; by default 12.")] = None,
     budget: Annotated[
         str | None,
-        typer.Option(metavar="TIME|RUNS", help="Start no seeds that do not fit: 90min, 2h; runs with --best only."),
+        typer.Option(
+            metavar="TIME|RUNS", help="Start no seeds that do not fit: 90min, 2h; or runs, of --best its search."
+        ),
     ] = None,
     best: Annotated[
         bool, typer.Option("--best", help="Search the best arm within a --budget, then judge finalists on fresh seeds.")

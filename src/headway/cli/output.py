@@ -41,11 +41,10 @@ def print_tables(*tables: Any) -> None:
 def print_answer(store: "Store", results: "Results") -> None:
     """The warnings, the answer, and where the rest stands."""
     from headway.compare.answer import answer
-    from headway.settle.telling import kept
 
     for warning in results.warnings:
         warn(warning)
-    for sentence in kept(store.path):
+    for sentence in results.search.sentences if results.search else ():
         print(f"* {sentence}")
     for sentence in answer(results):
         print(f"* {sentence}")

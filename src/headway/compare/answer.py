@@ -19,7 +19,7 @@ MANY = 16
 def answer(results: Results) -> Iterator[str]:
     """What the document asks, the verdicts on the primary metric, then what curves and learning rates say.
 
-    Above the sentences of a family stands what holds for all of them.
+    Below the sentences of a family stands what holds for all of them.
     """
     yield from _told([(one, one.sentence) for one in results.contrasts if one.control is None], results)
     verdicts = [c for c in results.judged if c.n_pairs]
@@ -40,18 +40,19 @@ def answer(results: Results) -> Iterator[str]:
 
 
 def _told(found: Sequence[tuple[Comparison | JudgedContrast, str]], results: Results) -> Iterator[str]:
-    """Sentences, each family's below what holds for all of it."""
+    """Sentences, and below each family's what holds for all of it."""
     for control in dict.fromkeys(one.control for one, _ in found):
         together = [(one, said) for one, said in found if one.control == control]
         family = results.family(together[0][0])
+        yield from (said for _, said in together)
         if family is not None:
             yield scope(family, [one for one, _ in together])
-        yield from (said for _, said in together)
 
 
 def without_pairs(results: Results) -> str:
     """How many comparisons of the primary metric no seed allows yet, in a sentence; empty for none."""
-    n = sum(c.n_pairs == 0 for c in results.judged)
+    # After a search most arms have no fresh seeds, and are not to have any.
+    n = 0 if results.search else sum(c.n_pairs == 0 for c in results.judged)
     return f"{counted(n, 'comparison')} {'has' if n == 1 else 'have'} no pairs of seeds yet" if n else ""
 
 

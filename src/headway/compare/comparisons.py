@@ -57,7 +57,9 @@ def family_of(
     """Some matches, all under one control, judged together in a metric."""
     weights: list[Weights] = [{m.arm.full_name: 1.0, m.baseline.full_name: -1.0} for m in matches]
     cells = Cells.of((name for one in weights for name in one), metric.name, runs)
-    asked = Asked(of="comparisons", metric=metric.name, control=matches[0].control, differences=weights, cells=cells)
+    asked = Asked(
+        of="comparisons", metric=metric.name, control=matches[0].control, differences=weights, cells=cells, runs=runs
+    )
     family, evidence = judged(asked, experiment.verdicts, looks)
     return family, [
         Comparison(

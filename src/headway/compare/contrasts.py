@@ -3,15 +3,17 @@
 They are a family of their own, in the metric that arms are judged by, and again under each control.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headway.compare.cells import Cells, RunsOfArm
+from headway.compare.cells import Cells, RunsOfArm, Weights
 from headway.compare.evidence import JudgedDifference, JudgedFamily, Kind
 from headway.compare.families import Asked, judged
 from headway.compare.looks import Looking
 from headway.compare.matches import title
+from headway.compare.notes import left_out, shortfall
+from headway.compare.statistics import is_finite
 from headway.compare.verdicts import verdict
 from headway.declare.contrasts import Contrast
 from headway.declare.experiment import Experiment
@@ -28,6 +30,7 @@ class JudgedContrast(JudgedDifference):
         label: what it is called.
         values: by seed, as `estimate` has them.
         sentence: what they say.
+        late: whether it was asked after an answer was seen, so that no plan has it.
     """
 
     of: ClassVar[Kind] = "contrasts"
@@ -36,6 +39,7 @@ class JudgedContrast(JudgedDifference):
     label: str
     values: Mapping[int, float]
     sentence: str
+    late: bool = False
 
 
 def contrasts_judged(
@@ -86,7 +90,9 @@ def _under(
     names = _names(experiment, control)
     weights = [{names[arm]: weight for arm, weight in one.weights.items()} for one in contrasts]
     cells = Cells.of((name for one in weights for name in one), experiment.primary, runs)
-    asked = Asked(of="contrasts", metric=experiment.primary, control=control, differences=weights, cells=cells)
+    asked = Asked(
+        of="contrasts", metric=experiment.primary, control=control, differences=weights, cells=cells, runs=runs
+    )
     family, evidence = judged(asked, experiment.verdicts, looks)
     return [
         JudgedContrast(
@@ -94,7 +100,8 @@ def _under(
             name=one.name,
             label=one.label,
             values=_values(found, cells, weight),
-            sentence=_sentence(found, family, one, cells.without(weight), experiment, is_late),
+            late=is_late,
+            sentence=_sentence(found, family, one, _missing(one, weight, cells, runs, experiment), experiment, is_late),
         )
         for one, found, weight in zip(contrasts, evidence, weights, strict=True)
     ], family
@@ -105,34 +112,79 @@ def _values(found: JudgedDifference, cells: Cells, weights: Mapping[str, float])
     if found.rule == "blocks":
         cells = cells.as_logarithms()
     first, second = cells.sides(weights)
-    return {seed: first[seed] - second[seed] for seed in first}
+    return {seed: first[seed] - second[seed] for seed in found.seeds}
 
 
 def _sentence(
     found: JudgedDifference,
     family: JudgedFamily,
     contrast: Contrast,
-    without: Sequence[str],
+    missing: Iterable[str],
     experiment: Experiment,
     is_late: bool,
 ) -> str:
-    control, notes = found.control, ["asked after an answer was seen"] if is_late else []
-    if without:
-        named = [title(experiment.arm(name), experiment) for name in without]
-        which = listed(named) if len(named) < 4 else f"{len(named)} of its {counted(len(contrast.weights), 'arm')}"
-        notes.append(f"{which} {'has' if len(named) == 1 else 'have'} no finished run")
-    metric, sides = METRICS[found.metric], _sides(contrast, experiment)
-    said = verdict(found, family, metric=metric, sides=sides, label=contrast.label, notes=notes)
+    control, notes = found.control, [*(["asked after an answer was seen"] if is_late else []), *missing]
+    metric, sides = METRICS[found.metric], sides_of(contrast, experiment)
+    said = verdict(found, family, metric=metric, sides=sides, label=called(contrast, experiment), notes=notes)
+    # A side that is a row of arms has no name of its own: the question has.
+    if sides is not None and any(side.startswith("the mean of ") for side in sides):
+        said = f"{contrast.name}: {said}"
     return said if control is None else f"under {experiment.control_label(control)}, {said}"
 
 
-def _sides(contrast: Contrast, experiment: Experiment) -> tuple[str, str] | None:
-    """What a sentence calls the two sides: a single arm as other sentences do."""
+def _missing(
+    contrast: Contrast, weights: Weights, cells: Cells, runs: RunsOfArm, experiment: Experiment
+) -> Iterator[str]:
+    """A clause for what a contrast lacks: arms without a finished run, values, and runs that gave no result."""
+    if without := cells.without(weights):
+        named = [title(experiment.arm(name), experiment) for name in without]
+        which = listed(named) if len(named) < 4 else f"{len(named)} of its {counted(len(contrast.weights), 'arm')}"
+        yield f"{which} {'has' if len(named) == 1 else 'have'} no finished run"
+    of_arms = {arm: list(runs.get(arm, {}).values()) for arm in weights}
+    done = [run for of_arm in of_arms.values() for run in of_arm if run.status == "done"]
+    bad = {run.seed for run in done if not is_finite(run.metrics.get(experiment.primary, 0.0))}
+    yield from left_out(sorted(bad))
+    if len(weights) == 2:
+        for arm, of_arm in of_arms.items():
+            yield from shortfall(title(experiment.arm(arm), experiment), [run.status for run in of_arm])
+    else:
+        yield from shortfall("its arms", [run.status for of_arm in of_arms.values() for run in of_arm])
+
+
+def sides_of(contrast: Contrast, experiment: Experiment) -> tuple[str, str] | None:
+    """What a sentence calls the two sides: single arms as other sentences do, also where a side is a row of them."""
     if contrast.sides is None:
         return None
     arms = (list(contrast.first), list(contrast.second))
-    first, second = (
-        title(experiment.arm(of[0]), experiment) if len(of) == 1 else side
-        for side, of in zip(contrast.sides, arms, strict=True)
-    )
+    first, second = (_side(side, of, experiment) for side, of in zip(contrast.sides, arms, strict=True))
     return first, second
+
+
+def _side(side: str, arms: Sequence[str], experiment: Experiment) -> str:
+    titles = [title(experiment.arm(arm), experiment) for arm in arms]
+    if len(arms) == 1:
+        return titles[0]
+    return f"the mean of {listed(titles)}" if side == listed(arms) else side
+
+
+def called(contrast: Contrast, experiment: Experiment) -> str:
+    """A contrast that has no sides by its name and what it asks.
+
+    Examples:
+        >>> from headway.declare.experiment import load
+        >>> experiment = load("icl-heads", settings=["contrasts={curve: {h1: 1, h2: -1.5, h4: 0.5}}"])
+        >>> called(experiment.contrasts[0], experiment)
+        'curve (1 head − 1.5 x 2 heads + 0.5 x 4 heads)'
+    """
+    if len(contrast.weights) > _TOLD:
+        return f"{contrast.label} (a weighted sum of {len(contrast.weights)} arms)"
+    said = ""
+    for arm, weight in contrast.weights.items():
+        sign = (" − " if weight < 0 else " + ") if said else ("−" if weight < 0 else "")
+        factor = "" if abs(weight) == 1 else f"{abs(weight):.3g} x "
+        said += f"{sign}{factor}{title(experiment.arm(arm), experiment)}"
+    return f"{contrast.label} ({said})"
+
+
+_TOLD = 6
+"""Arms of a weighted sum that are told one by one."""

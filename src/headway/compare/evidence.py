@@ -7,13 +7,20 @@ yes or no of a run is told by a third, `shares`: each difference of two shares o
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from headway.compare.look_plan import LookPlan, Outcome
 
 Rule = Literal["blocks", "paired", "shares"]
 """How a difference is judged."""
+
+LOGARITHM = "100 ln"
+"""The unit of a difference by the rule `blocks`: of 100 times the logarithm of the metric, near to per cent."""
+
+Doubt = Literal["untrained", "falling", "rates"]
+"""What makes an answer worth nothing: no arm of it is better than counting pairs of tokens; what is judged still falls
+by more than the answer is about; the learning rate moves it by more."""
 
 Kind = Literal["comparisons", "contrasts"]
 """Of single arms, or of what the document asks of several at once."""
@@ -44,6 +51,12 @@ class JudgedDifference:
             (one or two); nothing to say (no seed, or no spread).
         detectable: the true difference that this very verdict finds with 80 % power.
         seeds_for_margin: about how many seeds would tell a difference of the margin, and the ends of a range of 80 %.
+        doubts: what makes `outcome` worth nothing.
+        seeds: that all of this rests on.
+        look: the look of the plan, from 1, at which it was judged; a settled one is looked at no more. None before the
+            first.
+        unit: of `estimate`, `interval`, `se` and `detectable`: "100 ln" of a ratio, or that of the metric.
+        seed_s: seconds that a run of each of its arms takes, one after the other: what another seed costs.
     """
 
     of: ClassVar[Kind] = "comparisons"
@@ -65,6 +78,17 @@ class JudgedDifference:
     outcome: Outcome
     detectable: float | None
     seeds_for_margin: tuple[int, ...] | None
+    doubts: tuple[Doubt, ...] = ()
+    seeds: tuple[int, ...] = ()
+    look: int | None = None
+    unit: str = field(
+        default="",
+        metadata={
+            "description": "of estimate, interval, se and detectable: '100 ln' (100 times a difference of logarithms, "
+            "near to per cent), else the metric's own unit"
+        },
+    )
+    seed_s: float | None = None
 
     @property
     def is_told(self) -> bool:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from headway.compare.blocks import LEVEL, FamilyVerdict
-from headway.compare.cells import Cells, Weights
-from headway.compare.evidence import Comparison, JudgedDifference, JudgedFamily, Kind, Rule
+from headway.compare.cells import Cells, RunsOfArm, Weights
+from headway.compare.evidence import LOGARITHM, Comparison, JudgedDifference, JudgedFamily, Kind, Rule
 from headway.compare.look_plan import FEWEST, LookPlan, Settled, follow
 from headway.compare.looks import Looking
+from headway.compare.seed_time import seed_seconds
 from headway.compare.shares import all_pairs, compare_shares
 from headway.compare.statistics import compare, corrected, paired
 from headway.declare.metrics import METRICS, YES_OR_NO
@@ -25,6 +26,7 @@ class Asked:
     control: str | None
     differences: Sequence[Weights]
     cells: Cells
+    runs: RunsOfArm
 
 
 def judged(asked: Asked, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
@@ -32,6 +34,15 @@ def judged(asked: Asked, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tupl
     if looks.seeds:
         asked = replace(asked, cells=asked.cells.at(looks.seeds))
     plan = looks.plan_of(len(asked.cells.seeds))
+    family, found = _judged(asked, rule, plan, looks)
+    costs = [seed_seconds(weights, asked.runs) for weights in asked.differences]
+    unit = LOGARITHM if family.rule == "blocks" else METRICS[asked.metric].unit
+    return family, tuple(replace(one, seed_s=cost, unit=unit) for one, cost in zip(found, costs, strict=True))
+
+
+def _judged(
+    asked: Asked, rule: Rule, plan: LookPlan, looks: Looking
+) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     if METRICS[asked.metric].unit == YES_OR_NO and all_pairs(asked.differences):
         return _by_shares(asked, plan)
     if rule == "paired" or not asked.cells.have_logarithms:
@@ -78,7 +89,8 @@ def _evidence(
     concluded = settled.look is not None and settled.outcome not in ("few", "none")
     interval = judged.interval if concluded else None
 
-    first, second = (np.array(list(side.values())) for side in asked.cells.sides(weights, n_seeds))
+    sides = asked.cells.sides(weights, n_seeds)
+    first, second = (np.array(list(side.values())) for side in sides)
     difference = float((first - second).mean()) if len(first) else None
     level = abs(float(second.mean())) if len(first) else 0.0
 
@@ -103,6 +115,8 @@ def _evidence(
         outcome=settled.outcome,
         detectable=shown(judged.detectable),
         seeds_for_margin=_seeds(family.seeds_for(plan.margin, at)) if concluded else None,
+        seeds=tuple(sides[0]),
+        look=None if settled.look is None else settled.look + 1,
     )
 
 
@@ -110,18 +124,20 @@ def _by_pairs(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedD
     """By paired t tests, each difference by itself, with Holm's correction for their number."""
     found = []
     for weights in asked.differences:
-        pairs = paired(*asked.cells.sides(weights))
+        sides = asked.cells.sides(weights)
+        pairs = paired(*sides)
         one = compare(pairs, metric=asked.metric, arm="first", baseline="second", control=asked.control)
         relative = None if one.relative is None else _scale(weights) * one.relative
-        found.append(replace(one, relative=relative))
+        found.append(replace(one, relative=relative, seeds=tuple(sides[0]), look=1))
     return _by_holm(asked, plan, "paired", found)
 
 
 def _by_shares(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     """By McNemar's test of each pair of arms, with Holm's correction for their number."""
+    every = [asked.cells.sides(weights) for weights in asked.differences]
     found = [
-        compare_shares(*asked.cells.sides(weights), metric=asked.metric, control=asked.control)
-        for weights in asked.differences
+        replace(compare_shares(*sides, metric=asked.metric, control=asked.control), seeds=tuple(sides[0]), look=1)
+        for sides in every
     ]
     return _by_holm(asked, plan, "shares", found)
 

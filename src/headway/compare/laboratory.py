@@ -1,7 +1,7 @@
 """Compare: what a laboratory adds to the comparison of arms, and the one way to get at it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +89,10 @@ class ComparisonSlice(ABC):
 
     def doubts(self, experiment: Experiment, runs: Sequence[Run]) -> Iterable[str]:  # noqa: ARG002
         """A sentence for each reason why the verdicts on runs may be worth nothing."""
+        return ()
+
+    def untrained(self, experiment: Experiment, runs: Sequence[Run]) -> Collection[str]:  # noqa: ARG002
+        """The arms, by full name, that are no better than what needs no training, so that nothing is said of them."""
         return ()
 
     def further(

@@ -2,7 +2,7 @@
 
 At a look the open contrasts are judged on as many seeds as the look has, at its level; one that is settled keeps its
 verdict and asks for no more seeds, so that an arm is run on only while a contrast that needs it is open. Seeds between
-two looks change estimates, and no verdict.
+two looks, and those that an arm has beyond what its contrasts asked for, count for no verdict.
 """
 
 from __future__ import annotations
@@ -139,12 +139,15 @@ def followed(
     """Every look of a plan that the seeds allow, as `follow` makes them, one after the other."""
     ended = np.isfinite(y) if finished is None else finished
     said: list[Settled | None] = [None] * len(weights)
+    counted = np.repeat(np.abs(weights).sum(0)[:, None] == 0, y.shape[1], axis=1)
     for place, n in enumerate(plan.looks):
         waiting = [at for at, one in enumerate(said) if one is None or one.is_open]
         needed = np.abs(weights[waiting]).sum(0) > 0
         if not waiting or n > y.shape[1] or not ended[needed, :n].all():
             return
-        family = judge(y[:, :n], weights, level=plan.level_at(place))
+        # An arm that nothing waits for has no seeds of this look by the plan: those that it has were added by hand.
+        counted[needed, :n] = True
+        family = judge(np.where(counted, y, np.nan)[:, :n], weights, level=plan.level_at(place))
         for at in waiting:
             judged = family.contrasts[at]
             said[at] = Settled(judged=judged, outcome=reading(judged, plan.margin), look=place)

@@ -17,12 +17,14 @@ class Looking:
         seeds: that verdicts rest on, in the order in which they are run; empty: all. After a search they are the fresh
             seeds of the finalists, for those that chose a winner flatter it.
         asked: the questions that were planned; None without a plan.
+        n_before: seeds that had been run before the plan was made.
     """
 
     margin: float
     plan: LookPlan | None = None
     seeds: tuple[int, ...] = ()
     asked: Asked | None = None
+    n_before: int = 0
 
     def plan_of(self, n_seeds: int) -> LookPlan:
         """The plan of a family whose arms have so many seeds between them."""
@@ -43,7 +45,13 @@ def looks_of(store: Store) -> Looking:
     found = stored_plan(store.path)
     if found is None:
         return Looking(margin=store.experiment.margin)
-    return Looking(margin=found.margin, plan=look_plan(found), seeds=tuple(found.seeds), asked=found.asked)
+    return Looking(
+        margin=found.margin,
+        plan=look_plan(found),
+        seeds=tuple(found.seeds),
+        asked=found.asked,
+        n_before=found.n_before,
+    )
 
 
 def look_plan(plan: StoredPlan) -> LookPlan:

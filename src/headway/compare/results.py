@@ -16,17 +16,19 @@ from headway.compare.cautions import cautions
 from headway.compare.cells import runs_of_arms
 from headway.compare.comparisons import comparisons
 from headway.compare.contrasts import JudgedContrast, contrasts_judged
+from headway.compare.doubted import answers, with_doubts
 from headway.compare.evidence import Comparison, JudgedDifference, JudgedFamily
 from headway.compare.first_schema import upgraded
 from headway.compare.laboratory import References, laboratory_of
 from headway.compare.looks import looks_of
 from headway.compare.matches import matches_of
 from headway.compare.rates import RatesOfArm, at_best_rates
+from headway.compare.searched import SearchResult, searched
 from headway.compare.tokens.diversity_loss import LayerAssociation
 from headway.compare.tokens.fits import Fit
 from headway.compare.tokens.judged_statements import JudgedStatement
 from headway.compare.tokens.plain_curve import SizeComparison
-from headway.compare.trust import doubts
+from headway.compare.trust import unlike, worthless
 from headway.compare.unplanned import looked_at, unplanned
 from headway.declare.experiment import Experiment
 from headway.declare.run import RunSpec
@@ -86,6 +88,8 @@ class Results:
         associations: how much of the loss the diversity of a layer's heads explains.
         claims: published statements on heads, judged.
         warnings: what to know before any of it is believed.
+        doubts: those of them that may make answers worth nothing.
+        search: the best of many arms, where it was searched.
     """
 
     schema: int
@@ -104,6 +108,8 @@ class Results:
     associations: tuple[LayerAssociation, ...] = ()
     claims: tuple[JudgedStatement, ...] = ()
     warnings: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    search: SearchResult | None = None
 
     @property
     def judged(self) -> tuple[Comparison, ...]:
@@ -195,6 +201,9 @@ def _content(store: Store) -> dict[str, Any]:
     laboratory = laboratory_of(experiment.arms[0].template)
     further = laboratory.further(experiment, runs, compared.comparisons)
     rates = at_best_rates(experiment, matches, of_arms, compared.comparisons, looks)
+    answered = answers(experiment, contrasts, compared.comparisons, families)
+    in_doubt = worthless(experiment, of_arms, rates, answered, laboratory.untrained(experiment, runs))
+    doubts = (*laboratory.doubts(experiment, runs), *in_doubt.sentences)
     found = Results(
         schema=SCHEMA,
         experiment=experiment.name,
@@ -203,8 +212,8 @@ def _content(store: Store) -> dict[str, Any]:
         runs=tuple(_row(run, task_of) for run in runs),
         baselines=_baselines(experiment, tasks),
         tasks=tasks,
-        comparisons=compared.comparisons,
-        contrasts=contrasts,
+        comparisons=with_doubts(compared.comparisons, in_doubt.answers),
+        contrasts=with_doubts(contrasts, in_doubt.answers),
         families=families,
         fits=further.fits,
         plain_curve=further.plain_curve,
@@ -214,10 +223,12 @@ def _content(store: Store) -> dict[str, Any]:
         warnings=(
             *reservations(store.path, runs, store.gone()),
             *cautions(experiment, matches, of_arms),
-            *laboratory.doubts(experiment, runs),
-            *doubts(experiment, of_arms, rates, families),
+            *doubts,
+            *unlike(experiment, of_arms, families),
             *unplanned(looks, looked_at(looks, experiment.primary, families), seen(store.path), runs),
         ),
+        doubts=doubts,
+        search=searched(store, of_arms, looks),
     )
     return found.to_json()
 

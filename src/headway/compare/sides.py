@@ -23,7 +23,9 @@ class Sides:
 
     @property
     def both(self) -> str:
-        """Both of them."""
+        """Both of them; apart, where one is several."""
+        if any(" and " in side for side in (self.first, self.second)):
+            return f"{self.first}, and {self.second},"
         return f"{self.first} and {self.second}"
 
     @property

@@ -1,16 +1,18 @@
 """Compare: what makes verdicts worthless, said beside them.
 
-Training that is not over, rates that matter more than arms, runs that diverged, seeds that are unlike the others, and
-arms that spread far more than the rest.
+Training that is not over, rates that matter more than what was answered, runs that diverged, seeds that are unlike the
+others, and arms that spread far more than the rest.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from headway.compare.cells import Cells, RunsOfArm
 from headway.compare.comparisons import done, values_of
-from headway.compare.evidence import JudgedFamily
+from headway.compare.doubted import Answer, untrained
+from headway.compare.evidence import Doubt, JudgedFamily
 from headway.compare.matches import title
 from headway.compare.rates import RatesOfArm
 from headway.compare.strays import Stray, strays
@@ -23,33 +25,97 @@ LAST = 0.1
 """The last tenth of training."""
 
 LEAST = 0.005
-"""A metric that falls or moves by less than this share of itself is not worth a word."""
+"""Where nothing was answered, a metric that falls or moves by less than this share of itself is not worth a word."""
 
 
-def doubts(
-    experiment: Experiment, runs: RunsOfArm, rates: Sequence[RatesOfArm], families: Sequence[JudgedFamily]
-) -> Iterator[str]:
-    """A sentence for each reason to believe no verdict, or not all of them."""
+def unlike(experiment: Experiment, runs: RunsOfArm, families: Sequence[JudgedFamily]) -> Iterator[str]:
+    """A sentence for each way in which runs are unlike the others: diverged, stuck, or spread far more."""
     yield from _diverged(experiment, runs)
     yield from _stray(experiment, runs)
     yield from _wild(experiment, families)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worthless:
+    """What makes answers worth nothing: a sentence for each reason, and which answers those are."""
+
+    sentences: tuple[str, ...]
+    answers: Mapping[Doubt, Sequence[Answer]]
+
+
+def worthless(
+    experiment: Experiment,
+    runs: RunsOfArm,
+    rates: Sequence[RatesOfArm],
+    answered: Sequence[Answer],
+    below: Collection[str],
+) -> Worthless:
+    """Training that is not over, and rates that matter more than arms.
+
+    Each answer is held against its own difference; where there is none, all arms against how far they are apart.
+
+    Args:
+        experiment: the whole document.
+        runs: of every arm.
+        rates: what learning rates do.
+        answered: the differences that were told, or told to be none that matters.
+        below: arms that are no better than what needs no training.
+    """
+    found: dict[Doubt, Sequence[Answer]] = {"untrained": [a for a in answered if untrained(a, below)]}
+    said = list[str]()
     means = _means(experiment, runs)
     if len(means) > 1 and METRICS[experiment.primary].better == "lower":
         apart = max(means.values()) / min(means.values()) - 1 if min(means.values()) > 0 else np.inf
-        yield from _still_falls(experiment, runs, means, float(apart))
-        yield from _rates_matter(experiment, rates, float(apart))
+        falls, gains = _falls(experiment, runs, means), _gains(rates)
+        falling, moved = (_beyond(shares, answered, float(apart)) for shares in (falls, gains))
+        found |= {"falling": falling.answers, "rates": moved.answers}
+        said += [*_still_falls(experiment, falls, falling), *_rates_matter(experiment, gains, rates, moved)]
+    return Worthless(sentences=tuple(said), answers=found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Beyond:
+    """Arms of which something changes more than it should, those answers, and how far what they are about is apart."""
+
+    arms: tuple[str, ...]
+    answers: tuple[Answer, ...]
+    most: str
+    apart: str
+
+    @classmethod
+    def of(cls, arms: Mapping[str, float], answers: Sequence[Answer], apart: str, among: Collection[str]) -> "_Beyond":
+        """The one that is told is that of the largest share `among` some."""
+        most = max((arm for arm in arms if arm in among), key=lambda arm: arms[arm], default="")
+        return cls(arms=tuple(arms), answers=tuple(answers), most=most, apart=apart)
+
+
+def _beyond(shares: Mapping[str, float], answered: Sequence[Answer], apart: float) -> _Beyond:
+    """Where shares of arms are beyond what answers are about; without an answer, beyond what arms are apart."""
+    if not answered:
+        arms = {arm: share for arm, share in shares.items() if share > max(apart, LEAST)}
+        return _Beyond.of(arms, (), f"the arms are {_share(apart)} apart", arms)
+    found = [one for one in answered if one.moved(shares) > one.effect]
+    if not found:
+        return _Beyond.of({}, (), "", ())
+    arms = {a: s for a, s in shares.items() if any(a in one.weights and s > one.effect for one in found)}
+    further = f", and so of {counted(len(found) - 1, 'other answer')}" if len(found) > 1 else ""
+    return _Beyond.of(arms, found, f"{found[0].sentence}{further}", found[0].weights)
 
 
 def _diverged(experiment: Experiment, runs: RunsOfArm) -> Iterator[str]:
     """The share of each arm's runs that diverged: the mean of the others is not that of the arm."""
-    shares = []
+    shares, left, none = list[str](), False, list[str]()
     for arm in experiment.arms:
         of_arm = runs.get(arm.full_name, {}).values()
         n = sum(run.status == "failed" and "diverged" in run.message for run in of_arm)
         if n:
             shares.append(f"{n} of {counted(len(of_arm), 'run')} of {title(arm, experiment)}")
+            some = any(run.status == "done" for run in of_arm)
+            left, none = left or some, none + ([] if some else [title(arm, experiment)])
+    clauses = ["what is compared are the runs that did not, which is another question"] if left else []
+    clauses += [f"of {listed(none)} nothing is left to be compared"] if none else []
     if shares:
-        yield f"diverged: {listed(shares)}; what is compared are the runs that did not, which is another question"
+        yield f"diverged: {listed(shares)}; {'; '.join(clauses)}"
 
 
 def _stray(experiment: Experiment, runs: RunsOfArm) -> Iterator[str]:
@@ -98,21 +164,25 @@ def _plain(experiment: Experiment) -> list[Arm]:
     return [arm for arm, task in zip(plain, tasks, strict=True) if task == tasks[0]]
 
 
-def _still_falls(experiment: Experiment, runs: RunsOfArm, means: Mapping[str, float], apart: float) -> Iterator[str]:
+def _falls(experiment: Experiment, runs: RunsOfArm, means: Mapping[str, float]) -> dict[str, float]:
+    """By which share what arms without a control are judged by fell in the last tenth of training."""
     # In the course of training bits per byte are not recorded, and nats per token of one arm fall by the same share.
     recorded = "eval_loss_nats" if experiment.primary == PER_BYTE else experiment.primary
     falls: dict[str, float] = {}
     for arm in _plain(experiment):
         found = [fall for run in done(arm, runs) if (fall := _fall(run.records(), recorded)) is not None]
         if found and arm.full_name in means:
-            falls[title(arm, experiment)] = float(np.mean(found))
-    falling = {name: fall for name, fall in falls.items() if fall > max(apart, LEAST)}
-    if falling:
-        most = max(falling, key=lambda name: falling[name])
+            falls[arm.full_name] = float(np.mean(found))
+    return falls
+
+
+def _still_falls(experiment: Experiment, falls: Mapping[str, float], found: _Beyond) -> Iterator[str]:
+    if found.arms:
+        most = title(experiment.arm(found.most), experiment)
         yield (
             f"not trained enough to say: over the last tenth of training the {metric_name(experiment.primary)} of "
-            f"{_some(falling, len(falls))} still falls by more than the arms differ "
-            f"({most}: by {_share(falling[most])}; the arms are {_share(apart)} apart); "
+            f"{_some(experiment, found.arms, len(falls))} still falls by more than the arms differ "
+            f"({most}: by {_share(falls[found.most])}; {found.apart}); "
             "train longer, or let the learning rate decay"
         )
 
@@ -132,25 +202,30 @@ def _fall(records: Sequence[Mapping[str, object]], metric: str) -> float | None:
     return float(np.interp(start, steps, values) / end - 1) if end > 0 else None
 
 
-def _rates_matter(experiment: Experiment, rates: Sequence[RatesOfArm], apart: float) -> Iterator[str]:
-    moved: dict[str, tuple[float, float]] = {}
+def _gains(rates: Sequence[RatesOfArm]) -> dict[str, float]:
+    """By which share of the best each arm is worse at the rate of the document."""
+    gains = {}
     for entry in rates:
         means = {rate.factor: rate.mean for rate in entry.rates}
-        best = means[entry.best]
-        if 1.0 in means and best > 0 and (gain := means[1.0] / best - 1) > max(apart, LEAST):
-            moved[title(experiment.arm(entry.arm), experiment)] = (gain, entry.best)
-    if moved:
-        most = max(moved, key=lambda name: moved[name][0])
-        gain, best = moved[most]
+        if 1.0 in means and means[entry.best] > 0:
+            gains[entry.arm] = means[1.0] / means[entry.best] - 1
+    return gains
+
+
+def _rates_matter(
+    experiment: Experiment, gains: Mapping[str, float], rates: Sequence[RatesOfArm], found: _Beyond
+) -> Iterator[str]:
+    if found.arms:
+        best = next(entry.best for entry in rates if entry.arm == found.most)
         yield (
-            f"the learning rate moves {_some(moved, len(rates))} by more than the arms differ "
-            f"({most}: by {_share(gain)} at x{best:g}; the arms are {_share(apart)} apart); "
-            "believe the verdicts at the best rates, not these"
+            f"the learning rate moves {_some(experiment, found.arms, len(rates))} by more than the arms differ "
+            f"({title(experiment.arm(found.most), experiment)}: by {_share(gains[found.most])} at x{best:g}; "
+            f"{found.apart}); believe the verdicts at the best rates, not these"
         )
 
 
-def _some(named: Mapping[str, object], n: int) -> str:
-    return next(iter(named)) if len(named) == 1 else f"{len(named)} of {counted(n, 'arm')}"
+def _some(experiment: Experiment, named: Sequence[str], n: int) -> str:
+    return title(experiment.arm(named[0]), experiment) if len(named) == 1 else f"{len(named)} of {counted(n, 'arm')}"
 
 
 def _share(value: float) -> str:

@@ -1,10 +1,11 @@
-"""Compare: looks that nobody planned: seeds that were added after verdicts had been given, and seeds beyond a plan."""
+"""Compare: looks that nobody planned at first: seeds that were added after verdicts, plans made later, or prolonged."""
 
 from collections.abc import Iterator, Sequence
 
+from headway.compare.blocks import LEVEL
 from headway.compare.evidence import JudgedFamily
 from headway.compare.look_levels import error_of
-from headway.compare.look_plan import FEWEST
+from headway.compare.look_plan import FEWEST, LookPlan
 from headway.compare.looks import Looking
 from headway.runs.folder import Run
 from headway.words import counted, listed
@@ -23,7 +24,7 @@ def looked_at(looks: Looking, primary: str, families: Sequence[JudgedFamily]) ->
 
 
 def unplanned(looks: Looking, now: int | None, before: Sequence[int], runs: Sequence[Run]) -> Iterator[str]:
-    """A sentence where seeds were added by hand: what looking again costs, or that they count for no verdict.
+    """A sentence where looks were not as planned at first: what they cost, or that seeds count for no verdict.
 
     Args:
         looks: how the directory is looked at.
@@ -40,6 +41,9 @@ def unplanned(looks: Looking, now: int | None, before: Sequence[int], runs: Sequ
             f"{listed(map(str, told))}: looking again like this, chance alone tells apart {chance:.0f} of 100; "
             "`headway run` with --until plans its looks, and takes back what was said before"
         )
+    if looks.plan is not None:
+        yield from _went_on(looks.plan)
+        yield from recounted(looks.plan.looks, looks.n_before)
     if looks.asked is not None and looks.seeds:
         planned = {arm for weights in looks.asked.values() for arm in weights}
         more = {run.seed for run in runs if run.name in planned and run.status == "done" and run.seed > looks.seeds[-1]}
@@ -50,3 +54,27 @@ def unplanned(looks: Looking, now: int | None, before: Sequence[int], runs: Sequ
                 f"{last}, and {'counts' if one else 'count'} for no verdict; `headway run` with --until "
                 f"{looks.margin:g}% --at-most {last + len(more)} goes on with the plan"
             )
+
+
+def _went_on(plan: LookPlan) -> Iterator[str]:
+    """That a plan was prolonged beyond its end, which its level tells."""
+    if plan.level > LEVEL:
+        end = plan.looks[-1]
+        yield (
+            f"the plan of looks was to end at {round(end * LEVEL / plan.level)} seeds and went on to {end}: of all its "
+            f"looks together, chance alone tells apart {100 * plan.level:.2g} of 100"
+        )
+
+
+def recounted(looks: Sequence[int], n_before: int) -> Iterator[str]:
+    """That seeds had been run before a plan was made, and what that may cost."""
+    found = [look for look in looks if look <= n_before]
+    if found:
+        again = ""
+        if n_before < looks[-1]:
+            chance = 100 * error_of((n_before, looks[-1]))
+            again = f": looking again like that, chance alone tells apart {chance:.0f} of 100"
+        yield (
+            f"{n_before} seeds had been run before; they are recounted as the looks at {listed(map(str, found))}, and "
+            f"what was said of them at the full level is taken back{again}"
+        )

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from headway.compare.evidence import JudgedDifference, JudgedFamily
 from headway.compare.paired_verdicts import paired_finding
 from headway.compare.sides import Sides, about
-from headway.declare.metrics import Metric
-from headway.words import Amount, counted, number
+from headway.declare.metrics import METRICS, Metric
+from headway.words import Amount, brief, counted, number
 
 
 def verdict(
@@ -128,7 +128,9 @@ def _cost(c: JudgedDifference, margin: str) -> str:
         return ""
     more, low, high = (max(1, n - c.n_pairs) for n in c.seeds_for_margin)
     far = f" ({low} to {high})" if low < high < _FAR else ""
-    return f"; {about(more)} more seed{'' if more == 1 else 's'}{far} {'settles' if more == 1 else 'settle'} {margin}"
+    time = f", about {brief(more * c.seed_s)} of training" if c.seed_s and more < _FAR else ""
+    seeds = f"{about(more)} more seed{'' if more == 1 else 's'}{far}"
+    return f"; {seeds} {'settles' if more == 1 else 'settle'} {margin}{time}"
 
 
 _FAR = 1_000
@@ -146,16 +148,19 @@ def scope(family: JudgedFamily, found: Sequence[JudgedDifference]) -> str:
             f"{counted(family.size, of)} of shares of seeds: Wilson's 95 % intervals, and McNemar's exact test of "
             "pairs (mid-p) with Holm's correction"
         )
+    better = {"lower": "; less is better", "higher": "; more is better", None: ""}[METRICS[family.metric].better]
     if family.look is None:
-        return f"no interval before the look at {counted(family.awaited, 'seed')}, for which runs are missing"
+        return f"no interval before the look at {counted(family.awaited, 'seed')}, for which runs are missing{better}"
     looks = f"look {family.look} of {len(family.plan.looks)}"
     if not any(c.interval for c in found):
-        return f"{looks}, at {counted(family.awaited, 'seed')}: no interval; it takes 3 seeds or more"
-    for_all = f"95 % intervals that hold for all {family.size} {of}s at once" if family.size > 1 else "a 95 % interval"
+        return f"{looks}, at {counted(family.awaited, 'seed')}: no interval; it takes 3 seeds or more{better}"
+    sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
+    together = f"intervals that hold for all {family.size} {of}s at once"
+    for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
     parts = [f"{for_all}, at {looks}", *_detectable(found)]
     if family.pairing is not None:
         parts.append(f"seeds explain {max(0, round(100 * family.pairing))} % of the spread")
-    return "; ".join(parts)
+    return "; ".join(parts) + better
 
 
 def _detectable(found: Sequence[JudgedDifference]) -> list[str]:

@@ -10,6 +10,7 @@ They decide how results are read and nothing else, so they are never part of a r
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -63,7 +64,7 @@ def contrasts_of(declared: Mapping[str, Any], arms: Iterable[str]) -> tuple[Cont
     Examples:
         >>> (one,) = contrasts_of({"order": "falling - rising-*"}, ["falling", "rising-1", "rising-2"])
         >>> dict(one.weights), one.sides
-        ({'falling': 1.0, 'rising-1': -0.5, 'rising-2': -0.5}, ('falling', 'rising-*'))
+        ({'falling': 1.0, 'rising-1': -0.5, 'rising-2': -0.5}, ('falling', 'rising'))
     """
     known = tuple(arms)
     found = tuple(_contrast(name, value, known) for name, value in declared.items())
@@ -144,7 +145,7 @@ def _two_sided(
     if both:
         raise ValueError(f"{where}: {', '.join(both)} stands on both sides; leave it out of one")
     weights = {arm: sign / len(side) for sign, side in zip((1.0, -1.0), chosen, strict=True) for arm in side}
-    first, second = (_said(patterns) for patterns in named_as)
+    first, second = (_said(patterns, arms) for patterns in named_as)
     if first == second:
         first, second = (listed(patterns) for patterns in named_as)
     return Contrast(name=name, label=f"{first} - {second}", weights=MappingProxyType(weights), sides=(first, second))
@@ -180,15 +181,19 @@ def _matching(where: str, pattern: str, arms: Sequence[str]) -> list[str]:
     return matching
 
 
-def _said(patterns: Sequence[str]) -> str:
-    """What the names of a side have in common up to a dash, else all of them.
+def _said(patterns: Sequence[str], arms: Sequence[str] = ()) -> str:
+    """What the names of a side have in common up to a dash, else all of them; never what is another arm's name.
 
     Examples:
-        >>> _said(["rising-low", "rising-high"]), _said(["a", "b", "c"]), _said(["wide-*"])
-        ('rising', 'a, b and c', 'wide-*')
+        >>> _said(["rising-low", "rising-high"]), _said(["a", "b", "c"]), _said(["wide-*"]), _said(["*-wide-?"])
+        ('rising', 'a, b and c', 'wide', 'the mean of *-wide-?')
     """
     if len(patterns) == 1:
-        return patterns[0]
+        (pattern,) = patterns
+        if pattern in arms or not set(pattern) & set("*?"):
+            return pattern
+        stem = re.sub(r"^\*-|-\*$", "", pattern)
+        return stem if stem not in arms and not set(stem) & set("*?") else f"the mean of {pattern}"
     words = [pattern.split("-") for pattern in patterns]
     shared = []
     for parts in zip(*words, strict=False):

@@ -3,18 +3,18 @@
 A round is stored when it is over, so that a search that was killed goes on where it was, and processes can share it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 import numpy as np
 from jaxtyping import Float
 
 from headway.compare.blocks import LEVEL
-from headway.compare.cells import Cells, runs_of_arms
+from headway.compare.cells import runs_of_arms
 from headway.compare.halving import MOST_FINALISTS, chances, finalists, new_seeds, ranked, sizes
 from headway.compare.look_levels import looks_until
 from headway.compare.questions import seed_table
+from headway.compare.searched import fresh_estimate, fresh_sentence, picked_sentence, titles_of
 from headway.declare.metrics import METRICS
 from headway.errors import UserError
 from headway.runs.planned_looks import (
@@ -31,7 +31,7 @@ from headway.settle import telling
 from headway.settle.asking import Allowance, check_metric, check_verdicts
 from headway.settle.spending import Hands, Wanted
 from headway.settle.until import Begun, check_first, follow_plan, try_again
-from headway.words import counted, duration, listed
+from headway.words import brief, counted, listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +105,11 @@ class Best:
             expected = hands.spending.expected_s(each, there)
             if not expected:
                 raise UserError(
-                    f"budget {duration(self.allowance.seconds)}: how long a run takes is not known yet; give a "
+                    f"budget {brief(self.allowance.seconds)}: how long a run takes is not known yet; give a "
                     "number of runs"
                 )
             runs = int(self.allowance.seconds / expected * len(each)) - MOST_FINALISTS * looks_until(self.at_most)[0]
-            said = f"budget {duration(self.allowance.seconds)} (about {counted(max(0, runs), 'run')}, and finalists)"
+            said = f"budget {brief(self.allowance.seconds)} (about {counted(max(0, runs), 'run')}, and finalists)"
         try:
             return new_seeds(len(arms), runs or 0)
         except ValueError:
@@ -123,6 +123,7 @@ class Best:
 def _searched(search: StoredSearch, hands: Hands) -> Sequence[str]:
     """Make every round, pick, and follow the plan of the finalists."""
     hands.tell(telling.searched(search))
+    titles = titles_of(hands.experiment)
     try_again(search.arms, range(sum(search.new_seeds)), hands)
     alive, n = search.arms, 0
     for place, new in enumerate(search.new_seeds):
@@ -130,22 +131,28 @@ def _searched(search: StoredSearch, hands: Hands) -> Sequence[str]:
         made = stored(hands.path, f"round-{place + 1}", RoundMade)
         if made is None:
             if not _round(alive, n, hands):
-                return (f"the search is in round {place + 1} of {len(search.new_seeds)}: {listed(alive)} are left",)
+                return (
+                    f"the search is in round {place + 1} of {len(search.new_seeds)}: {_named(alive, titles)} are left",
+                )
             order = ranked(_signed(search, hands, alive, n))
             kept = tuple(alive[at] for at in order[: (len(alive) + 1) // 2])
             made = keep(hands.path, f"round-{place + 1}", RoundMade(kept=kept))
             hands.tell(
                 f"round {place + 1} of {len(search.new_seeds)}: {len(made.kept)} of {len(alive)} arms are left after "
-                f"{counted(n, 'seed')}: {listed(made.kept)}"
+                f"{counted(n, 'seed')}: {_named(made.kept, titles)}"
             )
         alive = made.kept
     found = _picked(search, alive[0], n, hands)
-    said = telling.picked(found, search)
+    said = picked_sentence(found, search, titles)
     hands.tell(said)
     plan = _final_plan(search, found, hands)
     for sentence in telling.planned(plan):
         hands.tell(sentence)
     return (said, *follow_plan(plan, hands), *_fresh(found, plan, hands))
+
+
+def _named(arms: Sequence[str], titles: Mapping[str, str]) -> str:
+    return listed(titles[arm] for arm in arms)
 
 
 def _round(alive: Sequence[str], n: int, hands: Hands) -> bool:
@@ -156,8 +163,8 @@ def _round(alive: Sequence[str], n: int, hands: Hands) -> bool:
     expected = hands.spending.expected_s(wanted, runs)
     if expected is not None and expected > hands.spending.left_s:
         hands.tell(
-            f"stopped: the round takes {counted(len(wanted), 'more run')}, about {duration(expected)}, and "
-            f"{duration(max(0.0, hands.spending.left_s))} are left; the same command goes on from here"
+            f"stopped: the round takes {counted(len(wanted), 'more run')}, about {brief(expected)}, and "
+            f"{brief(hands.spending.left_s)} are left; the same command goes on from here"
         )
         return False
     if wanted:
@@ -203,9 +210,5 @@ def _final_plan(search: StoredSearch, found: Picked, hands: Hands) -> StoredPlan
 
 def _fresh(found: Picked, plan: StoredPlan, hands: Hands) -> Sequence[str]:
     """What the picked arm has on seeds that did not pick it."""
-    store, metric = hands.store(), METRICS[plan.metric]
-    cells = Cells.of([found.arm], metric.name, runs_of_arms(store.runs())).at(plan.seeds)
-    fresh = cells.values[np.isfinite(cells.values)].tolist()
-    if not fresh:
-        return ()
-    return (f"on {counted(len(fresh), 'fresh seed')} {found.arm} has {fmean(fresh):.4g} {metric.unit}",)
+    fresh = fresh_estimate(found.arm, plan.metric, runs_of_arms(hands.store().runs()), plan.seeds)
+    return () if fresh is None else (fresh_sentence(fresh, titles_of(hands.experiment)[found.arm]),)

@@ -4,11 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headway.compare.look_levels import error_of
+from headway.compare.halving import MOST_FINALISTS
 from headway.compare.look_plan import FEWEST, Followed, Settled
+from headway.compare.searched import planned_runs
+from headway.compare.unplanned import recounted
 from headway.declare.metrics import METRICS, metric_name
-from headway.runs.planned_looks import LookMade, Picked, StoredPlan, StoredSearch, stored, stored_plan
-from headway.words import Amount, counted, duration, listed
+from headway.runs.planned_looks import RoundMade, StoredPlan, StoredSearch, stored, stored_plan
+from headway.words import Amount, brief, counted, listed
 
 _OUTCOMES = {
     "apart": "told apart",
@@ -38,16 +40,7 @@ def planned(plan: StoredPlan) -> Iterator[str]:
         f"{per_cent(plan.margin)}: looks at {listed(map(str, plan.looks))} seeds, all together at level "
         f"{plan.level:.3g}"
     )
-    recounted = [look for look in plan.looks if look <= plan.n_before]
-    if recounted:
-        again = ""
-        if plan.n_before < plan.at_most:
-            chance = 100 * error_of((plan.n_before, plan.at_most))
-            again = f": looking again like that, chance alone tells apart {chance:.0f} of 100"
-        yield (
-            f"{plan.n_before} seeds had been run before; they are recounted as the looks at "
-            f"{listed(map(str, recounted))}, and what was said of them at the full level is taken back{again}"
-        )
+    yield from recounted(plan.looks, plan.n_before)
 
 
 def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
@@ -56,6 +49,39 @@ def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
         f"the plan of this directory ended at {former.at_most} seeds and goes on to {plan.at_most}: of all its looks "
         f"together, chance alone now tells apart {100 * plan.level:.2g} of 100, and {100 * former.level:.2g} before"
     )
+
+
+def where_it_stands(directory: Path) -> Iterator[str]:
+    """How far the plan of a directory, or its search, has got.
+
+    Raises:
+        ResultsError: when what is stored cannot be read.
+    """
+    search, plan = stored(directory, "search", StoredSearch), stored_plan(directory)
+    if search is not None:
+        rounds = len(search.new_seeds)
+        made = sum(stored(directory, f"round-{place + 1}", RoundMade) is not None for place in range(rounds))
+        yield f"searching the best of {len(search.arms)} arms: {made} of {rounds} rounds are made"
+    if plan is None:
+        return
+    what = "contrast" if plan.are_declared else "comparison"
+    yield (
+        f"{counted(len(plan.asked), what)} until each is told apart or the same within {per_cent(plan.margin)}: looks "
+        f"at {listed(map(str, plan.looks))} seeds"
+    )
+    if not plan.history:
+        yield "no look has been made yet"
+        return
+    last = plan.history[-1]
+    unsettled = [name for name in plan.asked if last.outcomes.get(name) in _UNSETTLED]
+    place, of = plan.looks.index(last.n_seeds) + 1, len(plan.looks)
+    told = f"{len(plan.asked) - len(unsettled)} of {len(plan.asked)} settled"
+    left = f"; open: {listed(unsettled)}" if unsettled else ""
+    end = "; the plan has ended" if not unsettled or place == of else ""
+    yield f"look {place} of {of}, {last.n_seeds} seeds: {told}{left}{end}"
+
+
+_UNSETTLED = ("open", "few", "none")
 
 
 def look(plan: StoredPlan, state: Followed, before: Sequence[str]) -> Iterator[str]:
@@ -105,7 +131,8 @@ def ending(plan: StoredPlan, state: Followed, seconds_of: Sequence[float | None]
     yield f"differences of {metric_name(plan.metric)} in per cent; {better} is better"
     for at, (name, one) in enumerate(zip(plan.asked, state.contrasts, strict=True)):
         cost = _cost(plan, state, at, seconds_of[at]) if one.is_open else ""
-        yield f"{name}: {finding(one, plan.margin)} after {counted(one.n_seeds, 'seed')}{cost}"
+        after = f" after {counted(one.n_seeds, 'seed')}" if one.n_seeds else ""
+        yield f"{name}: {finding(one, plan.margin)}{after}{cost}"
 
 
 def _cost(plan: StoredPlan, state: Followed, at: int, seconds: float | None) -> str:
@@ -113,65 +140,24 @@ def _cost(plan: StoredPlan, state: Followed, at: int, seconds: float | None) -> 
     if state.contrasts[at].n_seeds < FEWEST or needed is None:
         return ""
     more, low, high = (max(1, n - state.contrasts[at].n_seeds) for n in needed)
-    long = "" if seconds is None else f", about {duration(more * seconds)}"
+    long = "" if seconds is None else f", about {brief(more * seconds)}"
     span = f" ({low:,} to {high:,})" if low < high else ""
     return f"; about {counted(more, 'more seed')}{span} would settle {per_cent(plan.margin)}{long}"
 
 
 def searched(search: StoredSearch) -> str:
-    """How a search is going to be done."""
-    left, parts, total = len(search.arms), [], 0
+    """How a search is going to be done, and what comes after it."""
+    left, parts = len(search.arms), []
     for n in search.new_seeds:
         parts.append(f"{counted(n, 'seed')} for {left}")
-        total, left = total + n * left, (left + 1) // 2
+        left = (left + 1) // 2
+    most = min(MOST_FINALISTS, len(search.arms))
+    least = 2 * min(FEWEST, search.at_most)
     return (
-        f"searching the best of {len(search.arms)} arms by {metric_name(search.metric)} in {counted(total, 'run')}: "
-        f"{listed(parts)}; then two to four finalists get fresh seeds, at most {search.at_most} each"
+        f"searching the best of {len(search.arms)} arms by {metric_name(search.metric)} in "
+        f"{counted(planned_runs(search), 'run')}: {listed(parts)}; then two to four finalists get fresh seeds, at most "
+        f"{search.at_most} each: {least} to {most * search.at_most} runs more, which a budget of runs does not count"
     )
-
-
-def picked(found: Picked, search: StoredSearch) -> str:
-    """What a search picked, and how probable it is that this, or another arm, is the best.
-
-    Examples:
-        >>> search = StoredSearch(arms=("a", "b", "c"), new_seeds=(1, 2), metric="", margin=1.0, at_most=12)
-        >>> picked(Picked(arm="b", chances={"a": 0.2, "b": 0.79, "c": 0.01}, finalists=("b", "a")), search)
-        'picked b of 3 arms; the chance to be the best is 79 % for b, 20 % for a and 1 % for the others together'
-    """
-    shares = [f"{_chance(found.chances[arm])} for {arm}" for arm in found.finalists]
-    others = max(0.0, 1 - sum(found.chances[arm] for arm in found.finalists))
-    rest = [f"{_chance(others)} for the others together"] if len(search.arms) > len(found.finalists) else []
-    return f"picked {found.arm} of {len(search.arms)} arms; the chance to be the best is {listed([*shares, *rest])}"
-
-
-def kept(directory: Path) -> Iterator[str]:
-    """What a search picked in a directory, if there was one; verdicts on it rest on fresh seeds.
-
-    Raises:
-        ResultsError: when what is stored cannot be read.
-    """
-    search, found = stored(directory, "search", StoredSearch), stored(directory, "picked", Picked)
-    if search is None or found is None:
-        return
-    yield picked(found, search)
-    plan = stored_plan(directory)
-    if plan and plan.history:
-        yield from (f"{name}, on fresh seeds: {_said(plan, plan.history[-1], name)}" for name in plan.asked)
-
-
-def _said(plan: StoredPlan, made: LookMade, name: str) -> str:
-    """What a look that was stored says of a question."""
-    ends, outcome = made.intervals[name], _OUTCOMES[made.outcomes[name]].format(margin=per_cent(plan.margin))
-    if ends is None:
-        return outcome
-    low, high = (_ratio(end) / 100 for end in ends)
-    return f"{Amount.of_share(0.0, (low, high))(low, high)}: {outcome}"
-
-
-def _chance(chance: float) -> str:
-    if not 0.005 <= chance < 0.995:
-        return "under 1 %" if chance < 0.5 else "over 99 %"
-    return f"{100 * chance:.0f} %"
 
 
 def _ratio(points: float) -> float:

@@ -21,7 +21,7 @@ from headway.runs.store import Store
 from headway.settle import telling
 from headway.settle.asking import AT_MOST, check_metric, check_verdicts
 from headway.settle.spending import Hands, Wanted
-from headway.words import counted, duration, listed
+from headway.words import brief, counted, listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +90,7 @@ class Until:
             tell(telling.goes_on(former, longer))
             return longer
         if not asked:
-            raise UserError(
-                f"{experiment.name} asks nothing of {listed(names)}: there are neither contrasts nor comparisons to be "
-                "settled; choose two arms of a contrast, or an arm and its baseline"
-            )
+            raise UserError(_asks_nothing(experiment, names))
         plan = StoredPlan(
             looks=looks_until(AT_MOST if self.at_most is None else self.at_most),
             margin=self.margin,
@@ -128,6 +125,22 @@ class Until:
         return former
 
 
+def _asks_nothing(experiment: Experiment, names: Sequence[str]) -> str:
+    """Why there is nothing to be settled between some arms, and what to do."""
+    said = f"{experiment.name} asks nothing of {listed(names)}"
+    if not experiment.contrasts:
+        return (
+            f"{said}: there are neither contrasts nor comparisons to be settled; choose two arms of a contrast, or an "
+            "arm and its baseline"
+        )
+    lacking = [(one.name, [arm for arm in one.weights if arm not in names]) for one in experiment.contrasts]
+    name, arms = min(lacking, key=lambda one: len(one[1]))
+    return (
+        f"{said} alone: what is settled are its contrasts ({listed(one for one, _ in lacking)}), and each needs other "
+        f"arms too; {name} also needs {listed(arms)}"
+    )
+
+
 def check_first(wanted: Wanted, hands: Hands, what: str) -> None:
     """Nothing, when there is time enough for what has to be run at first, as far as is known.
 
@@ -141,9 +154,12 @@ def check_first(wanted: Wanted, hands: Hands, what: str) -> None:
         hands.spending.guessed = hands.guess()
     expected = hands.spending.expected_s(missing, runs)
     if expected is not None and expected > hands.spending.left_s:
+        budget_s, left_s = hands.spending.seconds or 0.0, hands.spending.left_s
+        # What was tried to know it has taken time, too.
+        left = f", and {brief(left_s)} of it are left" if expected <= budget_s else ""
         raise UserError(
-            f"budget {duration(hands.spending.seconds or 0)}: {what} takes {counted(len(missing), 'run')}, about "
-            f"{duration(expected)} on {counted(hands.spending.n_places, 'worker')}; give more, or choose fewer arms"
+            f"budget {brief(budget_s)}: {what} takes {counted(len(missing), 'run')}, about {brief(expected)} on "
+            f"{counted(hands.spending.n_places, 'worker')}{left}; give more, or choose fewer arms"
         )
 
 
@@ -216,16 +232,16 @@ def _affordable(plan: StoredPlan, wanted: Wanted, state: Followed, runs: Sequenc
     if expected is None:
         return wanted if budget_s is None else [one for one in wanted if one[1] == wanted[0][1]]
     n = plan.looks[0 if state.look is None else state.look + 1]
-    work = f"{n} seeds, {counted(len(wanted), 'more run')}, about {duration(expected)}"
+    work = f"{n} seeds, {counted(len(wanted), 'more run')}, about {brief(expected)}"
     if expected <= hands.spending.left_s:
         arms = dict.fromkeys(name for name, _ in wanted)
         all_s = hands.spending.expected_s([*wanted, *[(arm, 0) for arm in arms] * (plan.at_most - n)], runs)
-        most = f" (at most {duration(all_s)} to the end of the plan)" if all_s and n < plan.at_most else ""
+        most = f" (at most {brief(all_s)} to the end of the plan)" if all_s and n < plan.at_most else ""
         hands.tell(f"next look: {work}{most}")
         return wanted
     hands.tell(
-        f"stopped: the next look takes {work}, and {duration(max(0.0, hands.spending.left_s))} of "
-        f"{duration(budget_s or 0)} are left; the same command goes on from here"
+        f"stopped: the next look takes {work}, and {brief(hands.spending.left_s)} of "
+        f"{brief(budget_s or 0)} are left; the same command goes on from here"
     )
     return []
 

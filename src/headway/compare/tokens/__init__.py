@@ -8,14 +8,14 @@
 * models that were pruned and judged `without_training`, and what they say of `pruning_statements`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
 from headway.compare.evidence import Comparison
 from headway.compare.laboratory import ComparisonSlice, Further, References
 from headway.compare.tokens import further as findings
-from headway.compare.tokens.untrained import unmeasured, untrained
+from headway.compare.tokens.untrained import above_bigram, unmeasured, untrained
 from headway.declare.experiment import Experiment
 from headway.declare.tokens.run import TokensRun
 from headway.runs.folder import Run
@@ -35,6 +35,10 @@ class TokensComparisonSlice(ComparisonSlice):
         """Models that are no better than counting pairs, and losses of different texts that cannot be compared."""
         yield from untrained(experiment, runs)
         yield from unmeasured(experiment, runs)
+
+    def untrained(self, experiment: Experiment, runs: Sequence[Run]) -> Collection[str]:
+        """Those that are no better than counting pairs of tokens."""
+        return above_bigram(experiment, runs)
 
     def further(self, experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]) -> Further:
         """Curves, and what the probes of finished runs say."""

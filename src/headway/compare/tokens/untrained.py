@@ -18,7 +18,28 @@ KEPT = "text_kept"
 
 def untrained(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
     """A sentence that names the arms whose mean loss is that of the bigram model or above."""
-    named, worse, bigrams = 0, [], []
+    losses = _losses(experiment, runs)
+    worse = [arm for arm, (loss, bigram) in losses.items() if loss >= bigram]
+    if worse:
+        titles = {arm.full_name: title(arm, experiment) for arm in experiment.arms}
+        which = (
+            listed(titles[arm] for arm in worse) if len(worse) < 4 else f"{len(worse)} of {counted(len(losses), 'arm')}"
+        )
+        told = {f"{number(losses[arm][1], 3)} nats per token" for arm in worse}
+        yield (
+            f"not trained enough to say: {which} {'is' if len(worse) == 1 else 'are'} no better than the bigram model "
+            f"({next(iter(told)) if len(told) == 1 else 'of its own text'}); train longer"
+        )
+
+
+def above_bigram(experiment: Experiment, runs: Sequence[Run]) -> tuple[str, ...]:
+    """The full names of those arms."""
+    return tuple(arm for arm, (loss, bigram) in _losses(experiment, runs).items() if loss >= bigram)
+
+
+def _losses(experiment: Experiment, runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
+    """The mean loss of every arm that has one, and that of the bigram model on its text."""
+    found = {}
     for arm in experiment.arms:
         pairs = [
             (run.metrics.get("eval_loss_nats"), run.metrics.get("bigram_loss_nats"))
@@ -27,18 +48,9 @@ def untrained(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
         ]
         known = [(loss, bigram) for loss, bigram in pairs if loss is not None and bigram is not None]
         if known:
-            named += 1
             loss, bigram = np.mean(known, axis=0)
-            if loss >= bigram:
-                worse.append(title(arm, experiment))
-                bigrams.append(float(bigram))
-    if worse:
-        which = listed(worse) if len(worse) < 4 else f"{len(worse)} of {counted(named, 'arm')}"
-        told = {f"{number(bigram, 3)} nats per token" for bigram in bigrams}
-        yield (
-            f"not trained enough to say: {which} {'is' if len(worse) == 1 else 'are'} no better than the bigram model "
-            f"({next(iter(told)) if len(told) == 1 else 'of its own text'}); train longer"
-        )
+            found[arm.full_name] = float(loss), float(bigram)
+    return found
 
 
 def unmeasured(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:

@@ -2,20 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 
-import numpy as np
-
+from headway.compare.cells import runs_of_arms
 from headway.compare.contrasts import JudgedContrast
 from headway.compare.evidence import Comparison, JudgedDifference
 from headway.compare.matches import matches_of
 from headway.compare.rates import rate_controls
+from headway.compare.seed_time import arm_seconds
 from headway.declare.metrics import METRICS
 from headway.show.report.intervals import Difference, drawn
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import Figure
 from headway.show.shared.summary import SEEDS
 from headway.show.shared.theme import ASKED
-from headway.words import duration, join
+from headway.words import brief, join
 
 
 def differences(material: ReportData) -> Iterator[Figure]:
@@ -81,7 +82,7 @@ def _found(material: ReportData, *, shares: bool) -> Iterator[Difference]:
 def _by_seed(
     one: Comparison, mine: Mapping[int, float], theirs: Mapping[int, float], *, shares: bool
 ) -> dict[int, float]:
-    seeds = sorted(mine.keys() & theirs.keys())
+    seeds = sorted(mine.keys() & theirs.keys() & set(one.seeds or mine))
     if one.rule == "blocks":
         return {s: 100 * (mine[s] / theirs[s] - 1) for s in seeds if mine[s] > 0 and theirs[s] > 0}
     return {seed: _shown(one, mine[seed] - theirs[seed], shares=shares) for seed in seeds}
@@ -125,35 +126,43 @@ def _verdict(material: ReportData, one: Comparison | JudgedContrast) -> str:
     family = material.results.family(one)
     if family is not None and family.look is None:
         return "not looked at yet"
-    margin = f"{1.0 if family is None else family.plan.margin:g} %"
+    margin = f"{_margin(material):g} %"
+    if one.doubts:
+        short = "the same" if one.outcome == "same" or one.estimate is None else _better(one.metric, one.estimate)
+        return f"{short}, in doubt"
     if one.is_told and one.estimate is not None:
-        better = METRICS[one.metric].better
-        words = {None: ("lower", "higher"), "lower": ("better", "worse"), "higher": ("worse", "better")}[better]
-        return f"{words[one.estimate > 0]}{f', by less than {margin}' if one.outcome == 'small' else ''}"
+        return f"{_better(one.metric, one.estimate)}{f', by less than {margin}' if one.outcome == 'small' else ''}"
     return {"same": f"the same within {margin}", "open": "open", "few": "too few seeds", "none": "no spread"}[
         one.outcome
     ]
 
 
+def _better(metric: str, estimate: float) -> str:
+    words = {None: ("lower", "higher"), "lower": ("better", "worse"), "higher": ("worse", "better")}
+    return words[METRICS[metric].better][estimate > 0]
+
+
 def _time(material: ReportData, first: Sequence[str], second: Sequence[str]) -> str:
-    """How long a run of either side takes, in the mean; empty where that is not known."""
+    """How long a run of either side takes, as `arm_seconds` has each arm; empty where that is not known."""
+    runs = runs_of_arms(material.runs)
     means = []
     for side in (first, second):
-        seconds = [
-            run.metrics["wall_s"]
-            for arm in material.arms
-            for run in arm.runs
-            if arm.name in side and isinstance(run.metrics.get("wall_s"), int | float)
-        ]
+        seconds = [found for arm in side if (found := arm_seconds(arm, runs)) is not None]
         if not seconds:
             return ""
-        means.append(duration(float(np.mean(seconds))))
+        means.append(brief(fmean(seconds)))
     return " | ".join(means)
+
+
+def _margin(material: ReportData) -> float:
+    """What is certainly smaller is the same, in per cent: by the plan that verdicts follow, else by the document."""
+    families = [family for family in material.results.families if family.metric == material.results.primary]
+    return families[0].plan.margin if families else material.experiment.margin
 
 
 def _figure(material: ReportData, name: str, title: str, found: Sequence[Difference], *, shares: bool) -> Figure:
     metric = METRICS[material.results.primary]
-    margin = material.experiment.margin if shares else None
+    margin = _margin(material) if shares else None
     chart, zoomed = drawn(found, metric, margin=margin)
     return Figure(
         name=name,
@@ -183,9 +192,9 @@ def _caption(material: ReportData, found: Sequence[Difference], *, margin: float
         if seeds > 1
         else "One seed: a point per difference, and no interval.",
         f"The band is ± {margin:g} %: what has its whole interval inside is the same within {margin:g} %."
-        if margin is not None
+        if margin is not None and not paired
         else "",
-        "Beside: how that reads, and how long a run takes, of the first side | of the second, as they were trained."
+        "Beside: how that reads, and how long a run takes where little else is done, of the first side | of the second."
         if any(one.time for one in found)
         else "",
         "Right: the smaller differences, drawn larger." if zoomed else "",

@@ -72,6 +72,9 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
             )
             if several
             else measure.one_seed,
+            "Of finalists of the search their fresh seeds alone; of the other arms those of the search."
+            if material.results.search is not None and material.results.search.first_fresh is not None
+            else "",
             measure.ticks,
             "They are left out where they lie far from every arm." if _far(material, measure, arms) else "",
             "Right: the same, drawn larger." if zoomed else "",
@@ -91,7 +94,8 @@ def _panel(
 ) -> Any:
     import altair as alt
 
-    summary, ticks = [_summary(arm, measure) for arm in arms], list(_ticks(material, measure, arms))
+    one_seed = material.n_seeds == 1
+    summary, ticks = [_summary(arm, measure, one_seed=one_seed) for arm in arms], list(_ticks(material, measure, arms))
     seeds = [
         {"arm": arm.label, measure.column: run.metrics[measure.metric], "seed": str(run.seed)}
         for arm in arms
@@ -139,11 +143,11 @@ def _panel(
     return chart.properties(width=width, height=measure.row * len(arms), title=title)
 
 
-def _summary(arm: ArmResults, measure: OutcomeMeasure) -> dict[str, Any]:
+def _summary(arm: ArmResults, measure: OutcomeMeasure, *, one_seed: bool) -> dict[str, Any]:
     values = arm.final(measure.metric)
     found = over_seeds(values)
-    # Of one seed there is the interval over prompts, where the run reports its standard error.
-    half = 1.96 * float(arm.shown.metrics.get(f"{measure.metric}_se") or 0.0) if len(values) == 1 else 0.0
+    # Where all have one seed, there is the interval over prompts, as far as runs report its standard error.
+    half = 1.96 * float(arm.shown.metrics.get(f"{measure.metric}_se") or 0.0) if one_seed else 0.0
     return {"arm": arm.label, measure.column: found.mean, "low": found.low - half, "high": found.high + half}
 
 

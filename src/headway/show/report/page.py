@@ -16,7 +16,6 @@ from headway.compare.results import Results
 from headway.compare.verdicts import scope
 from headway.declare.experiment import load
 from headway.declare.shipped import shipped
-from headway.settle.telling import kept
 from headway.show.report import current, tables
 from headway.show.report.differences import differences
 from headway.show.report.laboratory import laboratory_of
@@ -95,7 +94,7 @@ def page(material: ReportData, drawn: Sequence[Figure]) -> str:
         "report.html.j2",
         drawn,
         experiment=material.experiment,
-        picked=list(kept(material.path)),
+        picked=material.results.search.sentences if material.results.search else (),
         answered=said[None],
         controlled={name: found for name, found in said.items() if name is not None},
         progress=progress(material),
@@ -103,7 +102,8 @@ def page(material: ReportData, drawn: Sequence[Figure]) -> str:
         look=(material.path / current.LOOK).is_file(),
         has_tokens=bool(material.arms) and material.run.n_ctx is not None,
         statements=laboratory.statements(material),
-        warnings=material.results.warnings,
+        doubts=material.results.doubts,
+        warnings=[said for said in material.results.warnings if said not in material.results.doubts],
         final=laboratory.final(material) if material.arms else None,
         further=laboratory.tables(material),
         writings=laboratory.writings(material),

@@ -78,7 +78,16 @@ def status_table(store: Store) -> Group:
     said = Text(f"{counted(len(runs), 'run')}: {_counts(total)}{left}")
     doubts = [Text(f"warning: {doubt}", style="yellow") for doubt in reservations(store.path, (), store.gone())]
     doubts += [Text(said, style="yellow") for said in _silent(store.path, runs)]
-    return Group(_table(runs), said, *_messages(runs), *doubts)
+    plan = [Text(line) for line in _planned(store.path)]
+    return Group(_table(runs), said, *plan, *_messages(runs), *doubts)
+
+
+def _planned(directory: Path) -> Iterator[str]:
+    """Where a plan of looks stands; what says so is loaded where there is one."""
+    if (directory / "looks").is_dir():
+        from headway.settle.telling import where_it_stands
+
+        yield from where_it_stands(directory)
 
 
 def _silent(directory: Path, runs: Sequence[Progress]) -> Iterator[str]:
