@@ -215,8 +215,13 @@ def test_the_page_holds_the_texts_and_obeys_none_of_them(tmp_path: Path) -> None
 def test_many_verdicts_under_controls_are_folded(progression: ReportData) -> None:
     html = page(progression, ())
     assert "<summary>Under x0.5: 20 verdicts</summary>" in html
+    # What was asked comes first and stays open.
+    assert html.index("<summary>Each arm against its baseline: 8 verdicts</summary>") < html.index("<summary>Under")
     answer = html[html.index('<section class="answer">') : html.index("<details>")]
-    assert "x0.5 " not in answer.partition('<ul class="statements">')[0]
+    shown = answer.partition('<ul class="statements">')[0]
+    assert "descending beats constant" in shown
+    assert "x0.5 " not in shown
+    assert "24-12-6-3" not in shown
 
 
 def test_a_report_without_a_finished_run_says_so(tmp_path: Path) -> None:

@@ -49,8 +49,10 @@ class Answered:
     """Sentences that were judged together, and what holds for all of them."""
 
     scope: str
-    control: str | None
     verdicts: tuple[Verdict, ...]
+    control: str | None = None
+    title: str = ""
+    """What it is folded under where sentences are many; empty: nothing folds it."""
 
 
 def write_report(store: "Store", results: Results, *, files: bool = True) -> Path:
@@ -89,14 +91,14 @@ def figures(material: ReportData) -> Iterator[Figure]:
 def page(material: ReportData, drawn: Sequence[Figure]) -> str:
     """The report as HTML."""
     laboratory = laboratory_of(material.run)
-    said = by_control(material)
+    said = by_title(material)
     return render(
         "report.html.j2",
         drawn,
         experiment=material.experiment,
         picked=material.results.search.sentences if material.results.search else (),
-        answered=said[None],
-        controlled={name: found for name, found in said.items() if name is not None},
+        answered=said.pop(""),
+        folded=said,
         progress=progress(material),
         luck=laboratory.luck(material),
         look=(material.path / current.LOOK).is_file(),
@@ -127,29 +129,33 @@ def answered(material: ReportData) -> list[Answered]:
         for c in results.judged
         if c.verdict and c.n_pairs
     ]
-    together = [*_together(asked, results), *_together(found, results)]
+    beside = "Each arm against its baseline" if asked else ""
+    together = [*_together(asked, material, ""), *_together(found, material, beside)]
     if missing := without_pairs(results):
-        together.append(Answered(scope="", control=None, verdicts=(Verdict(sentence=missing, colour=UNKNOWN),)))
+        together.append(Answered(scope="", verdicts=(Verdict(sentence=missing, colour=UNKNOWN),)))
     return together
 
 
-def _together(found: Sequence[tuple[Comparison | JudgedContrast, Verdict]], results: Results) -> Iterator[Answered]:
+def _together(
+    found: Sequence[tuple[Comparison | JudgedContrast, Verdict]], material: ReportData, title: str
+) -> Iterator[Answered]:
     for control in dict.fromkeys(one.control for one, _ in found):
         members = [(one, verdict) for one, verdict in found if one.control == control]
-        family = results.family(members[0][0])
+        family = material.results.family(members[0][0])
         said = "" if family is None else scope(family, [one for one, _ in members])
-        yield Answered(scope=said, control=control, verdicts=tuple(verdict for _, verdict in members))
+        under = title if control is None else f"Under {material.experiment.control_label(control)}"
+        verdicts = tuple(verdict for _, verdict in members)
+        yield Answered(scope=said, verdicts=verdicts, control=control, title=under)
 
 
-def by_control(material: ReportData) -> dict[str | None, list[Answered]]:
-    """What stands in the answer, under None, and where sentences are many, what each control adds."""
+def by_title(material: ReportData) -> dict[str, list[Answered]]:
+    """What stands open in the answer, under "", and where sentences are many, what is folded, by its title."""
     every = answered(material)
     many = sum(len(one.verdicts) for one in every) > MANY
-    folded: dict[str | None, list[Answered]] = {None: []}
-    for one in every:
-        label = None if one.control is None or not many else material.experiment.control_label(one.control)
-        folded.setdefault(label, []).append(one)
-    return folded
+    found: dict[str, list[Answered]] = {"": []}
+    for one in sorted(every, key=lambda one: one.control is not None):
+        found.setdefault(one.title if many else "", []).append(one)
+    return found
 
 
 def progress(material: ReportData) -> str:
