@@ -293,7 +293,7 @@ def test_seeds_are_added_until_arms_are_told_apart(tmp_path):
         (("--best",), "error: best: say what may be spent on the search"),
         (
             ("--until", "1%", "--budget", "0.01s"),
-            "error: budget 0 s: the first look, at 3 seeds of 4 arms, takes 12 runs",
+            "error: budget under 0.1 s: the first look, at 3 seeds of 4 arms, takes 12 runs",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

@@ -167,9 +167,11 @@ class Amount:
         Examples:
             >>> Amount.within(0.0002, 0.005, factor=100, unit=" %")(0.0002, 0.005)
             '0.02 to 0.50 %'
+            >>> Amount.within(-math.inf, math.inf)(1.25)
+            '1.2'
         """
         size = abs(factor * (high - low) / 2)
-        decimals = max(1, -math.floor(math.log10(size))) if size > 0 else 1
+        decimals = max(1, -math.floor(math.log10(size))) if 0 < size < math.inf else 1
         # An end that is not 0 is not written as 0, as far as two more digits tell.
         for _ in range(2):
             decimals += any(end and not round(factor * end, decimals) for end in (low, high))

@@ -127,7 +127,7 @@ def answered(y, weights, margin=1.0):
     there = np.ones(y.shape, bool)
     cells = Cells(arms=arms, seeds=seeds, values=np.exp(y / 100), ended=there, asked=there)
     differences = [{arm: w for arm, w in zip(arms, row, strict=True) if w} for row in weights]
-    asked = Asked(of="contrasts", metric="eval_loss_nats", control=None, differences=differences, cells=cells)
+    asked = Asked(of="contrasts", metric="eval_loss_nats", control=None, differences=differences, cells=cells, runs={})
     return judged(asked, "blocks", Looking(margin=margin))[1]
 
 

@@ -94,7 +94,11 @@ def test_slots_of_a_ray_cluster_see_the_gpu_that_they_have_a_share_of(tmp_path):
     try:
         with ray_cluster(cluster.address) as joined:
             how = {"device": "cuda", "runs_per_gpu": 2, "command": (sys.executable, "-c", NOTES)}
-            places = list(RayPlaces(joined, tmp_path / "results", **how))
+            asked = RayPlaces(joined, tmp_path / "results", **how)
+            for place in asked:
+                place.make_ready()
+            quadratic.wait_until(lambda: all(place.ready for place in asked))
+            places = list(asked)
             assert len(places) == 4
             workers = [place.start(run.path, log=run.path / "log.txt") for place, run in zip(places, runs, strict=True)]
             quadratic.wait_until(lambda: all(worker.ended is not None for worker in workers))
