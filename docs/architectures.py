@@ -44,10 +44,11 @@ _SIZES: dict[int, tuple[str, ...]] = {
 }
 _SMALL = {name: size for size, names in _SIZES.items() for name in names} | {"initializer_range": 0.2, "init_std": 0.2}
 _SMALLER = {
+    "inkling_text": {"swa_num_attention_heads": 4, "swa_num_key_value_heads": 2, "swa_head_dim": 8},
     "falcon_h1": {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_state": 16},
     "nemotron_h": {"ssm_state_size": 16, "mamba_num_heads": 8, "mamba_head_dim": 8},
 }
-"""Of parts that are no attention, and slow."""
+"""Of parts that are no attention, or one with sizes of its own, and slow."""
 LARGEST = 5_000_000
 """Numbers of the largest model that is drawn: whose configuration takes no smaller sizes is not."""
 
