@@ -106,6 +106,18 @@ def experiment(steps: int = 60, **document: Any) -> Experiment:
     )
 
 
+def endless(seeds: int = 2) -> Experiment:
+    """Real in-context runs of the same arms, which last until somebody stops them."""
+    return experiment(
+        task={"kind": "regression", "d_x": 3, "n_pairs": 8},
+        training={"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 16, "steps": 50_000_000},
+        evaluation={"every": 10_000, "prompts": 100, "curve": None},
+        logging={"every": 10_000},
+        controls={},
+        seeds=seeds,
+    )
+
+
 def fresh_run(directory: Path, seed: int = 0, **document: Any) -> Run:
     """A run folder that nobody has worked on yet."""
     of = experiment(**document)

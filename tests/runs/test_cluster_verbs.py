@@ -50,14 +50,7 @@ def test_a_scheduler_is_told_by_the_exit_code_that_runs_are_left(directory):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR1, 75), (signal.SIGTERM, 130)])
 def test_a_worker_that_a_scheduler_ends_soon_is_told_apart_from_one_that_somebody_ends(tmp_path, number, code):
-    of = quadratic.experiment(
-        task={"kind": "regression", "d_x": 3, "n_pairs": 8},
-        training={"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 16, "steps": 50_000_000},
-        evaluation={"every": 10_000, "prompts": 100, "curve": None},
-        logging={"every": 10_000},
-        controls={},
-        seeds=1,
-    )
+    of = quadratic.endless(seeds=1)
     _, (run, _) = Store.with_runs(tmp_path / "results", of, of.runs)
     command = [sys.executable, "-m", "headway", "worker", str(tmp_path / "results"), "--slots", "1", "--tell-left"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

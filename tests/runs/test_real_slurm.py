@@ -71,14 +71,7 @@ def test_an_array_works_until_nothing_is_left(cluster, tmp_path):
 
 @pytest.mark.parametrize("how", ["submit", "the line of README"])
 def test_a_job_whose_limit_is_near_stores_lets_go_and_waits_in_the_queue_again(cluster, tmp_path, how):
-    of = quadratic.experiment(
-        task={"kind": "regression", "d_x": 3, "n_pairs": 8},
-        training={"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 16, "steps": 50_000_000},
-        evaluation={"every": 10_000, "prompts": 100, "curve": None},
-        logging={"every": 10_000},
-        controls={},
-        seeds=1,
-    )
+    of = quadratic.endless(seeds=1)
     directory = tmp_path / "long"
     Store.with_runs(directory, of, of.runs)
     if how == "submit":

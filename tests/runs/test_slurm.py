@@ -125,13 +125,7 @@ def test_the_signal_before_the_limit_stores_everything_and_has_the_job_put_back(
     from submitit.core.utils import DelayedSubmission, JobPaths
 
     del submitit
-    of = quadratic.experiment(
-        task={"kind": "regression", "d_x": 3, "n_pairs": 8},
-        training={"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 16, "steps": 50_000_000},
-        evaluation={"every": 10_000, "prompts": 100, "curve": None},
-        logging={"every": 10_000},
-        controls={},
-    )
+    of = quadratic.endless()
     directory = tools / "long"
     Store.with_runs(directory, of, of.runs)
     paths = JobPaths(tools / "slurm", job_id="4711_0", task_id=0)

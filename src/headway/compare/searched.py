@@ -1,7 +1,7 @@
 """Compare: what a search for the best of many arms found, and how good the arm is on seeds that did not choose it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import special
@@ -44,23 +44,23 @@ class SearchResult:
     Attributes:
         arms: among which it was searched.
         n_runs: that the search took, without those of finalists.
+        sentences: all of it in words.
         picked: the arm; None while the search goes on.
         chances: of each arm to be the best.
         finalists: that got fresh seeds, `picked` first.
         fresh: how good the picked arm is; None before a fresh seed is done.
         comparisons: of the picked arm with the other finalists, on fresh seeds.
-        sentences: all of it in words.
         first_fresh: the seed from which on finalists are judged; those before chose them.
     """
 
     arms: tuple[str, ...]
     n_runs: int
-    picked: str | None
-    chances: Mapping[str, float]
-    finalists: tuple[str, ...]
-    fresh: FreshEstimate | None
-    comparisons: tuple[Comparison, ...]
     sentences: tuple[str, ...]
+    picked: str | None = None
+    chances: Mapping[str, float] = field(default_factory=dict)
+    finalists: tuple[str, ...] = ()
+    fresh: FreshEstimate | None = None
+    comparisons: tuple[Comparison, ...] = ()
     first_fresh: int | None = None
 
 
@@ -76,16 +76,7 @@ def searched(store: Store, runs: RunsOfArm, looks: Looking) -> SearchResult | No
     experiment, n_runs = store.experiment, planned_runs(search)
     if found is None:
         said = f"the search among {len(search.arms)} arms is not over; `headway run` with --best goes on with it"
-        return SearchResult(
-            arms=search.arms,
-            n_runs=n_runs,
-            picked=None,
-            chances={},
-            finalists=(),
-            fresh=None,
-            comparisons=(),
-            sentences=(said,),
-        )
+        return SearchResult(arms=search.arms, n_runs=n_runs, sentences=(said,))
     fresh = fresh_estimate(found.arm, search.metric, runs, looks.seeds) if looks.seeds else None
     compared, above = _finalists(experiment, search, found, runs, looks) if looks.seeds else ((), "")
     told = [picked_sentence(found, search, titles_of(experiment))]

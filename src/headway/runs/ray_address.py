@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 
 import psutil
 
@@ -103,8 +104,14 @@ def _of_this_machine() -> str:
 
 def _is_private(port: str) -> bool:
     """Whether the Ray that answers at a port of this machine is one that ends with the run that started it."""
-    lines = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
-    return any(f"--gcs_server_port={port}" in line and any(PRIVATE in word for word in line) for line in lines)
+    return any(
+        f"--gcs_server_port={port}" in line and any(PRIVATE in word for word in line) for line in command_lines()
+    )
+
+
+def command_lines() -> Iterator[Sequence[str]]:
+    """Of the processes of this machine, as far as they may be read."""
+    return (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
 
 
 def _speaks(asked: str, address: str) -> None:

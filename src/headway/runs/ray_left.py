@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-import psutil
-
 from headway.runs.lease_files import parsed, this_process
 from headway.runs.processes import is_alive, machine
-from headway.runs.ray_address import PRIVATE
+from headway.runs.ray_address import PRIVATE, command_lines
 
 _OWNER = "headway.json"
 
@@ -48,5 +46,4 @@ def _is_left(folder: Path) -> bool:
         return False
     if owner is None or owner.machine != machine() or is_alive(owner.pid, owner.started, owner.born):
         return False
-    lines = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
-    return not any(str(folder) in word for line in lines for word in line)
+    return not any(str(folder) in word for line in command_lines() for word in line)
