@@ -9,10 +9,10 @@
 * `parents`: the run that another one starts from, and `lines` of those that wait for one another;
 * `local`: many runs worked on at once, with their `progress`, in the order of a `queue`, by workers that `places`
   start: those of this machine, on the `devices` there are, which may be `lasting`; those that have `joined`. `worker`
-  is such a process, which may take runs of one shape `together`, `serving` what it does after its first run, `work`
-  what it does in one, `course` its part until the model is judged, `second` what to do with one that two finished,
-  `stop` how it is asked to end; `execution` is how it computed; `storage`: what is said when a folder cannot be
-  written; `preparing`: what is seen to before; `callbacks`: what is told of each line;
+  is such a process, which may take runs of one shape `together`, seen as `taken_along` by who started it; `serving`
+  what it does after its first run, `work` what it does in one, `course` its part until the model is judged, `second`
+  what to do with one that two finished, `stop` how it is asked to end; `execution` is how it computed; `storage`: what
+  is said when a folder cannot be written; `preparing`: what is seen to before; `callbacks`: what is told of each line;
 * a Ray cluster: found at its `ray_address`, joined by `ray_cluster`, whose nodes say of themselves what is in
   `ray_probe`; its slots as `ray_places`, each a `ray_place`, what their actors do as `ray_slot`, and what these send of
   copies, taken in, as `ray_copies`; what private ones left, removed as `ray_left`;

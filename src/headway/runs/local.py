@@ -25,6 +25,7 @@ from headway.runs.progress import Progress, Snapshot, work_per_step
 from headway.runs.queue import AtWork, Queue
 from headway.runs.stop import FROM_PARENT, Interruptions
 from headway.runs.storage import DISK_FULL, UNREACHABLE, disk_full, is_of_storage, outcome, unreachable
+from headway.runs.taken_along import TakenAlong
 from headway.runs.work import ELSEWHERE, STOPPED
 
 _LOOK_EVERY_S = 0.25
@@ -69,6 +70,7 @@ class _Sweep:
         self._began = time.monotonic()
         self._by_path: dict[Path, Run] = {}
         self._work_per_step: dict[Path, float] = {}
+        self._along = TakenAlong()
         self._reached: dict[Path, int] = {}
         self._counted: dict[Path, int] = {}
         self._before: dict[Path, int] = {}
@@ -134,6 +136,9 @@ class _Sweep:
     def _looked_at(self) -> Snapshot:
         elapsed_s = time.monotonic() - self._began
         n_places = sum(place.ready for place in self._places)
+        holders = [last_holder(path / "lease") for path, _ in self._queue.workers()]
+        waiting = [path for path in self._by_path if path not in self._settled and not self._queue.worker(path)]
+        self._along.look(waiting, {holder.worker for holder in holders if holder})
         return Snapshot(runs=tuple(self._progress(run) for run in self._runs), workers=n_places, elapsed_s=elapsed_s)
 
     def _may_begin(self, path: Path) -> bool:
@@ -198,39 +203,38 @@ class _Sweep:
                     del self._settled[run.path]  # and it is waited for
 
     def _progress(self, run: Run) -> Progress:
-        settled, worker = self._settled.get(run.path), self._queue.worker(run.path)
-        holder = last_holder(run.path / "lease") if worker else None
-        steps = self._steps(run)
+        worker = self._queue.worker(run.path)
+        settled = self._settled.get(run.path) or (None if worker else self._along.ended(run.path))
+        holder = last_holder(run.path / "lease") if worker else None if settled else self._along.holder(run.path)
         if worker and holder and not worker.has(holder):
             holder = None  # our worker has not got the lease yet
-        if worker:
+        works = bool(worker or holder)
+        if works:
             self._reached[run.path] = holder.step if holder else 0
         elif run.path not in self._reached:  # looked at once: of many runs most wait
             stored = None if settled else last_holder(run.path / "lease")
             self._reached[run.path] = stored.step if stored else 0
+        steps = self._steps(run, works)
         return Progress(
             name=run.name,
             seed=run.seed,
-            status=settled.status if settled else "running" if worker else "waiting",
+            status=settled.status if settled else "running" if works else "waiting",
             message=settled.message if settled else "",
-            step=steps
-            if settled and settled.status == "done"
-            else 0
-            if worker and not holder
-            else self._reached[run.path],
+            step=steps if settled and settled.status == "done" else self._reached[run.path],
             steps=steps,
-            steps_per_s=holder.steps_per_s if holder and worker else None,
+            steps_per_s=holder.steps_per_s if holder else None,
             work_per_step=self._work_per_step.get(run.path, 0.0),
-            worker=holder.worker if holder and run.path not in self._written else "",
+            # Who it is is told of those that others work on.
+            worker=holder.worker if holder and worker and run.path not in self._written else "",
             held_s=holder.held_s if holder else None,
         )
 
-    def _steps(self, run: Run) -> int:
+    def _steps(self, run: Run, works: bool) -> int:
         """The steps of a run; where its corpus decides them, its worker writes them down when it has opened it."""
         known = self._settled.get(run.path) or run
         if known.steps:
             return known.steps
-        if self._queue.worker(run.path) and not self._counted.get(run.path):
+        if works and not self._counted.get(run.path):
             self._counted[run.path] = _written(run.path).steps
         return self._counted.get(run.path, 0)
 
