@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import special
 
 from headway.compare.cells import Cells, RunsOfArm, Weights
 from headway.compare.evidence import Comparison
@@ -12,6 +11,7 @@ from headway.compare.families import Asked, judged
 from headway.compare.look_plan import FEWEST
 from headway.compare.looks import Looking
 from headway.compare.matches import title
+from headway.compare.statistics import interval_of_mean
 from headway.compare.verdicts import scope, verdict
 from headway.declare.experiment import Experiment
 from headway.declare.metrics import METRICS
@@ -27,7 +27,7 @@ class FreshEstimate:
     Attributes:
         metric: by which arms are judged.
         mean: over those seeds.
-        interval: 95 % (t); None for fewer than three seeds.
+        interval: 95 % (t); None for fewer than three seeds, and where they show no spread.
         n_seeds: how many.
     """
 
@@ -137,11 +137,9 @@ def fresh_estimate(arm: str, metric: str, runs: RunsOfArm, seeds: Sequence[int])
     values = values[np.isfinite(values)]
     if not len(values):
         return None
-    mean, n, interval = float(values.mean()), len(values), None
-    if n >= FEWEST:
-        half = float(special.stdtrit(n - 1, 0.975) * values.std(ddof=1) / np.sqrt(n))
-        interval = (mean - half, mean + half)
-    return FreshEstimate(metric=metric, mean=mean, interval=interval, n_seeds=n)
+    mean, interval = interval_of_mean(values)
+    n = len(values)
+    return FreshEstimate(metric=metric, mean=mean, interval=interval if n >= FEWEST else None, n_seeds=n)
 
 
 def fresh_sentence(found: FreshEstimate, arm: str) -> str:
