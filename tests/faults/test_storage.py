@@ -16,6 +16,7 @@ import pytest
 import quadratic
 
 from headway.cli import main
+from headway.runs import checked
 from headway.runs.folder import Run
 from headway.runs.storage import DISK_FULL, UNREACHABLE
 from headway.runs.store import Store
@@ -121,7 +122,9 @@ def said(arguments, below, operation, number, output):
 
 
 def content(directory):
-    return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    """Of all files but the cache of what was checked, which depends on how old the files are and may be deleted."""
+    files = (path for path in directory.rglob("*") if path.is_file() and path.name != checked.FILE)
+    return {path.relative_to(directory): path.read_bytes() for path in files}
 
 
 @pytest.fixture(scope="module")

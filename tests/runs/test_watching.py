@@ -126,7 +126,7 @@ def test_hosts_whose_clocks_differ_agree_who_holds_a_run(directory, monkeypatch,
     other.join()
     began = time.monotonic()
     quadratic.wait_until(lambda: not watch.is_held(directory), 30)
-    assert time.monotonic() - began >= 0.9
+    assert time.monotonic() - began >= 0.5  # of a second from its last beat, which may be late itself
     Lease.take(directory).check()
 
 

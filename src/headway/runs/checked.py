@@ -1,4 +1,4 @@
-"""Lab: which runs of a results directory were found done, and read whole as they were sealed: `DIR/.checked.json`.
+"""Runs: which runs of a results directory were found done, and read whole as they were sealed: `DIR/.checked.json`.
 
 A run that was there and is gone is told. A file that has the same size, times and inode as then is not read again. The
 note is about this place: in a copy of the directory every file has another inode, and so is read once more. It can be
