@@ -31,6 +31,15 @@ def test_the_planted_head_restores_most_and_is_named():
     assert len(written["paths"]["through"]["k"]) == len(found.heads)
 
 
+def test_where_the_texts_do_not_differ_no_head_restores_anything():
+    model, _, clean, corrupted, _ = pair()
+    sign = torch.tensor([1.0, -1.0]).repeat(len(clean))[: len(clean)]
+    found = headway.patch(model, clean, corrupted, metric=lambda x: sign.to(x) * 1e-3 + 0 * x[:, -1, 0], sites=("z",))
+    assert found.sentences[1:] == (
+        "that difference is not told from none over the examples, so there is nothing to be restored",
+    )
+
+
 def test_by_position_there_is_a_number_for_each():
     model, _, clean, corrupted, metric = pair()
     found = headway.patch(model, clean[:2], corrupted[:2], metric=lambda x: x[:, -1, 0], sites="z", by_position=True)

@@ -104,7 +104,9 @@ def test_how_many_can_go_is_said_for_every_step():
     losses = {"dense": 2.0, "at": 3.0, "at-75": 3.0, "at-50": 3.0, "last-75": 2.01, "last-50": 2.4}
     said = pruned.prunable(material(STEPS, losses))
     assert said is not None
-    assert said.sentence.endswith("before the loss rises by 1 %: 50 % at step 10 and 25 % at step 40")
+    assert said.sentence.endswith(
+        "rises by 1 %: 50 % at step 10 and 25 % at step 40; these are means over seeds, without intervals"
+    )
     assert pruned.prunable(material(METHODS, LOSSES)) is None
 
 

@@ -1,6 +1,7 @@
 """Which heads are said to matter: by intervals that hold for all heads at once, and silent where there are none."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from headway.heads.causes.ablated import Ablation, PairEffects, effect_scores
 from headway.heads.causes.effects import ExactEffects, HeadEffects
 from headway.heads.causes.kinds import KINDS
 from headway.heads.model_on_text import AttentionHeads
+from headway.show.ablate.effect_tables import ways
 
 TOKENS = np.full(12, 100)
 
@@ -107,6 +109,19 @@ def test_effects_do_not_add_up_and_that_is_said():
     sentence = said(ablation([[0.2, 0.3]], joint=2.0), "joint_effect")
     assert sentence.startswith("without any head the loss changes by 2.00 (zero), 2.00 (mean) and 2.00 (resample) nats")
     assert sentence.endswith("sum to 25 %, 25 % and 25 % of that (100 % where effects add up)")
+
+
+def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
+    around_0 = np.random.default_rng(0).normal(size=12)
+    sentence = said(ablation([[0.2, 0.3]], joint=around_0 - around_0.mean() + 0.01), "joint_effect")
+    assert (
+        sentence == "without any head the loss changes by .010 (zero), .010 (mean) and .010 (resample) nats per token"
+    )
+    mixed = ablation([[0.2, 0.3]])
+    joint = {"zero": around_0, "mean": np.full(12, 1.0), "resample": around_0}
+    mixed = replace(mixed, exact=replace(mixed.exact, joint=joint))
+    assert said(mixed, "joint_effect").endswith("sum to 50 % (mean) of that (100 % where effects add up)")
+    assert [row.cells[2] for row in ways(mixed).rows] == ["–", "50 %", "–"]
 
 
 def test_estimates_that_rank_heads_as_they_are():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headway.heads.causes.effects import HeadEffects, interval, mean_over_tokens
+from headway.heads.causes.effects import ExactEffects, HeadEffects, interval, mean_over_tokens
 from headway.heads.causes.kinds import KINDS, Head, Kind, named
 from headway.heads.findings import NAMED, Finding
 from headway.words import counted, listed
@@ -71,6 +71,12 @@ def _written(value: float, digits: int) -> str:
     return text.replace("0.", ".", 1) if abs(round(value, digits)) < 1 else text
 
 
+def share_that_is_told(exact: ExactEffects, kind: Kind) -> float:
+    """What single effects are of the joint one; NaN where that cannot be told from 0: a share of noise says nothing."""
+    low, high = interval(exact.joint[kind], exact.tokens)
+    return exact.share_of_joint(kind) if low > 0 or high < 0 else float("nan")
+
+
 def _heads(effects: HeadEffects, kind: Kind) -> str:
     ends = np.concatenate([*effects.corrected_interval(), np.zeros((0, 2))])
     heads = [(head, effect, tuple(ends[at])) for at, (head, effect) in enumerate(effects.heads())]
@@ -116,10 +122,12 @@ def _joint(found: "Ablation") -> str:
     totals = {kind: exact.joint_mean(kind) for kind in KINDS}
     changes = listed(f"{nats(total)} ({kind})" for kind, total in totals.items())
     said = f"without any head the loss changes by {changes} nats per token"
-    shares = [exact.share_of_joint(kind) for kind in KINDS]
-    if not np.isfinite(shares).all():
+    shares = {kind: share_that_is_told(exact, kind) for kind in KINDS}
+    told = [kind for kind in KINDS if np.isfinite(shares[kind])]
+    if not told:
         return said
-    percents = listed(f"{100 * share:.0f} %".replace("-", "−") for share in shares)
+    ways = f" ({', '.join(told)})" if len(told) < len(KINDS) else ""
+    percents = listed(f"{100 * shares[kind]:.0f} %".replace("-", "−") for kind in told) + ways
     return f"{said}; the effects of single heads sum to {percents} of that (100 % where effects add up)"
 
 

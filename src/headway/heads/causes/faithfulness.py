@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headway import streams
 from headway.errors import UserError
+from headway.heads.causes.effect_findings import MATTERS, nats
 from headway.heads.causes.kinds import Head, Kind, named
 from headway.heads.causes.losses import check_text, counted
 from headway.heads.causes.substitutes import Substitutes, heads_of, layout_of
@@ -40,7 +41,7 @@ class Faithfulness:
 
     @property
     def share(self) -> float:
-        """Of what all heads together are good for, how much these are: 1 all of it, 0 none; NaN where it is nothing."""
+        """Of what all heads are good for, how much these are: 1 all of it, 0 none; NaN where it is under .01 nats."""
         return self._share(self.circuit)
 
     @property
@@ -55,14 +56,19 @@ class Faithfulness:
 
     def _share(self, loss: float) -> float:
         useful = self.none - self.whole
-        return (self.none - loss) / useful if useful else float("nan")
+        return (self.none - loss) / useful if useful > MATTERS else float("nan")
 
     @property
     def sentence(self) -> str:
         """In words."""
-        shares = self.random_shares
+        shares, keep = self.random_shares, "keep" if len(self.heads) > 1 else "keeps"
+        if not np.isfinite(self.share):
+            return (
+                f"all heads together are good for less than {nats(MATTERS)} nats per token ({self.kind} for them), so "
+                "there is nothing of which some could keep a share"
+            )
         return (
-            f"{', '.join(map(named, self.heads))} alone keep {100 * self.share:.0f} % of what all heads are good for "
+            f"{', '.join(map(named, self.heads))} alone {keep} {100 * self.share:.0f} % of what all heads are good for "
             f"({self.kind} for the others); {len(shares)} random circuits of as many heads keep "
             f"{100 * shares.min():.0f} to {100 * shares.max():.0f} %, "
             f"{100 * float(np.median(shares)):.0f} % in the middle"

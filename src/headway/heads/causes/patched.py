@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float
 
+from headway.heads.causes.effects import interval
 from headway.heads.causes.kinds import Head, named
 from headway.heads.scores_json import five_digits
 
@@ -82,6 +83,9 @@ class Patching:
         clean, corrupted = self.clean.mean(), self.corrupted.mean()
         said = f"the metric is {clean:.3g} on the clean text, {corrupted:.3g} on the corrupted one"
         yield said.replace("-", "−")
+        if not self._differ():
+            yield "that difference is not told from none over the examples, so there is nothing to be restored"
+            return
         for site in self.effects:
             share = self.restored(site)
             most = share if share.ndim == 1 else share.sum(1)
@@ -93,6 +97,14 @@ class Patching:
         if any(self.cancels):
             found = [named(head) for head, cancels in zip(self.heads, self.cancels, strict=True) if cancels]
             yield f"estimates of {', '.join(found)} are not to be trusted: paths through later layers cancel"
+
+    def _differ(self) -> bool:
+        """Whether the runs differ: by Student's interval over examples; of one example, by anything."""
+        difference = self.clean - self.corrupted
+        if len(difference) < 2:
+            return bool(difference.any())
+        low, high = interval(difference, np.ones(len(difference), int))
+        return bool(low > 0 or high < 0)
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values, means over examples, numbers to five digits."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from headway.heads.causes.ablated import Ablation
-from headway.heads.causes.effect_findings import MATTERS, nats, within
+from headway.heads.causes.effect_findings import MATTERS, nats, share_that_is_told, within
 from headway.heads.causes.effects import interval
 from headway.heads.causes.kinds import KINDS, Kind, named
 from headway.show.shared.table import Row, Table
@@ -21,7 +21,7 @@ def ways(found: Ablation) -> Table:
             within(exact.joint_mean(kind), [float(end) for end in interval(exact.joint[kind], exact.tokens)])
             for kind in KINDS
         ],
-        "single effects of it": [percent(exact.share_of_joint(kind)) for kind in KINDS],
+        "single effects of it": [percent(share_that_is_told(exact, kind)) for kind in KINDS],
         "heads that matter": [str(_mattering(found, kind)) for kind in KINDS],
         "rank by Michel": [_rank(found.agreement[kind]["michel"]) for kind in KINDS],
         "rank by first order": [_rank(found.agreement[kind]["first-order"]) for kind in KINDS],
