@@ -37,7 +37,7 @@ def origin(examples):
     return Origin(name="dense seed 0", run=run, beginning=None, steps=40, weights=lambda step: weights)
 
 
-@pytest.mark.parametrize("by", ["taylor", "ablation", "alike", "magnitude", "random"])
+@pytest.mark.parametrize("by", ["taylor", "ablation", "alike", "alike-either", "output", "magnitude", "random"])
 def test_so_many_heads_are_left_by_every_method(by, origin, examples):
     began = begin(child(prune={"by": by, "keep": 4, "steps": 2, "sequences": 4}), origin, examples)
     assert began.begun.model.layout.total == len(began.begun.heads) == 4

@@ -187,11 +187,12 @@ def ablate(
 def prune(
     checkpoint: Checkpoint,
     by: Annotated[
-        Literal["taylor", "ablation", "gates", "budget", "alike", "magnitude", "random"],
+        Literal["taylor", "ablation", "gates", "budget", "alike", "alike-either", "output", "magnitude", "random"],
         typer.Option(
             help="taylor: gradients of gates; ablation: exact effects; gates: learned, with an L0 penalty; budget: "
-            "learned, a relaxed top-k; alike: one of the most alike two; magnitude: the norm of what a head writes; "
-            "random: the floor of all others."
+            "learned, a relaxed top-k; alike: of the most alike two the one that adds less; alike-either: one of them "
+            "that is drawn; output: what adds least; magnitude: the norm of what a head can write; random: the floor "
+            "of all others."
         ),
     ],
     keep: Annotated[str, typer.Option(metavar="N|SHARE", help="Heads that stay: 24, 50% or 0.5.")],

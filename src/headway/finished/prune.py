@@ -129,7 +129,8 @@ def prune(
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
         by: `taylor` (Michel's importance), `ablation` (the exact effect of each), `gates` and `budget` (learned),
-            `alike` (one of the most alike two), `magnitude` (the norm of what a head can write), or `random`.
+            `alike` (of the most alike two the one that adds less), `alike-either` (one of them, drawn), `output` (what
+            adds least), `magnitude` (the norm of what a head can write), or `random`.
         keep: how many heads stay, or which share: `24`, `50%`, `0.5`.
         text: what importance is measured on: a file or another corpus, or (sequence, pos) tokens.
         out: a folder for the model, which is made; None: it is not written.

@@ -2,7 +2,8 @@
 
 Paper: X-raying heads (article, May 2024): alike late heads are the first that pruning can take, layer 0's the last. It
 was not tried there. It has two halves. Whether alike heads can go is told by the loss of models that lost one of the
-most alike two, against those that lost as many at random. Whether layer 0's are the last is told by where heads went
+most alike two, drawn, against those that lost as many at random: the one of the two that adds less would go for its
+size, not for its likeness. Whether layer 0's are the last is told by where heads went
 that were chosen by what they do to the loss.
 """
 
@@ -62,7 +63,7 @@ def _alike(prunings: dict[str, StartPruning], comparisons: Sequence[Comparison])
         one, other = prunings.get(c.arm), prunings.get(c.baseline)
         if one is None or other is None or c.metric != "eval_loss_nats" or (share := c.share) is None:
             continue
-        if (one.by, other.by) == ("alike", "random") and one.keep == other.keep:
+        if (one.by, other.by) == ("alike-either", "random") and one.keep == other.keep:
             verdict = verdict_of(c.share_interval, 0.0, below=True)
             yield JudgedArm(
                 arm=c.arm, seeds=c.n_pairs, value=share, interval=c.share_interval, also=None, verdict=verdict

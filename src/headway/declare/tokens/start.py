@@ -9,7 +9,9 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from headway.declare.spec import Spec
 
-PruningMethod = Literal["taylor", "ablation", "gates", "budget", "alike", "magnitude", "random"]
+PruningMethod = Literal[
+    "taylor", "ablation", "gates", "budget", "alike", "alike-either", "output", "magnitude", "random"
+]
 """In which order heads go; see `headway.heads.causes.methods`."""
 
 

@@ -4,9 +4,12 @@ Paper: `taylor`: Michel et al. 2019, arXiv 1905.10650: the mean over examples of
 divided by the layer's norm, which over ragged layers depends on their number of heads. `alike` is the article's
 hypothesis that alike heads are redundant. `magnitude` is the norm of what a head can write, W_V W_O, whose value does
 not depend on the head's arbitrary basis, as that of its matrices does.
+
+Of two alike heads `alike` lets that one go which adds less: it is chosen by its size as well as by its likeness. What
+each is worth alone is told by `alike-either`, which draws the one that goes, and `output`, which goes by size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import cast
@@ -77,6 +80,27 @@ def ablation(model: Transformer, units: Sequence[Unit], text: PruningText) -> li
 
 def alike(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
     """Of the two units of a layer whose outputs are most alike, the one that adds less goes; and again."""
+    likeness, share = _measured(model, units, text)
+    return _of_pairs(likeness, lambda pair: min(pair, key=lambda unit: share[unit]))
+
+
+def alike_either(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
+    """Of the two units of a layer whose outputs are most alike, one that the seed draws goes; and again."""
+    likeness, _ = _measured(model, units, text)
+    drawn = streams.generator(text.seed, "one of two alike heads pruned")
+    return _of_pairs(likeness, lambda pair: pair[int(drawn.integers(2))])
+
+
+def output(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
+    """By what the unit adds to the stream, as a share of what its layer's heads add."""
+    _, share = _measured(model, units, text)
+    return _ascending(np.array(share))
+
+
+def _measured(
+    model: Transformer, units: Sequence[Unit], text: PruningText
+) -> tuple[dict[tuple[int, int], float], list[float]]:
+    """The mean cosine of the outputs of each two units of a layer, and the output share of each unit."""
     stream = HeadStream([_ALIKE, _SHARE])
     with torch.no_grad():
         for inputs, _ in text.batches():
@@ -84,18 +108,21 @@ def alike(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[
     scores = stream.scores()
     cosine = {int(name.split(".")[1]): -value for name, value in scores[_ALIKE].values.items()}
     share = {int(name.split(".")[1]): value for name, value in scores[_SHARE].values.items()}
-    adds = [float(sum(share[layer][head] for layer, head in unit)) for unit in units]
-    pairs = {
+    likeness = {
         (i, j): float(np.mean([cosine[units[i][0][0]][a, b] for _, a in units[i] for _, b in units[j]]))
         for i, j in combinations(range(len(units)), 2)
         if units[i][0][0] == units[j][0][0]
     }
-    order: list[int] = []
+    return likeness, [float(sum(share[layer][head] for layer, head in unit)) for unit in units]
+
+
+def _of_pairs(likeness: Mapping[tuple[int, int], float], gone_of: Callable[[tuple[int, int]], int]) -> list[int]:
+    """One of the most alike pair, again and again, until each layer has one unit left."""
+    order, pairs = list[int](), dict(likeness)
     while pairs:
-        pair = max(pairs, key=lambda both: pairs[both])
-        gone = min(pair, key=lambda unit: adds[unit])
+        gone = gone_of(max(pairs, key=lambda pair: pairs[pair]))
         order.append(gone)
-        pairs = {both: value for both, value in pairs.items() if gone not in both}
+        pairs = {pair: value for pair, value in pairs.items() if gone not in pair}
     return order
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headway.heads.causes.importance import Order, ablation, alike, at_random, magnitude, taylor
+from headway.heads.causes.importance import Order, ablation, alike, alike_either, at_random, magnitude, output, taylor
 from headway.heads.causes.learned import budget, gates
 
 METHODS: Mapping[str, Order] = {
@@ -11,6 +11,8 @@ METHODS: Mapping[str, Order] = {
     "gates": gates,
     "budget": budget,
     "alike": alike,
+    "alike-either": alike_either,
+    "output": output,
     "magnitude": magnitude,
     "random": at_random,
 }

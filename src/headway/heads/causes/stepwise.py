@@ -63,7 +63,7 @@ def pruned_to(
 
 
 def _going(units: Sequence[Unit], order: Sequence[int], number: int, in_all: int) -> set[Head]:
-    """The heads that go: the first units of the order that fit, and leave a way to the number that goes in all.
+    """The heads that go: the first units of the order that fit, if the others of it can make up the number in all.
 
     Raises:
         UserError: when all of that number should go now, and cannot.
@@ -72,7 +72,7 @@ def _going(units: Sequence[Unit], order: Sequence[int], number: int, in_all: int
     left, later = number, in_all
     for at in order:
         size = len(units[at])
-        if size <= left and _fits([u for i, u in enumerate(units) if i not in (*going, at)], later - size):
+        if size <= left and _fits([units[i] for i in order if i not in (*going, at)], later - size):
             going.append(at)
             left, later = left - size, later - size
     if later and number == in_all:

@@ -17,17 +17,21 @@ _RISE = "rise of the evaluation loss (nats per token)"
 _METHODS = {
     "random": (QUIET, (4, 3)),
     "magnitude": (ARM_COLOURS[7], SOLID),
+    "output": (ARM_COLOURS[5], SOLID),
     "alike": (ARM_COLOURS[1], SOLID),
+    "alike-either": (ARM_COLOURS[1], (4, 3)),
     "taylor": (ARM_COLOURS[0], SOLID),
     "ablation": (ARM_COLOURS[2], SOLID),
     "gates": (ARM_COLOURS[3], SOLID),
     "budget": (ARM_COLOURS[4], SOLID),
 }
-"""A method keeps its colour; random, the floor of the others, is dashed."""
+"""A method keeps its colour; those that draw are dashed: random heads, the floor of the others, and either of two."""
 _EXPLAINED = {
     "random": "heads drawn at random",
     "magnitude": "the norm of what a head can write",
-    "alike": "one of the most alike two goes",
+    "output": "what a head adds to the stream",
+    "alike": "of the most alike two the one that adds less goes",
+    "alike-either": "one of them, drawn, goes",
     "taylor": "Michel's importance",
     "ablation": "the exact effect of each",
     "gates": "learned gates with an L0 penalty",
