@@ -102,15 +102,23 @@ _BEYOND = re.compile(r"[,(:;]| (?:of|with|without|in|at|per|over|under|and|or) "
 def is_plural(label: str) -> bool:
     """Whether a label counts several things, so that its verb has no s.
 
+    Of a label of several parts the last that counts something is what acts: `3 bits, 1 head`.
+
     Examples:
         >>> [is_plural(label) for label in ("4 heads", "four heads at x2", "12 KV heads, tied", "16x64 heads")]
         [True, True, True, True]
         >>> [is_plural(label) for label in ("1 head", "one head", "2-layer model", "8 heads model", "24-12-6-3")]
         [False, False, False, False, False]
+        >>> [is_plural(label) for label in ("3 bits, 1 head", "cycle, 2 heads of width 16", "2 bits, 2 heads, an MLP")]
+        [False, True, True]
     """
-    count, *things = _BEYOND.split(label.strip())[0].split() or [""]
-    counts = count.lower() in _COUNTS or (_NUMBER.fullmatch(count) is not None and count != "1")
-    return counts and bool(things) and re.search(r"[^s]s$", things[-1]) is not None
+    parts = [_BEYOND.split(part.strip())[0].split() for part in label.split(", ")]
+    count, *things = next((part for part in reversed(parts) if part[1:] and _is_count(part[0])), ["1"])
+    return count.lower() not in ("1", "one") and bool(things) and re.search(r"[^s]s$", things[-1]) is not None
+
+
+def _is_count(word: str) -> bool:
+    return word.lower() in (*_COUNTS, "one") or _NUMBER.fullmatch(word) is not None
 
 
 def number(value: Any, digits: int = 4) -> str:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 from own_code import DOCUMENT, ECHO
 from own_code import write as write
 
@@ -63,6 +64,16 @@ def test_headways_own_regularisers_keep_the_laws(name):
 def test_the_usual_attention_keeps_the_laws(monkeypatch):
     monkeypatch.setitem(OWN_ATTENTIONS, "usual", lambda scores: scores)
     assert list(choices.attention("usual")) == []
+
+
+def test_rounding_of_sharp_weights_breaks_no_law(monkeypatch):
+    def sharp(scores):
+        seen = torch.isfinite(scores)
+        kept = scores.masked_fill(~seen, 0)
+        return torch.where(seen, kept * kept.sum(-1, keepdim=True), -torch.inf)
+
+    monkeypatch.setitem(OWN_ATTENTIONS, "sharp", sharp)
+    assert list(choices.attention("sharp")) == []
 
 
 def sentences(write, code):

@@ -6,6 +6,9 @@ import pytest
 from headway.compare.tokens.known import baselines
 from headway.data.tokens.examples import Batch
 from headway.declare.laboratories import parse_run
+from headway.declare.spec import parse
+from headway.declare.tokens.tasks import TASKS as TASKS_BY_KIND
+from headway.declare.tokens.transformer import OWN_ATTENTIONS, Gpt2
 from headway.errors import BeyondPossible
 from headway.train.tokens.known import JUDGE, KnownJudge
 from headway.train.tokens.study import open_study
@@ -59,6 +62,22 @@ def told(judge, monkeypatch, right=lambda asked: asked):
 def test_every_task_says_what_is_possible_at_all(kind):
     judge = judge_of(kind)
     assert dict(judge.run.task.best_possible(judge.run.model)) == TASKS[kind][2]
+
+
+def test_a_bound_that_fewer_heads_reach_makes_solving_possible():
+    """Two heads have 7 of 8 inputs of 3-bit parity right, which a declared bound below that calls solved."""
+    task, model, _ = TASKS["parity"]
+    for above, solved in ((0.8, 1.0), (0.9, 0.0)):
+        declared = parse(TASKS_BY_KIND["parity"], {**task, "solved_above": above})
+        assert dict(declared.best_possible(parse(Gpt2, model))) == {"accuracy": 0.875, "solved": solved}
+
+
+@pytest.mark.parametrize("kind", ["parity", "endpoint"])
+def test_theorems_on_softmax_say_nothing_of_an_attention_of_ones_own(kind, monkeypatch):
+    monkeypatch.setitem(OWN_ATTENTIONS, "other", lambda scores: scores)
+    judge = judge_of(kind)
+    model = judge.run.model.model_copy(update={"attention": "other"})
+    assert dict(judge.run.task.best_possible(model)) == {"accuracy": 1.0}
 
 
 @pytest.mark.parametrize("kind", ["parity", "endpoint"])

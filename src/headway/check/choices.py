@@ -49,7 +49,8 @@ def _of_models(model: TransformerModel) -> Iterator[str]:
         trace = module.trace(tokens)
         for found in trace.attentions:
             contexts = found.patterns() @ found.v[:, list(found.kv_of)]
-            if not torch.allclose(contexts, found.z, atol=_TOLERANCE):
+            # Rounding of what has one size: sharp weights round more than 1e-5 of what is near 0.
+            if (contexts - found.z).abs().max() > _TOLERANCE * found.z.abs().max().clamp(min=1):
                 yield "its weights in a trace are not those that made the contexts; make it a function of scores alone"
                 break
     module.loss(tokens[:, :-1], tokens[:, 1:], None).backward()

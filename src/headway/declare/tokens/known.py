@@ -11,7 +11,7 @@ from pydantic import Field
 
 from headway.declare.tokens.task import TokensTask
 from headway.declare.tokens.training import TokensTraining
-from headway.declare.tokens.transformer import TransformerModel
+from headway.declare.tokens.transformer import SOFTMAX, TransformerModel
 
 MOST_INPUTS = 2**16
 """Of a task whose inputs are all listed."""
@@ -74,9 +74,10 @@ class KnownTask(TokensTask):
 
 
 def is_one_attention(model: TransformerModel) -> bool:
-    """Whether a model is one layer of attention and nothing else, of which theorems speak."""
+    """Whether a model is one layer of softmax attention and nothing else, of which theorems speak."""
     return (
         model.n_layers == 1
+        and model.attention == SOFTMAX
         and model.mlp == "none"
         and model.norm == "none"
         and not model.smeared_keys

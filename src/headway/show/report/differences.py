@@ -22,7 +22,10 @@ from headway.words import brief, join
 def differences(material: ReportData) -> Iterator[Figure]:
     """What is asked first, then arm by arm, both without a control; of controls a folded one, open if it is alone."""
     compared = [one for one in material.results.judged if one.n_pairs]
-    shares = all(one.share is not None for one in (*compared, *material.results.contrasts) if one.n_pairs)
+    # A share of seeds is told in its own unit: so many per cent of a share would go beyond all of them.
+    shares = not _is_of_shares(material) and all(
+        one.share is not None for one in (*compared, *material.results.contrasts) if one.n_pairs
+    )
     asked, found = list(_asked(material, shares=shares)), list(_found(material, shares=shares))
     plain = [[one for one in some if one.control is None] for some in (asked, found)]
     first = [some for some in plain if some]
@@ -154,6 +157,12 @@ def _time(material: ReportData, first: Sequence[str], second: Sequence[str]) -> 
     return " | ".join(means)
 
 
+def _is_of_shares(material: ReportData) -> bool:
+    """Whether what is drawn are shares of seeds, each pair of arms with an interval of its own."""
+    primary = material.results.primary
+    return any(family.rule == "shares" for family in material.results.families if family.metric == primary)
+
+
 def _margin(material: ReportData) -> float:
     """What is certainly smaller is the same, in per cent: by the plan that verdicts follow, else by the document."""
     families = [family for family in material.results.families if family.metric == material.results.primary]
@@ -178,11 +187,14 @@ def _caption(material: ReportData, found: Sequence[Difference], *, margin: float
     better = {"lower": "Left of the line is better.", "higher": "Right of the line is better.", None: ""}[metric.better]
     seeds = max(len(one.seeds) for one in found)
     paired = material.experiment.verdicts == "paired"
-    bar = (
-        ", the bar its 95 % interval (t)."
-        if paired
-        else ", the bar its 95 % interval; those of a question hold at once."
-    )
+    if _is_of_shares(material):
+        bar = (
+            ", the bar its 95 % interval (Newcombe), which holds by itself; the words beside are McNemar's and Holm's."
+        )
+    elif paired:
+        bar = ", the bar its 95 % interval (t)."
+    else:
+        bar = ", the bar its 95 % interval; those of a question hold at once."
     several = bar if any(one.low < one.high for one in found) else "; there is no interval yet."
     asked = any(not one.against for one in found)
     return join(
