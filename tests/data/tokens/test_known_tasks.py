@@ -57,11 +57,21 @@ def test_a_batch_of_all_inputs_is_all_of_them_once(kind):
 
 @pytest.mark.parametrize("kind", DRAWN)
 def test_what_is_judged_on_depends_on_the_task_alone(kind):
+    """However many there are, and however large the batches that arms train on."""
     examples = open_examples(task_of(kind))
-    some, more = (list(examples.evaluation_batches(n, 4)) for n in (6, 12))
-    assert [len(b.inputs) for b in some] == [4, 4]
-    assert all(np.array_equal(a.inputs, b.inputs) for a, b in zip(some, more, strict=False))
-    assert not some[1].asked[2:].any()
+
+    def judged(n, batch_size):
+        batches = list(examples.evaluation_batches(n, batch_size))
+        assert all(len(batch.inputs) == batch_size for batch in batches)
+        asked = [batch.asked.any(1) for batch in batches]
+        return np.concatenate([batch.inputs for batch in batches])[:n], np.concatenate(asked)
+
+    whole, _ = judged(70, 35)
+    for n, batch_size in [(70, 4), (70, 64), (33, 32), (6, 4), (6, 100)]:
+        inputs, asked = judged(n, batch_size)
+        assert np.array_equal(inputs, whole[:n])
+        assert not asked[n:].any()
+    assert len(np.unique(whole.reshape(70, -1), axis=0)) > 60
 
 
 def test_parity_by_counting():

@@ -1,6 +1,6 @@
 """Data: the examples of tasks whose answer is known: all inputs once where they can be listed, or drawn."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,9 @@ from headway.identity import digest
 
 JUDGED = 1_024
 """Sequences that a model is judged on where the evaluation does not say."""
+
+_DRAWN_AT_ONCE = 32
+"""Of the sequences that models are judged on. Arms that differ in their batch size are judged on the same ones."""
 
 Draw = Callable[[np.random.Generator, int], Batch]
 """So many examples from a generator."""
@@ -59,13 +62,15 @@ class KnownExamples(Examples):
 
     def evaluation_batches(self, sequences: int | None, batch_size: int) -> Iterator[Batch]:
         """All inputs once; of drawn examples, the same for every seed, 1,024 if not said otherwise."""
-        if self._every is not None:
-            yield from _cut(self._every, batch_size)
-            return
-        for first in range(0, sequences or JUDGED, batch_size):
-            # Block by block, so that the first sequences are the same however many there are.
-            batch = self._draw(streams.generator(0, "known evaluation", self.task.kind, first), batch_size)
-            yield _masked_from(batch, (sequences or JUDGED) - first)
+        judged = self._every if self._every is not None else self._fixed(sequences or JUDGED)
+        yield from _cut(judged, batch_size)
+
+    def _fixed(self, n: int) -> Batch:
+        """So many drawn examples; of more the first are these, and however they are cut, they are the same."""
+        generators = (
+            streams.generator(0, "known evaluation", self.task.kind, first) for first in range(0, n, _DRAWN_AT_ONCE)
+        )
+        return _joined([self._draw(random, _DRAWN_AT_ONCE) for random in generators]).rows(slice(n))
 
     def steps_per_epoch(self, batch_size: int) -> float:
         """Until every input was seen once; drawn ones never end."""
@@ -79,6 +84,16 @@ class KnownExamples(Examples):
     def _asked(self) -> float:
         some = self._every or self._draw(streams.generator(0, "known task, counted", self.task.kind), 256)
         return float(some.asked.sum(1).mean())
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    """Batches as one."""
+    kinds = [batch.kinds for batch in batches if batch.kinds is not None]
+    return Batch(
+        inputs=np.concatenate([batch.inputs for batch in batches]),
+        targets=np.concatenate([batch.targets for batch in batches]),
+        kinds=np.concatenate(kinds) if kinds else None,
+    )
 
 
 def _cut(batch: Batch, size: int) -> Iterator[Batch]:
