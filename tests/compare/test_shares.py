@@ -3,8 +3,12 @@
 import itertools
 from math import comb
 
+import numpy as np
 import pytest
 
+from headway.compare.cells import Cells
+from headway.compare.families import Asked, judged
+from headway.compare.looks import Looking
 from headway.compare.share_verdicts import Solver, share_finding
 from headway.compare.shares import Share, compare_shares, difference_interval, mid_p
 
@@ -64,5 +68,35 @@ def test_sentences():
     assert share_finding(found(range(4), range(4), 4), can, can, task="it").startswith(
         "4 heads solve it in all of 4 seeds (at least .51); 4 heads in all of 4"
     )
+    assert share_finding(found(range(2), range(0), 8), can, cannot, task="it").endswith("and none can"), "theory tells"
+    assert share_finding(found(range(0), range(0), 8), can, cannot, task="it").endswith("not told apart, p = 1.00")
     nothing = share_finding(found((), (), 0), can, cannot, task="it")
     assert nothing == "4 heads and 1 head cannot be compared: no seed gave a result for both"
+
+
+def family(solved):
+    """Every arm against the first, of a table of (arm, seed)."""
+    arms = tuple(f"a{at}" for at in range(len(solved)))
+    everywhere = np.ones(solved.shape, bool)
+    cells = Cells(
+        arms=arms, seeds=tuple(range(solved.shape[1])), values=solved.astype(float), ended=everywhere, asked=everywhere
+    )
+    differences = [{arm: 1.0, arms[0]: -1.0} for arm in arms[1:]]
+    runs = {arm: {} for arm in arms}
+    asked = Asked(of="comparisons", metric="solved", control=None, differences=differences, cells=cells, runs=runs)
+    return judged(asked, "blocks", Looking(margin=1.0))[1]
+
+
+def test_pairs_that_no_seed_tells_apart_take_nothing_from_the_others():
+    """The chance that anything is told where nothing is stays below its level, however rare it is to solve."""
+    random = np.random.default_rng(3)
+    none = np.zeros((6, 32), bool)
+    planted = np.concatenate([none[:1], random.random((1, 32)) < 0.3, none])
+    assert [one.outcome for one in family(planted)] == ["apart"] + ["open"] * 6
+    assert family(planted)[0].p_family == family(planted)[0].p
+    wrong = sum(
+        any(one.outcome == "apart" for one in family(random.random((5, 32)) < share))
+        for share in (0.02, 0.1, 0.5, 0.9)
+        for _ in range(100)
+    )
+    assert wrong <= 0.05 * 400

@@ -133,19 +133,23 @@ def _by_pairs(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedD
 
 
 def _by_shares(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
-    """By McNemar's test of each pair of arms, with Holm's correction for their number."""
+    """By McNemar's test of each pair of arms, with Holm's correction for the number of those that could be told apart.
+
+    Paper: Tarone, Biometrics 46 (1990), 515-522: a discrete test that no outcome could make significant, given what it
+    conditions on, cannot err and needs no share of the level. Here that is a pair of which each seed said the same.
+    """
     every = [asked.cells.sides(weights) for weights in asked.differences]
     found = [
         replace(compare_shares(*sides, metric=asked.metric, control=asked.control), seeds=tuple(sides[0]), look=1)
         for sides in every
     ]
-    return _by_holm(asked, plan, "shares", found)
+    return _by_holm(asked, plan, "shares", found, silent=[first == second for first, second in every])
 
 
 def _by_holm(
-    asked: Asked, plan: LookPlan, rule: Rule, found: Sequence[Comparison]
+    asked: Asked, plan: LookPlan, rule: Rule, found: Sequence[Comparison], *, silent: Sequence[bool] = ()
 ) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
-    """Differences that were tested each by itself as one family, at one look."""
+    """Differences that were tested each by itself as one family, at one look, but for those that cannot err."""
     family = JudgedFamily(
         of=asked.of,
         metric=asked.metric,
@@ -156,7 +160,10 @@ def _by_holm(
         look=1,
         level=LEVEL,
     )
-    return family, tuple(JudgedDifference(**evidence_of(one)) for one in corrected(found))  # type: ignore[arg-type]
+    passed_over = list(silent) or [False] * len(found)
+    told = iter(corrected(one for one, over in zip(found, passed_over, strict=True) if not over))
+    every = [replace(one, p_family=one.p) if over else next(told) for one, over in zip(found, passed_over, strict=True)]
+    return family, tuple(JudgedDifference(**evidence_of(one)) for one in every)  # type: ignore[arg-type]
 
 
 def _seeds(needed: tuple[int, ...] | None) -> tuple[int, ...] | None:

@@ -37,14 +37,15 @@ def share_finding(c: JudgedDifference, first: Solver, second: Solver, *, task: s
     said = f"{first.label} {verb} {task} in {_told(sides[0], unit=True)}{_cannot(first)}"
     other = f" {second.task}" if second.task and second.task != task else ""
     said += f"; {second.label}{other} in {_told(sides[1], unit=False)}{_cannot(second)}"
-    if c.is_told or c.p is None or _is_settled(first, second):
+    if c.is_told or c.p is None or _is_settled(first, second, c.means):
         return said
     return f"{said}; not told apart, p = {f'{c.p_family if c.p_family is not None else c.p:.2f}'.removeprefix('0')}"
 
 
-def _is_settled(first: Solver, second: Solver) -> bool:
-    """Whether neither can, so that there is nothing to tell apart."""
-    return first.possible is False and second.possible is False
+def _is_settled(first: Solver, second: Solver, shares: tuple[float, float]) -> bool:
+    """Whether theory tells: neither side can, or one cannot and the other has in some seed."""
+    cannot = first.possible is False, second.possible is False
+    return all(cannot) or (cannot[0] and shares[1] > 0) or (cannot[1] and shares[0] > 0)
 
 
 def _told(share: Share, *, unit: bool) -> str:
