@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from headway.show.icl.second_head import _median, worth_statement, worths_of
+from headway.declare.icl.task import RegressionTask
+from headway.show.icl.second_head import Worth, _median, nearer, worth_statement, worths_of
 from headway.show.icl.second_head import second_head as figure_of
 
 
@@ -55,12 +57,15 @@ def test_tasks_with_one_and_with_two_heads_are_told_by_the_median_ratio(material
     assert first.exact == pytest.approx(2.15, abs=0.1)
 
 
-def test_the_sentence_names_the_theory_that_is_followed(material):
+def test_the_sentence_counts_tasks_by_theory(material):
     (statement,) = worth_statement(material)
     assert statement.sentence.startswith(
         "At d = 5 and 200 pairs one head misses 2.80 times as much as two (1.00 to 2.80); "
     )
-    assert "2.61 by the effective loss. The models follow the exact risk: over 2 tasks they are " in statement.sentence
+    assert statement.sentence.endswith(
+        "2.61 by the effective loss. Of 2 tasks, each by its own 95 % interval: nearer to the exact risk than to the "
+        "effective loss 1, nearer to the effective loss 0, not told 1"
+    ), statement.sentence
 
 
 def test_the_figure_says_what_it_tends_to(material):
@@ -77,3 +82,23 @@ def test_one_task_makes_no_figure(material):
 def test_fewer_than_six_seeds_have_no_interval():
     assert math.isnan(_median([1.0, 2.0, 3.0, 4.0, 5.0])[1][0])
     assert _median([float(at) for at in range(32)])[1] == (9.0, 22.0)
+
+
+@pytest.mark.parametrize(("at", "told"), [(0.0, "exact"), (1.0, "effective"), (0.5, None)])
+def test_a_theory_is_named_where_models_follow_it_and_seldom_where_they_follow_neither(at, told):
+    """Models that scatter about one of the two, and about what lies between them."""
+    random = np.random.default_rng(4)
+    exact, effective = 2.6, 2.2
+    found = []
+    for _ in range(400):
+        ratios = np.log(exact) + at * np.log(effective / exact) + 0.15 * random.standard_normal(32)
+        middle, (low, high) = _median(list(ratios))
+        task = RegressionTask(kind="regression", d_x=2, n_pairs=8)
+        ends = {"found": math.exp(middle), "low": math.exp(low), "high": math.exp(high)}
+        found.append(nearer(Worth(task=task, seeds=32, exact=exact, effective=effective, **ends)))
+    if told:
+        other = {"exact": "effective", "effective": "exact"}[told]
+        assert found.count(told) > 200
+        assert found.count(other) == 0
+    else:
+        assert found.count(None) >= 0.95 * 400

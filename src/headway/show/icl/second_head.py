@@ -16,7 +16,7 @@ from headway.show.report.laboratory import Statement
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.theme import INK, QUIET, arm_colour
-from headway.words import counted, join, number
+from headway.words import counted, join
 
 ENTRIES = 400_000
 """Scores that an exact risk is simulated with; its ratio then is right to about 1 %."""
@@ -74,7 +74,7 @@ def second_head(material: ReportData) -> Figure | None:
         title="What the second head is worth",
         caption=join(
             "Points: error of one head over that of two, the median over up to "
-            f"{counted(_most(worths), 'seed')} with its 95 % interval.",
+            f"{counted(_most(worths), 'seed')}{_interval_said(worths)}.",
             "Lines: the same of the least true risks, simulated with fixed draws.",
             "Dashed: by the effective loss, the same for all d, which tends to e.",
             f"As prompts grow, the true one tends to {limits}, and to e only as d grows.",
@@ -89,22 +89,30 @@ def worth_statement(material: ReportData) -> Sequence[Statement]:
     if not worths:
         return ()
     longest = max(worths, key=lambda worth: worth.task.n_pairs / worth.task.d_x)
-    off = {
-        name: float(np.mean([abs(math.log(worth.found / getattr(worth, name))) for worth in worths]))
-        for name in ("exact", "effective")
-    }
-    nearer = "exact risk" if off["exact"] < off["effective"] else "effective loss"
     ends = "" if math.isnan(longest.low) else f" ({longest.low:.2f} to {longest.high:.2f})"
-    away = {name: f"{number(100 * distance, 2)} %" for name, distance in off.items()}
     return (
         Statement(
             sentence=f"At d = {longest.task.d_x} and {counted(longest.task.n_pairs, 'pair')} one head misses "
             f"{longest.found:.2f} times as much as two{ends}; {longest.exact:.2f} by exact risk, "
-            f"{longest.effective:.2f} by the effective loss. The models follow the {nearer}: over "
-            f"{counted(len(worths), 'task')} they are {away['exact']} from the exact risk and {away['effective']} from "
-            "the effective loss",
+            f"{longest.effective:.2f} by the effective loss. {_nearer_said(worths)}",
             colour=INK,
         ),
+    )
+
+
+def nearer(worth: Worth) -> str | None:
+    """Which theory a task is nearer to, `exact` or `effective`, with all of its interval; None where it is open."""
+    between = math.sqrt(worth.exact * worth.effective)
+    upper, lower = ("exact", "effective") if worth.exact > worth.effective else ("effective", "exact")
+    return upper if worth.low > between else lower if worth.high < between else None
+
+
+def _nearer_said(worths: Sequence[Worth]) -> str:
+    found = [nearer(worth) for worth in worths]
+    return (
+        f"Of {counted(len(worths), 'task')}, each by its own 95 % interval: nearer to the exact risk than to the "
+        f"effective loss {found.count('exact')}, nearer to the effective loss {found.count('effective')}, not told "
+        f"{found.count(None)}"
     )
 
 
@@ -191,6 +199,10 @@ def _effective(worths: Sequence[Worth], x: Any, y: Any) -> tuple[Any, Any, Any]:
     rule = limit.mark_rule(color=QUIET, strokeWidth=0.8)
     said = limit.mark_text(dy=-8, color=QUIET, fontSize=13, fontStyle="italic").encode(x=x, text="said:N")
     return curve, rule, said
+
+
+def _interval_said(worths: Sequence[Worth]) -> str:
+    return "; fewer than six give no interval" if all(math.isnan(w.low) for w in worths) else " with its 95 % interval"
 
 
 def _most(worths: Sequence[Worth]) -> int:
