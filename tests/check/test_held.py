@@ -122,6 +122,10 @@ TASKS_THAT_BREAK = [
     ),
     (echo("    copies = True\n", ""), "at position 1 follows from the input at position 0 alone, and so do the"),
     (echo("np.roll(inputs, 1, axis=1)", "inputs.copy()"), "follows from the input there alone, whatever else"),
+    (
+        echo("np.roll(inputs, 1, axis=1)", "np.where(random.random(inputs.shape) < 0.9, inputs, (inputs + 1) % 5)"),
+        "follows from the input there alone in 9",
+    ),
     (echo("= random", "= nothing"), "raised NameError: name 'nothing' is not defined; let draw(random, n)"),
     (
         echo("length: int = 6", "length: int"),
@@ -254,6 +258,9 @@ def test_a_task_of_numbers_that_gives_the_answer_away(write):
         "a number of the input is the answer in every example: it leaks; leave it out of the input"
     ]
     assert sentences(write, code.replace("x[:, 2, 1]", "x.sum((1, 2))")) == []
+    often = code.replace("x[:, 2, 1]", "np.where(random.random(n) < 0.9, x[:, 2, 1], 0)")
+    (said,) = sentences(write, often)
+    assert said.startswith("a number of the input is the answer in 9")
 
 
 def test_primary_may_be_a_metric_of_the_same_plugin(write):

@@ -19,6 +19,8 @@ _PLACES = 8
 """Positions whose answers are looked for in the input, about."""
 _TELLING = 32
 """Of an input that stands so often at a place, with other answers among them, something can be told."""
+_LEAK = 0.8
+"""Of what shuffled answers leave untold, one token may tell less than this."""
 
 
 def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
@@ -110,33 +112,48 @@ def _leaks(task: TokensTask, batch: Batch) -> Iterator[str]:
     given = {place: _given_away(batch, place) for place in looked_at}
     if there := [place for place in looked_at if place in given[place]]:
         yield (
-            f"the answer that is asked at position {there[0]} follows from the input there alone, whatever else stands "
-            "in it: it leaks; ask it at the position before, or leave it out of the input"
+            f"the answer that is asked at position {there[0]} follows from the input there alone"
+            f"{_how_often(given[there[0]][there[0]])}, whatever else stands in it: it leaks; ask it at the position "
+            "before, or leave it out of the input"
         )
     # At one place or another an answer may follow from a single token before it; not at all of them.
     elif all(given.values()) and not getattr(task, "copies", False):
-        place, at = looked_at[0], given[looked_at[0]][0]
+        place = looked_at[0]
+        at, share = max(given[place].items(), key=lambda found: found[1])
         yield (
-            f"the answer that is asked at position {place} follows from the input at position {at} alone, and so do "
-            "the others each from one: they leak; leave them out of the input, or say `copies = True` in the type if "
-            "to copy them is what is asked"
+            f"the answer that is asked at position {place} follows from the input at position {at} alone"
+            f"{_how_often(share)}, and so do the others each from one: they leak; leave them out of the input, or say "
+            "`copies = True` in the type if to copy them is what is asked"
         )
 
 
-def _given_away(batch: Batch, place: int) -> list[int]:
-    """The positions whose input alone gives the answer that is asked at a place."""
+def _how_often(share: float) -> str:
+    return "" if share == 1 else f" in {share:.0%} of the examples".replace("%", " %")
+
+
+def _given_away(batch: Batch, place: int) -> dict[int, float]:
+    """The positions whose input alone gives the answer that is asked at a place, and in what share of the examples."""
     asked = batch.targets[:, place] >= 0
     answers = batch.targets[asked, place]
-    return [at for at in range(place, -1, -1) if _gives_away(batch.inputs[asked, at], answers)]
+    shares = {at: _given(batch.inputs[asked, at], answers) for at in range(place, -1, -1)}
+    return {at: share for at, share in shares.items() if share is not None}
 
 
-def _gives_away(inputs: np.ndarray, answers: np.ndarray) -> bool:
-    """Whether each input token has one answer, where several answers and repeated tokens show that it is no chance."""
-    if len(np.unique(answers)) < 2 or len(np.unique(inputs)) < 2:
-        return False
-    pairs = len(np.unique(np.stack((inputs, answers)), axis=1).T)
-    values, counts = np.unique(inputs, return_counts=True)
-    return pairs == len(values) and int((counts - 1).sum()) >= _TELLING
+def _given(inputs: np.ndarray, answers: np.ndarray) -> float | None:
+    """The share of answers that are the usual one of their input token; None where shuffled ones are told as well."""
+    counts = np.unique(inputs, return_counts=True)[1]
+    if len(np.unique(answers)) < 2 or len(counts) < 2 or int((counts - 1).sum()) < _TELLING:
+        return None
+    random = streams.generator(0, "answers shuffled")
+    chance = float(np.mean([_usual(inputs, random.permutation(answers)) for _ in range(4)]))
+    share = _usual(inputs, answers)
+    return share if share - chance >= _LEAK * (1 - chance) > 0 else None
+
+
+def _usual(inputs: np.ndarray, answers: np.ndarray) -> float:
+    pairs, counts = np.unique(np.stack((inputs, answers)), axis=1, return_counts=True)
+    _, first = np.unique(pairs[0], return_index=True)
+    return float(np.maximum.reduceat(counts, first).sum() / len(answers))
 
 
 def _leaked_numbers(batch: Batch) -> Iterator[str]:
@@ -146,6 +163,8 @@ def _leaked_numbers(batch: Batch) -> Iterator[str]:
     for answer in range(batch.targets.shape[2]):
         for place in np.flatnonzero(asked.all(0)):
             wanted = batch.targets[:, place, answer][:, None, None]
-            if np.isclose(batch.inputs, wanted).all(0).any():
-                yield "a number of the input is the answer in every example: it leaks; leave it out of the input"
+            share = float(np.isclose(batch.inputs, wanted).mean(0).max())
+            if share >= _LEAK:
+                often = _how_often(share) or " in every example"
+                yield f"a number of the input is the answer{often}: it leaks; leave it out of the input"
                 return
