@@ -74,8 +74,10 @@ def test_chance_is_drawn_where_the_task_has_one():
 def test_hops_are_told_one_by_one_and_lengths_by_octave():
     by = {"accuracy_by_kind": [1.0, 0.9, 0.5], "accuracy_by_length": [None, 1.0, 0.8]}
     hops = material_of(load("heads-for-hops"), {"l2": shares(0.8, 0.8, **by), "l3": shares(0.9, **by)})
-    of_hops = rows_of(by_kind(hops))
-    assert {(r["at"], r["accuracy"]) for r in of_hops} == {(0, 1.0), (1, 0.9), (2, 0.5)}
+    assert {(r["at"], r["accuracy"]) for r in rows_of(by_kind(hops)) if "arm" in r} == {(0, 1.0), (1, 0.9), (2, 0.5)}
+    guesses = [r["accuracy"] for r in rows_of(by_kind(hops)) if "arm" not in r]
+    assert guesses[0] == 1.0
+    assert len(guesses) == cast(Any, hops.experiment.arms[0].template).task.hops + 1
     assert {(r["at"], r["accuracy"]) for r in rows_of(by_length(hops))} == {(2, 1.0), (4, 0.8)}
     assert by_length(hops).folded
     first = next(figure for figure in known.answers(hops) if figure is not None)

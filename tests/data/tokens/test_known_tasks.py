@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headway.data.tokens.examples import MASKED, open_examples
-from headway.data.tokens.hops import hop
+from headway.data.tokens.hops import guessed, hop
 from headway.data.tokens.retrieval import directions
 from headway.declare.spec import parse
 from headway.declare.tokens.endpoint import EndpointTask, edges_to_remove
@@ -127,6 +127,20 @@ def slowly_hopped(row, at, k):
             return None
         at = before[-1] + 1
     return row[at]
+
+
+def test_guesses_of_hops_are_what_a_table_gets_on_other_sequences():
+    """A table of the most frequent answer by k and place, letters told from the letter there, counted anew."""
+    task = task_of("hops")
+    batch = open_examples(task).training_batch(5, 5, 40_000)
+    letters, answers = batch.inputs[:, 1:], batch.targets[:, 1:]
+    further = np.where(answers == task.letters, task.letters, (answers - letters) % task.letters)
+    for k, share in enumerate(guessed(task)):
+        some = further[batch.kinds == k]
+        half = len(some) // 2
+        most = [np.bincount(column).argmax() for column in some[:half].T]
+        assert share == pytest.approx((some[half:] == most).mean(), abs=0.02)
+    assert guessed(task)[0] == 1.0
 
 
 def test_hops_by_their_definition():

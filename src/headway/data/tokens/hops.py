@@ -1,11 +1,17 @@
 """Data: letters of which none follows itself, and where hops from each of them end."""
 
+from functools import lru_cache
+
 import numpy as np
 from jaxtyping import Int64
 
+from headway import streams
 from headway.data.tokens.examples import MASKED, Batch
 from headway.data.tokens.known import KnownExamples
 from headway.declare.tokens.hops import HopsTask
+
+_GUESSED = 4_000
+"""Sequences that guesses are counted in."""
 
 
 def letters_without_repeats(
@@ -44,6 +50,25 @@ def hopped(sequences: np.ndarray, k: np.ndarray) -> np.ndarray:
         further = np.where(at < 0, -1, once[rows, at])
         at = np.where((k > done)[:, None], further, at)
     return at
+
+
+@lru_cache(maxsize=16)
+def guessed(task: HopsTask) -> tuple[float, ...]:
+    """The share that is right, by k, of a model that knows k, the position and its letter, and looks nothing up.
+
+    It says what is right there most often, none or a letter so much further on in the alphabet; the longer the
+    sequence and the fewer the hops, the rarer none is.
+    """
+    random = streams.generator(0, "hops guessed")
+    sequences = letters_without_repeats(random, _GUESSED, task.length, task.letters)
+    shares = []
+    for k in range(task.hops + 1):
+        at = hopped(sequences, np.full(_GUESSED, k))
+        answers = np.take_along_axis(sequences, at.clip(0), axis=1)
+        further = np.where(at < 0, task.letters, (answers - sequences) % task.letters)
+        counts = np.stack([(further == answer).sum(0) for answer in range(task.letters + 1)])
+        shares.append(float(counts.max(0).mean() / _GUESSED))
+    return tuple(shares)
 
 
 def open_examples(task: HopsTask) -> KnownExamples:

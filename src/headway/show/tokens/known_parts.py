@@ -5,18 +5,37 @@ from typing import Any
 
 import numpy as np
 
+from headway.data.tokens.hops import guessed
+from headway.declare.tokens.hops import HopsTask
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared.figure import WIDTH, Figure, inline
+from headway.show.shared.theme import QUIET
+from headway.show.tokens.finished_run import declared
 from headway.words import counted
 
 
 def by_kind(material: ReportData) -> Figure | None:
     """The share of right answers by kind of question, such as the number of hops; None where there is one kind."""
-    title, caption = "How much is right by the number of hops", _caption(material)
+    import altair as alt
+
     chart = _lines(material, "accuracy_by_kind", "hops", lambda at: at)
     if chart is None:
         return None
+    title, caption = "How much is right by the number of hops", _caption(material)
+    if guesses := _guesses(material):
+        line = alt.Chart(inline(guesses)).mark_line(strokeDash=[4, 3], color=QUIET, strokeWidth=1.6)
+        chart += line.encode(x=alt.X("at:O", title="hops"), y="accuracy:Q")
+        caption += " Dashed: what is right of one that guesses from the number of hops, the place and its letter alone."
     return Figure(name="accuracy-by-kind", part="Outcome", title=title, caption=caption, chart=chart)
+
+
+def _guesses(material: ReportData) -> list[dict[str, float]]:
+    """What needs no hop, where all arms are asked the same."""
+    tasks = [declared(arm.shown).task for arm in material.arms]
+    task = tasks[0]
+    if not isinstance(task, HopsTask) or any(other != task for other in tasks):
+        return []
+    return [{"at": k, "accuracy": share} for k, share in enumerate(guessed(task))]
 
 
 def by_length(material: ReportData) -> Figure | None:
