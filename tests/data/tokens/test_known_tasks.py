@@ -102,6 +102,17 @@ def test_of_large_graphs_the_bound_still_holds():
     assert edges_to_remove(15, large.pairs) == 15 * 14 // 2
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_of_large_graphs_no_more_are_counted_than_have_to_go(seed, monkeypatch):
+    """And one at least where there is a cycle: all edges in order are fewer than the graph has."""
+    task = task_of("endpoint", vertices=8, graph="random", edges=6 + 3 * seed, graph_seed=seed)
+    exact = edges_to_remove.__wrapped__(8, task.pairs)
+    monkeypatch.setattr("headway.declare.tokens.endpoint.EXACT", 7)
+    bound = edges_to_remove.__wrapped__(8, task.pairs)
+    assert min(1, exact) <= bound <= exact
+    assert edges_to_remove.__wrapped__(8, tuple((u, (u + 1) % 8) for u in range(8))) == 1
+
+
 def test_what_is_possible_at_endpoints():
     one = {"family": "gpt-2", "d_model": 8, "n_layers": 1, "mlp": "none", "norm": "none"}
     best = {g: task_of("endpoint", vertices=5, graph=g).best_possible(Gpt2(n_heads=1, **one))["accuracy"] for g in
