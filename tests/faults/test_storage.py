@@ -45,19 +45,20 @@ def whole(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "how"),
+    ("first", "number", "how"),
     [
-        (errno.ENOSPC, {"once": True}),
-        (errno.EDQUOT, {}),
-        (errno.EROFS, {}),
-        (errno.EIO, {"reading": True}),
-        (errno.EIO, {"once": True, "reading": True}),
-        (errno.ESTALE, {"once": True, "reading": True}),
+        (1, errno.ENOSPC, {"once": True}),
+        (2, errno.EDQUOT, {}),
+        (1, errno.EROFS, {}),
+        (2, errno.EIO, {"reading": True}),
+        (1, errno.EIO, {"once": True, "reading": True}),
+        (2, errno.ESTALE, {"once": True, "reading": True}),
     ],
 )
-def test_a_worker_whose_storage_fails_at_any_operation_loses_nothing(tmp_path, whole, number, how):
+def test_a_worker_whose_storage_fails_at_any_operation_loses_nothing(tmp_path, whole, first, number, how):
+    """Each operation fails in three of six ways: all in all ways take minutes more."""
     codes = []
-    for operation in itertools.count(1):
+    for operation in itertools.count(first, 2):
         run = quadratic.fresh_run(tmp_path / str(operation), steps=12)
         code = faulty.working(run, operation, faulty.failing(number), **how)
         codes.append(code)
@@ -73,10 +74,10 @@ def test_a_worker_whose_storage_fails_at_any_operation_loses_nothing(tmp_path, w
         assert records(run.path)[: len(before)] == before
         assert not list(run.path.rglob(".*.tmp"))
         shutil.rmtree(tmp_path / str(operation))
-        if codes[-12:] == [DONE] * 12:  # some are of no consequence, such as a beat's
+        if codes[-6:] == [DONE] * 6:  # some are of no consequence, such as a beat's
             break
-    assert len(codes) > 60
-    assert sum(code != DONE for code in codes) > 30
+    assert len(codes) > 30
+    assert sum(code != DONE for code in codes) > 15
 
 
 @pytest.mark.slow
