@@ -82,6 +82,7 @@ FINAL = {
     "tokens": "tokens trained on",
 }
 """Final metrics in the opening table: name to heading."""
+_OF_ITS_OWN = "; tokens are those of an arm's own training, without those of the run that it started from"
 _WHICH = ", that of its group or, for a group's own, the experiment's"
 
 
@@ -142,7 +143,7 @@ class TokensReportSlice(ReportSlice):
             columns=tuple(columns),
             rows=tuple(rows),
             caption=join(
-                f"At the end of training: {several}.",
+                f"At the end of training: {several}{_OF_ITS_OWN if _starts(material) else ''}.",
                 f"Against its baseline{_WHICH if material.experiment.groups else ''}: the mean over paired seeds, "
                 f"{'more' if METRICS[material.results.primary].better == 'higher' else 'less'} is better."
                 if relative and any(compared)
