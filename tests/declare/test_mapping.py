@@ -65,6 +65,13 @@ def test_what_is_written_reads_back_the_same(value):
     assert read_yaml(write_yaml(value)) == value
 
 
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-323, 308).map(lambda n: float(f"1e{n}")))
+def test_a_float_is_written_and_read_back_as_that_float(value):
+    (read,) = read_yaml(write_yaml({"rate": value})).values()
+    assert type(read) is float
+    assert read.hex() == value.hex()
+
+
 def test_lists_are_replaced_and_mappings_merged():
     base = {"a": {"x": [1, 2], "y": 1}, "b": 1}
     assert merge(base, {"a": {"x": [3]}}) == {"a": {"x": [3], "y": 1}, "b": 1}

@@ -3,7 +3,8 @@
 import pytest
 import small_text
 
-from headway.declare.experiment import Experiment, load, resolve
+from headway.declare.experiment import Experiment, load, read_resolved, resolve
+from headway.declare.mapping import read_yaml, write_yaml
 from headway.declare.starts import starts_of
 from headway.declare.tokens.run import TokensRun
 from headway.errors import DeclarationError
@@ -106,6 +107,64 @@ def test_what_is_expected_of_it_has_as_many_heads_as_are_kept():
 )
 def test_what_cannot_be_started_from_is_said(start, said):
     assert said in refused(start)
+
+
+NOTHING = {"start": {"arm": "dense", "weights": "fresh"}}
+
+
+def test_what_takes_nothing_from_another_run_is_refused():
+    said = "arms.tuned.start: nothing would be taken from dense: its weights are drawn anew, and no head goes; leave"
+    for more in ({}, {"step": 5}):
+        assert said in refused({**NOTHING["start"], **more})
+    assert experiment(tuned={"start": {"arm": "dense", "weights": "rewound"}}).arm("tuned").parent is not None
+
+
+def test_of_a_pruned_run_its_layout_is_taken_and_no_step_of_it():
+    start = {"arm": "small", "weights": "fresh"}
+    assert experiment(small={**SMALL, "training": {"steps": 10}}, tuned={"start": start})
+    with pytest.raises(DeclarationError, match=r"nothing would be taken from step 5 of small: its weights are drawn"):
+        experiment(small={**SMALL, "training": {"steps": 10}}, tuned={"start": {**start, "step": 5}})
+
+
+GROUPED = {"model": {"n_heads": "4:2-4:2"}}
+
+
+@pytest.mark.parametrize("keep", [2, "25%"])
+def test_fewer_heads_than_a_method_can_leave_are_refused(keep):
+    few = {"start": {"arm": "dense", "prune": {"by": "alike", "keep": keep}}}
+    with pytest.raises(DeclarationError) as error:
+        small_text.experiment(arms={"dense": GROUPED, "few": {**GROUPED, **few}}, baseline="dense")
+    assert str(error.value) == (
+        f"arms.few.start: prune.keep {keep}: that is 2 heads, but by alike one of the most alike two goes, so that the "
+        "last of each layer stays, with those that share its keys and values; keep 4 or more, or take another method"
+    )
+    few["start"]["prune"] |= {"by": "taylor"}
+    assert small_text.experiment(arms={"dense": GROUPED, "few": {**GROUPED, **few}}, baseline="dense")
+
+
+def test_heads_that_are_alone_in_their_layers_cannot_be_the_most_alike():
+    alone = {"model": {"n_heads": "1-1"}}
+    one = {**alone, "start": {"arm": "dense", "prune": {"by": "alike", "keep": 1}}}
+    with pytest.raises(DeclarationError, match=r"none of these can go; leave start.prune out, or take another method"):
+        small_text.experiment(arms={"dense": alone, "one": one}, baseline="dense")
+
+
+def test_of_a_pruned_run_it_is_not_known_how_many_can_go():
+    """A layer that has lost all of its heads has no last one."""
+    half = {**GROUPED, "start": {"arm": "dense", "prune": {"by": "taylor", "keep": 4}}}
+    few = {**GROUPED, "start": {"arm": "half", "prune": {"by": "alike", "keep": 2}}}
+    assert small_text.experiment(arms={"dense": GROUPED, "half": half, "few": few}, baseline="dense")
+
+
+def test_directories_that_have_what_is_refused_now_are_read(tmp_path):
+    content = read_yaml(write_yaml(experiment().plain()))
+    content["arms"]["small"] = {"start": {"arm": "dense", "prune": {"by": "alike", "keep": 1}}}
+    content["arms"]["tuned"] = {"start": {"arm": "dense", "weights": "fresh", "step": 5}}
+    path = tmp_path / "experiment.yaml"
+    path.write_text(write_yaml(content))
+    assert read_resolved(path).arm("tuned").template.beginning == "at step 5, weights drawn anew"
+    with pytest.raises(DeclarationError, match=r"arms.small.start: prune.keep 1: that is 1 head, but by alike"):
+        load(path)
 
 
 def test_weights_have_to_fit():

@@ -104,10 +104,24 @@ def test_how_many_can_go_is_said_for_every_step():
     losses = {"dense": 2.0, "at": 3.0, "at-75": 3.0, "at-50": 3.0, "last-75": 2.01, "last-50": 2.4}
     said = pruned.prunable(material(STEPS, losses))
     assert said is not None
-    assert said.sentence.endswith(
-        "rises by 1 %: 50 % at step 10 and 25 % at step 40; these are means over seeds, without intervals"
+    assert said.sentence == (
+        "Of the shares that were tried, so many heads can go and the loss rises by no more than 1 %, at the upper end "
+        "of its 95 % interval over seeds: 50 % at step 10 and 25 % at step 40"
     )
     assert pruned.prunable(material(METHODS, LOSSES)) is None
+
+
+def test_a_mean_that_is_low_by_luck_lets_no_head_go():
+    """The mean rise of 75 % is half of the bound, and its interval goes beyond it; of two seeds there is none."""
+    losses = {"dense": 2.0, "at": 3.0, "at-75": 3.0, "at-50": 3.4, "last-75": 2.01, "last-50": 2.4}
+    of = material(STEPS, losses)
+    (arm,) = (arm for arm in of.arms if arm.name == "last-75")
+    for at, finished in enumerate(arm.runs):
+        finished.run.metrics["eval_loss_nats"] += (-0.01, 0.0, 0.01)[at]  # type: ignore[index]
+    said = pruned.prunable(of)
+    assert said is not None
+    assert said.sentence.endswith(": 25 % at step 10 and none that was tried at step 40")
+    assert pruned.prunable(material(STEPS, losses, seeds=2)) is None
 
 
 def test_heads_that_matter_alike_have_half_of_it_in_half_of_them():

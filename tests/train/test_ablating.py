@@ -7,7 +7,7 @@ from small_text import study_of
 from headway.declare.metrics import METRICS as DECLARED
 from headway.heads.causes.kinds import KINDS
 from headway.heads.scores import from_arrays
-from headway.train.tokens.ablating import METRICS
+from headway.train.tokens.ablating import METRICS, _heads_of_half
 
 NAMES = ("layers.0.attention", "layers.1.attention")
 
@@ -31,6 +31,14 @@ def test_every_way_is_measured_at_the_last_step_alone():
     assert 1 <= measured.metrics["half_effect_heads"] <= 6
     assert 0 <= measured.metrics["idle_head_share"] <= 1
     assert "michel_importance_nats" in scores
+
+
+@pytest.mark.parametrize(
+    ("effects", "heads"),
+    [([0.4, 0.1, 0.1], 1), ([0.1, 0.1, 0.1, 0.1], 2), ([0.3, -0.9, 0.2], 1), ([0.0, -0.1], None), ([0.0, 0.0], None)],
+)
+def test_no_heads_have_half_of_nothing(effects, heads):
+    assert _heads_of_half(np.array(effects)) == heads
 
 
 def test_every_metric_of_it_is_declared():

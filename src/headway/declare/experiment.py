@@ -346,7 +346,9 @@ def resolve(
     if loaded:
         resolved = resolved.model_copy(update={"plugins": tuple(plugin.written for plugin in loaded)})
     try:
-        return replace(_assemble(resolved, source, loaded), settings=given)
+        experiment = replace(_assemble(resolved, source, loaded), settings=given)
+        _check_starts(experiment.arms, source)
+        return experiment
     except DeclarationError as error:  # which a setting may have led to that was meant for what an arm has of its own
         also = meant_for(given, resolved.arms, str(error))
         raise DeclarationError("\n".join([str(error), *also])) from None
@@ -376,6 +378,14 @@ def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ())
     check_kept(document.logging.weights, plain)
     seeds = seeds_of(document.seeds)
     return Experiment(document=document, arms=arms, selected=plain, seeds=seeds, plugins=plugins)
+
+
+def _check_starts(arms: Sequence[Arm], source: str) -> None:
+    for arm in arms:
+        if arm.parent is not None:
+            ancestors = [other.template for other in arm.ancestors]
+            if why_not := arm.template.why_not_anew(ancestors, arm.parent.full_name):
+                raise DeclarationError(f"{_in_file(source)(f'arms.{arm.name}.start')}: {why_not}")
 
 
 def _check_measured(arms: Sequence[Arm], plugins: Sequence[Plugin]) -> None:

@@ -45,6 +45,8 @@ MOST_ARMS = 5_000
 """Arms, each counted with every control."""
 MOST_ARM_VALUES = 1_000_000
 """Keys and values of all arms under all controls, each with what it shares with the others."""
+MOST_MODELS = 16
+"""Of a page on which one looks at heads."""
 
 _SEEDS = ("seed", "seeds")
 

@@ -182,6 +182,16 @@ class RunSpec(Spec):
         del parent, name
         return ""
 
+    def why_not_anew(self, ancestors: "Sequence[RunSpec]", name: str) -> str:
+        """Why nobody should declare it now; empty where they may. Directories that have such runs are still read.
+
+        Args:
+            ancestors: what it starts from, the first of all first; none where it starts from the beginning.
+            name: of the arm of the last of these.
+        """
+        del ancestors, name
+        return ""
+
     def trained_as(self, beginning: Mapping[str, Any] | None) -> "RunSpec":
         """The run as it was trained: with the model that it began with, of which its folder says it.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
+from headway.declare.limits import MOST_MODELS
 from headway.errors import UserError
 from headway.finished.opened import Opened
 from headway.finished.xray import xray
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "experiment.yaml"
 """What a results directory has."""
-MOST_MODELS = 16
 _OF_FEW = ("patterns", "circuits")
 """Families of metrics that are measured on a text that is too short for the others."""
 

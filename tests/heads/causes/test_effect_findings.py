@@ -5,12 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from headway.heads.causes.ablated import Ablation, PairEffects, effect_scores
+from headway.heads.causes.effect_findings import within
 from headway.heads.causes.effects import ExactEffects, HeadEffects
 from headway.heads.causes.kinds import KINDS
 from headway.heads.model_on_text import AttentionHeads
-from headway.show.ablate.effect_tables import ways
+from headway.show.ablate.effect_tables import WAYS, ways
+from headway.show.ablate.estimates import _title
 
 TOKENS = np.full(12, 100)
 
@@ -124,6 +127,43 @@ def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
     assert [row.cells[2] for row in ways(mixed).rows] == ["–", "50 %", "–"]
 
 
+def test_where_no_effect_is_told_from_0_nothing_is_ranked():
+    noise = ablation([[0.0] * 8, [0.0] * 8])
+    assert said(noise, "estimates") == (
+        "rank correlation of estimates with the exact effects: no head's effect is told from 0, so there is nothing to "
+        "rank"
+    )
+    assert not [finding for finding in noise.findings if finding.about == "agreement"]
+    assert {cell for row in ways(noise).rows for cell in row.cells[4:]} == {"–"}
+    assert all(_title(noise, kind, "first-order") == WAYS[kind] for kind in KINDS)
+    content = noise.to_json()
+    assert content["heads_told_from_0"] == dict.fromkeys(KINDS, 0)
+    assert np.isfinite(content["rank_correlation_with_exact"]["zero"]["first-order"])
+
+
+def test_ways_in_which_no_effect_is_told_are_left_out():
+    found = ablation([[0.2, 0.3, 0.1, 0.4]])
+    nothing = {"resample": effects([[0.0] * 4], seed=1)}
+    found = replace(found, exact=replace(found.exact, single={**found.exact.single, **nothing}))
+    assert said(found, "estimates").startswith("rank correlation of estimates with the exact effects (zero, mean): ")
+    assert said(found, "agreement") == "rank correlation of the effects of heads: 1.00 of zero and mean"
+    assert found.to_json()["heads_told_from_0"] == {"zero": 4, "mean": 4, "resample": 0}
+    assert [row.cells[4:] == ("–",) * 4 for row in ways(found).rows] == [False, False, True]
+
+
+def test_what_has_no_sign_is_held_against_sizes_too():
+    """Michel's importance ranks these heads as their sizes do, and not as their effects."""
+    found = ablation([[0.2, -0.3, 0.1, -0.4]])
+    michel = "Michel's importance −.80, −.80, −.80 (and 1.00, 1.00, 1.00 with their sizes, since it has no sign); "
+    assert michel in said(found, "estimates")
+    content = found.to_json()
+    assert content["rank_correlation_with_exact"]["zero"]["michel"] == pytest.approx(-0.8)
+    assert content["rank_correlation_with_absolute_exact"] == {kind: {"michel": 1.0} for kind in KINDS}
+    assert _title(found, "mean", "michel") == "at the mean: rank correlation −.80 (1.00 of sizes)"
+    assert _title(found, "mean", "integrated") == "at the mean: rank correlation 1.00"
+    assert ways(found).rows[0].cells[4:6] == ("−.80", "1.00")
+
+
 def test_estimates_that_rank_heads_as_they_are():
     sentence = said(ablation([[0.2, 0.3, 0.1, 0.4]]), "estimates")
     assert "Michel's importance 1.00, 1.00, 1.00" in sentence
@@ -143,3 +183,23 @@ def test_pairs(value, words):
     found = ablation([[0.2, 0.3]], pairs)
     assert words in said(found, "interactions")
     assert found.to_json()["pairs"][0]["zero"]["interaction_nats"] == pytest.approx(value, abs=1e-4)
+
+
+def test_intervals_of_pairs_are_of_each_alone_and_of_all_at_once():
+    values = np.random.default_rng(0).normal(0.1, 0.05, size=(6, 12))
+    pairs = PairEffects(
+        heads=tuple(((0, 0), (0, head)) for head in range(1, 7)),
+        why=("alike",) * 6,
+        cosine=(0.9,) * 6,
+        per_sequence=dict.fromkeys(KINDS, values),
+        tokens=TOKENS,
+    )
+    found = ablation([[0.2] * 7], pairs)
+    for at, pair in enumerate(found.to_json()["pairs"]):
+        for kind in KINDS:
+            own = scipy.stats.t.interval(0.95, 11, values[at].mean(), scipy.stats.sem(values[at]))
+            all_at_once = scipy.stats.t.interval(1 - 0.05 / 6, 11, values[at].mean(), scipy.stats.sem(values[at]))
+            assert pair[kind]["interval"] == pytest.approx(own, rel=1e-3)
+            assert pair[kind]["corrected_interval"] == pytest.approx(all_at_once, rel=1e-3)
+    low, high = pairs.corrected_interval("zero")
+    assert within(float(pairs.mean("zero")[0]), (low[0], high[0])) in said(found, "interactions")

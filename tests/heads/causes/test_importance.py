@@ -6,7 +6,7 @@ import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, built, logits_of
 from planted import planted, texts
 
-from headway.declare.tokens.head_units import units_of
+from headway.declare.tokens.head_units import LAST_STAYS, least_to_keep, units_of
 from headway.errors import UserError
 from headway.heads.causes.importance import PruningText
 from headway.heads.causes.methods import METHODS
@@ -153,3 +153,16 @@ def test_too_few_heads_for_alike_and_no_steps():
         pruned_to(module, 2, METHODS["alike"], TEXT)
     with pytest.raises(UserError, match="0 steps were asked for; give 1 or more"):
         pruned_to(module, 4, METHODS["random"], TEXT, steps=0)
+
+
+@pytest.mark.parametrize("by", sorted(METHODS.keys() - {"gates", "budget"}))  # which learn, of any unit
+@every
+def test_as_few_heads_are_left_as_is_declared(name, by):
+    """Methods by which the last unit of a layer stays, and they alone, end before all others have gone."""
+    module = built(MODELS[name])
+    units = units_of(module.model.layout)
+    order = METHODS[by](module, units, TEXT)
+    left = sorted(set(range(len(units))) - set(order))
+    layers = {unit[0][0] for unit in units}
+    assert [units[at][0][0] for at in left] == (sorted(layers) if by in LAST_STAYS else [])
+    assert sum(len(units[at]) for at in left) >= least_to_keep(by, units) * (by in LAST_STAYS)

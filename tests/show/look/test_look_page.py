@@ -12,12 +12,16 @@ from fabricate_heads import fabricate_heads, xray
 from fabricate_look import LENGTH, kind_of, name_of, pattern, view_of, with_kept
 
 from headway.compare.results import write
+from headway.declare.limits import MOST_MODELS
+from headway.errors import UserError
+from headway.finished.looked_at import check_number
 from headway.runs.store import Store
 from headway.show.look.composed import composed
 from headway.show.look.links import linked
 from headway.show.look.look_page import look_page
 from headway.show.look.moments import course
-from headway.show.report.page import write_report
+from headway.show.report.page import page, write_report
+from headway.show.report.report_data import gather
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +163,20 @@ def test_a_model_without_compositions_and_circuits_has_a_page():
     model = data_of(look_page([bare], "x").html)["models"][0]
     assert model["circuits"] is model["composition"] is None
     assert model["pairs"] == [[]] * 7
+
+
+def test_a_report_of_more_arms_than_a_page_holds_names_a_run(probed, monkeypatch):
+    """A page of the whole directory would be refused."""
+    store = Store.open(probed)
+    material = gather(store, write(store))
+    assert "<code>headway look</code> on this directory" in page(material, ())
+    monkeypatch.setattr("headway.show.report.page.MOST_MODELS", 1)
+    html = page(material, ())
+    assert "<code>headway look</code> on the folder of a run, such as <code>runs/heads-2/seed-0</code> in this" in html
+    assert (probed / "runs/heads-2/seed-0").is_dir()
+    assert "on this directory writes" not in html
+    with pytest.raises(UserError, match=f"{MOST_MODELS + 1} models were asked for, and a page holds {MOST_MODELS} at"):
+        check_number([probed] * (MOST_MODELS + 1))
 
 
 def test_a_report_links_to_the_page_once_it_is_there(probed):

@@ -29,11 +29,6 @@ class PrunedAtOnce:
     rises: Mapping[int, float]
     loss: float
 
-    @property
-    def relative(self) -> float:
-        """The mean rise, as a share of the loss."""
-        return sum(self.rises.values()) / len(self.rises) / self.loss
-
 
 Metrics = Mapping[int, Mapping[str, float]]
 """Final metrics of an arm, by seed."""

@@ -13,6 +13,9 @@ from headway.words import counted
 Unit = tuple[tuple[int, int], ...]
 """Heads, each by layer and number."""
 
+LAST_STAYS = ("alike", "alike-either")
+"""Methods of pruning by which of the two most alike units of a layer one goes, so that the last always stays."""
+
 
 def units_of(layout: HeadLayout) -> list[Unit]:
     """The heads of each KV head, in the order of the model.
@@ -80,6 +83,23 @@ def _parsed(keep: int | float | str) -> tuple[float, bool]:
     if re.fullmatch(r"-?\d*\.\d+(?:e-?\d+)?|-?\d+\.\d*", text):
         return float(text), True
     raise UserError(f"keep {keep}: a number of heads or a share was expected, such as 24, 50% or 0.5")
+
+
+def least_to_keep(by: str, units: Sequence[Unit]) -> int:
+    """The fewest heads that a method of pruning can leave.
+
+    Examples:
+        >>> units = units_of(HeadLayout.parse("4:2-0-1", 8))
+        >>> least_to_keep("alike", units), least_to_keep("taylor", units)
+        (3, 1)
+    """
+    if by not in LAST_STAYS:
+        return min(map(len, units), default=0)
+    smallest: dict[int, int] = {}
+    for unit in units:
+        layer = unit[0][0]
+        smallest[layer] = min(smallest.get(layer, len(unit)), len(unit))
+    return sum(smallest.values())
 
 
 def sums_of(units: Sequence[Unit]) -> set[int]:

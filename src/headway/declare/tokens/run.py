@@ -252,6 +252,14 @@ class TokensRun(RunSpec):
         late = [step for step in self.start.stored_steps if steps is not None and step > steps]
         return f"step {late[0]:,} of {name} is asked for, and that is trained for {steps:,} steps" if late else ""
 
+    def why_not_anew(self, ancestors: Sequence[RunSpec], name: str) -> str:
+        """Nothing that it would take from the other, or more heads to prune than its method can; see `RunSpec`."""
+        if self.start is None:
+            return ""
+        runs = [run for run in ancestors if isinstance(run, TokensRun)]
+        whole = all(run.start is None or run.start.prune is None for run in runs)
+        return self.start.why_not_anew(self.model.layout, name, whole=whole)
+
     @property
     def stored_for(self) -> tuple[int, ...]:
         """The steps of its parent whose weights have to be stored there."""

@@ -8,6 +8,9 @@ from typing import Literal
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from headway.declare.spec import Spec
+from headway.declare.tokens.head_units import heads_to_keep, least_to_keep, units_of
+from headway.declare.tokens.layout import HeadLayout
+from headway.words import counted
 
 PruningMethod = Literal[
     "taylor", "ablation", "gates", "budget", "alike", "alike-either", "output", "magnitude", "random"
@@ -24,6 +27,19 @@ class StartPruning(Spec):
     )
     steps: PositiveInt = Field(1, description="how often importance is measured, each time before a share of them goes")
     sequences: PositiveInt = Field(32, description="training sequences that importance is measured on")
+
+    def why_not_so_few(self, layout: HeadLayout) -> str:
+        """Why its method cannot leave so few of these heads; empty where it can."""
+        units = units_of(layout)
+        keep, least = heads_to_keep(self.keep, units), least_to_keep(self.by, units)
+        if keep >= least:
+            return ""
+        able = f"keep {least} or more" if least < layout.total else "none of these can go; leave start.prune out"
+        return (
+            f"prune.keep {self.keep}: that is {counted(keep, 'head')}, but by {self.by} one of the most alike two "
+            "goes, so that the last of each layer stays, with those that share its keys and values; "
+            f"{able}, or take another method"
+        )
 
 
 class Start(Spec):
@@ -64,6 +80,26 @@ class Start(Spec):
         if self.regrow and self.weights != "kept":
             raise ValueError(f"regrow adds heads to weights that are kept, and they are {self.weights}; keep them")
         return self
+
+    def why_not_anew(self, layout: HeadLayout, name: str, *, whole: bool) -> str:
+        """What is asked for and would not be done, or cannot be; empty where all can.
+
+        Args:
+            layout: the heads that `model` declares.
+            name: of the other run's arm.
+            whole: whether that run has all of these heads; which others it has is found when it begins.
+        """
+        if self.prune is None and self.weights == "fresh" and whole:
+            return (
+                f"nothing would be taken from {name}: its weights are drawn anew, and no head goes; leave start out, "
+                "say in start.prune which heads go, or keep the weights"
+            )
+        if self.prune is None and self.weights == "fresh" and self.step != "last":
+            return (
+                f"nothing would be taken from step {self.step:,} of {name}: its weights are drawn anew, and no head "
+                "goes then; leave step out, or keep the weights"
+            )
+        return "" if self.prune is None or not whole else self.prune.why_not_so_few(layout)
 
     @property
     def stored_steps(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from headway.heads.causes.agreement import rank_correlation
-from headway.heads.causes.effect_findings import effect_findings
+from headway.heads.causes.effect_findings import effect_findings, heads_told
 from headway.heads.causes.effects import ExactEffects, HeadEffects, interval, mean_over_tokens
 from headway.heads.causes.kinds import KINDS, Head, Kind, MeanOver, named
 from headway.heads.findings import Finding
@@ -19,6 +19,7 @@ from headway.heads.scores import HeadScores
 from headway.heads.scores_json import five_digits, score_json
 
 SCHEMA = 1
+Ends = tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,18 @@ class PairEffects:
     per_sequence: Mapping[Kind, Float[np.ndarray, "pair batch"]]
     """In nats per token; above 0: one makes up for the loss of the other."""
     tokens: Int[np.ndarray, " batch"]
+
+    def mean(self, kind: Kind) -> Float[np.ndarray, " pair"]:
+        """The interaction over all tokens, of each pair."""
+        return mean_over_tokens(self.per_sequence[kind], self.tokens)
+
+    def interval(self, kind: Kind, confidence: float = 0.95) -> Ends:
+        """Both ends of that of each pair on its own, over sequences; see `HeadEffects.interval`."""
+        return interval(self.per_sequence[kind], self.tokens, confidence)
+
+    def corrected_interval(self, kind: Kind, confidence: float = 0.95) -> Ends:
+        """Both ends of intervals that hold for all of these pairs at once: Bonferroni's correction."""
+        return self.interval(kind, 1 - (1 - confidence) / max(1, len(self.heads)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +97,12 @@ class Ablation(ModelOnText):
         }
 
     @cached_property
+    def agreement_of_sizes(self) -> dict[Kind, float]:
+        """The rank correlation of Michel's importance, which has no sign, with the exact effects without theirs."""
+        michel = np.concatenate([*self.michel, np.zeros(0)])
+        return {kind: rank_correlation(michel, np.abs(self.exact.single[kind].flat())) for kind in KINDS}
+
+    @cached_property
     def agreement_of_kinds(self) -> dict[tuple[Kind, Kind], float]:
         """The rank correlation of the exact effects in two ways; NaN for a single head."""
         single = self.exact.single
@@ -93,7 +112,13 @@ class Ablation(ModelOnText):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values, numbers to five digits; what is not finite is null."""
+        """All of it as plain values, numbers to five digits; what is not finite is null.
+
+        Of heads and pairs, `interval` is the 95 % interval of each on its own, and `corrected_interval` one of those
+        that hold for all heads, or for all pairs, at once: by these sentences say what matters. Rank correlations are
+        given of noise too; `heads_told_from_0` says of how many heads the corrected interval has no 0 in it, and where
+        that is none there was nothing to rank.
+        """
         exact = self.exact
         low, high = interval(exact.loss, exact.tokens)
         return {
@@ -114,6 +139,10 @@ class Ablation(ModelOnText):
                 kind: {name: five_digits(value) for name, value in found.items()}
                 for kind, found in self.agreement.items()
             },
+            "rank_correlation_with_absolute_exact": {
+                kind: {"michel": five_digits(value)} for kind, value in self.agreement_of_sizes.items()
+            },
+            "heads_told_from_0": {kind: heads_told(exact.single[kind]) for kind in KINDS},
             "rank_correlation_of_ways": {
                 f"{one} and {other}": five_digits(value) for (one, other), value in self.agreement_of_kinds.items()
             },
@@ -154,12 +183,13 @@ class Ablation(ModelOnText):
             {"heads": [named(one), named(other)], "why": why, "cosine": five_digits(cosine)}
             for (one, other), why, cosine in zip(pairs.heads, pairs.why, pairs.cosine, strict=True)
         ]
-        for kind, values in pairs.per_sequence.items():
-            means, (low, high) = mean_over_tokens(values, pairs.tokens), interval(values, pairs.tokens)
+        for kind in pairs.per_sequence:
+            means, own, corrected = pairs.mean(kind), pairs.interval(kind), pairs.corrected_interval(kind)
             for at, pair in enumerate(found):
                 pair[kind] = {
                     "interaction_nats": five_digits(means[at]),
-                    "interval": five_digits([low[at], high[at]]),
+                    "interval": five_digits([end[at] for end in own]),
+                    "corrected_interval": five_digits([end[at] for end in corrected]),
                 }
         return found
 

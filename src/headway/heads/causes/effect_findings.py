@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headway.heads.causes.effects import ExactEffects, HeadEffects, interval, mean_over_tokens
+from headway.heads.causes.effects import ExactEffects, HeadEffects, interval
 from headway.heads.causes.kinds import KINDS, Head, Kind, named
 from headway.heads.findings import NAMED, Finding
 from headway.words import counted, listed
@@ -77,6 +77,12 @@ def share_that_is_told(exact: ExactEffects, kind: Kind) -> float:
     return exact.share_of_joint(kind) if low > 0 or high < 0 else float("nan")
 
 
+def heads_told(effects: HeadEffects) -> int:
+    """How many heads have an effect that is told from 0, by intervals that hold for all heads at once."""
+    ends = np.concatenate([*effects.corrected_interval(), np.zeros((0, 2))])
+    return int(((ends[:, 0] > 0) | (ends[:, 1] < 0)).sum())
+
+
 def _heads(effects: HeadEffects, kind: Kind) -> str:
     ends = np.concatenate([*effects.corrected_interval(), np.zeros((0, 2))])
     heads = [(head, effect, tuple(ends[at])) for at, (head, effect) in enumerate(effects.heads())]
@@ -132,32 +138,46 @@ def _joint(found: "Ablation") -> str:
 
 
 def _ways(found: "Ablation") -> str:
-    """Rank correlations of the ways with one another."""
-    agree = found.agreement_of_kinds
-    if len(found.exact.single["mean"].flat()) < _RANKED or not all(np.isfinite(value) for value in agree.values()):
+    """Rank correlations of the ways with one another, as far as each tells an effect from 0."""
+    told = ways_told(found)
+    agree = {ways: value for ways, value in found.agreement_of_kinds.items() if set(ways) <= set(told)}
+    few = len(found.exact.single["mean"].flat()) < _RANKED
+    if few or not agree or not all(np.isfinite(value) for value in agree.values()):
         return ""
     pairs = listed(f"{nats(value)} of {one} and {other}" for (one, other), value in agree.items())
     return f"rank correlation of the effects of heads: {pairs}"
 
 
+def ways_told(found: "Ablation") -> list[Kind]:
+    """The ways of taking heads away in which some head's effect is told from 0: in others only noise has ranks."""
+    return [kind for kind in KINDS if heads_told(found.exact.single[kind])]
+
+
 def _estimates(found: "Ablation") -> str:
-    parts = []
     if len(found.exact.single["mean"].flat()) < _RANKED:
         return ""
+    told, begun = ways_told(found), "rank correlation of estimates with the exact effects"
+    if not told:
+        return f"{begun}: no head's effect is told from 0, so there is nothing to rank"
+    parts = []
     for name, said in ESTIMATES.items():
-        values = [found.agreement[kind][name] for kind in KINDS]
+        values = [found.agreement[kind][name] for kind in told]
         if all(np.isfinite(values)):
-            parts.append(f"{said} {', '.join(nats(value) for value in values)}")
-    kinds = ", ".join(KINDS)
-    return f"rank correlation of estimates with the exact effects ({kinds}): {'; '.join(parts)}" if parts else ""
+            parts.append(f"{said} {_listed(values)}")
+            sizes = [found.agreement_of_sizes[kind] for kind in told]
+            if name == "michel" and all(np.isfinite(sizes)):
+                parts[-1] += f" (and {_listed(sizes)} with their sizes, since it has no sign)"
+    return f"{begun} ({', '.join(told)}): {'; '.join(parts)}" if parts else ""
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(nats(value) for value in values)
 
 
 def _pairs(found: "Ablation", kind: Kind) -> str:
     pairs = found.pairs
     assert pairs is not None
-    values, confidence = pairs.per_sequence[kind], 1 - 0.05 / max(1, len(pairs.heads))
-    means = mean_over_tokens(values, pairs.tokens)
-    low, high = interval(values, pairs.tokens, confidence)
+    means, (low, high) = pairs.mean(kind), pairs.corrected_interval(kind)
     told = [i for i in np.argsort(-np.abs(means)) if low[i] > MATTERS or high[i] < -MATTERS]
     if not told:
         return f"pairs {SAID[kind]}: no pair is found to interact by more than {nats(MATTERS)} nats per token"

@@ -7,7 +7,6 @@ import numpy as np
 
 from headway.heads.causes.ablated import Ablation
 from headway.heads.causes.effect_findings import MATTERS, nats
-from headway.heads.causes.effects import interval, mean_over_tokens
 from headway.heads.causes.kinds import KINDS, Kind, named
 from headway.show.ablate.effect_tables import WAYS
 from headway.show.shared.figure import Figure, inline
@@ -53,10 +52,9 @@ def pair_intervals(found: Ablation, *, part: str) -> Figure | None:
     if pairs is None or not pairs.heads:
         return None
     names = [f"{named(one)} and {named(other)}" for one, other in pairs.heads]
-    means = {kind: mean_over_tokens(values, pairs.tokens) for kind, values in pairs.per_sequence.items()}
-    own = {kind: interval(values, pairs.tokens) for kind, values in pairs.per_sequence.items()}
-    level = 1 - 0.05 / len(names)
-    all_at_once = {kind: interval(values, pairs.tokens, level) for kind, values in pairs.per_sequence.items()}
+    means = {kind: pairs.mean(kind) for kind in pairs.per_sequence}
+    own = {kind: pairs.interval(kind) for kind in pairs.per_sequence}
+    all_at_once = {kind: pairs.corrected_interval(kind) for kind in pairs.per_sequence}
     order = sorted(range(len(names)), key=lambda at: -means["mean"][at])
     alike = [f"{name} ({cosine:.2f})" for name, why, cosine in zip(names, pairs.why, pairs.cosine, strict=True)
              if why == "alike"]  # fmt: skip

@@ -3,7 +3,7 @@
 import numpy as np
 
 from headway.heads.causes.ablated import Ablation
-from headway.heads.causes.effect_findings import MATTERS, nats, share_that_is_told, within
+from headway.heads.causes.effect_findings import MATTERS, nats, share_that_is_told, ways_told, within
 from headway.heads.causes.effects import interval
 from headway.heads.causes.kinds import KINDS, Kind, named
 from headway.show.shared.table import Row, Table
@@ -14,7 +14,7 @@ WAYS: dict[Kind, str] = {"zero": "set to zero", "mean": "at the mean", "resample
 
 def ways(found: Ablation) -> Table:
     """A row for each way: joint effect, share of it, heads that matter, and how estimates rank heads."""
-    exact = found.exact
+    exact, told = found.exact, ways_told(found)
     columns = {
         "": [WAYS[kind] for kind in KINDS],
         "without any head": [
@@ -23,16 +23,22 @@ def ways(found: Ablation) -> Table:
         ],
         "single effects of it": [percent(share_that_is_told(exact, kind)) for kind in KINDS],
         "heads that matter": [str(_mattering(found, kind)) for kind in KINDS],
-        "rank by Michel": [_rank(found.agreement[kind]["michel"]) for kind in KINDS],
-        "rank by first order": [_rank(found.agreement[kind]["first-order"]) for kind in KINDS],
-        "rank by integrated": [_rank(found.agreement[kind]["integrated"]) for kind in KINDS],
+    } | {
+        f"rank by {said}": [_rank(values[kind]) if kind in told else "–" for kind in KINDS]
+        for said, values in {
+            "Michel": {kind: found.agreement[kind]["michel"] for kind in KINDS},
+            "Michel, of sizes": found.agreement_of_sizes,
+            "first order": {kind: found.agreement[kind]["first-order"] for kind in KINDS},
+            "integrated": {kind: found.agreement[kind]["integrated"] for kind in KINDS},
+        }.items()
     }
     low, high = map(float, interval(exact.loss, exact.tokens))
     caption = (
         f"The loss of the whole model is {within(found.loss_nats, (low, high))} nats per token. Changes are in nats "
         "per token, with 95 % intervals over sequences. A head matters from "
         f"{nats(MATTERS)} nats on, by an interval that holds for all heads at once. Ranks: rank correlation of an "
-        "estimate with the exact effects of heads."
+        "estimate with the exact effects of heads; of sizes: with these without their sign, which Michel's importance "
+        "does not have. Where no head's effect is told from 0 there is nothing to rank."
     )
     rows = tuple(Row(cells=cells) for cells in zip(*columns.values(), strict=True))
     return Table(columns=tuple(columns), rows=rows, caption=caption)

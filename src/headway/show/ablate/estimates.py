@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from headway.heads.causes.ablated import Ablation
-from headway.heads.causes.effect_findings import nats
-from headway.heads.causes.kinds import KINDS, named
+from headway.heads.causes.effect_findings import nats, ways_told
+from headway.heads.causes.kinds import KINDS, Kind, named
 from headway.show.ablate.effect_tables import WAYS
 from headway.show.shared.figure import Figure, ends, inline
 from headway.show.shared.theme import ARM_COLOURS, QUIET
@@ -30,8 +30,7 @@ def estimates(found: Ablation, *, part: str) -> Figure | None:
         for kind in KINDS:
             of = {"michel": michel, "first-order": found.first_order[kind].flat()}
             values = of.get(name, found.integrated[kind].flat())
-            rank = found.agreement[kind][name]
-            title = f"{WAYS[kind]}: rank correlation {nats(rank)}" if np.isfinite(rank) else WAYS[kind]
+            title = _title(found, kind, name)
             panels.append(_panel(names, exact[kind], values, said, title, diagonal=name != "michel"))
         lines.append(alt.hconcat(*panels, spacing=26))
     return Figure(
@@ -39,10 +38,21 @@ def estimates(found: Ablation, *, part: str) -> Figure | None:
         part=part,
         title="What cheap estimates say of each head, against what it does",
         caption="Across: the exact change of the loss without the head, in nats per token; up: the estimate of it. On "
-        "the dashed line the estimate is exact. Michel's importance has no sign. Integrated values are shares of the "
+        "the dashed line the estimate is exact. Michel's importance has no sign: "
+        "its ranks are also held against the sizes of effects. Where no head's effect is told from 0 there is nothing "
+        "to rank. Integrated values are shares of the "
         "joint effect of all heads, and no effects of one head.",
         chart=alt.vconcat(*lines, spacing=18),
     )
+
+
+def _title(found: Ablation, kind: Kind, name: str) -> str:
+    """The way, and how the estimate ranks heads where there is something to rank."""
+    rank, sizes = found.agreement[kind][name], found.agreement_of_sizes[kind]
+    if kind not in ways_told(found) or not np.isfinite(rank):
+        return WAYS[kind]
+    of_sizes = f" ({nats(sizes)} of sizes)" if name == "michel" and np.isfinite(sizes) else ""
+    return f"{WAYS[kind]}: rank correlation {nats(rank)}{of_sizes}"
 
 
 def _panel(names: list[str], exact: np.ndarray, values: np.ndarray, said: str, title: str, *, diagonal: bool) -> Any:

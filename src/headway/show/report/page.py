@@ -15,6 +15,7 @@ from headway.compare.evidence import Comparison
 from headway.compare.results import Results
 from headway.compare.verdicts import scope
 from headway.declare.experiment import load
+from headway.declare.limits import MOST_MODELS
 from headway.declare.shipped import shipped
 from headway.show.report import current, tables
 from headway.show.report.differences import differences
@@ -103,6 +104,7 @@ def page(material: ReportData, drawn: Sequence[Figure]) -> str:
         luck=laboratory.luck(material),
         look=(material.path / current.LOOK).is_file(),
         has_tokens=bool(material.arms) and material.run.n_ctx is not None,
+        look_at=_alone(material),
         statements=laboratory.statements(material),
         doubts=material.results.doubts,
         warnings=[said for said in material.results.warnings if said not in material.results.doubts],
@@ -116,6 +118,14 @@ def page(material: ReportData, drawn: Sequence[Figure]) -> str:
         command=command(material),
         document=material.experiment.dump(),
     )
+
+
+def _alone(material: ReportData) -> str:
+    """A run to look at on its own, where a page does not hold one of each arm; empty where it does."""
+    names = {run.name for run in material.runs if run.status == "done"}
+    if not material.arms or len(names) <= MOST_MODELS:
+        return ""
+    return material.arms[0].shown.run.path.relative_to(material.path).as_posix()
 
 
 def answered(material: ReportData) -> list[Answered]:

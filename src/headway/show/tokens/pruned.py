@@ -95,20 +95,28 @@ def over_training(material: ReportData) -> Figure | None:
 
 
 def prunable(material: ReportData) -> Statement | None:
-    """How many heads can go at each step before the loss rises by much; None where they were taken at one step."""
+    """How many heads can go at each step and the loss hardly rises, by the upper end of its interval.
+
+    None where they were taken at one step, or where seeds are too few for an interval.
+    """
     found = _found(material)
     steps = sorted({one.step for one in found})
-    if len(steps) < 2:
+    if len(steps) < 2 or material.n_seeds < SEEDS:
         return None
     said = []
     for step in steps:
-        fitting = [1 - one.kept for one in found if one.step == step and one.relative < _MUCH]
+        fitting = [1 - one.kept for one in found if one.step == step and _hardly(one)]
         said.append(
             f"{100 * max(fitting):.0f} % at step {step:,}" if fitting else f"none that was tried at step {step:,}"
         )
-    sentence = f"Of the shares that were tried, so many heads can go before the loss rises by 1 %: {listed(said)}; "
-    sentence += "these are means over seeds, without intervals"
+    sentence = "Of the shares that were tried, so many heads can go and the loss rises by no more than 1 %, at the "
+    sentence += f"upper end of its 95 % interval over seeds: {listed(said)}"
     return Statement(sentence=sentence, colour=QUIET)
+
+
+def _hardly(one: PrunedAtOnce) -> bool:
+    """Whether the loss is known to rise by no more than that: a mean alone may be below it by the luck of its seeds."""
+    return len(one.rises) >= SEEDS and over_seeds(list(one.rises.values())).high <= _MUCH * one.loss
 
 
 def _found(material: ReportData) -> list[PrunedAtOnce]:

@@ -90,7 +90,9 @@ def _metrics(exact: ExactEffects) -> dict[str, Any]:
     return found
 
 
-def _heads_of_half(effects: np.ndarray) -> int:
-    """The fewest heads whose single effects, where they are above 0, are half of their sum."""
+def _heads_of_half(effects: np.ndarray) -> int | None:
+    """The fewest heads whose single effects, where they are above 0, are half of their sum; None where none is."""
     above = np.sort(effects.clip(0))[::-1]
+    if not above.any():
+        return None
     return int(np.searchsorted(above.cumsum(), above.sum() / 2) + 1)
