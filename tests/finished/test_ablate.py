@@ -59,7 +59,7 @@ def found(ragged, text):
 
 def test_it_says_what_it_read_and_what_stood_in(found):
     assert (found.name, found.n_sequences, found.length, found.n_tokens) == ("ragged", 5, 32, 160)
-    assert found.other.startswith("5 sequences of further sequences of ")
+    assert found.other.startswith("5 further sequences of ")
     assert found.mean_over == "positions"
     assert list(found.labels.values()) == ["L0", "L2"]
     assert found.exact.tokens.tolist() == [32] * 5

@@ -108,7 +108,7 @@ def ablate(
         attentions=tuple(map(described, attentions)),
         scores=effect_scores(names, exact, estimates.michel, estimates.first_order, integrated),
         notes=tuple(_notes(opened, texts)),
-        other=f"{counted(len(texts.other_inputs), 'sequence')} of {texts.other}",
+        other=texts.other,
         mean_over=over,
         exact=exact,
         michel=estimates.michel,

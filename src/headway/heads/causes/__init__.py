@@ -6,7 +6,8 @@ Without torch:
 * `effects`: what taking heads away does to the loss, per sequence, with intervals;
 * `agreement`: how well estimates rank heads;
 * `ablated`: all that was found of a finished model; `effect_findings`: which heads matter, in sentences;
-* `patched`: what patching showed; `patched_model`: the same of a model on two texts, with patterns.
+* `patched`: what patching showed; `patch_findings`: which heads restore, in sentences; `patched_model`: the same of a
+  model on pairs of texts, with patterns.
 
 With torch:
 

@@ -122,3 +122,15 @@ def interval(
     deviations = (per_sequence - mean[..., None]) * (tokens / tokens.sum())
     half = t.ppf(0.5 + confidence / 2, n - 1) * np.sqrt(n / (n - 1) * np.square(deviations).sum(-1))
     return np.asarray(mean - half), np.asarray(mean + half)
+
+
+def share_interval(
+    parts: Float[np.ndarray, "*some example"], wholes: Float[np.ndarray, " example"], confidence: float = 0.95
+) -> tuple[Float[np.ndarray, "*some"], Float[np.ndarray, "*some"]]:
+    """Both ends of Student's interval of what parts are of a whole, means over examples each; NaN with one example.
+
+    A ratio of means, linear in the examples' deviations, as in `interval`: it wants a whole that is far from 0.
+    """
+    shares = parts.mean(-1) / wholes.mean()
+    low, high = interval((parts - shares[..., None] * wholes) / wholes.mean(), np.ones(len(wholes), int), confidence)
+    return shares + low, shares + high

@@ -10,6 +10,8 @@ from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.head_colours import about_zero
 
 _INTO = {"q": "into queries", "k": "into keys", "v": "into values"}
+_LABEL, _LABELLED = 12, 80
+"""Room for a head's label, and heads up to which each has one."""
 
 
 def path_maps(found: HeadPaths) -> Figure | None:
@@ -24,7 +26,13 @@ def path_maps(found: HeadPaths) -> Figure | None:
         [head for head, some in zip(found.heads, known.any(axis), strict=True) if some] for axis in (1, 0)
     )
     place = {head: at for at, head in enumerate(found.heads)}
-    side = (WIDTH - 60) // 3 - 70
+    # Every head has its label: where three maps side by side have no room for them, they stand one below the other.
+    side, most = (WIDTH - 60) // 3 - 70, max(len(readers), len(writers))
+    across = most * _LABEL <= side
+    width, height = (side, side) if across else (
+        min(WIDTH - 120, 2 * _LABEL * len(readers)), _LABEL * len(writers)
+    )  # fmt: skip
+    labels = alt.Axis(labelOverlap=most > _LABELLED, labelAngle=-90)
     largest = max(float(np.nanmax(np.abs(found.through[name]))) for name in THROUGH) or 1.0
     scale = about_zero(largest)
     legend = alt.Legend(title="change of the metric", orient="bottom", gradientLength=260, tickCount=5)
@@ -37,17 +45,22 @@ def path_maps(found: HeadPaths) -> Figure | None:
             if np.isfinite(value := found.through[name][place[one], place[other]])
         ]
         chart = alt.Chart(inline(rows)).encode(
-            x=alt.X("reader:N", title=None, sort=[named(head) for head in readers]),
-            y=alt.Y("writer:N", title=None, sort=[named(head) for head in writers]),
+            x=alt.X("reader:N", title=None, sort=[named(head) for head in readers], axis=labels),
+            y=alt.Y(
+                "writer:N",
+                title=None,
+                sort=[named(head) for head in writers],
+                axis=alt.Axis(labelOverlap=most > _LABELLED),
+            ),
             color=alt.Color("value:Q", scale=scale, legend=legend),
             tooltip=["writer:N", "reader:N", alt.Tooltip("value:Q", format=".3g")],
         )
-        panels.append(chart.mark_rect().properties(width=side, height=side, title=_INTO[name]))
+        panels.append(chart.mark_rect().properties(width=width, height=height, title=_INTO[name]))
     return Figure(
         name="paths",
         part="Paths",
         title="Which head acts on which",
         caption="Rows: the head that writes, as on the clean text; columns: the later head that reads it into its "
         "queries, keys or values, with everything else as on the corrupted text: direct effects, with no head between.",
-        chart=alt.hconcat(*panels, spacing=18),
+        chart=(alt.hconcat if across else alt.vconcat)(*panels, spacing=18),
     )
