@@ -81,7 +81,7 @@ def test_intervals_of_shares_cover_at_their_rate():
     for _ in range(400):
         wholes = random.normal(3, 1, 24)
         parts = 0.4 * wholes + random.normal(0.2, 0.5, (1, 24))
-        low, high = share_interval(parts, wholes)
+        low, high = share_interval(parts, wholes, np.ones(24, int))
         missed += not low[0] < 0.4 + 0.2 / 3 < high[0]
     assert 8 <= missed <= 36  # 20 of 400 at 5 %
 
@@ -122,6 +122,14 @@ def test_a_circuit_is_told_beside_random_ones():
     assert found.share > 0.9
     assert len(found.random_shares) == 9
     assert found.to_json()["heads"] == names
+    per_position = headway.circuit(
+        model, names, text=inputs.numpy(), targets=targets.numpy(), reference=other[:, :-1].numpy(), draws=9,
+        mean="per-position",
+    )  # fmt: skip
+    assert per_position.share > 0.9
+    assert per_position.none != found.none
+    with pytest.raises(UserError, match="mean 'position' is no way to take a mean"):
+        headway.circuit(model, names, text=inputs.numpy(), mean="position")
     with pytest.raises(UserError, match="heads: 'one' is no head; write L0H3, layer and head from 0"):
         headway.circuit(model, ["one"], text=inputs.numpy())
     with pytest.raises(UserError, match="kind 'gone' is no way to take heads away"):

@@ -125,12 +125,16 @@ def interval(
 
 
 def share_interval(
-    parts: Float[np.ndarray, "*some example"], wholes: Float[np.ndarray, " example"], confidence: float = 0.95
+    parts: Float[np.ndarray, "*some batch"],
+    wholes: Float[np.ndarray, " batch"],
+    tokens: Int[np.ndarray, " batch"],
+    confidence: float = 0.95,
 ) -> tuple[Float[np.ndarray, "*some"], Float[np.ndarray, "*some"]]:
-    """Both ends of Student's interval of what parts are of a whole, means over examples each; NaN with one example.
+    """Both ends of Student's interval of what parts are of a whole, means over tokens each; NaN with one sequence.
 
-    A ratio of means, linear in the examples' deviations, as in `interval`: it wants a whole that is far from 0.
+    A ratio of means, linear in the sequences' deviations, as in `interval`: it wants a whole that is far from 0.
     """
-    shares = parts.mean(-1) / wholes.mean()
-    low, high = interval((parts - shares[..., None] * wholes) / wholes.mean(), np.ones(len(wholes), int), confidence)
-    return shares + low, shares + high
+    whole = mean_over_tokens(wholes, tokens)
+    shares = mean_over_tokens(parts, tokens) / whole
+    low, high = interval((parts - shares[..., None] * wholes) / whole, tokens, confidence)
+    return np.asarray(shares + low), np.asarray(shares + high)

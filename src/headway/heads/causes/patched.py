@@ -103,7 +103,7 @@ class Patching:
         totals = effects if effects.ndim == 2 else effects.sum(1)
         if not self.differs:
             return np.full((len(totals), 2), np.nan)
-        return np.stack(share_interval(totals, self.clean - self.corrupted, confidence), axis=-1)
+        return np.stack(share_interval(totals, self.clean - self.corrupted, self._each, confidence), axis=-1)
 
     def corrected_interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head 2"]:
         """The same for all heads at once: Bonferroni's correction for their number."""

@@ -26,13 +26,9 @@ def path_maps(found: HeadPaths) -> Figure | None:
         [head for head, some in zip(found.heads, known.any(axis), strict=True) if some] for axis in (1, 0)
     )
     place = {head: at for at, head in enumerate(found.heads)}
-    # Every head has its label: where three maps side by side have no room for them, they stand one below the other.
-    side, most = (WIDTH - 60) // 3 - 70, max(len(readers), len(writers))
-    across = most * _LABEL <= side
-    width, height = (side, side) if across else (
-        min(WIDTH - 120, 2 * _LABEL * len(readers)), _LABEL * len(writers)
-    )  # fmt: skip
-    labels = alt.Axis(labelOverlap=most > _LABELLED, labelAngle=-90)
+    width, height, across = _room(len(readers), len(writers))
+    overlap = max(len(readers), len(writers)) > _LABELLED
+    down, right = alt.Axis(labelOverlap=overlap), alt.Axis(labelAngle=-90, labelOverlap=overlap)
     largest = max(float(np.nanmax(np.abs(found.through[name]))) for name in THROUGH) or 1.0
     scale = about_zero(largest)
     legend = alt.Legend(title="change of the metric", orient="bottom", gradientLength=260, tickCount=5)
@@ -45,13 +41,13 @@ def path_maps(found: HeadPaths) -> Figure | None:
             if np.isfinite(value := found.through[name][place[one], place[other]])
         ]
         chart = alt.Chart(inline(rows)).encode(
-            x=alt.X("reader:N", title=None, sort=[named(head) for head in readers], axis=labels),
-            y=alt.Y(
-                "writer:N",
+            x=alt.X(
+                "reader:N",
                 title=None,
-                sort=[named(head) for head in writers],
-                axis=alt.Axis(labelOverlap=most > _LABELLED),
+                sort=[named(head) for head in readers],
+                axis=right,
             ),
+            y=alt.Y("writer:N", title=None, sort=[named(head) for head in writers], axis=down),
             color=alt.Color("value:Q", scale=scale, legend=legend),
             tooltip=["writer:N", "reader:N", alt.Tooltip("value:Q", format=".3g")],
         )
@@ -64,3 +60,11 @@ def path_maps(found: HeadPaths) -> Figure | None:
         "queries, keys or values, with everything else as on the corrupted text: direct effects, with no head between.",
         chart=(alt.hconcat if across else alt.vconcat)(*panels, spacing=18),
     )
+
+
+def _room(readers: int, writers: int) -> tuple[int, int, bool]:
+    """Width and height of a map, and whether three stand side by side: where every head has its label there."""
+    side = (WIDTH - 60) // 3 - 70
+    if max(readers, writers) * _LABEL <= side:
+        return side, side, True
+    return min(WIDTH - 120, 2 * _LABEL * readers), _LABEL * writers, False
