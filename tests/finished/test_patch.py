@@ -10,6 +10,7 @@ import torch
 import headway
 from headway.errors import UserError
 from headway.heads.causes.effects import share_interval
+from headway.heads.causes.patched import Patching
 
 
 def pair(seed=0):
@@ -67,6 +68,17 @@ def test_of_one_pair_there_is_no_interval_and_small_shares_are_not_named():
     assert small
     assert not any(f"L{layer}H{head} " in found.sentences[1] for layer, head in small)
     assert found.to_json()["restored"]["z"]["interval"][0] == [None, None]
+
+
+def test_a_head_that_adds_to_the_difference_is_named_apart():
+    clean, effects = np.array([2.0, 2.1, 1.9, 2.0]), np.array([[1.0, 1.1, 1.0, 0.9], [-0.6, -0.7, -0.5, -0.6]])
+    found = Patching(
+        heads=((0, 0), (0, 1)), clean=clean, corrupted=0 * clean, effects={"z": effects}, estimates={"z": effects},
+        cancels=(False, False),
+    )  # fmt: skip
+    assert found.sentences[1].startswith("with its context (z) as on the clean text: L0H0 restores 50 % (")
+    assert "of the difference; L0H1 adds 30 % (" in found.sentences[1]
+    assert found.sentences[1].endswith(" to the difference")
 
 
 def test_by_position_the_sentence_says_that_it_is_a_sum():

@@ -1,12 +1,14 @@
 """How much some heads explain alone: planted ones nearly all of it, and far more than random ones."""
 
+from dataclasses import replace
+
 import numpy as np
 import planted
 import pytest
 
 from headway.errors import UserError
 from headway.heads.causes.batched import BatchedText
-from headway.heads.causes.faithful import CircuitLosses, Faithfulness
+from headway.heads.causes.faithful import CircuitLosses, Faithfulness, circuit_sentence
 from headway.heads.causes.faithfulness import faithfulness, random_circuits
 from headway.heads.causes.kinds import KINDS
 from headway.heads.causes.other_text import OtherText
@@ -57,6 +59,13 @@ def test_of_heads_that_are_good_for_nothing_there_is_no_share():
         assert found.to_json()["interval"] == [None, None]
         assert found.sentence.startswith("all heads together are good for ")
         assert "which is under .010 or not told from nothing, so there is nothing of which some" in found.sentence
+
+
+def test_a_way_in_which_heads_are_good_for_nothing_is_said():
+    useful, nothing = made(1.0, 2.0, 1.5, [1.2, 1.8]), made(1.0, 1.0, 1.0, [1.0, 1.0])
+    said = circuit_sentence({"zero": replace(useful, kind="zero"), "resample": replace(nothing, kind="resample")})
+    assert "with the others set to zero; 2 random circuits of 1 head keep 50 % in the middle, and 1 of them" in said
+    assert said.endswith("; resampled, all heads together are good for nothing that is told")
 
 
 def test_the_interval_is_that_of_a_ratio_over_sequences():

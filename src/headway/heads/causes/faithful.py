@@ -149,7 +149,9 @@ def circuit_sentence(found: Mapping[Kind, Faithfulness]) -> str:
     )
     keep = "keep" if len(one.heads) > 1 else "keeps"
     said = f"{listed(map(named, one.heads))} alone {keep}, of what all heads are good for, {kept}"
-    return f"{said}; {random_circuits_said(one)} {_random(list(told.values()))}"
+    untold = [SAID[kind] for kind in found if kind not in told]
+    rest = f"; {listed(untold)}, all heads together are good for nothing that is told" if untold else ""
+    return f"{said}; {random_circuits_said(one)} {_random(list(told.values()))}{rest}"
 
 
 def random_circuits_said(found: Faithfulness) -> str:

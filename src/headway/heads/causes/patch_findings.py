@@ -93,7 +93,7 @@ def _heads(found: "Patching", site: "PatchSite") -> str:
     if not up and not down:
         assert most is not None, "there are heads"
         return f"{begun}, no head is found to restore any of the difference; none moves it by more than {_bound(most)}"
-    said = [*_some(up, "restores"), *_some(down, "takes further away")]
+    said = [*_some(up, "restores", "of"), *_some(down, "adds", "to")]
     if most is not None:
         said.append(f"no other head moves it by more than {_bound(most)}")
     return f"{begun}: {'; '.join(said)}"
@@ -116,12 +116,12 @@ def _bound(share: float) -> str:
     return f"{np.ceil(100 * share - 1e-9):.0f} %" if share >= 0.095 else f"{np.ceil(1000 * share - 1e-9) / 10:.1f} %"
 
 
-def _some(rows: Sequence[Row], does: str) -> list[str]:
+def _some(rows: Sequence[Row], does: str, of: str) -> list[str]:
     if not rows:
         return []
     (head, share, ends), *others = rows[:NAMED]
     sign = 1 if does == "restores" else -1
-    said = f"{named(head)} {does} {share_within(*_signed(share, ends, sign))} of the difference"
+    said = f"{named(head)} {does} {share_within(*_signed(share, ends, sign))} {of} the difference"
     if others:
         said += ", " + listed(f"{named(h)} {share_within(*_signed(s, e, sign))}" for h, s, e in others)
     if len(rows) > NAMED:
