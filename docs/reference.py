@@ -18,7 +18,7 @@ RETURNED = {
     "headway.heads.model_on_text": ["ModelOnText"],
     "headway.heads.causes.effects": ["ExactEffects", "HeadEffects"],
     "headway.heads.causes.patched": ["Patching", "HeadPaths"],
-    "headway.heads.causes.faithfulness": ["Faithfulness"],
+    "headway.heads.causes.faithful": ["Faithfulness"],
 }
 """What the functions of `headway` return, by the module where it stands; `headway.ablate`, `look`, `prune` and `xray`
 say themselves what they return."""

@@ -59,7 +59,7 @@ def found(ragged, text):
 
 def test_it_says_what_it_read_and_what_stood_in(found):
     assert (found.name, found.n_sequences, found.length, found.n_tokens) == ("ragged", 5, 32, 160)
-    assert found.other.startswith("5 sequences of further sequences of ")
+    assert found.other.startswith("5 further sequences of ")
     assert found.mean_over == "positions"
     assert list(found.labels.values()) == ["L0", "L2"]
     assert found.exact.tokens.tolist() == [32] * 5
@@ -79,9 +79,9 @@ def test_effects_are_losses_with_and_without(found, ragged, text):
 
 
 def test_batches_change_nothing(found, ragged, text, monkeypatch):
-    import headway.finished.ablate
+    import headway.finished.batched_text
 
-    monkeypatch.setattr(headway.finished.ablate, "_BATCH", 64)
+    monkeypatch.setattr(headway.finished.batched_text, "BATCH", 64)
     other = headway.ablate(ragged, text=text, sequences=5, length=32, pairs=True)
     for kind in KINDS:
         for one, two in (
@@ -139,6 +139,54 @@ def test_the_verb_writes_a_page(ragged, text, tmp_path):
     assert "headway ablate " in page
     assert "--pairs" in page
     assert "note: intervals are over 3 sequences only, and so they are wide: give more text" in done.stdout
+
+
+def test_a_circuit_has_a_sentence_a_figure_and_json(ragged, text, tmp_path):
+    words = ("--text", text, "--sequences", 3, "--length", 24, "--circuit", "L0H0, L2H1")
+    done = verb("ablate", ragged, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "results/ablate-ragged"
+    content = json.loads((folder / "ablate.json").read_text())
+    assert set(content["circuit"]) == set(KINDS)
+    for kind in KINDS:
+        found = content["circuit"][kind]
+        assert found["heads"] == ["L0H0", "L2H1"]
+        assert found["all_other_circuits"] is True
+        assert len(found["random_shares"]) == 14
+        low, high = found["loss_nats"]["circuit_interval"]
+        assert low < found["loss_nats"]["circuit"] < high
+    assert (folder / "figures/circuit.svg").exists()
+    page = (folder / "ablate.html").read_text()
+    assert "The loss with L0H0 and L2H1 alone" in page
+    assert content["findings"][-1]["about"] == "circuit"
+    assert f"* {content['findings'][-1]['sentence']}\n" in done.stdout
+    assert "--circuit" in page
+
+
+def test_a_planted_circuit_is_faithful_in_all_three_ways_and_random_ones_are_not():
+    model, heads = planted(3)
+    inputs, _, other = texts(3)
+    found = headway.ablate(model, text=inputs, reference=other, circuit=[f"L{layer}H{head}" for layer, head in heads])
+    for kind in KINDS:
+        assert found.circuit[kind].interval[0] > 0.9
+        assert found.circuit[kind].as_faithful == 0
+    assert re.search(r"and none of them as much$", found.findings[-1].sentence)
+    reset, _ = planted(3, reset=True)
+    nothing = headway.ablate(reset, text=inputs, reference=other, circuit=["L0H0", "L1H0"])
+    assert nothing.findings[-1].sentence.startswith("all heads together are good for ")
+
+
+def test_what_is_no_circuit_is_refused_before_anything_is_measured(ragged, text):
+    told = []
+    for circuit, said in (
+        (["L1H0"], r"L1H0 is none of them; give some of the heads of the model \(4-0-2\), each once"),
+        (["L0H0", "L0H0"], "L0H0 stands twice"),
+        ([], "none was given"),
+        (["L0H0", "L0H1", "L0H2", "L0H3", "L2H0", "L2H1"], "all 6 were given, and nothing is left to take away"),
+        (["head"], "heads: 'head' is no head; write L0H3, layer and head from 0"),
+    ):
+        refused(said, ragged, text=text, circuit=circuit, tell=told.append)
+    assert told == []
 
 
 def test_json_is_alone_on_the_output(ragged, text, tmp_path):

@@ -10,6 +10,7 @@ import headway
 from headway.data.tokens.tokenizer import bytes_tokenizer
 from headway.errors import UserError
 from headway.finished.patch_texts import patch_texts
+from headway.finished.text_pairs import text_or_lines
 from headway.heads.causes.patched_model import strongest_path
 from headway.hf.export import export
 from headway.model.weights import initial_weights
@@ -61,7 +62,7 @@ def test_json_is_plain_and_whole(found):
 
 
 def test_a_probability_and_the_head_that_restores_most(folder):
-    found = patch_texts(folder, clean=CLEAN, corrupted=CORRUPTED, answer="ab", sites=("v",))
+    found = patch_texts(folder, clean=CLEAN, corrupted=CORRUPTED, answer="ab", sites=("v",), paths=False)
     assert found.metric == "the logarithm of the probability of [a] after the text, in nats"
     assert found.patching.clean[0] < 0
     best = found.patching.heads[int(np.abs(found.patching.effects["v"][:, 0]).argmax())]
@@ -99,3 +100,58 @@ def test_what_is_refused_is_said(folder):
     refused("sites: none was given; choose from", folder, sites=())
     refused("the clean and the corrupted text are the same, so there is nothing", folder, corrupted=CLEAN)
     refused("at least 2", folder, clean="a", corrupted="b")
+    refused("1 clean text and 2 corrupted ones were given; give pairs", folder, corrupted=[CORRUPTED, CLEAN])
+    refused("answer: 2 were given for 1 pair of texts; give one for all", folder, answer=["a", "b"])
+    two = {"clean": [CLEAN, "abc"], "corrupted": [CORRUPTED, "abd"]}
+    refused(r"the same \(pair 2\), so there is nothing", folder, clean=two["clean"], corrupted=[CORRUPTED, "abc"])
+    refused(r"same token \(pair 2\); give two that differ", folder, **two, answer=["a", "b"], wrong="b")
+    refused(
+        "pair 1 has texts of 16 tokens and pair 2 of 3, but each position is patched", folder, **two, by_position=True
+    )
+
+
+PAIRS = [("A heron stood in", "A stork waded at"), ("One day a heron", "Two men a stork"), ("a bc d", "e bc f")]
+
+
+def test_pairs_of_different_lengths_are_each_as_alone(folder):
+    clean, corrupted = zip(*PAIRS, strict=True)
+    given = {"answer": ["a", "b", "c"], "wrong": "d", "sites": ("z", "k")}
+    found = patch_texts(folder, clean=clean, corrupted=corrupted, **given)
+    for at, (one, other) in enumerate(PAIRS):
+        alone = patch_texts(folder, clean=one, corrupted=other, **{**given, "answer": given["answer"][at]})
+        for site in ("z", "k"):
+            for name in ("effects", "estimates"):
+                of_both = [getattr(each.patching, name)[site] for each in (found, alone)]
+                np.testing.assert_allclose(of_both[0][:, at], of_both[1][:, 0], atol=2e-4)
+        assert found.patching.clean[at] == pytest.approx(alone.patching.clean[0], abs=1e-5)
+    assert found.metric == "the logit of the answer after the text less that of [d]"
+    assert (found.n_sequences, found.n_tokens, found.length) == (6, 2 * (16 + 15 + 6), 16)
+    assert [each.clean.shape for each in found.patterns] == [(16, 16)] * 2
+    assert "intervals are over 3 pairs only, and so they are wide: give more" in found.notes
+    assert found.positions[0] == "(1)"
+
+
+def test_the_verb_takes_files_of_pairs(folder, tmp_path):
+    for name, texts in zip(("clean.txt", "corrupted.txt"), zip(*PAIRS, strict=True), strict=True):
+        (tmp_path / name).write_text("\n".join(texts) + "\n")
+    words = ("--clean", "clean.txt", "--corrupted", "corrupted.txt", "--answer", "a", "--sites", "z", "--no-paths")
+    done = verb("patch", folder, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert ") over 3 pairs of texts\n" in done.stdout
+    assert "measured on 3 pairs of texts of at most 16 tokens, 74 tokens in all: the first pair 'A heron" in done.stdout
+    content = json.loads((tmp_path / "results/patch-ragged/patch.json").read_text())
+    assert len(content["patching"]["restored"]["z"]["interval"]) == 6
+
+
+def test_files_that_are_no_texts(tmp_path):
+    def said(content, match):
+        (tmp_path / "file").write_bytes(content)
+        with pytest.raises(UserError, match=match):
+            text_or_lines(str(tmp_path / "file"), "--clean")
+
+    said(b"", "--clean .*file: the file is empty; give one text a line")
+    said(b"a\n\nb\n", "file: line 2 is empty; give one text a line, and no line between them")
+    said(b"\xff\xfe", "file: it is a file that is no text in UTF-8")
+    said(b"a\n" * 1025, "file: it has 1,025 lines, but at most 1,024 pairs are read; give fewer")
+    assert text_or_lines("once upon a time", "--clean") == "once upon a time"
+    assert text_or_lines("x" * 9999, "--clean") == "x" * 9999

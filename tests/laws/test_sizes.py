@@ -21,6 +21,7 @@ LONG_FILES = {
 _ONE_CHART = "one chart, declared from top to bottom"
 LONG_FUNCTIONS = {
     "api.py:run": "a line for each option",
+    "cli/between.py:patch": "a line for each option",
     "cli/experiments.py:plan": "a line for each option",
     "cli/experiments.py:run": "a line for each option",
     "cli/looking.py:look": "a line for each option",

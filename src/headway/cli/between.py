@@ -15,12 +15,21 @@ from headway.runs.worker import share_cores
 @app.command()
 def patch(
     checkpoint: Checkpoint,
-    clean: Annotated[str, typer.Option(metavar="TEXT", help="A text after which the answer is right.")],
-    corrupted: Annotated[str, typer.Option(metavar="TEXT", help="One of as many tokens, after which it is not.")],
-    answer: Annotated[str, typer.Option(metavar="WORD", help="What should follow; of several tokens the first.")],
+    clean: Annotated[
+        str, typer.Option(metavar="TEXT|FILE", help="A text after which the answer is right; or a file, one a line.")
+    ],
+    corrupted: Annotated[
+        str, typer.Option(metavar="TEXT|FILE", help="One of as many tokens, after which it is not; as --clean.")
+    ],
+    answer: Annotated[
+        str,
+        typer.Option(
+            metavar="WORD|FILE", help="What should follow, of several tokens the first; one for all, or one a line."
+        ),
+    ],
     wrong: Annotated[
         str | None,
-        typer.Option(metavar="WORD", help="What should not; by default the answer's probability is asked about."),
+        typer.Option(metavar="WORD|FILE", help="What should not; by default the answer's probability is asked about."),
     ] = None,
     sites: Annotated[
         str, typer.Option(metavar="A,B", help="What of a head is put back, in turn: z, q, k, v, pattern.")
@@ -38,18 +47,20 @@ def patch(
     """Which heads make the difference between two texts: each as on the one, in a run of the other.
 
     Draws what comes back with each head's context, queries, keys, values and pattern, which head acts on which later
-    one, and where the heads of the strongest path look.
+    one, and where the heads of the strongest path look. Of files with a text in each line there are intervals.
     """
     from headway.finished.patch_texts import patch_texts
+    from headway.finished.text_pairs import text_or_lines
     from headway.show.ablate.patch_page import most_restoring, patch_page
     from headway.words import command_line
 
     share_cores()
     check_out(out)
     texts = {"clean": clean, "corrupted": corrupted, "answer": answer, "wrong": wrong}
+    given = {name: None if text is None else text_or_lines(text, f"--{name}") for name, text in texts.items()}
     found = patch_texts(
         checkpoint,
-        **texts,  # type: ignore[arg-type]
+        **given,  # type: ignore[arg-type]
         sites=tuple(site.strip() for site in sites.split(",") if site.strip()),
         by_position=by_position,
         paths=paths,

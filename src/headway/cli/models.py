@@ -135,6 +135,10 @@ def ablate(
     mean: Annotated[
         Literal["positions", "per-position"], typer.Option(help="What the mean of a head is over, of that other text.")
     ] = "positions",
+    circuit: Annotated[
+        str | None,
+        typer.Option(metavar="L0H0,L1H0", help="Also what these heads keep alone, beside random ones of their number."),
+    ] = None,
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Also what the most alike and the most important pairs do together.")
     ] = False,
@@ -155,6 +159,7 @@ def ablate(
     """What the loss does without each head: at zero, at its mean, resampled.
 
     Every head is taken away in all three ways, with intervals; cheap estimates stand beside, and how far they agree.
+    With --circuit everything outside some heads is taken away, too.
     Before any number the model is checked: a head masked must be the head removed.
     """
     from headway.finished.ablate import ablate as measure
@@ -170,6 +175,7 @@ def ablate(
         reference=reference,
         mean=mean,
         pairs=pairs,
+        circuit=None if circuit is None else [head.strip() for head in circuit.split(",") if head.strip()],
         tokenizer=tokenizer,
         sequences=sequences,
         length=length,
@@ -178,6 +184,7 @@ def ablate(
         tell=partial(typer.echo, err=True),
     )
     given = {"reference": reference, "mean": None if mean == "positions" else mean, "seed": seed or None, "out": out}
+    given["circuit"] = circuit
     read = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
     command = command_line("ablate", checkpoint, *["--pairs"] * pairs, text=text, **given, **read)
     show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, command, as_json)

@@ -8,8 +8,9 @@
 * `xray`: what every head of it does on a text, and `xray_notes`: what limits that; `look`: the same for the eye,
   `looked_at`: which models and numbers that takes, `shown_patterns`: patterns that fit, `shown_tokens`: their tokens,
   `kept_steps`: the same while it trained, `page_room`: how much fits, `token_words`: what is written for a token;
-* `interventions`: a model of which heads can be taken away, checked; `ablate`: what it does without each of them;
-* `patch`: what its heads did on one text, put into a run of another, `patch_texts`: the same of two texts that one
-  writes; `circuit`: how much some of them explain alone;
+* `interventions`: a model of which heads can be taken away, checked; `batched_text`: a text that it reads without
+  some, `ablate`: what it does without each of them;
+* `patch`: what its heads did on one text, put into a run of another, `patch_texts`: the same of texts that one writes,
+  `text_pairs`: these, and the answers after them; `circuit`: how much some of them explain alone;
 * `prune`: the same model without some of them, and `pass_costs`: what passes of both cost.
 """

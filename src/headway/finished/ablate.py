@@ -4,14 +4,16 @@ The text is read in batches. Of each batch the exact effects of all heads are ta
 estimates, from the same sequences.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headway.finished.interventions import check_sound, open_to_intervene
+from headway.finished.batched_text import batched_text
+from headway.finished.circuit import circuit_of
+from headway.finished.interventions import open_to_intervene
 from headway.finished.opened import Opened
 from headway.finished.own_text import own_text
 from headway.finished.two_texts import TwoTexts, two_texts, with_targets
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from headway.model.trace import AttentionTrace
     from headway.model.transformer import Transformer
 
-_BATCH = 1024
-"""Tokens that are read together: gradients hold the whole pass of them."""
 _ALIKE, _IMPORTANT = 5, 5
 """Pairs that are most alike, and heads whose pairs are looked at because they matter most."""
 _FEW = 6
@@ -44,6 +44,7 @@ def ablate(
     targets: "TokenIds | None" = None,
     mean: str = "positions",
     pairs: bool = False,
+    circuit: Sequence[str] | None = None,
     tokenizer: str | None = None,
     sequences: int | None = None,
     length: int | None = None,
@@ -62,6 +63,7 @@ def ablate(
         mean: what the mean of a head is over: `positions` (and sequences) of the other text, or its sequences
             `per-position`.
         pairs: whether interactions are measured, of the most alike and the most important pairs of heads.
+        circuit: heads such as `["L0H3", "L1H0"]`, of which is measured what they keep when all others go.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
         sequences: of each text, at most; None: 8,192 tokens of them.
         length: tokens of each; None: what the model was made for, at most 256.
@@ -70,13 +72,9 @@ def ablate(
         tell: is given how long it takes, where that is long.
 
     Raises:
-        UserError: for a model or text that cannot be opened or measured; for a model that fails a check of what is done
-            to it, naming the check.
+        UserError: for a model or text that cannot be opened or measured; for heads that are no circuit; for a model
+            that fails a check of what is done to it, naming the check.
     """
-    import torch
-
-    from headway.heads.causes.batched import BatchedText
-    from headway.heads.causes.other_text import OtherText
     from headway.heads.causes.substitutes import check_mean_over, heads_of
 
     over = check_mean_over(mean)
@@ -86,14 +84,8 @@ def ablate(
         texts = two_texts(opened, text, reference, sequences=sequences, length=length)
     else:
         texts = with_targets(opened, text, targets, reference)
-    check_sound(own, texts.inputs)
-    place = next(opened.module.parameters()).device
-    inputs, wanted, other = (
-        torch.from_numpy(each).to(place) for each in (texts.inputs, texts.targets, texts.other_inputs)
-    )
-    at_once = max(1, _BATCH // texts.length)
-    read = OtherText.read(own, inputs, other, mean_over=over, seed=seed, at_once=at_once)
-    work = BatchedText(model=own, inputs=inputs, targets=wanted, other=read, at_once=at_once, tell=tell)
+    chosen = None if circuit is None else circuit_of(own, circuit)
+    work = batched_text(opened, own, texts, mean_over=over, seed=seed, tell=tell)
     tell(f"taking away {counted(len(heads_of(own)), 'head')} one by one, and all of them, each in three ways ...")
     exact, estimates, integrated = work.exact(), work.attributed(), work.integrated()
     alike, attentions = _alike(work)
@@ -108,13 +100,14 @@ def ablate(
         attentions=tuple(map(described, attentions)),
         scores=effect_scores(names, exact, estimates.michel, estimates.first_order, integrated),
         notes=tuple(_notes(opened, texts)),
-        other=f"{counted(len(texts.other_inputs), 'sequence')} of {texts.other}",
+        other=texts.other,
         mean_over=over,
         exact=exact,
         michel=estimates.michel,
         first_order=estimates.first_order,
         integrated=integrated,
         pairs=_pairs(work, exact, alike, names) if pairs else None,
+        circuit=None if chosen is None else work.faithfulness(chosen, seed=seed),
     )
 
 

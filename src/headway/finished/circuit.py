@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.errors import UserError, near
-from headway.finished.interventions import check_sound, open_to_intervene
+from headway.finished.batched_text import batched_text
+from headway.finished.interventions import open_to_intervene
 from headway.finished.two_texts import two_texts, with_targets
 from headway.heads.causes.kinds import KINDS, Head, Kind
 
 if TYPE_CHECKING:
     from headway.finished.opened import TokenIds
-    from headway.heads.causes.faithfulness import Faithfulness
+    from headway.heads.causes.faithful import Faithfulness
+    from headway.model.intervenable import Intervenable
     from headway.model.transformer import Transformer
 
 
@@ -24,6 +26,7 @@ def circuit(
     reference: "str | Path | TokenIds | None" = None,
     targets: "TokenIds | None" = None,
     kind: Kind = "mean",
+    mean: str = "positions",
     draws: int = 50,
     tokenizer: str | None = None,
     sequences: int | None = None,
@@ -40,7 +43,8 @@ def circuit(
         reference: see there.
         targets: see there.
         kind: what becomes of the other heads: `mean`, `zero` or `resample`.
-        draws: random circuits of as many heads.
+        mean: what their mean is over, as of `headway.ablate`.
+        draws: other circuits of as many heads, all different; all that there are where they are fewer.
         tokenizer: see there.
         sequences: see there.
         length: see there.
@@ -50,26 +54,32 @@ def circuit(
     Raises:
         UserError: as `headway.ablate`; for heads that are not there, or all of them.
     """
-    import torch
+    from headway.heads.causes.substitutes import check_mean_over
 
-    from headway.heads.causes.faithfulness import faithfulness
-    from headway.heads.causes.substitutes import substitutes
-
+    over = check_mean_over(mean)
     if kind not in KINDS:
         raise UserError(f"kind {kind!r} is no way to take heads away; {near(str(kind), KINDS)}")
-    chosen = [_head(name) for name in heads]
     opened, own = open_to_intervene(model, tokenizer, device)
+    chosen = circuit_of(own, heads, draws)
     if targets is None:
         texts = two_texts(opened, text, reference, sequences=sequences, length=length)
     else:
         texts = with_targets(opened, text, targets, reference)
-    check_sound(own, texts.inputs)
-    place = next(opened.module.parameters()).device
-    inputs, wanted, other = (
-        torch.from_numpy(each).to(place) for each in (texts.inputs, texts.targets, texts.other_inputs)
-    )
-    stand_ins = substitutes(own, inputs, other, seed=seed)
-    return faithfulness(own, inputs, wanted, stand_ins, chosen, kind=kind, draws=draws, seed=seed)
+    work = batched_text(opened, own, texts, mean_over=over, seed=seed)
+    return work.faithfulness(chosen, kinds=(kind,), draws=draws, seed=seed)[kind]
+
+
+def circuit_of(model: "Intervenable", heads: Sequence[str], draws: int = 1) -> list[Head]:
+    """Heads that somebody named, as a circuit of a model.
+
+    Raises:
+        UserError: for what is no head, and heads that are no circuit of it.
+    """
+    from headway.heads.causes.faithfulness import check_circuit
+
+    found = [_head(name) for name in ([heads] if isinstance(heads, str) else heads)]
+    check_circuit(model, found, draws)
+    return found
 
 
 def _head(name: str) -> Head:

@@ -27,7 +27,7 @@ def patch(
     metric: "PatchMetric",
     sites: str | Sequence[str] = PATCH_SITES,
     by_position: bool = False,
-    paths: bool = False,
+    paths: bool = True,
     tokenizer: str | None = None,
     device: str = "auto",
 ) -> Patching:

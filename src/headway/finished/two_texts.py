@@ -27,7 +27,7 @@ class TwoTexts:
         text: what the loss is measured on, by name.
         inputs: its sequences.
         targets: the token after each of theirs; -1 where none is counted.
-        other: what stands in, by name.
+        other: what stands in, in words.
         other_inputs: its sequences; none of them is one of the text's.
     """
 
@@ -74,7 +74,7 @@ def two_texts(
         raise UserError("sequences 1: intervals are over sequences; give 2 or more")
     if reference is not None:
         tokens, other = (_read(opened, *each, n, wanted) for each in ((text, "text"), (reference, "reference")))
-        said = _said(reference)
+        said = f"{counted(len(other), 'sequence')} of {_said(reference)}"
     else:
         both = _read(opened, text, "text", 2 * n, wanted)
         if len(both) < 3:
@@ -84,7 +84,8 @@ def two_texts(
                 "or another text as reference"
             )
         half = -(-len(both) // 2)
-        tokens, other, said = both[:half], both[half:], f"further sequences of {_said(text)}"
+        tokens, other = both[:half], both[half:]
+        said = f"{counted(len(other), 'further sequence')} of {_said(text)}"
     if len(tokens) < 2:
         raise UserError(
             f"{_said(text)}: it gives one sequence of {tokens.shape[1] - 1:,} tokens, but intervals are over sequences"
@@ -115,12 +116,13 @@ def with_targets(
             f"targets of {list(wanted.shape)} were given for tokens of {list(read.shape)} (sequence, position); give "
             "one for each, -1 where none is counted"
         )
+    others = opened.checked(reference)
     return TwoTexts(
         text=_said(inputs),
         inputs=read,
         targets=wanted.astype(np.int64),
-        other="other tokens",
-        other_inputs=opened.checked(reference),
+        other=f"{counted(len(others), 'sequence')} of other tokens",
+        other_inputs=others,
     )
 
 

@@ -1,5 +1,7 @@
 """The page of patching: a cell for each head and site, positions by their tokens, and texts that do not differ."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from headway.heads.causes.patched import Patching
@@ -17,6 +19,7 @@ def patched(*, by_position=False, difference=2.0):
     return PatchedModel(
         name="small", model={}, text="two texts", n_tokens=4, n_sequences=2, length=2, attentions=(), scores={},
         metric="a logit", clean=("a", "b"), corrupted=("a", "c"),
+        positions=("a", "c"),
         patching=Patching(
             heads=HEADS, clean=np.array([difference]), corrupted=np.array([0.0]), effects={"z": effects, "q": effects},
             estimates={"z": effects, "q": effects / 2}, cancels=(False, True, False),
@@ -55,3 +58,21 @@ def test_texts_that_do_not_differ_have_no_shares():
     same = patched(difference=0.0)
     assert [figure.name for figure in figures(same)] == ["patterns"]
     assert most_restoring(same).rows[0].cells == ("L0H0", "–", "–")
+
+
+def test_with_several_pairs_there_are_intervals():
+    one = patched()
+    effects = np.array([[1.0, 1.2, 0.9], [-0.5, -0.4, -0.6], [0.0, 0.1, -0.1]])
+    several = replace(
+        one.patching, clean=np.array([2.0, 2.1, 1.9]), corrupted=np.zeros(3), effects={"z": effects, "q": effects},
+        estimates={"z": effects, "q": effects},
+    )  # fmt: skip
+    found = replace(one, patching=several)
+    drawn = {figure.name: figure for figure in figures(found)}
+    assert list(drawn) == ["patched", "patched-intervals", "patterns"]
+    assert render(drawn["patched-intervals"].spec).startswith("<svg")
+    assert "over 3 pairs of texts" in drawn["patched-intervals"].caption
+    rows = {row["row"]: row for row in rows_of(drawn["patched-intervals"]) if "row" in row}
+    assert rows["L0H0"]["all0"] < rows["L0H0"]["own0"] < rows["L0H0"]["value"] < rows["L0H0"]["own1"]
+    assert most_restoring(found).rows[0].cells[1] == "52 % (39 to 64 %)"
+    assert heads(found).caption.count("Intervals of 95 % over 3 pairs") == 1

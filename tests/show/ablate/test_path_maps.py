@@ -27,3 +27,12 @@ def test_a_cell_for_each_pair_and_input():
 
 def test_heads_of_one_layer_have_no_paths():
     assert path_maps(paths(later=False)) is None
+
+
+def test_of_many_heads_every_row_has_its_label():
+    many = tuple((layer, head) for layer in range(5) for head in range(8))
+    later = np.array([[1.0 if one[0] < other[0] else np.nan for other in many] for one in many])
+    figure = path_maps(HeadPaths(heads=many, through=dict.fromkeys(THROUGH, later), to_output=np.zeros(40)))
+    assert figure is not None
+    drawn = render(figure.spec)
+    assert all(drawn.count(f">L{layer}H{head}</text>") >= 3 for layer in range(4) for head in range(8))

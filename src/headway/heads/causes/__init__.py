@@ -6,7 +6,9 @@ Without torch:
 * `effects`: what taking heads away does to the loss, per sequence, with intervals;
 * `agreement`: how well estimates rank heads;
 * `ablated`: all that was found of a finished model; `effect_findings`: which heads matter, in sentences;
-* `patched`: what patching showed; `patched_model`: the same of a model on two texts, with patterns.
+  `faithful`: how much of the loss some heads keep by themselves;
+* `patched`: what patching showed; `patch_findings`: which heads restore, in sentences; `patched_model`: the same of a
+  model on pairs of texts, with patterns.
 
 With torch:
 
@@ -22,7 +24,7 @@ With torch:
 * `pruning`: a model without some heads, as an ordinary model of another layout; `regrowing`: with them again;
 * `patching`: what one head did on another text, put into a run; `continued`: how the run goes on from there;
   `patch_check`: what must hold for it; `patch_estimates` of it, from a gradient; `paths` from head to head;
-  `faithfulness`: how much of the loss some heads explain by themselves;
+  `faithfulness`: the loss with some heads alone, beside random ones;
 * `passes`: how many forward passes some passes through a part of the layers amount to.
 
 Interventions edit z, the contexts that enter the output projection (`headway.model.edits`), and nothing else; only

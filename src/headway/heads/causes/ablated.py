@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from headway.heads.causes.agreement import rank_correlation
 from headway.heads.causes.effect_findings import effect_findings, heads_told
 from headway.heads.causes.effects import ExactEffects, HeadEffects, interval, mean_over_tokens
+from headway.heads.causes.faithful import Faithfulness, circuit_sentence
 from headway.heads.causes.kinds import KINDS, Head, Kind, MeanOver, named
 from headway.heads.findings import Finding
 from headway.heads.model_on_text import ModelOnText
@@ -60,6 +61,7 @@ class Ablation(ModelOnText):
         first_order: attribution, the gradient times the difference, by way.
         integrated: the same along the way from all heads to none, by way.
         pairs: what pairs of heads do together; None where nobody asked.
+        circuit: what some heads keep alone, by way of taking the others away; None where nobody asked.
     """
 
     other: str
@@ -69,11 +71,15 @@ class Ablation(ModelOnText):
     first_order: Mapping[Kind, HeadEffects]
     integrated: Mapping[Kind, HeadEffects]
     pairs: PairEffects | None = None
+    circuit: Mapping[Kind, Faithfulness] | None = None
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """Which heads matter, how far the ways of taking them away agree, and what estimates are worth."""
-        return tuple(effect_findings(self))
+        of_circuit = (
+            () if self.circuit is None else (Finding(about="circuit", sentence=circuit_sentence(self.circuit)),)
+        )
+        return (*effect_findings(self), *of_circuit)
 
     @property
     def loss_nats(self) -> float:
@@ -147,6 +153,7 @@ class Ablation(ModelOnText):
                 f"{one} and {other}": five_digits(value) for (one, other), value in self.agreement_of_kinds.items()
             },
             "pairs": None if self.pairs is None else self._pairs(self.pairs),
+            "circuit": None if self.circuit is None else {kind: each.to_json() for kind, each in self.circuit.items()},
             "metrics": {metric: score_json(score) for metric, score in self.scores.items()},
             "forward_passes": five_digits(exact.forward_passes),
             "findings": [vars(finding) for finding in self.findings],

@@ -11,6 +11,8 @@ from torch import Tensor
 from headway.heads.causes.ablation import ablate, interactions
 from headway.heads.causes.attribution import Attribution, attribute, integrated
 from headway.heads.causes.effects import ExactEffects, HeadEffects
+from headway.heads.causes.faithful import Faithfulness
+from headway.heads.causes.faithfulness import DRAWS, faithfulness_in_batches
 from headway.heads.causes.kinds import KINDS, Head, Kind
 from headway.heads.causes.other_text import OtherText
 from headway.heads.causes.substitutes import Substitutes
@@ -60,6 +62,13 @@ class BatchedText:
         """As `interactions`, of the whole text."""
         parts = [interactions(self.model, *batch, pairs) for batch in self._told("pairs")]
         return {kind: np.concatenate([part[kind] for part in parts], axis=1) for kind in KINDS}
+
+    def faithfulness(
+        self, heads: Sequence[Head], *, kinds: Sequence[Kind] = KINDS, draws: int = DRAWS, seed: int = 0
+    ) -> dict[Kind, Faithfulness]:
+        """As `faithfulness_in_batches`, of the whole text."""
+        batches = self._told("the circuit")
+        return faithfulness_in_batches(self.model, batches, heads, kinds=kinds, draws=draws, seed=seed)
 
     def _batches(self) -> Iterator[Batch]:
         for start in range(0, len(self.inputs), self.at_once):

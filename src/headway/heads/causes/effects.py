@@ -122,3 +122,19 @@ def interval(
     deviations = (per_sequence - mean[..., None]) * (tokens / tokens.sum())
     half = t.ppf(0.5 + confidence / 2, n - 1) * np.sqrt(n / (n - 1) * np.square(deviations).sum(-1))
     return np.asarray(mean - half), np.asarray(mean + half)
+
+
+def share_interval(
+    parts: Float[np.ndarray, "*some batch"],
+    wholes: Float[np.ndarray, " batch"],
+    tokens: Int[np.ndarray, " batch"],
+    confidence: float = 0.95,
+) -> tuple[Float[np.ndarray, "*some"], Float[np.ndarray, "*some"]]:
+    """Both ends of Student's interval of what parts are of a whole, means over tokens each; NaN with one sequence.
+
+    A ratio of means, linear in the sequences' deviations, as in `interval`: it wants a whole that is far from 0.
+    """
+    whole = mean_over_tokens(wholes, tokens)
+    shares = mean_over_tokens(parts, tokens) / whole
+    low, high = interval((parts - shares[..., None] * wholes) / whole, tokens, confidence)
+    return np.asarray(shares + low), np.asarray(shares + high)

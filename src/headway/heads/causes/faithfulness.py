@@ -1,95 +1,24 @@
-"""Heads: how much of a model's loss some of its heads explain by themselves, beside random heads of the same number."""
+"""Heads: the loss with some heads alone, read in batches, beside other circuits of the same number of heads."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from math import comb
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from headway import streams
 from headway.errors import UserError
-from headway.heads.causes.effect_findings import MATTERS, nats
-from headway.heads.causes.kinds import Head, Kind, named
+from headway.heads.causes.faithful import CircuitLosses, Faithfulness
+from headway.heads.causes.kinds import KINDS, Head, Kind, named
 from headway.heads.causes.losses import check_text, counted
 from headway.heads.causes.substitutes import Substitutes, heads_of, layout_of
 from headway.heads.causes.without import Removal, losses_without
-from headway.heads.scores_json import five_digits
 from headway.model.intervenable import Intervenable
 
-
-@dataclass(frozen=True, kw_only=True)
-class Faithfulness:
-    """The loss when everything outside some heads is taken away, nats per token.
-
-    Attributes:
-        heads: that stay.
-        kind: how the others are taken away.
-        whole: with all heads.
-        none: without any.
-        circuit: with these.
-        random: with as many others, drawn at random, each.
-    """
-
-    heads: tuple[Head, ...]
-    kind: Kind
-    whole: float
-    none: float
-    circuit: float
-    random: Float[np.ndarray, " draws"]
-
-    @property
-    def share(self) -> float:
-        """Of what all heads are good for, how much these are: 1 all of it, 0 none; NaN where it is under .01 nats."""
-        return self._share(self.circuit)
-
-    @property
-    def random_shares(self) -> Float[np.ndarray, " draws"]:
-        """The same of each random circuit."""
-        return np.array([self._share(loss) for loss in self.random])
-
-    @property
-    def chance(self) -> float:
-        """The share of random circuits that are as faithful, counted with this one, so that it is never 0."""
-        return float((1 + (self.random <= self.circuit).sum()) / (1 + len(self.random)))
-
-    def _share(self, loss: float) -> float:
-        useful = self.none - self.whole
-        return (self.none - loss) / useful if useful > MATTERS else float("nan")
-
-    @property
-    def sentence(self) -> str:
-        """In words."""
-        shares, keep = self.random_shares, "keep" if len(self.heads) > 1 else "keeps"
-        if not np.isfinite(self.share):
-            return (
-                f"all heads together are good for less than {nats(MATTERS)} nats per token ({self.kind} for them), so "
-                "there is nothing of which some could keep a share"
-            )
-        return (
-            f"{', '.join(map(named, self.heads))} alone {keep} {100 * self.share:.0f} % of what all heads are good for "
-            f"({self.kind} for the others); {len(shares)} random circuits of as many heads keep "
-            f"{100 * shares.min():.0f} to {100 * shares.max():.0f} %, "
-            f"{100 * float(np.median(shares)):.0f} % in the middle"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        return {
-            "schema": 1,
-            "heads": [named(head) for head in self.heads],
-            "kind": self.kind,
-            "loss_nats": {
-                "whole": five_digits(self.whole),
-                "none": five_digits(self.none),
-                "circuit": five_digits(self.circuit),
-            },
-            "share": five_digits(self.share),
-            "random_shares": five_digits(self.random_shares),
-            "chance": five_digits(self.chance),
-            "sentence": self.sentence,
-        }
+DRAWS = 50
+"""Random circuits that a circuit is held against, where nobody says."""
 
 
 def faithfulness(
@@ -100,10 +29,10 @@ def faithfulness(
     heads: Sequence[Head],
     *,
     kind: Kind = "mean",
-    draws: int = 50,
+    draws: int = DRAWS,
     seed: int = 0,
 ) -> Faithfulness:
-    """What the loss is with some heads alone.
+    """What the loss is with some heads alone, of a text that is read at once.
 
     Args:
         model: the model.
@@ -112,33 +41,100 @@ def faithfulness(
         stand_ins: what stands in for the other heads.
         heads: those that stay.
         kind: which of the stand-ins is taken.
-        draws: random circuits of the same number of heads.
+        draws: other circuits of the same number of heads: all different, and all that there are where they are few.
         seed: of these.
 
     Raises:
-        UserError: as `check_text`; for no heads, all of them, or heads that are not there or stand twice.
+        UserError: as `check_text` and `check_circuit`.
     """
-    check_text(model, inputs, targets)
-    every, stays = heads_of(model), list(heads)
-    wrong = [head for head in stays if head not in every]
-    if wrong or len(set(stays)) < len(stays) or not 0 < len(stays) < len(every):
-        said = named(wrong[0]) + " is none of them" if wrong else f"{len(stays)} were given"
-        raise UserError(
-            f"heads of a circuit: {said}; give some of the heads of the model ({layout_of(model)}), each once"
+    batch = (inputs, targets, stand_ins)
+    return faithfulness_in_batches(model, [batch], heads, kinds=(kind,), draws=draws, seed=seed)[kind]
+
+
+def faithfulness_in_batches(
+    model: Intervenable,
+    batches: Iterable[tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"], Substitutes]],
+    heads: Sequence[Head],
+    *,
+    kinds: Sequence[Kind] = KINDS,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> dict[Kind, Faithfulness]:
+    """The same of a text in batches, by each way of taking the other heads away.
+
+    Raises:
+        UserError: as `check_text` and `check_circuit`.
+    """
+    check_circuit(model, heads, draws)
+    others = random_circuits(heads_of(model), heads, draws, seed)
+    exhaustive = len(others) == comb(len(heads_of(model)), len(heads)) - 1
+    parts, tokens = [], []
+    for inputs, targets, stand_ins in batches:
+        check_text(model, inputs, targets)
+        parts.append(_losses(model, inputs, targets, stand_ins, [(), tuple(heads), *others], kinds))
+        tokens.append(counted(targets).cpu().numpy())
+    whole, of_sets = (np.concatenate(some, axis=-1) for some in zip(*parts, strict=True))
+    return {
+        kind: Faithfulness(
+            heads=tuple(heads),
+            kind=kind,
+            losses=CircuitLosses(whole=whole, none=losses[0], circuit=losses[1], random=losses[2:]),
+            tokens=np.concatenate(tokens),
+            exhaustive=exhaustive,
         )
-    draw = streams.generator(seed, "random circuits")
-    chosen = [[every[i] for i in draw.permutation(len(every))[: len(stays)]] for _ in range(draws)]
-    removals = [
-        Removal(tuple(head for head in every if head not in kept), stand_ins.of[kind]) for kept in ([], stays, *chosen)
-    ]
+        for kind, losses in zip(kinds, of_sets, strict=True)
+    }
+
+
+def check_circuit(model: Intervenable, heads: Sequence[Head], draws: int = DRAWS) -> None:
+    """Nothing, when some heads are a circuit of the model.
+
+    Raises:
+        UserError: for no heads, all of them, heads that are not there or stand twice, or nothing to hold them against.
+    """
+    every = heads_of(model)
+    wrong = next((head for head in heads if head not in every), None)
+    twice = next((head for at, head in enumerate(heads) if head in heads[:at]), None)
+    if wrong is not None:
+        said = f"{named(wrong)} is none of them"
+    elif twice is not None:
+        said = f"{named(twice)} stands twice"
+    elif not heads:
+        said = "none was given"
+    elif len(heads) == len(every):
+        said = f"all {len(every)} were given, and nothing is left to take away"
+    else:
+        if draws < 1:
+            raise UserError(f"draws {draws}: a circuit is held against random ones; give 1 or more")
+        return
+    raise UserError(f"heads of a circuit: {said}; give some of the heads of the model ({layout_of(model)}), each once")
+
+
+def random_circuits(every: Sequence[Head], heads: Sequence[Head], draws: int, seed: int) -> list[tuple[Head, ...]]:
+    """Other circuits of as many heads, no two the same and none the circuit; all of them where they are few."""
+    own, n = frozenset(heads), len(heads)
+    if comb(len(every), n) - 1 <= draws:
+        return [some for some in combinations(every, n) if frozenset(some) != own]
+    draw, found = streams.generator(seed, "random circuits"), dict[frozenset[Head], tuple[Head, ...]]()
+    while len(found) < draws:
+        some = tuple(every[i] for i in draw.permutation(len(every))[:n])
+        if frozenset(some) != own:
+            found.setdefault(frozenset(some), some)
+    return list(found.values())
+
+
+def _losses(
+    model: Intervenable,
+    inputs: Tensor,
+    targets: Tensor,
+    stand_ins: Substitutes,
+    circuits: Sequence[tuple[Head, ...]],
+    kinds: Sequence[Kind],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of each sequence: of the whole model, and (kind, circuit, sequence) with each circuit alone."""
+    every = heads_of(model)
+    outside = [tuple(head for head in every if head not in kept) for kept in circuits]
+    removals = [Removal(heads, stand_ins.of[kind]) for kind in kinds for heads in outside]
     losses = losses_without(model, inputs, targets, removals)
-    counts = counted(targets).double()
-    none, circuit, *random = (float((loss * counts).sum() / counts.sum()) for loss in losses.without)
-    return Faithfulness(
-        heads=tuple(stays),
-        kind=kind,
-        whole=float((losses.whole * counts).sum() / counts.sum()),
-        none=none,
-        circuit=circuit,
-        random=np.array(random),
-    )
+    of_kinds = losses.without.unflatten(0, (len(kinds), len(circuits)))
+    return losses.whole.cpu().numpy(), of_kinds.cpu().numpy()

@@ -3,15 +3,16 @@
 Numpy alone, as `heads.scores`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from headway.heads.causes.effects import interval
+from headway.heads.causes.effects import interval, share_interval
 from headway.heads.causes.kinds import Head, named
+from headway.heads.causes.patch_findings import patch_sentences
 from headway.heads.scores_json import five_digits
 
 PatchSite = Literal["z", "q", "k", "v", "pattern"]
@@ -68,52 +69,74 @@ class Patching:
         """Of the metric between the runs: what there is to be restored."""
         return float((self.clean - self.corrupted).mean())
 
-    def restored(self, site: PatchSite) -> Float[np.ndarray, "..."]:
-        """The share of the difference that each head brings back; NaN where the runs do not differ."""
-        difference = self.difference
-        mean = self.effects[site].mean(-1)
-        return np.asarray(mean / difference if difference else np.full_like(mean, np.nan))
-
     @property
-    def sentences(self) -> tuple[str, ...]:
-        """Which heads bring back most, a sentence for each site; and what estimates are not to be trusted."""
-        return tuple(self._sentences())
-
-    def _sentences(self) -> Iterator[str]:
-        clean, corrupted = self.clean.mean(), self.corrupted.mean()
-        said = f"the metric is {clean:.3g} on the clean text, {corrupted:.3g} on the corrupted one"
-        yield said.replace("-", "−")
-        if not self._differ():
-            yield "that difference is not told from none over the examples, so there is nothing to be restored"
-            return
-        for site in self.effects:
-            share = self.restored(site)
-            most = share if share.ndim == 1 else share.sum(1)
-            if not np.isfinite(most).all():
-                continue
-            order = np.argsort(-most)[:3]
-            said = ", ".join(f"{named(self.heads[at])} {100 * most[at]:.0f} %" for at in order)
-            yield f"{site} as on the clean text restores of that difference: {said}".replace("-", "−")
-        if any(self.cancels):
-            found = [named(head) for head, cancels in zip(self.heads, self.cancels, strict=True) if cancels]
-            yield f"estimates of {', '.join(found)} are not to be trusted: paths through later layers cancel"
-
-    def _differ(self) -> bool:
+    def differs(self) -> bool:
         """Whether the runs differ: by Student's interval over examples; of one example, by anything."""
         difference = self.clean - self.corrupted
         if len(difference) < 2:
             return bool(difference.any())
-        low, high = interval(difference, np.ones(len(difference), int))
-        return bool(low > 0 or high < 0)
+        low, high = self.difference_interval()
+        return low > 0 or high < 0
+
+    def difference_interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Student's interval of the difference over examples; NaN with one."""
+        low, high = interval(self.clean - self.corrupted, self._each, confidence)
+        return float(low), float(high)
+
+    def restored(self, site: PatchSite) -> Float[np.ndarray, "..."]:
+        """The share of the difference that each head brings back; NaN where the runs do not differ."""
+        mean = self.effects[site].mean(-1)
+        return np.asarray(mean / self.difference if self.differs else np.full_like(mean, np.nan))
+
+    def interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head *pos 2"]:
+        """Student's interval of each mean effect over examples; NaN with one."""
+        return np.stack(interval(self.effects[site], self._each, confidence), axis=-1)
+
+    def restored_by_heads(self, site: PatchSite) -> Float[np.ndarray, " _head"]:
+        """As `restored`, of each head; by position the sum over positions."""
+        share = self.restored(site)
+        return share if share.ndim == 1 else share.sum(1)
+
+    def restored_interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head 2"]:
+        """Student's interval of that over examples, of each head on its own; NaN where nothing is told."""
+        effects = self.effects[site]
+        totals = effects if effects.ndim == 2 else effects.sum(1)
+        if not self.differs:
+            return np.full((len(totals), 2), np.nan)
+        return np.stack(share_interval(totals, self.clean - self.corrupted, self._each, confidence), axis=-1)
+
+    def corrected_interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head 2"]:
+        """The same for all heads at once: Bonferroni's correction for their number."""
+        return self.restored_interval(site, 1 - (1 - confidence) / max(1, len(self.heads)))
+
+    @property
+    def _each(self) -> Int[np.ndarray, " example"]:
+        return np.ones(len(self.clean), int)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What there is to be restored, which heads restore it, a sentence for each site; estimates not to trust."""
+        return tuple(patch_sentences(self))
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values, means over examples, numbers to five digits."""
+        """All of it as plain values, means and intervals over examples, numbers to five digits."""
         return {
             "schema": 1,
             "heads": [named(head) for head in self.heads],
+            "n_examples": len(self.clean),
             "clean": five_digits(float(self.clean.mean())),
             "corrupted": five_digits(float(self.corrupted.mean())),
+            "difference": {"value": five_digits(self.difference), "interval": five_digits(self.difference_interval())},
             "effects": {site: five_digits(found.mean(-1)) for site, found in self.effects.items()},
+            "intervals": {site: five_digits(self.interval(site)) for site in self.effects},
+            "restored": {
+                site: {
+                    "share": five_digits(self.restored_by_heads(site)),
+                    "interval": five_digits(self.restored_interval(site)),
+                    "corrected_interval": five_digits(self.corrected_interval(site)),
+                }
+                for site in self.effects
+            },
             "estimates": {site: five_digits(found.mean(-1)) for site, found in self.estimates.items()},
             "cancels": list(self.cancels),
             "paths": None

@@ -1,4 +1,4 @@
-"""Heads: what patching showed of a finished model on two texts, with the patterns of the heads on which it rests.
+"""Heads: what patching showed of a finished model on pairs of texts, with the patterns of the heads on which it rests.
 
 Numpy alone, as `heads.scores`.
 """
@@ -15,13 +15,14 @@ from headway.heads.causes.patched import Patching, Through
 from headway.heads.findings import Finding
 from headway.heads.model_on_text import ModelOnText
 from headway.heads.scores_json import five_digits
+from headway.words import counted
 
 _INTO = {"q": "queries", "k": "keys", "v": "values"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadPattern:
-    """Where a head looks on both texts."""
+    """Where a head looks on both texts of the first pair."""
 
     head: Head
     clean: Float[np.ndarray, "query key"]
@@ -48,12 +49,13 @@ class StrongestPath:
 
 @dataclass(frozen=True, kw_only=True)
 class PatchedModel(ModelOnText):
-    """A model on a clean text, and on a corrupted one into which its heads are put back one by one.
+    """A model on clean texts, and on corrupted ones into which its heads are put back one by one.
 
     Attributes:
         metric: what is asked about, in words.
-        clean: the tokens of the clean text, as written.
+        clean: the tokens of the clean text of the first pair, as written.
         corrupted: those of the corrupted one.
+        positions: what each position is called over all pairs.
         patching: all that patching showed.
         patterns: of the heads of the strongest path, or where none was asked for of the head that restores most.
     """
@@ -63,14 +65,21 @@ class PatchedModel(ModelOnText):
     metric: str
     clean: tuple[str, ...]
     corrupted: tuple[str, ...]
+    positions: tuple[str, ...]
     patching: Patching
     patterns: tuple[HeadPattern, ...]
+
+    @property
+    def read(self) -> str:
+        """How much of which texts was read, in words."""
+        pairs, most = counted(self.n_sequences // 2, "pair"), "at most " if self.n_sequences > 2 else ""
+        return f"{pairs} of texts of {most}{self.length:,} tokens, {self.n_tokens:,} tokens in all: {self.text}"
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """The metric on both texts, which heads restore it, and by which path."""
         found = [Finding(about="patching", sentence=sentence) for sentence in self.patching.sentences]
-        path = strongest_path(self.patching)
+        path = strongest_path(self.patching) if self.patching.differs else None
         return (*found, *([] if path is None else [Finding(about="paths", sentence=path.sentence)]))
 
     def to_json(self) -> dict[str, Any]:

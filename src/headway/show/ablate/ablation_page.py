@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from headway.heads.causes.ablated import Ablation
 from headway.heads.causes.kinds import KINDS
+from headway.show.ablate.circuit_losses import circuit_losses
 from headway.show.ablate.effect_intervals import head_intervals, pair_intervals
 from headway.show.ablate.effect_tables import heads, ways
 from headway.show.ablate.estimates import estimates
@@ -41,6 +42,7 @@ def figures(found: Ablation) -> tuple[Figure, ...]:
             title="The change of the loss without each head",
             caption="In nats per token; red: the loss rises without the head.",
         ),
+        circuit_losses(found, part="The circuit"),
         pair_intervals(found, part="Pairs"),
         estimates(found, part="Estimates"),
         _folded(

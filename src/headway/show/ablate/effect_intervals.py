@@ -9,14 +9,12 @@ from headway.heads.causes.ablated import Ablation
 from headway.heads.causes.effect_findings import MATTERS, nats
 from headway.heads.causes.kinds import KINDS, Kind, named
 from headway.show.ablate.effect_tables import WAYS
-from headway.show.shared.figure import Figure, inline
-from headway.show.shared.theme import ARM_COLOURS, QUIET
+from headway.show.ablate.interval_panels import Ends, IntervalPanel, interval_panels
+from headway.show.shared.figure import Figure
 from headway.words import counted, join
 
 MOST = 40
 """At most so many rows."""
-_PANEL, _ROW = 272, 15
-Ends = tuple[np.ndarray, np.ndarray]
 
 
 def head_intervals(found: Ablation, *, part: str) -> Figure:
@@ -42,7 +40,7 @@ def head_intervals(found: Ablation, *, part: str) -> Figure:
         part=part,
         title="What the loss does without each head",
         caption=caption,
-        chart=_panels([names[at] for at in order], order, means, own, all_at_once),
+        chart=_drawn([names[at] for at in order], order, means, own, all_at_once),
     )
 
 
@@ -70,7 +68,7 @@ def pair_intervals(found: Ablation, *, part: str) -> Figure | None:
         part=part,
         title="What pairs of heads do beyond what each does",
         caption=caption,
-        chart=_panels([names[at] for at in order], order, means, own, all_at_once),
+        chart=_drawn([names[at] for at in order], order, means, own, all_at_once),
     )
 
 
@@ -79,56 +77,20 @@ def _ends(of_layers: Sequence[np.ndarray]) -> Ends:
     return ends[:, 0], ends[:, 1]
 
 
-def _panels(
+def _drawn(
     rows: Sequence[str],
     at: Sequence[int],
     means: Mapping[Kind, np.ndarray],
     own: Mapping[Kind, Ends],
     all_at_once: Mapping[Kind, Ends],
 ) -> Any:
-    """A panel for each way, all on one scale, names at the left."""
-    import altair as alt
-
-    seen = [end[i] for ends in (*own.values(), *all_at_once.values()) for end in ends for i in at]
-    seen += [mean[i] for mean in means.values() for i in at]
-    known = [float(value) for value in seen if np.isfinite(value)]
-    room = 0.03 * (max(known) - min(known)) or 0.01
-    scale = alt.Scale(domain=[min(0.0, *known) - room, max(0.0, *known) + room], nice=False)
-    panels = []
-    for place, kind in enumerate(means):
-        table = [
-            {
-                "row": name,
-                "value": means[kind][i],
-                **{f"{end}{which}": ends[kind][which][i] for end, ends in (("own", own), ("all", all_at_once))
-                   for which in (0, 1)},
-            }
-            for name, i in zip(rows, at, strict=True)
-        ]  # fmt: skip
-        panels.append(_panel(table, rows, WAYS[kind], scale, named=place == 0))
-    return alt.hconcat(*panels, spacing=14)
-
-
-def _panel(table: Sequence[dict[str, Any]], rows: Sequence[str], title: str, scale: Any, *, named: bool) -> Any:
-    import altair as alt
-
-    axis = alt.Axis(ticks=False, domain=False, labelLimit=160, grid=True, labelOverlap=False) if named else None
-    y = alt.Y("row:N", sort=list(rows), title=None, scale=alt.Scale(domain=list(rows)), axis=axis)
-    x = alt.X("value:Q", title="nats per token", scale=scale, axis=alt.Axis(format="~g", tickCount=5, grid=True))
-    base = alt.Chart(inline(table)).encode(y=y)
-    tooltip = [alt.Tooltip("row:N", title="head"), *(
-        alt.Tooltip(f"{field}:Q", title=said, format=".3~g")
-        for field, said in (("value", "change"), ("own0", "from"), ("own1", "to"))
-    )]  # fmt: skip
-    marks = [
-        base.mark_rule(color=QUIET, strokeWidth=1).encode(x=alt.X("all0:Q", scale=scale, title=None), x2="all1:Q"),
-        base.mark_rule(color=ARM_COLOURS[0], strokeWidth=3).encode(x=alt.X("own0:Q", scale=scale), x2="own1:Q"),
-        base.mark_point(color=ARM_COLOURS[0], filled=True, opacity=1, size=42).encode(x=x, tooltip=tooltip),
-    ]
-    lines = [
-        alt.Chart(inline([{"at": at}]))
-        .mark_rule(color=QUIET, strokeDash=list(dash), strokeWidth=1)
-        .encode(x=alt.X("at:Q", scale=scale))
-        for at, dash in ((0.0, (1, 0)), (-MATTERS, (2, 3)), (MATTERS, (2, 3)))
-    ]
-    return alt.layer(*lines, *marks).properties(width=_PANEL, height=_ROW * len(rows), title=title)
+    return interval_panels(
+        rows,
+        at,
+        [
+            IntervalPanel(title=WAYS[kind], mean=mean, own=own[kind], all_at_once=all_at_once[kind])
+            for kind, mean in means.items()
+        ],
+        unit="nats per token",
+        matters=MATTERS,
+    )

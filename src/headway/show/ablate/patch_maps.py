@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from headway.heads.causes.kinds import Head, named
-from headway.heads.causes.patched import Patching, PatchSite
+from headway.heads.causes.patched import PatchSite
 from headway.heads.causes.patched_model import PatchedModel
 from headway.show.shared.figure import WIDTH, Figure, inline
 from headway.show.shared.head_colours import about_zero
@@ -31,7 +31,7 @@ def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
     import altair as alt
 
     patching = found.patching
-    shares = {site: _totals(patching, site) for site in patching.effects}
+    shares = {site: patching.restored_by_heads(site) for site in patching.effects}
     if not all(np.isfinite(share).all() for share in shares.values()):
         return None
     largest = max(float(np.abs(share).max()) for share in shares.values()) or 1.0
@@ -81,10 +81,10 @@ def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None
     rows = [
         {"head": named(head), "at": at, "token": token, "restored": float(share[row, at])}
         for row, head in zip(order, heads, strict=True)
-        for at, token in enumerate(found.corrupted)
+        for at, token in enumerate(found.positions)
     ]
     chart = alt.Chart(inline(rows)).encode(
-        x=alt.X("at:O", title=None, axis=_token_axis(found.corrupted)),
+        x=alt.X("at:O", title=None, axis=_token_axis(found.positions)),
         y=alt.Y("head:N", title=None, sort=[named(head) for head in heads]),
         color=alt.Color("restored:Q", scale=about_zero(float(np.abs(share[order]).max()) or 1.0), legend=_legend()),
         tooltip=["head:N", "token:N", "at:O", alt.Tooltip("restored:Q", format=".1%")],
@@ -94,10 +94,11 @@ def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None
         name=f"patched-{site}-by-position",
         part=part,
         title=f"Position by position: {SITES[site]}",
-        caption=f"Tokens of the corrupted text across: at each alone the head has {SITES[site]} from the clean text "
+        caption=f"Tokens of the corrupted text across{_where_alike(found)}: at each alone the head has "
+        f"{SITES[site]} from the clean text "
         "(positions of keys for keys and values, else of queries)."
         + (f" {counted(left_out, 'head')} that restore less are not drawn." if left_out else ""),
-        chart=chart.mark_rect().properties(width=min(WIDTH - 160, 26 * len(found.corrupted)), height=18 * len(heads)),
+        chart=chart.mark_rect().properties(width=min(WIDTH - 160, 26 * len(found.positions)), height=18 * len(heads)),
     )
 
 
@@ -120,7 +121,8 @@ def patterns(found: PatchedModel, *, part: str) -> Figure:
     return Figure(
         name="patterns",
         part=part,
-        title="Where the heads of the strongest path look" if of_path else "Where the head that restores most looks",
+        title=("Where the heads of the strongest path look" if of_path else "Where the head that restores most looks")
+        + (", on the first pair" if len(found.patching.clean) > 1 else ""),
         caption="A row for each token that asks, a column for each that it may look at: attention weights, 0 white, 1 "
         "dark." + (" Above the head that writes, below the one that reads it." if of_path else ""),
         chart=alt.vconcat(*lines, spacing=18),
@@ -159,9 +161,8 @@ def _token_axis(tokens: tuple[str, ...]) -> Any:
     return alt.Axis(labelExpr=f"{json.dumps(list(tokens))}[datum.value]", labelOverlap=True, ticks=False, labelLimit=70)
 
 
-def _totals(patching: Patching, site: PatchSite) -> np.ndarray:
-    share = patching.restored(site)
-    return share if share.ndim == 1 else share.sum(1)
+def _where_alike(found: PatchedModel) -> str:
+    return ", or the number of a position at which pairs differ" if len(found.patching.clean) > 1 else ""
 
 
 def _legend() -> Any:

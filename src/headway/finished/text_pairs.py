@@ -1,0 +1,242 @@
+"""Finished: pairs of texts and the answers after them, of which one asks what heads make of their difference."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.errors import UserError
+from headway.finished.opened import Opened
+from headway.finished.token_words import token_words
+from headway.words import counted
+
+if TYPE_CHECKING:
+    import torch
+
+MOST = 1024
+"""Pairs that are read, all at once."""
+_FEW = 6
+"""Pairs below which intervals are called wide."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextPairs:
+    """Pairs of texts and answers, as tokens, and what is written for each token.
+
+    Attributes:
+        clean: the tokens of the clean text of each pair.
+        corrupted: those of the corrupted one, as many.
+        right: of the answer after each pair.
+        wrong: of what should not follow; None where nobody asked.
+        words: what is written for a token.
+        texts: the texts, in words.
+    """
+
+    clean: list[list[int]]
+    corrupted: list[list[int]]
+    right: list[list[int]]
+    wrong: list[list[int]] | None
+    words: dict[int, str]
+    texts: str
+
+    @property
+    def n(self) -> int:
+        """How many pairs."""
+        return len(self.clean)
+
+    @classmethod
+    def of(
+        cls,
+        opened: Opened,
+        clean: str | Sequence[str],
+        corrupted: str | Sequence[str],
+        answer: str | Sequence[str],
+        wrong: str | Sequence[str] | None,
+    ) -> "TextPairs":
+        """From what somebody wrote: a text for one pair, several for as many, and answers for all or for each.
+
+        Raises:
+            UserError: for texts of different numbers or lengths, and answers that are none.
+        """
+        texts = _texts(clean, corrupted)
+        pairs = [[opened.encoder.whole(text) for text in some] for some in texts]
+        for at, (one, other) in enumerate(zip(*pairs, strict=True)):
+            _check_pair(opened, one, other, _of_pair(at, len(pairs[0])))
+        right = _answers(opened, texts[0], answer, "answer")
+        other = None if wrong is None else _answers(opened, texts[0], wrong, "wrong")
+        for at, (one, two) in enumerate(zip(right, other or [], strict=False)):
+            if one[0] == two[0]:
+                said = [each if isinstance(each, str) else each[at] for each in (answer, wrong or "")]
+                raise UserError(
+                    f"answer {said[0]!r} and wrong {said[1]!r} begin with the same token{_of_pair(at, len(right))}; "
+                    "give two that differ in it"
+                )
+        every = [*(ids for some in pairs for ids in some), *(ids[:1] for ids in [*right, *(other or [])])]
+        said_of_first = f"{texts[0][0]!r} and {texts[1][0]!r}"
+        return cls(
+            clean=pairs[0],
+            corrupted=pairs[1],
+            right=right,
+            wrong=other,
+            words=token_words(opened, [token for ids in every for token in ids]),
+            texts=said_of_first if len(right) < 2 else f"the first pair {said_of_first}",
+        )
+
+    def check_lengths(self, opened: Opened, *, by_position: bool) -> None:
+        """Nothing, when pairs can be read side by side.
+
+        Raises:
+            UserError: for pairs of different lengths where these must be one.
+        """
+        first = len(self.clean[0])
+        for at, ids in enumerate(self.clean):
+            if len(ids) == first:
+                continue
+            why = "each position is patched by itself" if by_position else "this model attends to what comes later"
+            if by_position or opened.kind == "future":
+                raise UserError(
+                    f"pair 1 has texts of {first} tokens and pair {at + 1} of {len(ids)}, but {why}, so all pairs must "
+                    "be of one length; give pairs of one length"
+                )
+
+    def tensors(self, opened: Opened) -> "tuple[torch.Tensor, torch.Tensor]":
+        """Clean and corrupted tokens, filled up to one length: what comes after a text changes nothing before it."""
+        import torch
+
+        place, longest = next(opened.module.parameters()).device, max(map(len, self.clean))
+        clean, corrupted = (
+            opened.checked([[*ids, *ids[-1:] * (longest - len(ids))] for ids in some])
+            for some in (self.clean, self.corrupted)
+        )
+        return torch.as_tensor(clean, device=place), torch.as_tensor(corrupted, device=place)
+
+    def metric(self, logits: "torch.Tensor") -> "torch.Tensor":
+        """Of each pair, from the logits after its text."""
+        import torch
+
+        def at(ids: list[list[int]]) -> torch.Tensor:
+            return last.gather(1, torch.tensor([[each[0]] for each in ids], device=logits.device))[:, 0]
+
+        ends = torch.tensor([len(ids) - 1 for ids in self.clean], device=logits.device)
+        last = logits[torch.arange(self.n, device=logits.device), ends].float()
+        if self.wrong is not None:
+            return at(self.right) - at(self.wrong)
+        return at(self.right) - last.logsumexp(1)
+
+    def said(self) -> str:
+        """The metric, in words."""
+        right = self._answer(self.right, "the answer")
+        if self.wrong is None:
+            return f"the logarithm of the probability of {right} after the text, in nats"
+        return f"the logit of {right} after the text less that of {self._answer(self.wrong, 'the wrong one')}"
+
+    def written(self, ids: list[list[int]]) -> tuple[str, ...]:
+        """The tokens of the first pair."""
+        return tuple(self.words[token] for token in ids[0])
+
+    def positions(self) -> tuple[str, ...]:
+        """What each position is called: its token of the corrupted text, or its number where pairs differ in it."""
+        length = max(map(len, self.clean))
+        at = [{ids[i] for ids in self.corrupted if i < len(ids)} for i in range(length)]
+        return tuple(self.words[min(found)] if len(found) == 1 else f"({i + 1})" for i, found in enumerate(at))
+
+    def notes(self) -> Iterator[str]:
+        """What limits what is found."""
+        for name, tokens in (("answer", self.right), ("wrong", self.wrong or [])):
+            first = next((ids for ids in tokens if len(ids) > 1), None)
+            if first is not None:
+                yield f"{name} has {len(first)} tokens; its first, [{self.words[first[0]]}], is asked about"
+        if self.n == 1:
+            yield (
+                "one pair of texts says what happens on these texts, and nothing of others: there is no interval; give "
+                "files with a text in each line for intervals over pairs"
+            )
+        elif self.n < _FEW:
+            yield f"intervals are over {self.n} pairs only, and so they are wide: give more"
+
+    def _answer(self, ids: list[list[int]], several: str) -> str:
+        first = {each[0] for each in ids}
+        return f"[{self.words[first.pop()]}]" if len(first) == 1 else several
+
+
+def text_or_lines(given: str, what: str) -> str | list[str]:
+    """A text as it is; of a file's name the file's lines, a text each.
+
+    Raises:
+        UserError: for a file that cannot be read as text, has no line, or too many, or an empty one, saying which.
+    """
+    file = Path(given)
+    try:
+        if not file.is_file():
+            return given
+        lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError:
+        raise UserError(f"{what} {given}: it is a file that is no text in UTF-8; give one text a line") from None
+    except (OSError, ValueError):
+        return given  # what no file system takes as a name is a text
+    if lines == [""]:
+        raise UserError(f"{what} {given}: the file is empty; give one text a line")
+    if empty := [at + 1 for at, line in enumerate(lines) if not line]:
+        raise UserError(f"{what} {given}: line {empty[0]} is empty; give one text a line, and no line between them")
+    if len(lines) > MOST:
+        raise UserError(f"{what} {given}: it has {len(lines):,} lines, but at most {MOST:,} pairs are read; give fewer")
+    return lines
+
+
+def _texts(clean: str | Sequence[str], corrupted: str | Sequence[str]) -> list[list[str]]:
+    texts = [[text] if isinstance(text, str) else list(text) for text in (clean, corrupted)]
+    if len(texts[0]) != len(texts[1]) or not texts[0]:
+        raise UserError(
+            f"{counted(len(texts[0]), 'clean text')} and {counted(len(texts[1]), 'corrupted one')} were given; give "
+            "pairs, one corrupted text for each clean one"
+        )
+    return texts
+
+
+def _of_pair(at: int, n: int) -> str:
+    return f" (pair {at + 1})" if n > 1 else ""
+
+
+def _answers(opened: Opened, clean: list[str], given: str | Sequence[str], what: str) -> list[list[int]]:
+    answers = [given] * len(clean) if isinstance(given, str) else list(given)
+    if len(answers) != len(clean):
+        raise UserError(
+            f"{what}: {len(answers)} were given for {counted(len(clean), 'pair')} of texts; give one for all, or one "
+            "for each"
+        )
+    return [_following(opened, text, answer, what) for text, answer in zip(clean, answers, strict=True)]
+
+
+def _check_pair(opened: Opened, clean: list[int], corrupted: list[int], which: str) -> None:
+    """Nothing, when positions of two texts can be exchanged, and there is something to be restored.
+
+    Raises:
+        UserError: for texts of different lengths, saying their tokens, of fewer than two, or the same.
+    """
+    if len(clean) == len(corrupted) > 1:
+        if clean == corrupted:
+            raise UserError(
+                f"the clean and the corrupted text are the same{which}, so there is nothing to be restored; give two "
+                "that differ in what is asked about"
+            )
+        return
+    said = [
+        " ".join(f"[{word}]" for word in (token_words(opened, ids)[token] for token in ids))
+        for ids in (clean[:40], corrupted[:40])
+    ]
+    raise UserError(
+        f"the clean text has {len(clean)} tokens and the corrupted one {len(corrupted)}{which}; give two texts of "
+        f"one number of tokens, at least 2, that differ in what is asked about. Clean: {said[0]}. Corrupted: {said[1]}"
+    )
+
+
+def _following(opened: Opened, text: str, answer: str, what: str) -> list[int]:
+    """The tokens of an answer after a text: by itself some tokenizers would write it with another first token."""
+    encoder = opened.encoder
+    before, both = list(encoder.encode(text)), list(encoder.encode(text + answer))
+    if both[: len(before)] != before or len(both) == len(before):
+        raise UserError(
+            f"{what} {answer!r}: it adds no token of its own to the clean text; give a word as it follows the text, "
+            "with the space before it, and end the text without one"
+        )
+    return [int(token) for token in both[len(before) :]]
