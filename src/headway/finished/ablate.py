@@ -13,9 +13,9 @@ import numpy as np
 
 from headway.finished.interventions import check_sound, open_to_intervene
 from headway.finished.opened import Opened
-from headway.finished.own_text import own_text
-from headway.finished.two_texts import TwoTexts, two_texts, with_targets
-from headway.finished.xray import described
+from headway.finished.own_text import OwnExamples, own_text
+from headway.finished.to_read import described
+from headway.finished.two_texts import TwoTexts, of_examples, two_texts, with_targets
 from headway.heads.causes.ablated import Ablation, PairEffects, effect_scores
 from headway.heads.causes.effects import ExactEffects
 from headway.words import counted
@@ -80,17 +80,19 @@ def ablate(
     from headway.heads.causes.substitutes import check_mean_over, heads_of
 
     over = check_mean_over(mean)
-    text = own_text(model) if text is None else text
+    what = own_text(model) if text is None else text
     opened, own = open_to_intervene(model, tokenizer, device)
-    if targets is None:
-        texts = two_texts(opened, text, reference, sequences=sequences, length=length)
+    if isinstance(what, OwnExamples):
+        what.check_tokens(model, "effects of heads are on a loss of")
+        texts = of_examples(opened, what, reference, sequences=sequences, length=length)
+    elif targets is None:
+        texts = two_texts(opened, what, reference, sequences=sequences, length=length)
     else:
-        texts = with_targets(opened, text, targets, reference)
+        texts = with_targets(opened, what, targets, reference)
     check_sound(own, texts.inputs)
     place = next(opened.module.parameters()).device
-    inputs, wanted, other = (
-        torch.from_numpy(each).to(place) for each in (texts.inputs, texts.targets, texts.other_inputs)
-    )
+    inputs, wanted = (torch.from_numpy(each).to(place) for each in (texts.inputs, texts.targets))
+    other = inputs if texts.among else torch.from_numpy(texts.other_inputs).to(place)
     at_once = max(1, _BATCH // texts.length)
     read = OtherText.read(own, inputs, other, mean_over=over, seed=seed, at_once=at_once)
     work = BatchedText(model=own, inputs=inputs, targets=wanted, other=read, at_once=at_once, tell=tell)
@@ -108,7 +110,7 @@ def ablate(
         attentions=tuple(map(described, attentions)),
         scores=effect_scores(names, exact, estimates.michel, estimates.first_order, integrated),
         notes=tuple(_notes(opened, texts)),
-        other=f"{counted(len(texts.other_inputs), 'sequence')} of {texts.other}",
+        other=texts.other if texts.among else f"{counted(len(texts.other_inputs), 'sequence')} of {texts.other}",
         mean_over=over,
         exact=exact,
         michel=estimates.michel,
@@ -162,6 +164,11 @@ def _pairs(
 
 def _notes(opened: Opened, texts: TwoTexts) -> Iterator[str]:
     """What limits the numbers, in sentences."""
+    if (asked := int((texts.targets >= 0).sum())) < texts.targets.size:
+        yield (
+            f"the loss is a mean over the {asked:,} of {texts.targets.size:,} tokens at which an answer is asked for, "
+            "and where nats per token are said, these tokens are meant"
+        )
     if len(texts.inputs) < _FEW:
         yield f"intervals are over {len(texts.inputs)} sequences only, and so they are wide: give more text"
     if len(texts.other_inputs) < len(texts.inputs):

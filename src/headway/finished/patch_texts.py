@@ -13,8 +13,8 @@ from headway.errors import UserError
 from headway.finished.interventions import check_sound, open_to_intervene
 from headway.finished.opened import Opened
 from headway.finished.patch import measured, sites_of
+from headway.finished.to_read import described
 from headway.finished.token_words import token_words
-from headway.finished.xray import described
 from headway.heads.causes.patched import PATCH_SITES
 from headway.heads.causes.patched_model import HeadPattern, PatchedModel, strongest_path
 from headway.words import counted

@@ -16,6 +16,10 @@ Head = tuple[str, int]
 """An attention and the number of a head of it."""
 
 
+MOST_MODELS = 16
+"""Models that a page holds."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShownSequence:
     """A sequence whose patterns are kept.
@@ -98,7 +102,7 @@ class KeptStep:
     """
 
     step: int
-    circuits: Circuits
+    circuits: Circuits | None
     composition: Composition | None
     patterns: Mapping[tuple[str, int], PackedPatterns]
 
@@ -116,6 +120,7 @@ class ModelView:
         pairs: by head, the most attended first.
         pairs_from: how many sequences these are from.
         circuits: of tokens; None where they cannot be read.
+        no_circuits: why they cannot, a sentence.
         run: the folder of the run that trained it, if one of Headway's did.
         kept: what its heads did at steps whose weights the run kept, ascending.
         decodes: whether it is a decoder over an encoder, which reads tokens one later.
@@ -130,6 +135,7 @@ class ModelView:
     pairs: Mapping[Head, tuple[AttendedPair, ...]]
     pairs_from: int
     circuits: Circuits | None
+    no_circuits: str = ""
     run: Path | None = None
     kept: tuple[KeptStep, ...] = ()
     decodes: bool = False

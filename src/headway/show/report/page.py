@@ -16,6 +16,7 @@ from headway.compare.results import Results
 from headway.compare.verdicts import scope
 from headway.declare.experiment import load
 from headway.declare.shipped import shipped
+from headway.heads.view import MOST_MODELS
 from headway.show.report import current, tables
 from headway.show.report.differences import differences
 from headway.show.report.laboratory import laboratory_of
@@ -88,6 +89,12 @@ def figures(material: ReportData) -> Iterator[Figure]:
         yield from figures_of_own(material)
 
 
+def _can_look(material: ReportData) -> bool:
+    """Whether `headway look` takes the directory: arms that read tokens, as many as fit on a page."""
+    reads_numbers = material.run.content()["model"].get("encoder") is not None
+    return material.run.n_ctx is not None and not reads_numbers and 0 < len(material.arms) <= MOST_MODELS
+
+
 def page(material: ReportData, drawn: Sequence[Figure]) -> str:
     """The report as HTML."""
     laboratory = laboratory_of(material.run)
@@ -102,7 +109,7 @@ def page(material: ReportData, drawn: Sequence[Figure]) -> str:
         progress=progress(material),
         luck=laboratory.luck(material),
         look=(material.path / current.LOOK).is_file(),
-        has_tokens=bool(material.arms) and material.run.n_ctx is not None,
+        can_look=_can_look(material),
         statements=laboratory.statements(material),
         doubts=material.results.doubts,
         warnings=[said for said in material.results.warnings if said not in material.results.doubts],
