@@ -10,7 +10,7 @@ from headway.compare.rates import rate_controls
 from headway.compare.tokens.falling import PARAMETERS
 from headway.compare.tokens.fits import AgainstScheme, Fit
 from headway.declare.metrics import METRICS, YES_OR_NO
-from headway.declare.tokens.run import PER_BYTE
+from headway.declare.tokens.run import PER_BYTE, is_text
 from headway.show.report.arm_styles import looks
 from headway.show.report.laboratory import ReportSlice, Statement, Writing
 from headway.show.report.outcome import OutcomeMeasure, final_outcome
@@ -50,6 +50,15 @@ BITS = replace(
     references={},
     ticks="",
 )
+
+OF_ANSWERS = replace(
+    LOSS,
+    axis="evaluation loss (nats per answer)",
+    sentence="Mean loss per answer of the fixed evaluation examples.",
+    references={},
+    ticks="",
+)
+"""Of tasks that are no text."""
 
 Draw = Callable[[ReportData], Figure | None]
 
@@ -107,7 +116,7 @@ class TokensReportSlice(ReportSlice):
         yield (
             final_outcome(material, BITS)
             if material.results.primary == PER_BYTE
-            else by_task(partial(final_outcome, measure=LOSS), material)
+            else by_task(partial(final_outcome, measure=LOSS if is_text(material.run) else OF_ANSWERS), material)
         )
         for draw in (LEARNING, HOURS, cost.cost):
             yield from per_control[draw]
