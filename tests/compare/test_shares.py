@@ -5,7 +5,7 @@ from math import comb
 
 import pytest
 
-from headway.compare.share_verdicts import Solver, share_finding
+from headway.compare.share_verdicts import Solver, decimal, share_finding
 from headway.compare.shares import Share, compare_shares, difference_interval, mid_p
 
 
@@ -66,3 +66,13 @@ def test_sentences():
     )
     nothing = share_finding(found((), (), 0), can, cannot, task="it")
     assert nothing == "4 heads and 1 head cannot be compared: no seed gave a result for both"
+
+
+def test_a_share_between_none_and_all_is_never_written_as_either():
+    some = compare_shares({s: float(s > 0) for s in range(300)}, {s: float(s == 0) for s in range(300)},
+                          metric="solved", control=None)  # fmt: skip
+    said = share_finding(some, Solver(label="a"), Solver(label="b"), task="it")
+    assert said.startswith("a solves it in .997 of 300 seeds (.98 to .999); b in .003 of 300 (")
+    for n in (200, 1000, 100_000):
+        for value in (1 / n, 1 - 1 / n):
+            assert 0 < float(decimal(value)) < 1

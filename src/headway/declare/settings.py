@@ -104,7 +104,8 @@ def meant_for(settings: Iterable[str], arms: Mapping[str, Any], message: str) ->
         parts = [".".join(keys[: n + 1]) for n in range(1, len(keys))]
         own = {arm: part for arm in arms for part in parts if _of_its_own(part, path, arms[arm])}
         if own and any(f"{part}: " in message for part in parts):
-            sentences.append(f"what {listed(own)} has instead of it is set by {_of_arms(own)}")
+            places = listed(f"arms.{arm}.{place}=..." for arm, place in own.items())
+            sentences.append(f"what {listed(own)} has instead of it is set by {places}")
     return sentences
 
 
