@@ -251,10 +251,8 @@ class Opened:
         """Inputs as (sequence, pos, number)."""
         found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
         if found.ndim != 3 or not found.size or found.shape[2] != self.vocab_size or found.dtype.kind != "f":
-            raise UserError(
-                f"{self.name} reads numbers, (sequence, pos, {self.vocab_size}) of them, and what was given is of "
-                f"shape {found.shape} and type {found.dtype}"
-            )
+            wanted = f"(sequence, pos, {self.vocab_size}) of them, and what was given is of shape {found.shape}"
+            raise UserError(f"{self.name} reads numbers, {wanted} and type {found.dtype}")
         return found.astype(np.float32)
 
 
