@@ -244,6 +244,11 @@ def test_what_cannot_be_loaded_is_a_sentence_too(write):
     ]
 
 
+def test_what_an_error_of_headways_says_stands_alone(write):
+    code = "from headway.errors import UserError\nraise UserError('no file x.npy; give its path')\n"
+    assert sentences(write, code) == ["plugin mine.py: no file x.npy; give its path (line 2)"]
+
+
 def test_a_task_of_numbers_that_gives_the_answer_away(write):
     code = OWN + (
         "from typing import Literal\n"

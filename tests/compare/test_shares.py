@@ -9,7 +9,7 @@ import pytest
 from headway.compare.cells import Cells
 from headway.compare.families import Asked, judged
 from headway.compare.looks import Looking
-from headway.compare.share_verdicts import Solver, share_finding
+from headway.compare.share_verdicts import Solver, decimal, share_finding
 from headway.compare.shares import Share, compare_shares, difference_interval, mid_p
 
 
@@ -100,3 +100,13 @@ def test_pairs_that_no_seed_tells_apart_take_nothing_from_the_others():
         for _ in range(100)
     )
     assert wrong <= 0.05 * 400
+
+
+def test_a_share_between_none_and_all_is_never_written_as_either():
+    some = compare_shares({s: float(s > 0) for s in range(300)}, {s: float(s == 0) for s in range(300)},
+                          metric="solved", control=None)  # fmt: skip
+    said = share_finding(some, Solver(label="a"), Solver(label="b"), task="it")
+    assert said.startswith("a solves it in .997 of 300 seeds (.98 to .999); b in .003 of 300 (")
+    for n in (200, 1000, 100_000):
+        for value in (1 / n, 1 - 1 / n):
+            assert 0 < float(decimal(value)) < 1

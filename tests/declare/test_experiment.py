@@ -577,3 +577,10 @@ def test_documents_of_before_ask_for_the_statements_of_the_shipped_experiment(na
     (tmp_path / "experiment.yaml").write_text(write_yaml(shown))
     asked = bool(read_file(shipped()[name]).get("statements", False))
     assert read_resolved(tmp_path / "experiment.yaml").statements == load(name).statements == asked
+
+
+def test_many_arms_that_set_it_themselves_are_listed_once():
+    with pytest.raises(DeclarationError) as found:
+        load("heads-for-parity", settings=["task.n_bits=20"]).check_settings()
+    assert str(found.value).count("n3-h2") == 1
+    assert str(found.value).endswith("set arms.ARM.task.n_bits=... of each of them too")

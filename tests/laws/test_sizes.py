@@ -30,7 +30,6 @@ LONG_FUNCTIONS = {
     "finished/ablate.py:ablate": "the order in which heads are taken away",
     "finished/look.py:look": "the order in which a model is looked at",
     "finished/prune.py:prune": "the order in which a model is pruned and judged",
-    "finished/xray.py:xray": "the order in which a model is measured",
     "show/report/outcome.py:_panel": _ONE_CHART,
     "show/shared/atlas.py:_panel": _ONE_CHART,
     "show/tokens/association.py:association": _ONE_CHART,

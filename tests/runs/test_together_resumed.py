@@ -137,6 +137,31 @@ def test_more_than_fits_into_memory_is_split_and_says_so(monkeypatch, tmp_path, 
     assert bool(said) == bool(told)
 
 
+def test_on_a_gpu_it_is_the_memory_that_is_free_there(monkeypatch, tmp_path):
+    """However much the machine has; and nobody looks where one is trained at a time."""
+    spec = Run.open(prepared(tmp_path)[0]).spec
+    each = estimated_bytes(spec)
+    monkeypatch.setattr(together.psutil, "virtual_memory", lambda: SimpleNamespace(total=1000 * each))
+    n, said = together.how_many(spec, 4, lambda: 5 * each)
+    assert n == 2
+    assert "half of what is free of the memory of the GPU is" in said
+    assert together.how_many(spec, 4, lambda: None) == (4, "")
+    assert together.how_many(spec, 1, pytest.fail) == (1, "")
+
+
+@pytest.mark.parametrize(("at_most", "says"), [(4, True), (None, False)])
+def test_who_asked_for_several_reads_in_the_log_why_a_run_is_alone(tmp_path, at_most, says):
+    document = {**DOCUMENT, "training": {**DOCUMENT["training"], "accumulate": 2, "steps": 2}}
+    _, made = api.prepare(resolve(document), tmp_path / "out", slots("cpu", workers=1, runs=1))
+    path = made[0].path
+    code = together.work_together(
+        path, lambda spec, _stored: open_study(spec, device="cpu"), open_together, at_most=at_most
+    )
+    assert code == 0
+    assert (path / "log.txt").read_text().count("trained alone, and not together with others of its shape: ") == says
+    assert ("training.accumulate: a batch" in (path / "log.txt").read_text()) == says
+
+
 def test_what_was_split_is_all_trained(monkeypatch, tmp_path, capfd):
     """Two fit: the worker of the first takes one along, and says so; the others wait for the next."""
     runs = prepared(tmp_path)

@@ -8,6 +8,7 @@ import pytest
 
 from headway.compare.results import References, Results
 from headway.declare.experiment import Experiment, load
+from headway.declare.tokens.run import is_text
 from headway.show.report.arm_styles import looks
 from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.shared.figure_files import render
@@ -15,6 +16,8 @@ from headway.show.tokens import known
 from headway.show.tokens.known_errors import errors_by_heads
 from headway.show.tokens.known_parts import by_kind, by_length
 from headway.show.tokens.known_scores import accuracies
+from headway.show.tokens.report import OF_ANSWERS
+from headway.show.tokens.sizes import loss_against_parameters
 from headway.show.tokens.solved_map import solved_map
 
 
@@ -106,6 +109,28 @@ def test_keys_that_are_smeared_stand_apart_in_the_map():
     )
     panels = solved_map(found).spec["vconcat"]
     assert [panel["title"] for panel in panels] == ["attention alone", "attention alone, keys smeared"]
+
+
+def test_a_control_with_an_mlp_is_called_so():
+    parity = material_of(
+        load("heads-for-parity").select(controls=["mlp"]), {"n3-h1": shares(0.6), "n3-h1+mlp": shares(1.0)}
+    )
+    found = {row["arm"]: row["panel"] for row in rows_of(solved_map(parity)) if "panel" in row}
+    assert set(found.values()) == {"attention alone", "with an MLP"}
+
+
+def test_figures_of_text_are_drawn_of_text_alone():
+    """Neither the curve of plain models of language nor ticks of n-grams."""
+    named = {"n_parameters": 100, "eval_loss_nats": 0.5}
+    material = material_of(
+        load("heads-for-endpoints"),
+        {"complete-h1": shares(0.5, **named), "complete-h2": shares(1.0, **{**named, "n_parameters": 200})},
+    )
+    assert loss_against_parameters(material) is None
+    assert OF_ANSWERS.ticks == ""
+    assert not OF_ANSWERS.references
+    assert not is_text(material.run)
+    assert is_text(load("head-progression").arms[0].template)
 
 
 def test_they_can_be_drawn(endpoints):

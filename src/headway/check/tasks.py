@@ -26,6 +26,9 @@ def task(name: str, kind: type[OwnTask], measured: tuple[str, ...]) -> Iterator[
         return
     try:
         sizes = {key: getattr(made, key) for key in ("n_ctx", "vocab_size", "n_answers")}
+    except UserError as error:  # which says itself what to do
+        yield f"its sizes: {error}"
+        return
     except Exception as error:  # noqa: BLE001 - whatever a type of the user's raises is told
         yield f"its sizes raised {type(error).__name__}: {error}; give n_ctx and vocab_size as properties"
         return

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headway import streams
+from headway.errors import UserError
 
 
 class Broken(Exception):
@@ -24,6 +25,8 @@ def tried(function: Callable[[], Any], what: str, same: Callable[[Any, Any], boo
     before = streams.shared_states()
     try:
         one, other = function(), function()
+    except UserError as error:  # which says itself what to do
+        raise Broken(f"{what}: {error}") from error
     except Exception as error:
         raise Broken(f"{what} raised {type(error).__name__}: {error}; put that right") from error
     if before != streams.shared_states():

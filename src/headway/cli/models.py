@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headway.cli.options import MOST, AsJson, Checkpoint, Device, Draws, Text, TextOrOwn, TokenizerOf, app, path_of
+from headway.cli.options import (
+    MOST,
+    AsJson,
+    Checkpoint,
+    Device,
+    Draws,
+    TextOrExamples,
+    TextOrOwn,
+    TokenizerOf,
+    app,
+    path_of,
+)
 from headway.cli.output import check_out, print_tables, warn
 from headway.runs.worker import share_cores
 
@@ -203,8 +214,8 @@ def prune(
         ),
     ],
     keep: Annotated[str, typer.Option(metavar="N|SHARE", help="Heads that stay: 24, 50% or 0.5.")],
-    text: Text,
     out: Annotated[Path, typer.Option(callback=path_of, metavar="FOLDER", help="A folder that is made.")],
+    text: TextOrExamples = None,
     held_out: Annotated[
         str | None,
         typer.Option(callback=path_of, metavar="FILE", help="Another text: the loss on it, before and after."),

@@ -65,6 +65,15 @@ TextOrOwn = Annotated[
         help="A text file, documents parted by <|endoftext|>; of a run by default what it was judged on.",
     ),
 ]
+TextOrExamples = Annotated[
+    str | None,
+    typer.Option(
+        callback=path_of,
+        metavar="FILE",
+        help="A text file, documents parted by <|endoftext|>, or another corpus; of a task that is no text by default "
+        "its examples.",
+    ),
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print everything as JSON; files are then written only with --out.")
 ]

@@ -6,6 +6,8 @@ from headway.compare.evidence import JudgedDifference
 from headway.compare.shares import Share
 from headway.words import counted, is_plural
 
+_MOST_DIGITS = 9
+
 
 @dataclass(frozen=True, kw_only=True)
 class Solver:
@@ -63,10 +65,17 @@ def _cannot(side: Solver) -> str:
 
 
 def decimal(value: float) -> str:
-    """A share in two digits.
+    """A share in two digits; one that is neither none nor all in as many as tell it from them.
 
     Examples:
         >>> decimal(0.64), decimal(1.0), decimal(0.0)
         ('.64', '1.00', '0')
+        >>> decimal(299 / 300), decimal(1 / 300)
+        ('.997', '.003')
     """
-    return "0" if value < 0.005 else f"{value:.2f}".removeprefix("0")
+    if value in (0.0, 1.0):
+        return "1.00" if value else "0"
+    digits = 2
+    while digits < _MOST_DIGITS and round(value, digits) in (0.0, 1.0):
+        digits += 1
+    return f"{value:.{digits}f}".removeprefix("0")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, UserError
 
 FOLDER = "plugins"
 """Where a results directory keeps them."""
@@ -174,6 +174,6 @@ def _said(error: BaseException, given: str) -> str:
     name = Path(given).name
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == name]
     where = f" in line {lines[-1]}" if lines else f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
-    if isinstance(error, DeclarationError):
+    if isinstance(error, UserError):
         return f"{error}" + (f" (line {lines[-1]})" if lines else "")
     return f"it cannot be imported: {type(error).__name__}{where}: {error}; put that right"

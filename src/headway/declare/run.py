@@ -129,6 +129,14 @@ class RunSpec(Spec):
         return None
 
     @property
+    def trained_alone(self) -> tuple[str, ...]:
+        """Why it cannot be trained together with others, a clause for each reason; none where it can.
+
+        Law: there is one exactly where `shape` is None.
+        """
+        return ("its laboratory trains runs one by one",)
+
+    @property
     def small(self) -> bool:
         """Whether its steps are so small that several at once take hardly longer than one."""
         return False

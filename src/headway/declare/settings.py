@@ -13,6 +13,7 @@ from headway.declare.mapping import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near, shortened
 from headway.words import listed
 
+_FEW = 3
 _ABSENT = object()
 """What stands where nothing does; null is a value."""
 
@@ -69,11 +70,18 @@ def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mappin
         ]
         if deaf:
             places = {arm: _settable(path, arms[arm]) for arm in deaf}
-            instead = listed(f"arms.{arm}.{place}=..." for arm, place in places.items())
+            instead = _of_arms(places)
             who = f"arm {deaf[0]} sets it itself" if len(deaf) == 1 else f"arms {', '.join(deaf)} set it themselves"
             raise DeclarationError(
                 f"setting {path}: {who}, or what holds it, so this would change nothing there; set {instead} too"
             )
+
+
+def _of_arms(places: Mapping[str, str]) -> str:
+    """Settings of arms, by name with the key; of many with one key, as one."""
+    if len(places) > _FEW and len(set(places.values())) == 1:
+        return f"arms.ARM.{next(iter(places.values()))}=... of each of them"
+    return listed(f"arms.{arm}.{place}=..." for arm, place in places.items())
 
 
 def _follows(override: Mapping[str, Any], path: str, value: Any) -> bool:

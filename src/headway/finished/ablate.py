@@ -15,9 +15,9 @@ from headway.finished.batched_text import batched_text
 from headway.finished.circuit import circuit_of
 from headway.finished.interventions import open_to_intervene
 from headway.finished.opened import Opened
-from headway.finished.own_text import own_text
-from headway.finished.two_texts import TwoTexts, two_texts, with_targets
-from headway.finished.xray import described
+from headway.finished.own_text import OwnExamples, own_text
+from headway.finished.to_read import described
+from headway.finished.two_texts import TwoTexts, of_examples, two_texts, with_targets
 from headway.heads.causes.ablated import Ablation, PairEffects, effect_scores
 from headway.heads.causes.effects import ExactEffects
 from headway.words import counted
@@ -78,12 +78,15 @@ def ablate(
     from headway.heads.causes.substitutes import check_mean_over, heads_of
 
     over = check_mean_over(mean)
-    text = own_text(model) if text is None else text
+    what = own_text(model) if text is None else text
     opened, own = open_to_intervene(model, tokenizer, device)
-    if targets is None:
-        texts = two_texts(opened, text, reference, sequences=sequences, length=length)
+    if isinstance(what, OwnExamples):
+        what.check_tokens(model, "effects of heads are on a loss of")
+        texts = of_examples(opened, what, reference, sequences=sequences, length=length)
+    elif targets is None:
+        texts = two_texts(opened, what, reference, sequences=sequences, length=length)
     else:
-        texts = with_targets(opened, text, targets, reference)
+        texts = with_targets(opened, what, targets, reference)
     chosen = None if circuit is None else circuit_of(own, circuit)
     work = batched_text(opened, own, texts, mean_over=over, seed=seed, tell=tell)
     tell(f"taking away {counted(len(heads_of(own)), 'head')} one by one, and all of them, each in three ways ...")
@@ -155,6 +158,11 @@ def _pairs(
 
 def _notes(opened: Opened, texts: TwoTexts) -> Iterator[str]:
     """What limits the numbers, in sentences."""
+    if (asked := int((texts.targets >= 0).sum())) < texts.targets.size:
+        yield (
+            f"the loss is a mean over the {asked:,} of {texts.targets.size:,} tokens at which an answer is asked for, "
+            "and where nats per token are said, these tokens are meant"
+        )
     if len(texts.inputs) < _FEW:
         yield f"intervals are over {len(texts.inputs)} sequences only, and so they are wide: give more text"
     if len(texts.other_inputs) < len(texts.inputs):

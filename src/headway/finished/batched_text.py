@@ -44,9 +44,8 @@ def batched_text(
 
     check_sound(own, texts.inputs)
     place = next(opened.module.parameters()).device
-    inputs, wanted, other = (
-        torch.from_numpy(each).to(place) for each in (texts.inputs, texts.targets, texts.other_inputs)
-    )
+    inputs, wanted = (torch.from_numpy(each).to(place) for each in (texts.inputs, texts.targets))
+    other = inputs if texts.among else torch.from_numpy(texts.other_inputs).to(place)
     at_once = max(1, BATCH // texts.length)
     read = OtherText.read(own, inputs, other, mean_over=mean_over, seed=seed, at_once=at_once)
     return BatchedText(model=own, inputs=inputs, targets=wanted, other=read, at_once=at_once, tell=tell)

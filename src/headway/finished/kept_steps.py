@@ -55,7 +55,7 @@ def kept_steps(
         ResultsError: when kept weights are damaged.
     """
     from headway.heads.compositions import compositions
-    from headway.heads.token_circuits import token_circuits
+    from headway.heads.token_circuits import in_tokens, token_circuits
 
     if run is None or not steps:
         return KeptSteps()
@@ -67,7 +67,7 @@ def kept_steps(
         found.append(
             KeptStep(
                 step=step,
-                circuits=token_circuits(own, tokens),
+                circuits=token_circuits(own, tokens) if in_tokens(own) else None,
                 composition=compositions(own) if composed else None,
                 patterns={
                     (name, at): packed

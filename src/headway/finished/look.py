@@ -19,18 +19,18 @@ from headway.finished.measurable import check_measurable, evaluating, length_of,
 from headway.finished.model_folder import model_folder
 from headway.finished.opened import Opened, whole_numbers
 from headway.finished.opening import open_model
-from headway.finished.own_text import own_text
 from headway.finished.page_room import SMALLEST, PageRoom
 from headway.finished.shown_patterns import SeenModel, shown_patterns
 from headway.finished.shown_tokens import attended_pairs, circuit_tokens, occurring
+from headway.finished.to_read import TOKENS, ToRead, text_or_examples
 from headway.finished.token_words import token_words
-from headway.finished.xray import TOKENS
 from headway.heads.view import ModelView
 from headway.runs.folder import Run
 
 if TYPE_CHECKING:
     import torch
 
+    from headway.data.tokens.corpus import Corpus
     from headway.finished.opened import TokenIds
 
 SEQUENCES, LENGTH = 4, 128
@@ -77,7 +77,7 @@ def look(
     """
     import torch
 
-    from headway.heads.token_circuits import token_circuits
+    from headway.heads.token_circuits import in_tokens, no_circuits, token_circuits
     from headway.train.device import find_device
 
     if largest < SMALLEST:
@@ -88,15 +88,13 @@ def look(
     if isinstance(path, str | Path):
         opened.module.to(place)
     with torch.inference_mode(), evaluating(opened.module):
-        seen = SeenModel.first(opened, read.tokens, heads)
+        seen = SeenModel.first(opened, read.read.tokens, heads)
         room = PageRoom(largest=largest, n_heads=seen.n_heads)
-        among, steps = circuit_tokens(opened, read.tokens), room.steps(read.kept)
+        among, steps = circuit_tokens(opened, read.read.tokens), room.steps(read.kept)
         shown = shown_patterns(seen, read.n, room.for_patterns(len(steps)), seed=seed, below=room.below)
         pairs = attended_pairs(seen)
-        circuits = None if opened.ours is None else token_circuits(opened.ours, among)
-        found = numbers(
-            opened, read.tokens, text=read.text, given=read.given, attentions=seen.attentions, draws=draws, seed=seed
-        )  # fmt: skip
+        circuits = token_circuits(opened.ours, among) if in_tokens(opened.ours) else None
+        found = numbers(opened, read.read, given=read.given, attentions=seen.attentions, draws=draws, seed=seed)
         kept = kept_steps(read.run, steps, seen, shown, among, below=room.below, composed=found.composition is not None)
     named = occurring(shown.sequences, pairs, [circuits, *(each.circuits for each in kept.steps)])
     return ModelView(
@@ -106,8 +104,9 @@ def look(
         sequences=shown.sequences,
         patterns=shown.patterns,
         pairs=pairs,
-        pairs_from=len(read.tokens),
+        pairs_from=len(read.read.tokens),
         circuits=circuits,
+        no_circuits=no_circuits(opened.ours),
         run=None if read.run is None else read.run.path,
         kept=kept.steps,
         decodes=opened.kind == "encoder-decoder",
@@ -121,17 +120,15 @@ class _Read:
 
     Attributes:
         opened: the model.
-        tokens: (sequence, pos), as many as numbers are from.
+        read: as many sequences as numbers are from.
         given: whether somebody gave them, and no text.
-        text: what is read, in words.
         n: how many sequences are shown.
         run: that trained the model, if one of Headway's did.
     """
 
     opened: Opened
-    tokens: np.ndarray
+    read: ToRead
     given: bool
-    text: str
     n: int
     run: Run | None
 
@@ -151,11 +148,14 @@ class _Read:
         Raises:
             UserError: as `look`.
         """
-        on_disk, n = isinstance(path, str | Path), positive(sequences, "sequences") or SEQUENCES
+        n = positive(sequences, "sequences") or SEQUENCES
         folder = model_folder(path) if isinstance(path, str | Path) else None
-        if text is None and tokens is None and on_disk:
-            text = own_text(path)
-        if (text is None) == (tokens is None):
+        examples = None
+        if text is None and tokens is None and isinstance(path, str | Path):
+            text, examples = text_or_examples(path, length)
+        if examples is not None:
+            examples.check_tokens(path, "a look shows")
+        if sum(each is not None for each in (text, tokens, examples)) != 1:
             raise UserError("a look needs either a text or tokens to read: give one of text= and tokens=")
         corpus = None if text is None else find_corpus(str(text), limit=None, asked="text")
         whole = None if tokens is None else whole_numbers(tokens)
@@ -164,19 +164,14 @@ class _Read:
         else:
             opened = open_in_memory(path, tokenizer, whole)
         check_measurable(opened)
-        if corpus is None:
-            assert whole is not None
-            found = opened.checked(whole[:, : positive(length, "length")])
-            if found.shape[1] < 2:
-                raise UserError(f"sequences of {found.shape[1]} token were given: nothing is before it to look at")
+        if examples is None:
+            read = _read(opened, corpus, whole, str(text), n, length)
         else:
-            wanted = length_of(opened, length, LENGTH)
-            found = opened.sequences(corpus.documents(), n=max(n, TOKENS // wanted), length=wanted)
+            read = ToRead.examples(examples, None)
         return cls(
             opened=opened,
-            tokens=found,
+            read=read,
             given=whole is not None,
-            text="tokens that were given" if text is None else str(text),
             n=n,
             run=Run.open(folder.path) if folder is not None and folder.kind == "run" else None,
         )
@@ -185,3 +180,22 @@ class _Read:
     def kept(self) -> list[int]:
         """The steps whose weights the run kept."""
         return [] if self.run is None else self.run.weight_steps()
+
+
+def _read(
+    opened: Opened, corpus: "Corpus[str] | None", given: "np.ndarray | None", text: str, n: int, length: int | None
+) -> ToRead:
+    """A text as far as it is read, or tokens that were given.
+
+    Raises:
+        UserError: as `look`.
+    """
+    if corpus is None:
+        assert given is not None
+        found = opened.checked(given[:, : positive(length, "length")])
+        if found.shape[1] < 2:
+            raise UserError(f"sequences of {found.shape[1]} token were given: nothing is before it to look at")
+        return ToRead(tokens=found, text="tokens that were given", length=found.shape[1], n=len(found))
+    wanted = length_of(opened, length, LENGTH)
+    found = opened.sequences(corpus.documents(), n=max(n, TOKENS // wanted), length=wanted)
+    return ToRead(tokens=found, text=text, length=wanted, n=len(found))

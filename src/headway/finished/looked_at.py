@@ -2,28 +2,22 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.declare.limits import MOST_MODELS
 from headway.errors import UserError
+from headway.finished.of_few import of_few
 from headway.finished.opened import Opened
-from headway.finished.xray import xray
+from headway.finished.to_read import ToRead
+from headway.finished.xray import measured, xray
 from headway.heads.model_on_text import AttentionHeads
 from headway.heads.xray import XRay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headway.model.trace import Trace
     from headway.runs.folder import Run
 
 EXPERIMENT = "experiment.yaml"
 """What a results directory has."""
-_OF_FEW = ("patterns", "circuits")
-"""Families of metrics that are measured on a text that is too short for the others."""
 
 
 def models_in(paths: Sequence[Path]) -> list[Path]:
@@ -73,48 +67,28 @@ def first_of_arms(runs: "Iterable[Run]") -> "list[Run]":
 
 
 def numbers(
-    opened: Opened, tokens: np.ndarray, *, text: str, given: bool, attentions: Sequence[AttentionHeads], **options: Any
+    opened: Opened,
+    read: ToRead,
+    *,
+    given: bool,
+    attentions: Sequence[AttentionHeads],
+    draws: int | None,
+    seed: int,
 ) -> XRay:
     """An x-ray on the text; of a text that is too short for one, what few tokens can say, and a note.
 
     Args:
         opened: the model, where it is to be.
-        tokens: of the text.
-        text: what it is called.
+        read: the text.
         given: whether these tokens are all there is, and no text of this name.
         attentions: those of the model.
-        options: of `xray`.
+        draws: as in `xray`.
+        seed: as in `xray`.
     """
-    widest = max(attention.d_head for attention in attentions)
-    if tokens.size > 2 * widest:
-        return xray(opened, tokens=tokens, **options) if given else xray(opened, text=text, **options)
-    from headway.heads.examination import examine
-
-    metrics = [
-        name
-        for name, declared in HEAD_METRICS.items()
-        if declared.family in _OF_FEW
-        and name not in REPEATED
-        and (declared.family != "circuits" or opened.ours is not None)
-    ]
-
-    def traces() -> "Iterator[Trace]":
-        yield opened.trace(tokens)
-
-    scores = examine(traces(), metrics, trace=opened.traced, repetition=None, weights=opened.ours)
-    note = (
-        f"the text gives {tokens.size:,} tokens: too few to hold these heads against untrained ones, or to say which "
-        f"are alike; more than {2 * widest:,} are needed"
-    )
-    parameters = f"{sum(p.numel() for p in opened.module.parameters()):,}"
-    return XRay(
-        name=opened.name,
-        model={**opened.facts, "parameters": parameters},
-        text=text,
-        n_tokens=tokens.size,
-        n_sequences=len(tokens),
-        length=tokens.shape[1],
-        attentions=tuple(attentions),
-        scores=scores,
-        notes=(note,),
-    )
+    if read.targets is not None:
+        return measured(opened, read, draws, seed)
+    if read.tokens.size <= 2 * max(attention.d_head for attention in attentions):
+        return of_few(opened, read)
+    if given:
+        return xray(opened, tokens=read.tokens, draws=draws, seed=seed)
+    return xray(opened, text=read.text, draws=draws, seed=seed)

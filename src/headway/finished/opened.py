@@ -48,6 +48,7 @@ class Opened:
         n_ctx: tokens of the longest text that it was made for; None where nothing bounds it.
         longest: tokens of the longest text that it can read, likewise.
         brought: whether it is a module that somebody brought, which says itself what its heads do.
+        no_text: why it reads no text, in a clause of which it is the subject; empty where it does.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Opened:
     n_ctx: int | None
     longest: int | None
     brought: bool = False
+    no_text: str = ""
 
     def __repr__(self) -> str:
         return f"Opened({self.name}, {', '.join(f'{key}: {fact}' for key, fact in self.facts.items())})"
@@ -90,6 +92,11 @@ class Opened:
         """Whether every position sees what was before it and nothing else."""
         return self.kind == "causal"
 
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether its inputs are numbers and no tokens."""
+        return self.ours is not None and self.ours.model.encoder is not None
+
     @cached_property
     def encoder(self) -> Encoder:
         """How a text becomes tokens.
@@ -97,6 +104,8 @@ class Opened:
         Raises:
             UserError: when there is no tokenizer.
         """
+        if self.tokenizer is None and self.no_text:
+            raise UserError(f"{self.name} {self.no_text}")
         if self.tokenizer is None:
             raise UserError(f"{self.name} has no tokenizer; {_GIVE}")
         return Encoder.of(self.tokenizer)
@@ -222,6 +231,8 @@ class Opened:
         Raises:
             UserError: for what are no tokens of this model, or more than it can read.
         """
+        if self.reads_numbers:
+            return self._checked_numbers(given)
         tokens = whole_numbers(given)
         outside = np.unique(tokens[(tokens < 0) | (tokens >= self.vocab_size)])
         if len(outside):
@@ -235,6 +246,14 @@ class Opened:
                 "a shorter one"
             )
         return tokens.astype(np.int64)
+
+    def _checked_numbers(self, given: Any) -> np.ndarray:
+        """Inputs as (sequence, pos, number)."""
+        found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+        if found.ndim != 3 or not found.size or found.shape[2] != self.vocab_size or found.dtype.kind != "f":
+            wanted = f"(sequence, pos, {self.vocab_size}) of them, and what was given is of shape {found.shape}"
+            raise UserError(f"{self.name} reads numbers, {wanted} and type {found.dtype}")
+        return found.astype(np.float32)
 
 
 def whole_numbers(given: "TokenIds") -> np.ndarray:

@@ -68,14 +68,18 @@ def open_own(path: str | Path, tokenizer: str | None = None) -> Opened:
 
 def _own(folder: ModelFolder, tokenizer: str | None, *, writes: bool = False) -> Opened:
     from headway import hf
+    from headway.finished.own_text import no_text
+    from headway.runs.folder import Run
 
+    said = ""
     if folder.kind == "run":
         model, n_ctx = _of_run(folder.path)
+        said = no_text(Run.open(folder.path).spec)
     else:
         model = hf.load(folder.path)
         n_ctx = model.model.n_positions
     its = _fitting(_its_tokenizer(folder, writes=writes), tokenizer, model.vocab_size, str(folder.path))
-    return _opened(model, folder.name, its, n_ctx)
+    return replace(_opened(model, folder.name, its, n_ctx), no_text=said)
 
 
 def _its_tokenizer(folder: ModelFolder, *, writes: bool) -> "Tokenizer | EndlessTokenizer | None":

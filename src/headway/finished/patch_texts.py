@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headway.finished.interventions import check_sound, open_to_intervene
 from headway.finished.patch import measured, sites_of
 from headway.finished.text_pairs import TextPairs
-from headway.finished.xray import described
+from headway.finished.to_read import described
 from headway.heads.causes.patched import PATCH_SITES
 from headway.heads.causes.patched_model import HeadPattern, PatchedModel, strongest_path
 from headway.words import counted

@@ -11,8 +11,9 @@ from headway.errors import UserError, near
 from headway.files import write_json
 from headway.finished.interventions import check_sound, open_to_prune
 from headway.finished.opened import Opened
+from headway.finished.own_text import OwnExamples, own_text
 from headway.finished.pass_costs import PassCost, pass_costs
-from headway.finished.two_texts import read_text
+from headway.finished.two_texts import of_examples, read_text
 from headway.heads.causes.effect_findings import nats, within
 from headway.heads.causes.effects import interval, mean_over_tokens
 from headway.heads.causes.kinds import Head, named
@@ -113,7 +114,7 @@ def prune(
     *,
     by: str,
     keep: int | float | str,
-    text: "str | Path | TokenIds",
+    text: "str | Path | TokenIds | None" = None,
     out: str | Path | None = None,
     held_out: "str | Path | TokenIds | None" = None,
     steps: int = 1,
@@ -132,7 +133,8 @@ def prune(
             `alike` (of the most alike two the one that adds less), `alike-either` (one of them, drawn), `output` (what
             adds least), `magnitude` (the norm of what a head can write), or `random`.
         keep: how many heads stay, or which share: `24`, `50%`, `0.5`.
-        text: what importance is measured on: a file or another corpus, or (sequence, pos) tokens.
+        text: what importance is measured on: a file or another corpus, or (sequence, pos) tokens; None: the examples
+            of a run's task, where that is no text.
         out: a folder for the model, which is made; None: it is not written.
         held_out: another text on which the loss is measured before and after.
         steps: importance is measured anew after each.
@@ -157,11 +159,12 @@ def prune(
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not an empty folder; choose another name, or remove it")
     opened = open_to_prune(model, tokenizer, device)
+    source = _examples(model) if text is None else text
     whole = opened.own
     number = heads_to_keep(keep, units_of(whole.model.layout))
     read = {"sequences": sequences, "length": length}
-    texts = {"text": _text(opened, text, "text", seed, **read)}
-    names = {"text": _name(text)}
+    texts = {"text": _text(opened, source, "text", seed, **read)}
+    names = {"text": _name(source)}
     if held_out is not None:
         texts["held_out"] = _text(opened, held_out, "held_out", seed, **read)
         names["held_out"] = _name(held_out)
@@ -186,6 +189,18 @@ def prune(
     return result
 
 
+def _examples(model: object) -> OwnExamples:
+    """Those of the task of a run.
+
+    Raises:
+        UserError: where a text has to be given; and for a task of numbers.
+    """
+    found = own_text(model) if isinstance(model, str | Path) else None
+    if not isinstance(found, OwnExamples):
+        raise UserError("a text to measure importance on is needed, another than what runs are judged on: give --text")
+    return found.check_tokens(model, "importance is that for a loss of")
+
+
 def _text(
     opened: Opened, text: Any, what: str, seed: int, *, sequences: int | None, length: int | None
 ) -> "PruningText":
@@ -194,12 +209,18 @@ def _text(
     from headway.heads.causes.importance import PruningText
 
     place = next(opened.module.parameters()).device
+    if isinstance(text, OwnExamples):
+        some = of_examples(opened, text, None, sequences=sequences, length=length)
+        inputs, targets = (torch.from_numpy(each).to(place) for each in (some.inputs, some.targets))
+        return PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // some.length), seed=seed)
     tokens = torch.from_numpy(read_text(opened, text, what, sequences=sequences, length=length)).to(place)
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
     return PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // inputs.shape[1]), seed=seed)
 
 
 def _name(text: Any) -> str:
+    if isinstance(text, OwnExamples):
+        return text.name
     return str(text) if isinstance(text, str | Path) else "the given tokens"
 
 

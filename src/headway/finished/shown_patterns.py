@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headway.finished.opened import Opened
-from headway.finished.xray import described
+from headway.finished.to_read import described
 from headway.heads.model_on_text import AttentionHeads, labels_of
 from headway.heads.packed import PackedPatterns
 from headway.heads.repeated import drawn_repeats

@@ -10,6 +10,7 @@ from headway.data.tokens.corpus import find_corpus
 from headway.errors import UserError
 from headway.finished.measurable import length_of, positive
 from headway.finished.opened import Opened
+from headway.finished.own_text import OwnExamples
 from headway.words import counted
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class TwoTexts:
         inputs: its sequences.
         targets: the token after each of theirs; -1 where none is counted.
         other: what stands in, in words.
-        other_inputs: its sequences; none of them is one of the text's.
+        other_inputs: its sequences; none of them is one of the text's, unless these are all that there are.
     """
 
     text: str
@@ -36,6 +37,11 @@ class TwoTexts:
     targets: np.ndarray
     other: str
     other_inputs: np.ndarray
+
+    @property
+    def among(self) -> bool:
+        """Whether the text's own sequences stand in for one another."""
+        return self.other_inputs is self.inputs
 
     @property
     def length(self) -> int:
@@ -93,6 +99,49 @@ def two_texts(
         )
     return TwoTexts(
         text=_said(text), inputs=tokens[:, :-1], targets=tokens[:, 1:], other=said, other_inputs=other[:, :-1]
+    )
+
+
+def of_examples(
+    opened: Opened,
+    found: OwnExamples,
+    reference: "str | Path | TokenIds | None",
+    *,
+    sequences: int | None,
+    length: int | None,
+) -> TwoTexts:
+    """Examples of a task and others of them; where they are all that there are, they stand in for one another.
+
+    Raises:
+        UserError: for another text or length, or too few examples.
+    """
+    n_ctx = found.inputs.shape[1]
+    if reference is not None or length not in (None, n_ctx):
+        raise UserError(
+            f"{found.name} are read whole ({n_ctx} tokens each), and others of them stand in; leave "
+            f"{'reference' if reference is not None else 'length'} out"
+        )
+    opened.checked(found.inputs)
+    n = positive(sequences, "sequences") or max(2, TOKENS // n_ctx)
+    if found.complete and n >= len(found.inputs) >= 2:
+        said = "the other inputs"
+        return TwoTexts(
+            text=found.name, inputs=found.inputs, targets=found.targets, other=said, other_inputs=found.inputs
+        )  # fmt: skip
+    half = min(n, len(found.inputs) // 2)
+    own = {row.tobytes() for row in found.inputs[:half]}
+    others = np.array([row for row in found.inputs[half : 2 * half] if row.tobytes() not in own])
+    if half < 2 or not len(others):
+        raise UserError(
+            f"{found.name}: there are {len(found.inputs):,} of them, and 4 different ones are needed: two "
+            "for an interval and two to stand in for heads; judge the run on more (evaluation.sequences)"
+        )
+    return TwoTexts(
+        text=found.name,
+        inputs=found.inputs[:half],
+        targets=found.targets[:half],
+        other=f"{counted(len(others), 'other')} of them",
+        other_inputs=others,
     )
 
 

@@ -15,10 +15,11 @@ from headway.data.tokens.corpus import find_corpus
 from headway.errors import UserError
 from headway.finished.in_memory import open_in_memory
 from headway.finished.measurable import check_measurable, evaluating, length_of, positive
+from headway.finished.of_few import is_too_few, of_few
 from headway.finished.opened import Opened, whole_numbers
 from headway.finished.opening import open_model
-from headway.finished.own_text import own_text
 from headway.finished.text_loss import LossSoFar
+from headway.finished.to_read import TOKENS, ToRead, described, text_or_examples
 from headway.finished.xray_notes import XRayNotes, widest
 from headway.heads.model_on_text import AttentionHeads
 from headway.heads.xray import XRay
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from headway.heads.examination import Repetition
     from headway.heads.scores import Composition, HeadScores
     from headway.model.redraw import Redrawable
-    from headway.model.trace import AttentionTrace, Trace
+    from headway.model.trace import Trace
 
-TOKENS, LENGTH = 4096, 512
-"""What is read where nobody says: enough for two digits, and seconds on two cores."""
+LENGTH = 512
+"""Tokens of a sequence where nobody says."""
 _BATCH = 1024
 """Tokens that are traced at once: what a trace keeps of them is small beside the model."""
 _TRACE_BYTES = 32 * 2**20
@@ -82,14 +83,12 @@ def xray(
     Raises:
         UserError: for a model or text that cannot be opened or measured, saying why, before anything runs.
     """
-    import torch
-
-    from headway.heads.comparison import examine_beside_untrained
     from headway.train.device import find_device
 
+    examples = None
     if text is None and tokens is None and isinstance(path, str | Path):
-        text = own_text(path)
-    if (text is None) == (tokens is None):
+        text, examples = text_or_examples(path, length)
+    if sum(each is not None for each in (text, tokens, examples)) != 1:
         raise UserError("an x-ray reads either a text or tokens: give one of text= and tokens=")
     corpus = None if text is None else find_corpus(str(text), limit=None, asked="text")
     place, in_memory = find_device(device), not isinstance(path, str | Path)
@@ -98,16 +97,34 @@ def xray(
     else:
         opened = open_in_memory(path, tokenizer, None if tokens is None else whole_numbers(tokens))
     check_measurable(opened)
-    found, wanted, n = _tokens(opened, corpus, tokens, sequences, length)
-    if in_memory:
-        place = next(opened.module.parameters()).device
+    if examples is None:
+        found, wanted, n = _tokens(opened, corpus, tokens, sequences, length)
+        read = ToRead(tokens=found, text="tokens that were given" if text is None else str(text), length=wanted, n=n)
     else:
+        read = ToRead.examples(examples, sequences)
+    if not in_memory:
         opened.module.to(place)
+    return measured(opened, read, draws, seed)
+
+
+def measured(opened: Opened, read: ToRead, draws: int | None, seed: int) -> XRay:
+    """The x-ray of an open model, where it is, on what it reads.
+
+    Raises:
+        UserError: as `xray`.
+    """
+    import torch
+
+    from headway.heads.comparison import examine_beside_untrained
+
     drawn = DRAWS if draws is None else draws
     if not 0 <= drawn <= MOST_DRAWS:
         raise UserError(f"draws {drawn}: give 0, and none are drawn, to {MOST_DRAWS:,}")
-    seen, notes = _Seen(opened=opened, tokens=found, loss=LossSoFar(opened=opened)), XRayNotes()
-    period = _period(opened, min(wanted, opened.longest or wanted), notes)
+    if read.targets is not None and is_too_few(opened, read):
+        return of_few(opened, read)
+    found, place = read.tokens, next(opened.module.parameters()).device
+    seen, notes = _Seen(opened=opened, read=read, loss=LossSoFar(opened=opened)), XRayNotes()
+    period = _period(opened, min(read.length, opened.longest or read.length), notes)
     with torch.inference_mode(), evaluating(opened.module):
         drawn = notes.drawable(opened, found, drawn)
         scores = examine_beside_untrained(
@@ -116,22 +133,17 @@ def xray(
             repetition=None if period is None else _repetition(opened, period, seed, place),
             weights=opened.ours,
             draws=drawn,
-            n_rows=found.size,
+            n_rows=read.size,
         )
         composition = _composition(opened, notes, scores)
     attentions = tuple(seen.attentions)
-    notes.about_text(found, wanted, n, attentions)
+    notes.about_text(found, read.length, read.n, attentions)
     notes.about_draws(drawn, seen.attentions, scores, shuffled=True in seen.shuffled)
     if period is not None:
         notes.about_windows(attentions, scores)
     notes.said.extend([seen.loss.why] if seen.loss.why else [])
     return XRay(
-        name=opened.name,
-        model={**opened.facts, "parameters": f"{sum(p.numel() for p in opened.module.parameters()):,}"},
-        text="tokens that were given" if text is None else str(text),
-        n_tokens=found.size,
-        n_sequences=len(found),
-        length=found.shape[1],
+        **read.facts_of(opened),
         attentions=attentions,
         scores=scores,
         composition=composition,
@@ -168,7 +180,7 @@ class _Seen:
     """A text under measurement; `attentions` are those that its traces have."""
 
     opened: Opened
-    tokens: np.ndarray
+    read: ToRead
     loss: LossSoFar
     attentions: list[AttentionHeads] = field(default_factory=list)
     shuffled: set[bool] = field(default_factory=set)
@@ -179,12 +191,13 @@ class _Seen:
         Raises:
             UserError: at the first, when the text has too few tokens to tell heads of this width from one another.
         """
-        start, at_once = 0, max(1, _BATCH // self.tokens.shape[1])
-        while start < len(self.tokens):
-            tokens = self.tokens[start : start + at_once]
+        start, every = 0, self.read.tokens
+        at_once = max(1, _BATCH // every.shape[1])
+        while start < len(every):
+            tokens = every[start : start + at_once]
             found = self.opened.reading(tokens)
+            self.loss.add(found, self.opened.on_device(tokens), self.read.targets_on(self.opened, start, at_once))
             start += at_once
-            self.loss.add(found, self.opened.on_device(tokens))
             if not self.attentions:
                 at_once *= max(1, _TRACE_BYTES // _bytes(found.trace))
                 self.attentions.extend(map(described, found.trace.attentions))
@@ -195,9 +208,9 @@ class _Seen:
     def _check_enough(self) -> None:
         """On no more positions than heads are wide, any two heads span the same space."""
         wide = widest(self.attentions)
-        if self.tokens.size <= wide:
+        if self.read.size <= wide:
             raise UserError(
-                f"the text gives {self.tokens.size:,} tokens; on so few positions all heads of width {wide} look "
+                f"the text gives {self.read.size:,} tokens; on so few positions all heads of width {wide} look "
                 f"alike, whatever they do: give a text of more than {2 * wide:,} tokens, or read more of it "
                 "(sequences, length)"
             )
@@ -209,16 +222,12 @@ def _bytes(trace: "Trace") -> int:
     return sum(x.numel() * x.element_size() for x in arrays)
 
 
-def described(attention: "AttentionTrace") -> AttentionHeads:
-    """An attention, from what was traced of it."""
-    return AttentionHeads(
-        name=attention.name, kind=attention.kind, kv_of=tuple(attention.kv_of), d_head=attention.q.shape[3]
-    )
-
-
 def _period(opened: Opened, length: int, notes: XRayNotes) -> int | None:
     """After how many tokens they are repeated; None where induction and duplicate-token scores say nothing."""
     period = min(_PERIOD, length // 2, opened.vocab_size)
+    if opened.reads_numbers:
+        notes.said.append("induction and duplicate-token scores are of tokens, and this model reads numbers")
+        return None
     if not opened.causal:
         notes.said.append("induction and duplicate-token scores are of causal models only: here they say nothing")
         return None
@@ -241,6 +250,13 @@ def _composition(opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadSco
     model = opened.ours
     if model is None:
         notes.about_circuits(scores)
+        return None
+    if not model.model.residual:
+        if len([n for n in model.n_heads if n]) > 1:
+            notes.said.append(
+                "composition is left out: this model has no residual stream (model.residual false) that later heads "
+                "would read earlier ones in"
+            )
         return None
     widths = [heads.n_heads * heads.d_head for heads in model.model.layout.layers]
     if 3 * model.model.d_model * sum(widths) ** 2 > _COMPOSITION_FLOPS:

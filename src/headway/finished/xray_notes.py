@@ -26,15 +26,15 @@ class XRayNotes:
         self, tokens: np.ndarray, length: int, sequences: int, attentions: tuple[AttentionHeads, ...]
     ) -> None:
         """Whether the text was shorter than asked for, too short to say much, and which layers have one head."""
+        n_tokens = len(tokens) * tokens.shape[1]
         if tokens.shape[1] < length:
-            self.said.append(f"the text has only {tokens.size:,} tokens: one sequence that is shorter than {length:,}")
+            self.said.append(f"the text has only {n_tokens:,} tokens: one sequence that is shorter than {length:,}")
         elif len(tokens) < sequences:
             self.said.append(f"the text gives only {len(tokens)} of {sequences} sequences of {length:,} tokens")
         wide = widest(attentions)
-        if tokens.size < 2 * wide:
+        if n_tokens < 2 * wide:
             self.said.append(
-                f"on {tokens.size:,} positions heads that are {wide} wide look much alike whatever they do: "
-                "give more text"
+                f"on {n_tokens:,} positions heads that are {wide} wide look much alike whatever they do: give more text"
             )
         alone = sum(attention.n_heads == 1 for attention in attentions)
         if alone:

@@ -35,6 +35,10 @@ CIRCUITS = tuple(name for name, declared in HEAD_METRICS.items() if declared.fam
 _VOCABULARY_BLOCK = 8192
 
 
+NO_TOKENS = "this model does not embed the tokens that it answers with (model.encoder, readout or positions joint)"
+"""Why circuits are not read in tokens."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeadCircuits:
     """The circuits of the heads of one attention; those that share keys have the same W_K and W_V in them."""
@@ -43,6 +47,17 @@ class HeadCircuits:
     layer: int
     qk: Factored
     ov: Factored
+
+
+def answers_in_tokens(model: Transformer) -> bool:
+    """Whether a model embeds the tokens that it answers with, so that circuits can be read in tokens."""
+    declared = model.model
+    return declared.encoder is None and declared.readout is None and declared.positions != "joint"
+
+
+def readable(model: Transformer) -> tuple[str, ...]:
+    """The metrics that can be read off the weights of a model: copying only of one that answers in tokens."""
+    return CIRCUITS if answers_in_tokens(model) else tuple(name for name in CIRCUITS if name != "copying_score")
 
 
 def circuits(model: Transformer) -> tuple[HeadCircuits, ...]:
@@ -234,11 +249,9 @@ def _copying(
 
 def embedding_of_read_out(model: Transformer) -> Float[Tensor, "d_model d_model"]:
     """W_U W_E with the final norm folded in, summed over the vocabulary in blocks; the lane is 0."""
-    declared = model.model
-    if declared.encoder is not None or declared.readout is not None or declared.positions == "joint":
+    if not answers_in_tokens(model):
         raise UserError(
-            "copying_score asks whether a head writes the token that it reads, and this model does not embed the "
-            "tokens that it answers with (model.encoder, readout or positions joint); leave that metric out"
+            f"copying_score asks whether a head writes the token that it reads, and {NO_TOKENS}; leave that metric out"
         )
     embedding = model.embedding.weight.detach()
     read_out = embedding if model.model.tied else model.readout.weight.detach()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headway import streams
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
-from headway.heads.circuits import CIRCUITS, circuit_scores, embedding_of_read_out, ranks_of_trace
+from headway.heads.circuits import circuit_scores, embedding_of_read_out, ranks_of_trace, readable
 from headway.heads.examination import Repetition
 from headway.heads.scores import HeadScores
 from headway.heads.stream import HeadStream
@@ -160,11 +160,13 @@ def _some(
 
 
 def _of_weights(model: Transformer, draws: int) -> dict[str, HeadScores]:
-    through, drawn = embedding_of_read_out(model), []  # heads that are drawn anew read and write the same stream
+    metrics, drawn = readable(model), []
+    # Heads that are drawn anew read and write the same stream.
+    through = embedding_of_read_out(model) if "copying_score" in metrics else None
     for draw in range(draws):
         with redrawn(model, draw):
-            drawn.append(circuit_scores(model, CIRCUITS, through))
-    return _with_draws(circuit_scores(model, CIRCUITS, through), drawn)
+            drawn.append(circuit_scores(model, metrics, through))
+    return _with_draws(circuit_scores(model, metrics, through), drawn)
 
 
 def _with_draws(own: dict[str, HeadScores], drawn: Sequence[dict[str, HeadScores]]) -> dict[str, HeadScores]:

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
-from headway.heads.circuits import CIRCUITS, circuit_scores
+from headway.heads.circuits import CIRCUITS, circuit_scores, readable
 from headway.heads.repeated import drawn_repeats
 from headway.heads.scores import HeadScores
 from headway.heads.stream import HeadStream
@@ -71,7 +71,9 @@ def examine(
     Raises:
         UserError: as `HeadStream` and `circuit_scores`.
     """
-    of_weights = _some(CIRCUITS, metrics, there=weights is not None)
+    of_weights = _some(
+        CIRCUITS if weights is None or metrics else readable(weights), metrics, there=weights is not None
+    )
     of_repetition = _some(REPEATED, metrics, there=repetition is not None)
     of_text = None if metrics is None else [m for m in metrics if m not in (*of_weights, *of_repetition)]
     scores = _streamed(HeadStream(of_text), text, measured=of_text is None or bool(of_text))

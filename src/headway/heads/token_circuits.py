@@ -8,16 +8,29 @@ and in standard deviations of the whole circuit.
 
 from collections.abc import Sequence
 from math import log
+from typing import TypeGuard
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.heads.circuits import HeadCircuits, circuits, read_out_rows, written_rows
+from headway.heads.circuits import NO_TOKENS, HeadCircuits, answers_in_tokens, circuits, read_out_rows, written_rows
 from headway.heads.view import Circuits, Head, TokenCircuits
 from headway.model.transformer import Transformer
 
 TOP = 6
+
+
+def in_tokens(model: Transformer | None) -> TypeGuard[Transformer]:
+    """Whether circuits can be read in tokens: of a model of Headway's own that answers in those that it reads."""
+    return model is not None and answers_in_tokens(model)
+
+
+def no_circuits(model: Transformer | None) -> str:
+    """Why they cannot; empty where they can."""
+    if model is None:
+        return "Circuits are read off Headway's own models, and this is another."
+    return "" if answers_in_tokens(model) else f"Circuits are not read in tokens: {NO_TOKENS}."
 
 
 def token_circuits(model: Transformer, tokens: Sequence[int]) -> Circuits:

@@ -98,7 +98,7 @@ class KeptStep:
     """
 
     step: int
-    circuits: Circuits
+    circuits: Circuits | None
     composition: Composition | None
     patterns: Mapping[tuple[str, int], PackedPatterns]
 
@@ -116,6 +116,7 @@ class ModelView:
         pairs: by head, the most attended first.
         pairs_from: how many sequences these are from.
         circuits: of tokens; None where they cannot be read.
+        no_circuits: why they cannot, a sentence.
         run: the folder of the run that trained it, if one of Headway's did.
         kept: what its heads did at steps whose weights the run kept, ascending.
         decodes: whether it is a decoder over an encoder, which reads tokens one later.
@@ -130,6 +131,7 @@ class ModelView:
     pairs: Mapping[Head, tuple[AttendedPair, ...]]
     pairs_from: int
     circuits: Circuits | None
+    no_circuits: str = ""
     run: Path | None = None
     kept: tuple[KeptStep, ...] = ()
     decodes: bool = False

@@ -20,6 +20,7 @@ class XRay(ModelOnText):
         composition: between heads; None where it is not known.
         loss_nats: of the model, the mean over the tokens that were read, less the first of each sequence; None where it
             is not known, and then a note says why.
+        unit: what the loss is a mean over: tokens, or the answers that a task asks for.
     """
 
     nothing: ClassVar[str] = "nothing stands out of untrained heads on the same stream"
@@ -31,13 +32,14 @@ class XRay(ModelOnText):
 
     composition: Composition | None = None
     loss_nats: float | None = None
+    unit: str = "token"
 
     @property
     def read(self) -> str:
         """How much of which text was read, and how well the model predicts it, in words."""
         if self.loss_nats is None:
             return super().read
-        return f"{super().read}; its loss there is {self.loss_nats:.4g} nats per token"
+        return f"{super().read}; its loss there is {self.loss_nats:.4g} nats per {self.unit}"
 
     @cached_property
     def looked_for(self) -> tuple[Finding, ...]:

@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headway import streams
 from headway.model.attention import Attention
+from headway.model.entry import Inputs
 from headway.model.trace import AttentionTrace, SomeQueries, Trace
 from headway.model.transformer import Transformer
 
@@ -41,7 +42,7 @@ class Redrawable:
     """Whether rows of some matrices had their entries shuffled, instead of being drawn."""
 
 
-def read(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> Redrawable:
+def read(model: Transformer, tokens: Inputs) -> Redrawable:
     """A pass of one of Headway's models, as `Transformer.trace`.
 
     Raises:

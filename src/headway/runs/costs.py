@@ -9,7 +9,7 @@ import psutil
 from headway.declare.budget import Budget
 from headway.declare.experiment import Arm, Experiment
 from headway.declare.run import RunSpec, slice_of
-from headway.runs.together import how_many
+from headway.runs.together import about_alone, how_many
 from headway.train.laboratory import laboratory_of
 from headway.words import together
 
@@ -92,10 +92,16 @@ def remarks(experiment: Experiment) -> tuple[str, ...]:
     """What a user may not expect of the selected arms, a sentence for each, with the arms unless it is all of them."""
     found: dict[str, list[str]] = defaultdict(list)
     for arm in experiment.selected:
-        for remark in arm.template.remarks:
+        for remark in (*arm.template.remarks, *_alone(arm.template)):
             found[remark].append(arm.full_name)
     n = len(experiment.selected)
     return tuple(remark if len(arms) == n else f"{together(arms, n)}: {remark}" for remark, arms in found.items())
+
+
+def _alone(run: RunSpec) -> tuple[str, ...]:
+    """Why a run is trained alone of which many would be trained together otherwise: others are alone anyway."""
+    said = about_alone(run) if run.small else ""
+    return (said,) if said else ()
 
 
 def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:

@@ -29,14 +29,23 @@ USUAL = 64
 """Runs that are worked on together at most, where nobody says how many."""
 
 _MEMORY = 0.5
-"""The share of the machine's memory that runs may take together, by the estimate."""
+"""The share of the machine's memory, or of what is free of a GPU's, that runs may take together, by the estimate."""
+
+GpuMemory = Callable[[], int | None]
+"""Bytes that are free on a GPU; None where there is none."""
 
 OpenTogether = Callable[[Sequence[RunSpec]], Sequence[Study]]
 """Opens the studies of runs of one shape."""
 
 
 def work_together(
-    path: Path, open_study: OpenStudy, open_together: OpenTogether, *, at_most: int | None, parent: int | None = None
+    path: Path,
+    open_study: OpenStudy,
+    open_together: OpenTogether,
+    *,
+    at_most: int | None,
+    parent: int | None = None,
+    gpu_memory: GpuMemory = lambda: None,
 ) -> int:
     """Train and judge the run in a folder, and along with it others of its shape that wait in its directory.
 
@@ -46,6 +55,7 @@ def work_together(
         open_together: what opens those of several.
         at_most: runs; None: `USUAL` of those whose steps are small, otherwise one.
         parent: the process to stop with; None to outlive any.
+        gpu_memory: bytes that are free on the GPU that they would be trained on; None: on none.
 
     Returns:
         The exit code of the run in the folder, as `headway.runs.work` lists them; the others' folders tell of them.
@@ -57,12 +67,13 @@ def work_together(
     if run.status == "done":
         return DONE
     try:
-        n, said = how_many(run.spec, at_most)
+        n, said = how_many(run.spec, at_most, gpu_memory)
+        alone = about_alone(run.spec) if at_most is not None and at_most > 1 else ""
         others = companions(path, run.spec, n - 1) if n > 1 else []
     except HeadwayError:  # whoever works on it alone says what is wrong with it
-        others = []
+        others, alone = [], ""
     if not others:
-        return work(path, open_study, parent=parent)
+        return work(path, _saying(alone, open_study) if alone else open_study, parent=parent)
     with _Patient(parent).heard() as wishes, contextlib.ExitStack() as held:
         members = []
         for each in (path, *others):
@@ -132,19 +143,47 @@ def _waits(folder: Path) -> bool:
         return False
 
 
-def how_many(spec: RunSpec, at_most: int | None) -> tuple[int, str]:
-    """How many runs of a shape are worked on together, and where memory bounds it, a sentence that says so."""
+def about_alone(spec: RunSpec) -> str:
+    """Why a run is not trained together with others, a sentence; empty where it can be."""
+    return (
+        f"trained alone, and not together with others of its shape: {'; '.join(why)}"
+        if (why := spec.trained_alone)
+        else ""
+    )
+
+
+def _saying(said: str, open_study: OpenStudy) -> OpenStudy:
+    """The same, which writes a sentence into the log of the run first."""
+
+    def opened(spec: RunSpec, stored: Any) -> Study:
+        print(said, flush=True)
+        return open_study(spec, stored)
+
+    return opened
+
+
+def how_many(spec: RunSpec, at_most: int | None, gpu_memory: GpuMemory = lambda: None) -> tuple[int, str]:
+    """How many runs of a shape are worked on together, and where memory bounds it, a sentence that says so.
+
+    Args:
+        spec: one of them.
+        at_most: so many; None: as `work_together`.
+        gpu_memory: what is free of a GPU's memory; None: the machine's own counts.
+    """
     if spec.shape is None:
         return 1, ""
     asked = at_most if at_most is not None else USUAL if spec.small else 1
-    each, there = estimated_bytes(spec) or 1, _MEMORY * psutil.virtual_memory().total
+    if asked == 1:
+        return 1, ""
+    free = gpu_memory()
+    each, there = estimated_bytes(spec) or 1, _MEMORY * (psutil.virtual_memory().total if free is None else free)
     fit = max(1, int(there / each))
     if fit >= asked:
         return asked, ""
     return fit, (
-        f"{counted(asked, 'run')} together need about {asked * each / 1e9:.1f} GB, and half of the memory is "
-        f"{there / 1e9:.1f} GB: {counted(fit, 'run')} {'is' if fit == 1 else 'are'} trained together, the others after "
-        "them"
+        f"{counted(asked, 'run')} together need about {asked * each / 1e9:.1f} GB, and half of "
+        f"{'the memory' if free is None else 'what is free of the memory of the GPU'} is {there / 1e9:.1f} GB: "
+        f"{counted(fit, 'run')} {'is' if fit == 1 else 'are'} trained together, the others after them"
     )
 
 

@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lambda specs: _open_together(specs, threads=threads, device=asked.device),
             at_most=None if asked.together == "auto" else int(asked.together),
             parent=asked.parent,
+            gpu_memory=lambda: _free_on_gpu(asked.device),
         )
 
     try:
@@ -177,6 +178,12 @@ def _stored_threads(path: Path) -> int | None:
         return json.loads(record.read_text())["execution"].get("threads") if record.is_file() else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # `work` says what is wrong with it
+
+
+def _free_on_gpu(device: str) -> int | None:
+    from headway.train.device import find_device, free_bytes
+
+    return free_bytes(find_device(device))
 
 
 def _open_study(

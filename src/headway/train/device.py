@@ -26,6 +26,11 @@ def find_device(asked: str) -> torch.device:
     return torch.device(asked)
 
 
+def free_bytes(device: torch.device) -> int | None:
+    """What is free of a GPU's memory; None of a processor, whose memory is the machine's."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else None
+
+
 def check_precision(precision: str, device: torch.device) -> None:
     """Look whether the device has what a precision needs.
 

@@ -12,6 +12,7 @@ import numpy as np
 from headway import streams
 from headway.data.tokens.examples import MASKED, Batch, Examples
 from headway.declare.tokens.task import TokensTask
+from headway.errors import UserError
 
 LOOKED_AT = 512
 """Examples that are looked at."""
@@ -31,6 +32,9 @@ def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
     try:
         first, again = (examples.training_batch(7, 3, size) for _ in range(2))
         other = examples.training_batch(8, 4, size)
+    except UserError as error:  # which says itself what to do
+        yield f"drawing {size} examples: {error}"
+        return
     except Exception as error:  # noqa: BLE001 - whatever a type of the user's raises is told
         yield f"drawing {size} examples raised {type(error).__name__}: {error}; let draw(random, n) give n of them"
         return

@@ -5,5 +5,6 @@
 * `transformer`: the model; its heads (`layout`, by hand or by `schedules`), numbers per layer (`layers`), trained
   arrays (`parameters`), published sizes (`shapes`); it `without_heads`, which go by `head_units`;
 * `training`, from the beginning or from another run (`start`), `probes` of heads meanwhile, `evaluation` and samples;
-  what is done to the trained model (`after`); what they cost (`budget`), and the `run` of them.
+  what is done to the trained model (`after`); what they cost (`budget`), the `run` of them, and which are trained
+  `alone`.
 """

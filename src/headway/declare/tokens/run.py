@@ -13,6 +13,7 @@ from headway.declare.limits import check_numbers
 from headway.declare.run import RunSpec
 from headway.declare.tokens import budget
 from headway.declare.tokens.after import AfterTraining
+from headway.declare.tokens.alone import why_alone
 from headway.declare.tokens.evaluation import PROMPT, Samples, TokensEvaluation
 from headway.declare.tokens.head_units import heads_to_keep, units_of
 from headway.declare.tokens.probes import HeadProbes, about_importance
@@ -20,7 +21,7 @@ from headway.declare.tokens.start import Start
 from headway.declare.tokens.task import TokensTask
 from headway.declare.tokens.tasks import TASKS, any_of
 from headway.declare.tokens.training import TokensTraining
-from headway.declare.tokens.transformer import SOFTMAX, LanguageModel, TransformerModel
+from headway.declare.tokens.transformer import LanguageModel, TransformerModel
 from headway.declare.tokens.without_heads import spread_evenly
 from headway.errors import DeclarationError
 from headway.identity import digest
@@ -286,17 +287,18 @@ class TokensRun(RunSpec):
 
     @property
     def shape(self) -> str | None:
-        """None of those that draw while they compute, are put through in parts, or start from another run."""
-        training = self.training
-        alone = training.drophead or training.regularizers or self.model.dropout or training.precision != "fp32"
-        if training.optimizer != "adamw" or training.accumulate > 1 or alone or self.start is not None:
-            return None
-        if self.model.attention != SOFTMAX:
+        """None of those that are trained alone (`declare.tokens.alone`)."""
+        if self.trained_alone:
             return None
         content = {key: value for key, value in self.content().items() if key != "seed"}
         for part, own in _OWN.items():
             content[part] = {key: value for key, value in content[part].items() if key not in own}
         return digest({**content, "steps": self.declared_steps})
+
+    @property
+    def trained_alone(self) -> tuple[str, ...]:
+        """By key, as `declare.tokens.alone` lists them."""
+        return why_alone(self)
 
     @property
     def small(self) -> bool:
@@ -353,3 +355,8 @@ class TokensRun(RunSpec):
 def texts_of(run: RunSpec) -> tuple[object, ...]:
     """What the tokens of a run are of: its tokenizer, its corpus, and what is held out; all None where it has none."""
     return tuple(getattr(run.task, key, None) for key in ("tokenizer", "corpus", "validation"))
+
+
+def is_text(run: RunSpec) -> bool:
+    """Whether a run predicts the next token of a corpus, and not the answers of a task."""
+    return texts_of(run)[1] is not None

@@ -16,6 +16,7 @@ from headway.heads.causes.substitutes import (
     Substitutes,
     check_mean_over,
     contexts_of,
+    donors_among,
     donors_of,
     mean_axes,
     substitutes_of,
@@ -50,7 +51,8 @@ class OtherText:
         Args:
             model: the model.
             inputs: the text whose loss is measured, all of it.
-            other: sequences of another text, at least as long.
+            other: sequences of another text, at least as long; or `inputs` themselves, where these are all that there
+                are, and then each sequence gets another one's contexts.
             mean_over: as in `substitutes`.
             seed: of the choice of donors.
             at_once: sequences that are read together.
@@ -59,7 +61,7 @@ class OtherText:
             UserError: as `substitutes`.
         """
         over = check_mean_over(mean_over)
-        donors = donors_of(inputs, other, seed)
+        donors = donors_among(len(inputs), seed) if other is inputs else donors_of(inputs, other, seed)
         tokens = other[:, : inputs.shape[1]]
         total: list[Tensor | None] = [None] * len(model.n_heads)
         for some in tokens.split(at_once):

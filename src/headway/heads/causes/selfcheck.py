@@ -97,7 +97,8 @@ def _masked_is_pruned(model: Intervenable, tokens: Tensor, tolerance: float) -> 
 
 
 def _fast_is_slow(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
-    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    inputs = tokens[:, :-1]
+    targets = tokens[:, 1:].clamp(max=logits_of(model, inputs[:1]).shape[2] - 1)  # a read-out may be narrow
     # Another text for what stands in: the same tokens, backwards.
     stand_ins = substitutes(model, inputs, tokens.flip(1)[:, :-1])
     heads = [(layer, model.n_heads[layer] // 2) for layer in layers_with_heads(model)]

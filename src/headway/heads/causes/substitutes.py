@@ -116,6 +116,24 @@ def donors_of(inputs: Int[Tensor, "batch pos"], other: Int[Tensor, "others span"
     return donors
 
 
+def donors_among(n: int, seed: int) -> tuple[int, ...]:
+    """Another sequence of the same text for each of it, all different: one cycle through all of them.
+
+    Raises:
+        UserError: for a single sequence.
+
+    Examples:
+        >>> sorted(donors_among(4, 0)), any(at == donor for at, donor in enumerate(donors_among(4, 0)))
+        ([0, 1, 2, 3], False)
+    """
+    if n < 2:
+        raise UserError("a single sequence was given, and no other stands in for it; give two or more")
+    order = streams.generator(seed, "donors among themselves").permutation(n)
+    donors = np.empty(n, int)
+    donors[order] = np.roll(order, 1)
+    return tuple(donors.tolist())
+
+
 def contexts_of(model: Intervenable, tokens: Int[Tensor, "batch pos"]) -> tuple[Tensor | None, ...]:
     """Z of every layer, (batch, head, pos, d_head); None for one without heads."""
     found: dict[int, Tensor] = {}

@@ -130,6 +130,7 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
         "pairs": [[_pair(pair, places) for pair in view.pairs.get(head, ())] for head in _every(shown)],
         "pairsFrom": view.pairs_from,
         "circuits": None if view.circuits is None else _circuits(view.circuits, _every(shown), places),
+        "noCircuits": view.no_circuits,
         "composition": _composition(shown),
         "kept": [_kept(shown, kept, places, at, number, arrays) for number, kept in enumerate(view.kept)],
     }  # fmt: skip
@@ -142,7 +143,7 @@ def _kept(
     labels = shown.view.found.labels
     return {
         "step": kept.step,
-        "circuits": _circuits(kept.circuits, _every(shown), places)["of"],
+        "circuits": None if kept.circuits is None else _circuits(kept.circuits, _every(shown), places)["of"],
         "composition": None if kept.composition is None else composed(kept.composition, labels)["of"],
         "patterns": _patterns(shown, kept.patterns, f"m{at}-s{number}", arrays),
     }

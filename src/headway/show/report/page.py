@@ -89,6 +89,12 @@ def figures(material: ReportData) -> Iterator[Figure]:
         yield from figures_of_own(material)
 
 
+def _can_look(material: ReportData) -> bool:
+    """Whether `headway look` takes its models: they read tokens."""
+    reads_numbers = material.run.content()["model"].get("encoder") is not None
+    return bool(material.arms) and material.run.n_ctx is not None and not reads_numbers
+
+
 def page(material: ReportData, drawn: Sequence[Figure]) -> str:
     """The report as HTML."""
     laboratory = laboratory_of(material.run)
@@ -103,7 +109,7 @@ def page(material: ReportData, drawn: Sequence[Figure]) -> str:
         progress=progress(material),
         luck=laboratory.luck(material),
         look=(material.path / current.LOOK).is_file(),
-        has_tokens=bool(material.arms) and material.run.n_ctx is not None,
+        can_look=_can_look(material),
         look_at=_alone(material),
         statements=laboratory.statements(material),
         doubts=material.results.doubts,

@@ -10,10 +10,10 @@ from headway.compare.rates import rate_controls
 from headway.compare.tokens.falling import PARAMETERS
 from headway.compare.tokens.fits import AgainstScheme, Fit
 from headway.declare.metrics import METRICS, YES_OR_NO
-from headway.declare.tokens.run import PER_BYTE
+from headway.declare.tokens.run import PER_BYTE, is_text
 from headway.show.report.arm_styles import looks
 from headway.show.report.laboratory import ReportSlice, Statement, Writing
-from headway.show.report.outcome import OutcomeMeasure, final_outcome
+from headway.show.report.outcome import final_outcome
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.report.tables import Row, Table, over_seeds
 from headway.show.report.tasks import by_task
@@ -22,34 +22,10 @@ from headway.show.shared.theme import NGRAMS, QUIET, SCHEME_COLOURS
 from headway.show.tokens import cost, known, lane, lane_diagram, learning, pruned, settling, sizes, writing
 from headway.show.tokens import loss_against_heads as heads
 from headway.show.tokens import statements as claims
+from headway.show.tokens.final_losses import BITS, LOSS, OF_ANSWERS
 from headway.show.tokens.learning_rates import learning_rates
 from headway.show.tokens.probed import probed
 from headway.words import Amount, join, number
-
-LOSS = OutcomeMeasure(
-    name="final-loss",
-    metric="eval_loss_nats",
-    column="loss_nats",
-    axis="evaluation loss (nats per token)",
-    title="Final loss",
-    sentence="Mean loss per token of the fixed held-out sequences.",
-    references=NGRAMS,
-    ticks="Ticks: what needs no training, on the same text.",
-    one_seed="One seed: a point per arm, and no interval.",
-    label_width=330,
-    row=32,
-)
-
-
-BITS = replace(
-    LOSS,
-    metric="eval_bits_per_byte",
-    column="bits_per_byte",
-    axis="evaluation loss (bits per byte)",
-    sentence="Mean loss of the fixed held-out text, in bits per byte: arms differ in tokenizer or corpus.",
-    references={},
-    ticks="",
-)
 
 Draw = Callable[[ReportData], Figure | None]
 
@@ -108,7 +84,7 @@ class TokensReportSlice(ReportSlice):
         yield (
             final_outcome(material, BITS)
             if material.results.primary == PER_BYTE
-            else by_task(partial(final_outcome, measure=LOSS), material)
+            else by_task(partial(final_outcome, measure=LOSS if is_text(material.run) else OF_ANSWERS), material)
         )
         for draw in (LEARNING, HOURS, cost.cost):
             yield from per_control[draw]

@@ -9,6 +9,7 @@ import numpy as np
 
 from headway.compare.tokens.plain_curve import is_plain, on_curve
 from headway.declare.tokens.parameters import PARTS, parameters_of
+from headway.declare.tokens.run import is_text
 from headway.errors import DeclarationError
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.shared import labels
@@ -26,9 +27,14 @@ _POINTS = 61
 
 
 def loss_against_parameters(material: ReportData) -> Figure | None:
-    """A labelled point per arm and the curve through the plain models; None unless those of arms differ."""
+    """A labelled point per arm and the curve through the plain models; None unless those of arms differ.
+
+    None of tasks that are no text either: what a plain model of a size would reach is known of text.
+    """
     import altair as alt
 
+    if not is_text(material.run):
+        return None
     arms = [arm for arm in material.arms if len(arm.final(METRIC)) and arm.shown.metrics.get("n_parameters")]
     if len({arm.shown.metrics["n_parameters"] for arm in arms if arm.control is None}) < 2:
         return None

@@ -41,7 +41,7 @@ def _panels(rows: Sequence[dict[str, Any]]) -> Any:
 
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     columns = sorted({row["heads"] for row in rows}, key=lambda heads: (sum(map(int, heads.split("-"))), heads))
-    controls = list(dict.fromkeys(row["control"] for row in rows))
+    panels_of = {row["control"]: row["panel"] for row in rows}
     base = alt.Chart(inline(rows)).encode(
         x=alt.X("heads:O", sort=columns, title="heads of each layer", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("task:N", sort=tasks, title=None, axis=alt.Axis(labelLimit=300)),
@@ -63,8 +63,8 @@ def _panels(rows: Sequence[dict[str, Any]]) -> Any:
     panels = [
         alt.layer(cells, ruled_out, said)
         .transform_filter(f"datum.control === {control!r}")
-        .properties(width=90 * len(columns), height=44 * len(tasks), title=control)
-        for control in controls
+        .properties(width=90 * len(columns), height=44 * len(tasks), title=title)
+        for control, title in panels_of.items()
     ]
     return alt.vconcat(*panels, spacing=24)
 
@@ -83,6 +83,7 @@ def _row(arm: ArmResults) -> dict[str, Any] | None:
         "task": run.task.title,
         "heads": "-".join(map(str, run.model.layout.n_heads)),
         "control": _mlp(arm) if arm.control is None else arm.control,
+        "panel": _panel(arm),
         "share": share.value,
         "low": low,
         "high": high,
@@ -91,6 +92,12 @@ def _row(arm: ArmResults) -> dict[str, Any] | None:
         "possible": _possible(run),
         "said": f"{decimal(share.value)} ({best:.3f})".replace("0.", "."),
     }
+
+
+def _panel(arm: ArmResults) -> str:
+    """What the arms of a panel have in common: their control, or what their model is made of where that tells it."""
+    plain = _mlp(arm)
+    return plain if arm.control is None or plain != "attention alone" else arm.control
 
 
 def _mlp(arm: ArmResults) -> str:
