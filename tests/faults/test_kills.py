@@ -13,7 +13,7 @@ KILLS = Path(__file__).with_name("kills.py")
 
 @pytest.mark.slow
 def test_sweeps_that_are_killed_at_random_moments_and_gone_on_with_lose_nothing():
-    command = [sys.executable, str(KILLS), "--kills", "60", "--seconds", "60"]
+    command = [sys.executable, str(KILLS), "--kills", "30", "--seconds", "40"]
     if fused.available() is not None:
         command += ["--laboratories", "icl, torch", "tokens"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

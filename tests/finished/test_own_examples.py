@@ -61,7 +61,7 @@ def test_effects_are_those_on_the_loss_of_the_task(runs):
     assert found.text == "all inputs of 4-bit parity"
     assert "16 of 80 tokens at which an answer is asked for" in found.notes[0]
     some = headway.ablate(runs["recall"].path, sequences=20)
-    assert some.other == "20 sequences of others of them"
+    assert some.other == "20 others of them"
 
 
 def test_few_inputs_say_patterns_and_no_more(runs):
