@@ -30,7 +30,7 @@ from headway.runs.work import ELSEWHERE, STOPPED
 
 _LOOK_EVERY_S = 0.25
 _SOON_S = 0.02
-"""Between two looks while runs end: a place that waits for its next run is idle."""
+"""When a run has ended others soon do, and a place that waits for its next run is idle; then each look waits longer."""
 _ASKED_FOR_S = (20.0, 5.0)
 """How long workers may take to end when they are asked, and when they are asked again; then they are killed."""
 _KILLED_FOR_S = 5.0
@@ -81,6 +81,7 @@ class _Sweep:
         """How often a run was lost with its place without getting further, and how far it was."""
         self._settled: dict[Path, Run] = {}
         self._stopping = self._news = False
+        self._pause_s = _SOON_S
         for run in runs:
             if run.status in ("done", "damaged"):
                 self._settled[run.path] = run
@@ -101,8 +102,9 @@ class _Sweep:
         return self._queue.look(self._places)
 
     def wait(self) -> None:
-        """Let some time go by until the next look: little where runs have just ended, since others then end soon."""
-        time.sleep(min(_SOON_S, _LOOK_EVERY_S) if self._news else _LOOK_EVERY_S)
+        """Let some time go by until the next look: little where runs have just ended, then more and more."""
+        self._pause_s = min(_SOON_S if self._news else 2 * self._pause_s, _LOOK_EVERY_S)
+        time.sleep(self._pause_s)
 
     def stop(self, interruptions: Interruptions) -> None:
         """End all workers: first so that they store where they are, at last by force."""
