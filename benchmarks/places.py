@@ -142,12 +142,13 @@ def lasting_part(run: Run) -> Any:
     return run.status, kept(run.metrics), [kept(record) for record in run.records()], weights, run.curves()
 
 
-def laboratories() -> tuple[Experiment, Experiment]:
-    """Runs of two laboratories that take seconds each."""
+def laboratories(n_runs: int) -> tuple[Experiment, Experiment]:
+    """So many runs of each of two laboratories, or one more, that take seconds each."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
     import kills
 
-    return tiny(20, steps=200_000), kills.tokens(60)
+    tokens = kills.tokens(60)
+    return tiny(n_runs + 1, steps=200_000), tokens.select(seeds=-(-n_runs // len(tokens.arms)))
 
 
 def disturb_nodes(rounds: int, per_round: int, seed: int) -> None:
@@ -157,7 +158,7 @@ def disturb_nodes(rounds: int, per_round: int, seed: int) -> None:
     os.environ |= {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "3"}
     folder, chance = Path(tempfile.mkdtemp(prefix="headway-nodes-")), random.Random(seed)
     small = {"num_cpus": 1, "object_store_memory": 80 * 1024 * 1024, "include_dashboard": False}
-    both = laboratories()
+    both = laboratories(per_round)
     whole: dict[str, Any] = {}
     for number, experiment in enumerate(both):
         runs = prepared(folder / f"whole-{number}", experiment)[:per_round]
