@@ -18,6 +18,7 @@ from headway.runs.folder import Run, Status, damaged, read
 from headway.runs.folder_written import update
 from headway.runs.joined import JoinedPlace
 from headway.runs.lease import Lease, LeaseHeld, last_holder
+from headway.runs.lease_files import Holder
 from headway.runs.lines import Lines
 from headway.runs.memory import estimated_bytes
 from headway.runs.places import LOST, Place, Worker
@@ -138,10 +139,12 @@ class _Sweep:
     def _looked_at(self) -> Snapshot:
         elapsed_s = time.monotonic() - self._began
         n_places = sum(place.ready for place in self._places)
-        holders = [last_holder(path / "lease") for path, _ in self._queue.workers()]
-        waiting = [path for path in self._by_path if path not in self._settled and not self._queue.worker(path)]
-        self._along.look(waiting, {holder.worker for holder in holders if holder})
-        return Snapshot(runs=tuple(self._progress(run) for run in self._runs), workers=n_places, elapsed_s=elapsed_s)
+        holders = {path: last_holder(path / "lease") for path in self._by_path if self._queue.worker(path)}
+        waiting = [path for path in self._by_path if path not in self._settled and path not in holders]
+        ours = {holder.worker for path, holder in holders.items() if holder and path in self._written}
+        self._along.look(waiting, ours)
+        runs = tuple(self._progress(run, holders.get(run.path)) for run in self._runs)
+        return Snapshot(runs=runs, workers=n_places, elapsed_s=elapsed_s)
 
     def _may_begin(self, path: Path) -> bool:
         """Whether a run need not wait for the one that it starts from, be it that it never can begin."""
@@ -204,12 +207,14 @@ class _Sweep:
                 if not self._stopping:
                     del self._settled[run.path]  # and it is waited for
 
-    def _progress(self, run: Run) -> Progress:
+    def _progress(self, run: Run, holder: Holder | None) -> Progress:
+        """How far a run is; `holder` is who has it, where a worker is on it."""
         worker = self._queue.worker(run.path)
         settled = self._settled.get(run.path) or (None if worker else self._along.ended(run.path))
-        holder = last_holder(run.path / "lease") if worker else None if settled else self._along.holder(run.path)
         if worker and holder and not worker.has(holder):
             holder = None  # our worker has not got the lease yet
+        if not worker and not settled:
+            holder = self._along.holder(run.path)
         works = bool(worker or holder)
         if works:
             self._reached[run.path] = holder.step if holder else 0
