@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -36,20 +35,28 @@ DOCUMENT = {
     "seeds": 4,
 }  # fmt: skip
 # Without biases: that of keys changes nothing, so that Adam makes large steps of the rounding of its gradient.
-SLOW = (
-    "import sys, time\n"
-    "from headway.train.tokens.ensemble import Ensemble\n"
-    "from headway.runs import work\n"
-    "work.CHECKPOINT_EVERY_S = 0.0\n"
-    "whole = Ensemble.advance\n"
-    "def slowly(self, n):\n"
-    "    time.sleep(0.1)\n"
-    "    return whole(self, 1)\n"
-    "Ensemble.advance = slowly\n"
-    "from headway.runs.worker import main\n"
-    "sys.exit(main(sys.argv[1:]))"
-)
-"""A worker that takes a tenth of a second for a step, and stores each."""
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from headway.runs import work
+from headway.runs.worker import main
+from headway.train.tokens.ensemble import Ensemble
+
+metrics, records = Path(sys.argv.pop(1)), int(sys.argv.pop(1))
+work.CHECKPOINT_EVERY_S = 0.0
+whole = Ensemble.advance
+
+
+def advance(self, n):
+    if metrics.exists() and metrics.read_text().count("\\n") >= records:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(self, 1)
+
+
+Ensemble.advance = advance
+sys.exit(main(sys.argv[1:]))
+"""
+"""A worker that stores each step, and is killed before the next one when a run has so many records."""
 
 
 def prepared(folder):
@@ -68,13 +75,9 @@ def worked(path, at_most="4"):
 
 def killed(path, records):
     """Work on a run and its companions, until the process is killed once so many records are written."""
-    command = [sys.executable, "-c", SLOW, str(path), "--together", "4", "--device", "cpu"]
-    process = subprocess.Popen(command, env=environment())
-    limit = time.monotonic() + 120
-    while time.monotonic() < limit and len(steps_of(path)) < records:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    command = [sys.executable, "-c", KILLED, str(path / "metrics.jsonl"), str(records)]
+    command += [str(path), "--together", "4", "--device", "cpu"]
+    assert subprocess.run(command, env=environment(), check=False).returncode == -signal.SIGKILL
 
 
 def steps_of(path):
