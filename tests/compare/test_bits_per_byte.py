@@ -69,7 +69,7 @@ def test_what_is_answered_compared_and_drawn_is_bits_and_no_percentage_of_nats(s
     assert "bits per byte" in drawn["final-loss"].caption
     assert "vconcat" not in drawn["final-loss"].spec  # in one panel, where they can be compared
     table = LABORATORY.final(material)
-    assert table.columns[1:3] == ("evaluation loss, bits per byte", "against its baseline")
+    assert table.columns[1:3] == ("evaluation loss (bits per byte)", "against its baseline")
     assert table.rows[1].cells[2].startswith("−16.")
 
 

@@ -96,6 +96,7 @@ def test_inputs_of_numbers_are_measured_and_no_more(runs):
 def test_heads_are_pruned_on_the_examples(runs):
     found = headway.prune(runs["parity"].path, by="taylor", keep=1)
     assert found.losses["text"].before == pytest.approx(runs["parity"].metrics["eval_loss_nats"], rel=1e-4)
+    assert " nats per answer before, " in found.losses["text"].sentence
     assert len(found.kept) == 1
 
 

@@ -8,15 +8,14 @@ import pytest
 
 from headway.compare.results import References, Results
 from headway.declare.experiment import Experiment, load
-from headway.declare.tokens.run import is_text
 from headway.show.report.arm_styles import looks
 from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.shared.figure_files import render
 from headway.show.tokens import known
+from headway.show.tokens.final_losses import loss_of
 from headway.show.tokens.known_errors import errors_by_heads
 from headway.show.tokens.known_parts import by_kind, by_length
 from headway.show.tokens.known_scores import accuracies
-from headway.show.tokens.report import OF_ANSWERS
 from headway.show.tokens.sizes import loss_against_parameters
 from headway.show.tokens.solved_map import solved_map
 
@@ -127,10 +126,11 @@ def test_figures_of_text_are_drawn_of_text_alone():
         {"complete-h1": shares(0.5, **named), "complete-h2": shares(1.0, **{**named, "n_parameters": 200})},
     )
     assert loss_against_parameters(material) is None
-    assert OF_ANSWERS.ticks == ""
-    assert not OF_ANSWERS.references
-    assert not is_text(material.run)
-    assert is_text(load("head-progression").arms[0].template)
+    assert loss_of(material).ticks == ""
+    assert not loss_of(material).references
+    assert loss_of(material).axis == "evaluation loss (nats per answer)"
+    text = material_of(load("head-progression"), {load("head-progression").arms[0].full_name: [named]})
+    assert loss_of(text).axis == "evaluation loss (nats per token)"
 
 
 def test_they_can_be_drawn(endpoints):

@@ -150,7 +150,7 @@ def test_names_beside_points_cover_nothing() -> None:
 
 def test_the_table_ends_with_what_needs_no_training(progression: ReportData) -> None:
     table = text.final(progression)
-    assert table.columns[:3] == ("", "evaluation loss, nats per token", "against its baseline")
+    assert table.columns[:3] == ("", "evaluation loss (nats per token)", "against its baseline")
     by_name = {row.cells[0]: row.cells for row in table.rows}
     assert by_name["unigram model"][1] == "5.740"
     assert by_name["bigram model"][1] == "3.420"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -31,12 +31,16 @@ _BATCH = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class LossChange:
-    """The loss of a text before and after, nats per token, and its change with a 95 % interval over sequences."""
+    """The loss of a text before and after, nats per token, and its change with a 95 % interval over sequences.
+
+    Of a task's own examples only answers count.
+    """
 
     text: str
     before: float
     after: float
     interval: tuple[float, float]
+    counted: Literal["token", "answer"] = "token"
 
     @property
     def sentence(self) -> str:
@@ -45,8 +49,8 @@ class LossChange:
         moves = "rises" if change >= 0 else "falls"
         ends = sorted(self.interval) if change >= 0 else sorted((-self.interval[0], -self.interval[1]))
         return (
-            f"loss on {self.text}: {nats(self.before)} nats per token before, {nats(self.after)} after; it {moves} by "
-            f"{within(abs(change), ends)}"
+            f"loss on {self.text}: {nats(self.before)} nats per {self.counted} before, {nats(self.after)} "
+            f"after; it {moves} by {within(abs(change), ends)}"
         )
 
 
@@ -163,11 +167,8 @@ def prune(
     whole = opened.own
     number = heads_to_keep(keep, units_of(whole.model.layout))
     read = {"sequences": sequences, "length": length}
-    texts = {"text": _text(opened, source, "text", seed, **read)}
-    names = {"text": _name(source)}
-    if held_out is not None:
-        texts["held_out"] = _text(opened, held_out, "held_out", seed, **read)
-        names["held_out"] = _name(held_out)
+    given = {"text": source} | ({} if held_out is None else {"held_out": held_out})
+    texts = {what: _text(opened, each, what, seed, **read) for what, each in given.items()}
     check_sound(opened.own, texts["text"].inputs)
     kept = pruned_to(whole, number, METHODS[by], texts["text"], steps=steps, tell=tell)
     tell("measuring the losses, and passes of both models by turns ...")
@@ -179,7 +180,7 @@ def prune(
         steps=steps,
         layouts=(str(whole.model.layout), str(kept.model.model.layout)),
         kept=kept.heads,
-        losses={what: _change(whole, kept.model, each, names[what]) for what, each in texts.items()},
+        losses={what: _change(whole, kept.model, each, given[what]) for what, each in texts.items()},
         before=before,
         after=after,
         folder=None if folder is None else (folder, _write(opened, kept.model, folder)),
@@ -224,7 +225,7 @@ def _name(text: Any) -> str:
     return str(text) if isinstance(text, str | Path) else "the given tokens"
 
 
-def _change(whole: "Transformer", small: "Transformer", text: "PruningText", name: str) -> LossChange:
+def _change(whole: "Transformer", small: "Transformer", text: "PruningText", given: Any) -> LossChange:
     import torch
 
     from headway.heads.causes.losses import counted as tokens_of
@@ -240,7 +241,8 @@ def _change(whole: "Transformer", small: "Transformer", text: "PruningText", nam
     tokens = tokens_of(text.targets).cpu().numpy()
     before, after = (float(mean_over_tokens(loss, tokens)) for loss in losses)
     low, high = (float(end) for end in interval(losses[1] - losses[0], tokens))
-    return LossChange(text=name, before=before, after=after, interval=(low, high))
+    counted: Literal["token", "answer"] = "answer" if isinstance(given, OwnExamples) else "token"
+    return LossChange(text=_name(given), before=before, after=after, interval=(low, high), counted=counted)
 
 
 def _write(opened: Opened, model: "Transformer", folder: Path) -> str:

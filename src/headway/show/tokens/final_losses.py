@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+from headway.declare.tokens.run import is_text
 from headway.show.report.outcome import OutcomeMeasure
+from headway.show.report.report_data import ReportData
 from headway.show.shared.theme import NGRAMS
 
 LOSS = OutcomeMeasure(
@@ -38,3 +40,8 @@ OF_ANSWERS = replace(
     ticks="",
 )
 """Of tasks that are no text."""
+
+
+def loss_of(material: ReportData) -> OutcomeMeasure:
+    """The loss in nats as it is told of the task: per token, or per answer where it is no text."""
+    return LOSS if is_text(material.run) else OF_ANSWERS

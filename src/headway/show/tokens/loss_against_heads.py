@@ -12,6 +12,7 @@ from headway.show.shared import labels
 from headway.show.shared.figure import WIDTH, Figure, ends, inline
 from headway.show.shared.summary import SEEDS, over_seeds
 from headway.show.shared.theme import SCHEME_COLOURS
+from headway.show.tokens.final_losses import loss_of
 from headway.show.tokens.finished_run import declared
 from headway.show.tokens.ngram_rules import below_and_above, rules
 from headway.words import counted, join, listed, number
@@ -43,9 +44,7 @@ def loss_against_heads(material: ReportData) -> Figure | None:
     seeds = [float(value) for arm in arms for value in arm.final(METRIC)]
     domain = ends([*seeds, *(row[end] for row in [*points, *bands] for end in ("low", "high"))], beside=0.1)
     scale = alt.Scale(domain=domain, nice=False, zero=False)
-    y, low_y = (
-        alt.Y(f"{end}:Q", title="evaluation loss (nats per token)", scale=scale) for end in ("loss_nats", "low")
-    )
+    y, low_y = (alt.Y(f"{end}:Q", title=loss_of(material).axis, scale=scale) for end in ("loss_nats", "low"))
     totals = [row["heads"] for row in points]
     reach = 0.13 * (max(totals) - min(totals))
     width = [min(totals) - reach / 2, max(totals) + reach]

@@ -10,7 +10,7 @@ from headway.compare.rates import rate_controls
 from headway.compare.tokens.falling import PARAMETERS
 from headway.compare.tokens.fits import AgainstScheme, Fit
 from headway.declare.metrics import METRICS, YES_OR_NO
-from headway.declare.tokens.run import PER_BYTE, is_text
+from headway.declare.tokens.run import PER_BYTE
 from headway.show.report.arm_styles import looks
 from headway.show.report.laboratory import ReportSlice, Statement, Writing
 from headway.show.report.outcome import final_outcome
@@ -22,7 +22,7 @@ from headway.show.shared.theme import NGRAMS, QUIET, SCHEME_COLOURS
 from headway.show.tokens import cost, known, lane, lane_diagram, learning, pruned, settling, sizes, writing
 from headway.show.tokens import loss_against_heads as heads
 from headway.show.tokens import statements as claims
-from headway.show.tokens.final_losses import BITS, LOSS, OF_ANSWERS
+from headway.show.tokens.final_losses import BITS, LOSS, loss_of
 from headway.show.tokens.learning_rates import learning_rates
 from headway.show.tokens.probed import probed
 from headway.words import Amount, join, number
@@ -48,11 +48,11 @@ OF_STARTS: tuple[Draw, ...] = (pruned.over_training, pruned.against_kept, settli
 """Drawn first where runs start from others."""
 
 FINAL = {
-    "eval_bits_per_byte": "evaluation loss, bits per byte",
+    "eval_bits_per_byte": BITS.axis,
     "solved": "seeds that solve it",
     "accuracy": "accuracy",
     "nmse": "error over variance",
-    "eval_loss_nats": "evaluation loss, nats per token",
+    "eval_loss_nats": LOSS.axis,
     "total_heads": "heads in all layers",
     "n_parameters": "parameters",
     "tokens": "tokens trained on",
@@ -84,7 +84,7 @@ class TokensReportSlice(ReportSlice):
         yield (
             final_outcome(material, BITS)
             if material.results.primary == PER_BYTE
-            else by_task(partial(final_outcome, measure=LOSS if is_text(material.run) else OF_ANSWERS), material)
+            else by_task(partial(final_outcome, measure=loss_of(material)), material)
         )
         for draw in (LEARNING, HOURS, cost.cost):
             yield from per_control[draw]
@@ -100,7 +100,8 @@ class TokensReportSlice(ReportSlice):
         names = [name for name in FINAL if any(len(arm.final(name)) for arm in material.arms)]
         if material.results.primary != PER_BYTE:
             names = [name for name in names if name != PER_BYTE]
-        columns = ["", *(FINAL[name] for name in names)]
+        headings = FINAL | {LOSS.metric: loss_of(material).axis}
+        columns = ["", *(headings[name] for name in names)]
         compared = [_compared(material, arm) for arm in material.arms]
         against = _against(material, compared)
         relative = _is_relative(material, names)
@@ -128,7 +129,7 @@ class TokensReportSlice(ReportSlice):
                 if material.timings
                 else "",
             ),
-            hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
+            hints={headings[name]: METRICS[name].sentence for name in names if name in METRICS},
         )
 
     def luck(self, material: ReportData) -> str:
