@@ -24,6 +24,7 @@ from headway.model.positions import rotary_table, sinusoids
 from headway.model.residual import enter, lane_share, norm, read_entries
 from headway.model.trace import AttentionTrace, Trace
 from headway.model.weights import Weights, check_weights
+from headway.uncompiled import uncompiled
 
 Gates = Sequence[Tensor]
 """Per layer a tensor that broadcasts to (batch, head) and multiplies the heads' contexts.
@@ -56,7 +57,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.model, self.vocab_size = model, vocab_size
         width = model.d_model if model.positions_in_lane else model.embedding_width
-        with torch.device("meta"):  # nothing is drawn from torch's generator
+        with torch.device("meta"), uncompiled():  # nothing is drawn from torch's generator
             if model.encoder is None:
                 self.embedding = embedding_of(model, vocab_size)
             else:

@@ -142,6 +142,7 @@ def set_up_process(threads: int) -> str:
     # Not a pool of compilers for each of many workers.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what deterministic CUDA needs
+    os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's large arrays in huge pages, where the system has them
     keep_freed_memory()
     return _own_compiler_cache()
@@ -221,7 +222,7 @@ def _set_up(study: "Study", threads: int) -> "Study":
         import torch
 
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(True)
+        torch.set_deterministic_debug_mode("error")  # unlike use_deterministic_algorithms it imports no compiler
         # It would also fill all memory before it is used, which finds bugs and costs time; no operator reads it.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return replace(study, execution={**study.execution, "threads": threads})

@@ -4,6 +4,7 @@ import psutil
 import torch
 
 from headway.train.process_memory import forget_peak, give_freed_memory_back, peak_bytes
+from headway.uncompiled import uncompiled
 
 
 class Meter:
@@ -45,6 +46,7 @@ class Meter:
         return torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated()
 
 
+@uncompiled()
 def _use_once(device: torch.device) -> None:
     layer = torch.nn.Linear(4, 4, device=device)
     optimizer = torch.optim.AdamW(layer.parameters(), fused=True)

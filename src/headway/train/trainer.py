@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from headway.errors import Diverged
 from headway.train.loop import Arrays
+from headway.uncompiled import uncompiled
 
 Loss = Callable[..., Tensor]
 """From a part's tensors to a scalar that is minimised, or to a vector: its first entry is minimised, the others are the
@@ -94,8 +95,9 @@ class TorchTrainer:
                 group["lr"] = highest * rules.rate_share(step)
         if rules.seed is not None:
             torch.manual_seed(rules.seed(step))
-        for optimizer in self._optimizers:
-            optimizer.zero_grad()
+        with uncompiled():
+            for optimizer in self._optimizers:
+                optimizer.zero_grad()
         losses = []
         for part in self._parts(step):
             loss = part.weight * self._loss(*part.tensors)
@@ -103,8 +105,9 @@ class TorchTrainer:
             losses.append(loss[1:].detach() if loss.ndim else loss.detach())
         if rules.clip is not None:
             nn.utils.clip_grad_norm_(self._parameters.values(), rules.clip)
-        for optimizer in self._optimizers:
-            optimizer.step()
+        with uncompiled():
+            for optimizer in self._optimizers:
+                optimizer.step()
         self.step = step
         return torch.stack(losses).sum(0) if len(losses) > 1 else losses[0]
 

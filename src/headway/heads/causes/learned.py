@@ -22,6 +22,7 @@ from headway.heads.causes.attribution import check_gradients
 from headway.heads.causes.importance import PruningText
 from headway.heads.causes.losses import check_text
 from headway.model.transformer import Transformer
+from headway.uncompiled import uncompiled
 
 STEPS, RATE = 200, 0.1
 """Of Adam, on one number for each unit."""
@@ -135,13 +136,15 @@ def _train(
     """Adam on what is learned, over the batches of the text in turn; the model's weights get no gradient."""
     check_text(model, text.inputs, text.targets)
     check_gradients(model)
-    optimizer, batches = torch.optim.Adam(learned, lr=RATE), text.batches()
+    with uncompiled():
+        optimizer, batches = torch.optim.Adam(learned, lr=RATE), text.batches()
     for step in range(STEPS):
         with torch.enable_grad():
             value = loss(step, *batches[step % len(batches)])
         for each, gradient in zip(learned, torch.autograd.grad(value, learned), strict=True):
             each.grad = gradient
-        optimizer.step()
+        with uncompiled():
+            optimizer.step()
 
 
 def _seed(text: PruningText, purpose: str) -> int:

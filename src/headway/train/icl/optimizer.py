@@ -6,8 +6,10 @@ import torch
 from torch import nn
 
 from headway.declare.icl.training import Adam, AdamW, Sgd, TrainingSpec
+from headway.uncompiled import uncompiled
 
 
+@uncompiled()
 def optimizer_for(training: TrainingSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """The optimizer of torch.optim of the declared name, in its fused form: one call updates all parameters.
 

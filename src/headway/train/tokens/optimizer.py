@@ -6,8 +6,10 @@ import torch
 from torch import nn
 
 from headway.declare.tokens.training import Muon, TokensTraining
+from headway.uncompiled import uncompiled
 
 
+@uncompiled()
 def tokens_optimizers(
     training: TokensTraining, parameters: Mapping[str, nn.Parameter]
 ) -> tuple[torch.optim.Optimizer, ...]:
