@@ -15,7 +15,7 @@
   is said when a folder cannot be written; `preparing`: what is seen to before; `callbacks`: what is told of each line;
 * a Ray cluster: found at its `ray_address`, joined by `ray_cluster`, whose nodes say of themselves what is in
   `ray_probe`; its slots as `ray_places`, each a `ray_place`, what their actors do as `ray_slot`, and what these send of
-  copies, taken in, as `ray_copies`; what private ones left, removed as `ray_left`;
+  copies, taken in, as `ray_copies`; what killed ones left in a `scratch` folder is removed;
 * `site`: the places that somebody asks for; `joining` the work on a directory, until a `deadline`, or by `slurm`;
 * `planned_looks`: when the seeds of a directory are looked at, and what was found;
 * `timing`: a step of each arm by itself, kept in `timing_files`; `memory`: whether runs fit; `costs`: what they would

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +30,11 @@ def born_at(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def command_lines() -> Iterator[Sequence[str]]:
+    """Of the processes of this machine, as far as they may be read."""
+    return (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
 
 
 @cache

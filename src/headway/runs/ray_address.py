@@ -8,11 +8,9 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-
-import psutil
 
 from headway.errors import UserError, shortened
+from headway.runs.processes import command_lines
 
 PRIVATE = "hw-ray-"
 """How the folder of a private Ray begins."""
@@ -107,11 +105,6 @@ def _is_private(port: str) -> bool:
     return any(
         f"--gcs_server_port={port}" in line and any(PRIVATE in word for word in line) for line in command_lines()
     )
-
-
-def command_lines() -> Iterator[Sequence[str]]:
-    """Of the processes of this machine, as far as they may be read."""
-    return (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
 
 
 def _speaks(asked: str, address: str) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 from headway.errors import UserError, shortened
 from headway.runs import ray_probe
 from headway.runs.execution import cores
-from headway.runs.ray_address import check
-from headway.runs.ray_left import private_folder_of_ray
+from headway.runs.ray_address import PRIVATE, check
+from headway.runs.scratch import Scratch
 
 _LOOKS_WITHIN_S = 60.0
 _OBJECTS_BYTES = 80 * 1024 * 1024
@@ -47,7 +47,7 @@ def ray_cluster(address: str, *, workers: int | None = None) -> Iterator["RayClu
     """
     ray = _ray()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    with private_folder_of_ray() if address == "local" else contextlib.nullcontext() as folder:
+    with Scratch(PRIVATE) if address == "local" else contextlib.nullcontext() as folder:
         try:
             _connect(ray, address, folder, workers)
             for number, handler in before.items():  # Ray takes SIGTERM, and would end without storing anything
@@ -67,7 +67,7 @@ def _ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str, folder: str | None, workers: int | None) -> None:
+def _connect(ray: Any, address: str, folder: Path | None, workers: int | None) -> None:
     quiet = {"log_to_driver": False, "logging_level": "error", "configure_logging": True}
     if folder:
         ray.init(
@@ -75,7 +75,7 @@ def _connect(ray: Any, address: str, folder: str | None, workers: int | None) ->
             num_cpus=workers or cores(),
             include_dashboard=False,
             object_store_memory=_OBJECTS_BYTES,
-            _temp_dir=folder,
+            _temp_dir=str(folder),
             **quiet,
         )
         return

@@ -7,8 +7,6 @@ a checkpoint was stored, and at the end.
 import contextlib
 import json
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from headway.runs.devices import Slot
 from headway.runs.lasting import LastingPlace
 from headway.runs.lease import last_holder
 from headway.runs.places import WORKER, LocalPlace, Worker
+from headway.runs.scratch import Scratch
 from headway.runs.storage import exit_code
 
 _LOOK_EVERY_S = 0.02
@@ -119,8 +118,8 @@ class _Copy:
     """The copy of a run folder."""
 
     def __init__(self, name: str, files: Mapping[str, bytes]):
-        self._scratch = Path(tempfile.mkdtemp(prefix="headway-ray-"))
-        self.path = self._scratch / "runs" / name
+        self._scratch = Scratch("headway-ray-")
+        self.path = self._scratch.path / "runs" / name
         self._told: dict[str, tuple[int, int]] = {}
         self._commit = ""
         for file, data in files.items():
@@ -178,4 +177,4 @@ class _Copy:
 
     def remove(self) -> None:
         """Nothing is left of it."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.remove()

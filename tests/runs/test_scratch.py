@@ -1,4 +1,4 @@
-"""What private Rays leave when the process that started one is killed: a later one removes it, and nothing else."""
+"""What private Rays and copies of runs leave when their process is killed: a later one removes it, and nothing else."""
 
 import json
 import os
@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from headway.runs.lease_files import this_process
-from headway.runs.ray_left import private_folder_of_ray, sweep
+from headway.runs.ray_address import PRIVATE
+from headway.runs.ray_slot import RaySlot
+from headway.runs.scratch import Scratch, sweep
 
 
 @pytest.fixture
@@ -33,16 +35,16 @@ def an_ended_process() -> int:
 
 
 def test_a_folder_is_there_for_the_block(there):
-    with private_folder_of_ray() as folder:
-        assert Path(folder).is_dir()
-        sweep()
-        assert Path(folder).is_dir(), "its process lives"
-    assert not Path(folder).exists()
+    with Scratch(PRIVATE) as folder:
+        assert folder.is_dir()
+        sweep(PRIVATE)
+        assert folder.is_dir(), "its process lives"
+    assert not folder.exists()
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next(there):
     left = folder_of(there, "hw-ray-left", pid=an_ended_process(), born=1)
-    with private_folder_of_ray():
+    with Scratch(PRIVATE):
         assert not left.exists()
 
 
@@ -58,9 +60,30 @@ def test_nothing_else_is_removed(there, tmp_path_factory):
     (there / "hw-ray-link").symlink_to(folder_of(elsewhere, "theirs", pid=an_ended_process(), born=1))
     needed = folder_of(there, "hw-ray-needed", pid=an_ended_process(), born=1)
     with subprocess.Popen([sys.executable, "-c", "input()", str(needed)], stdin=subprocess.PIPE) as still:
-        sweep()
+        sweep(PRIVATE)
         assert all(folder.exists() for folder in (*kept, needed, there / "hw-ray-unknown"))
         assert (elsewhere / "theirs" / "session").is_dir()
         still.communicate(os.linesep.encode())
-    sweep()
+    sweep(PRIVATE)
     assert not needed.exists()
+
+
+def test_a_slot_removes_what_slots_of_lost_nodes_left(there):
+    left = folder_of(there, "headway-ray-left", pid=an_ended_process(), born=1)
+    kept = folder_of(there, "headway-ray-alive")
+    slot = RaySlot("cpu", 1, command=(sys.executable, "-c", "pass"), lasts=False)
+    slot.copy("arm/seed-0", {"run.json": b"{}"})
+    assert not left.exists()
+    assert len(list(there.glob("headway-ray-*/runs/arm/seed-0/run.json"))) == 1
+    slot.rest()
+    assert list(there.iterdir()) == [kept]
+
+
+def test_where_its_owner_cannot_be_written_nothing_is_left(there, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        Scratch(PRIVATE)
+    assert list(there.iterdir()) == []
