@@ -646,14 +646,14 @@ def test_on_a_busy_cluster_runs_go_to_slots_that_have_begun_and_it_is_told(clust
     for _ in range(3):
         cluster.add_node(**SMALL)
     monkeypatch.setattr("headway.runs.ray_places._BUSY_S", 2.0)
-    runs, told = runs_of(tmp_path / "results", steps=30, seeds=3), []
+    runs, told = runs_of(tmp_path / "results", steps=30, seeds=2), []
     with ray_cluster(cluster.address) as joined:
         holds = joined.ray.remote(type("Holds", (), {"ping": lambda self: True}))
         others = [holds.options(num_cpus=1).remote() for _ in range(2)]
         assert joined.ray.get([other.ping.remote() for other in others], timeout=60) == [True, True]
         places = RayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, tell=told.append, device="cpu")
         seen = [(snapshot.count("running"), snapshot.workers) for snapshot in run_all(runs, places)]
-    assert statuses(runs) == ["done"] * 6
+    assert statuses(runs) == ["done"] * 4
     assert max(seen) <= (1, 1), "one slot of three has begun"
     # On a slow machine the third is not there yet when it is told.
     assert re.search("[23] of 3 slots have not begun in 2 s", " ".join(told)), told

@@ -52,8 +52,11 @@ def curve(events, name="train_loss_nats"):
     return [e.metrics[name] for e in events if name in getattr(e, "metrics", {})]
 
 
-@pytest.mark.parametrize("batch_size", [8, 5])
-@pytest.mark.parametrize("model", [MODEL, DEEPER, ROTARY, ATTENDS], ids=["joint", "smeared", "rotary", "future"])
+@pytest.mark.parametrize(
+    ("model", "batch_size"),
+    [(MODEL, 8), (MODEL, 5), (DEEPER, 8), (ROTARY, 5), (ATTENDS, 8)],
+    ids=["joint-8", "joint-5", "smeared-8", "rotary-5", "future-8"],
+)
 def test_each_is_the_run_that_it_would_be_alone(model, batch_size):
     """With equal inputs (all 8 once), and with inputs of their own; up to rounding."""
     runs = [

@@ -128,7 +128,7 @@ def test_where_there_is_plainly_enough_no_tokens_are_made(monkeypatch, task):
 
     monkeypatch.setattr(building.Corpus, "pieces", property(lambda _: counted, lambda *_: None), raising=False)
     assert foresee(run(corpus="stories", **task)) == ()
-    assert 0 < len(read) < 3_000 < building.find_corpus("stories", limit=None, asked="").count()
+    assert 0 < len(read) < 3_000, "of 20,000"
 
 
 def test_a_large_book_is_not_made_into_tokens(tmp_path, monkeypatch):
