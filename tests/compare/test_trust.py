@@ -156,6 +156,22 @@ def far_apart(store, by):
     return store.add("h4", noisy(1.006, 1), recorded=falling(by))
 
 
+def test_a_difference_of_two_orders_of_magnitude_stands_while_what_is_left_still_falls(store):
+    """A fall to a hundredth is one by 99 % of the baseline, and more than one by 150 % of what is left."""
+    store.add("h1", noisy(0.01, 0), recorded=falling(1.5)).add("h2", noisy(1.0, 1), recorded=falling(0.0))
+    built = results.build(store)
+    assert [c.doubts for c in built.judged] == [()]
+    assert built.doubts == ()
+
+
+def test_between_two_records_a_metric_falls_as_an_exponential_does(store):
+    """From 1 to 1/32 in the second half: by 2 ** .2 per hundredth, 2 in the last tenth of all; not by 7.2 on a line."""
+    course = [{"step": step, "eval_mse": value} for step, value in ((0, 1.0), (500, 1.0), (1000, 1 / 32))]
+    store.add("h1", noisy(1.0, 0), recorded=falling(0.0)).add("h2", noisy(1.5, 1), recorded=course)
+    (said,) = [one for one in results.build(store).warnings if "still falls" in one]
+    assert "(2 heads: by 100.0 %; " in said
+
+
 def test_an_answer_is_held_against_its_own_difference_and_not_against_the_farthest_arms(store):
     built = results.build(far_apart(store, 0.03))
     (said,) = [one for one in built.warnings if "still falls" in one]

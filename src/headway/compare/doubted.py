@@ -4,6 +4,7 @@ Each answer is held against its own difference, or where it says "the same" agai
 also compares, and is far apart, excuses nothing.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -16,6 +17,9 @@ from headway.declare.experiment import Experiment
 from headway.declare.metrics import metric_name
 from headway.words import Amount
 
+_LEAST = 1e-9
+"""What one side is at least of the other, where it is nothing."""
+
 Judged = TypeVar("Judged", Comparison, JudgedContrast)
 
 
@@ -26,7 +30,8 @@ class Answer:
     Attributes:
         one: as it was judged.
         weights: of its arms, by full name.
-        effect: what it is about, as a share: the difference that was told, or the margin within which it is the same.
+        effect: what it is about, as the logarithm of a factor: that between its sides, or the margin within which they
+            are the same. As shares 99 % less would be nearer than a fall to a third, which is 200 % of what is left.
         sentence: how far its sides are apart.
     """
 
@@ -35,13 +40,14 @@ class Answer:
     effect: float
     sentence: str
 
-    def moved(self, shares: Mapping[str, float]) -> float:
-        """By how much shares of arms move one of its sides: the larger of two weighted means."""
-        return max(self._side(shares, 1), self._side(shares, -1))
+    def is_exceeded(self, shares: Mapping[str, float]) -> bool:
+        """Whether shares by which arms change move one of its sides by more: the larger of two weighted means."""
+        return max(self._side(shares, 1), self._side(shares, -1)) > self.effect
 
     def _side(self, shares: Mapping[str, float], sign: int) -> float:
         side = {arm: abs(weight) for arm, weight in self.weights.items() if sign * weight > 0}
-        return sum(weight * shares.get(arm, 0.0) for arm, weight in side.items()) / sum(side.values())
+        moved = sum(weight * math.log1p(shares.get(arm, 0.0)) for arm, weight in side.items())
+        return moved / sum(side.values())
 
 
 def answers(
@@ -61,9 +67,10 @@ def answers(
         share, margin = one.share, margins.get((one.of, one.metric, one.control), experiment.margin)
         if share is None or not (one.is_told or one.outcome == "same"):
             continue
-        effect = margin / 100 if one.outcome == "same" else abs(share)
+        same = one.outcome == "same"
+        effect = abs(math.log1p(margin / 100 if same else max(share, _LEAST - 1)))
         of_arms = {one.arm: 1.0, one.baseline: -1.0} if isinstance(one, Comparison) else weights[one.name]
-        apart = f"the same within {margin:g} %" if one.outcome == "same" else f"{_per_cent(effect)} apart"
+        apart = f"the same within {margin:g} %" if same else f"{_per_cent(abs(share))} apart"
         named = _named(experiment, one)
         said = f"{named} are {apart}" if " and " in named else f"{named} is {apart.removesuffix(' apart')}"
         found.append(Answer(one=one, weights=of_arms, effect=effect, sentence=said))

@@ -94,10 +94,10 @@ def _beyond(shares: Mapping[str, float], answered: Sequence[Answer], apart: floa
     if not answered:
         arms = {arm: share for arm, share in shares.items() if share > max(apart, LEAST)}
         return _Beyond.of(arms, (), f"the arms are {_share(apart)} apart", arms)
-    found = [one for one in answered if one.moved(shares) > one.effect]
+    found = [one for one in answered if one.is_exceeded(shares)]
     if not found:
         return _Beyond.of({}, (), "", ())
-    arms = {a: s for a, s in shares.items() if any(a in one.weights and s > one.effect for one in found)}
+    arms = {a: s for a, s in shares.items() if any(a in one.weights and np.log1p(s) > one.effect for one in found)}
     further = f", and so of {counted(len(found) - 1, 'other answer')}" if len(found) > 1 else ""
     return _Beyond.of(arms, found, f"{found[0].sentence}{further}", found[0].weights)
 
@@ -188,7 +188,10 @@ def _still_falls(experiment: Experiment, falls: Mapping[str, float], found: _Bey
 
 
 def _fall(records: Sequence[Mapping[str, object]], metric: str) -> float | None:
-    """By which share of its last value a metric fell since the last tenth began; None where that was not recorded."""
+    """By which share of its last value a metric fell since the last tenth began; None where that was not recorded.
+
+    Between two values it falls as an exponential does: on a straight line most of a long fall would come at its end.
+    """
     series = [
         (step, value)
         for record in records
@@ -198,8 +201,7 @@ def _fall(records: Sequence[Mapping[str, object]], metric: str) -> float | None:
         return None
     start = (1 - LAST) * series[-1][0]
     steps, values = (np.array(column, dtype=float) for column in zip(*series, strict=True))
-    end = values[-1]
-    return float(np.interp(start, steps, values) / end - 1) if end > 0 else None
+    return float(np.exp(np.interp(start, steps, np.log(values))) / values[-1] - 1) if values.min() > 0 else None
 
 
 def _gains(rates: Sequence[RatesOfArm]) -> dict[str, float]:
