@@ -33,7 +33,8 @@ def strays(cells: Cells) -> list[Stray]:
     """The runs whose residual is beyond five standard deviations of the family's.
 
     Residuals are from medians, over the arm's seeds and then over arms, so that one odd run moves no other; and
-    the middle runs, whose residual is 0 whatever the spread, do not count in what is usual.
+    the middle runs, whose residual is 0 whatever the spread, do not count in what is usual. A run is as far from the
+    others of its arm too: where a seed is odd in most arms, it is not the one that is usual.
     """
     y = cells.as_logarithms().values
     known = np.isfinite(y)
@@ -41,7 +42,8 @@ def strays(cells: Cells) -> list[Stray]:
     if not chosen.any():
         return []
     y = y[chosen]
-    rest = y - np.nanmedian(y, 1, keepdims=True)
+    in_arm = y - np.nanmedian(y, 1, keepdims=True)
+    rest = in_arm.copy()
     some = np.isfinite(rest).any(0)
     if len(rest) >= _FEWEST:
         rest[:, some] -= np.nanmedian(rest[:, some], 0)
@@ -52,7 +54,8 @@ def strays(cells: Cells) -> list[Stray]:
     limit = max(_FAR * _TO_DEVIATION * float(np.median(sizes)), _LEAST)
     rows = np.flatnonzero(chosen)
     found = []
-    for row, column in zip(*np.nonzero(np.abs(np.nan_to_num(rest)) > limit), strict=True):
+    far = np.minimum(np.abs(np.nan_to_num(rest)), np.abs(np.nan_to_num(in_arm))) > limit
+    for row, column in zip(*np.nonzero(far), strict=True):
         values = cells.values[rows[row]]
         others = np.delete(values, column)
         found.append(

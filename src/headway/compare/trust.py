@@ -4,6 +4,7 @@ Training that is not over, rates that matter more than what was answered, runs t
 others, and arms that spread far more than the rest.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,11 @@ from headway.words import Amount, counted, listed, number
 
 LAST = 0.1
 """The last tenth of training."""
+
+_NAMED = 4
+"""Runs that are unlike the others and are named one by one; of more, the arms are counted that have the most."""
+
+_ARMS = 3
 
 LEAST = 0.005
 """Where nothing was answered, a metric that falls or moves by less than this share of itself is not worth a word."""
@@ -126,13 +132,28 @@ def _stray(experiment: Experiment, runs: RunsOfArm) -> Iterator[str]:
         cells = Cells.of(names, experiment.primary, runs)
         found: list[Stray] = strays(cells) if cells.have_logarithms else []
         if found:
-            said = listed(
-                f"{titles[one.arm]}, seed {one.seed} ({number(one.value, 3)} where the others have "
-                f"{number(one.others, 3)})"
-                for one in found
-            )
+            said = listed(_named(found, titles) if len(found) <= _NAMED else _by_arm(found, titles, len(cells.seeds)))
             runs_are = "run is" if len(found) == 1 else "runs are"
             yield f"{len(found)} {runs_are} unlike the others: {said}; a mean over them describes no run"
+
+
+def _named(found: Sequence[Stray], titles: Mapping[str, str]) -> Iterator[str]:
+    for one in found:
+        value, others = number(one.value, 3), number(one.others, 3)
+        yield f"{titles[one.arm]}, seed {one.seed} ({value} where the others have {others})"
+
+
+def _by_arm(found: Sequence[Stray], titles: Mapping[str, str], n_seeds: int) -> Iterator[str]:
+    """How many of the arms that have the most of them, and how many further ones there are."""
+    counts = Counter(one.arm for one in found).most_common()
+    for arm, n in counts[:_ARMS]:
+        of_arm = [one for one in found if one.arm == arm]
+        low, high = (number(end, 3) for end in (min(o.value for o in of_arm), max(o.value for o in of_arm)))
+        others = number(float(np.median([one.others for one in of_arm])), 3)
+        values = low if low == high else f"{low} to {high}"
+        yield f"{n} of {counted(n_seeds, 'seed')} of {titles[arm]} ({values} where the others have {others})"
+    if rest := counts[_ARMS:]:
+        yield f"{sum(n for _, n in rest)} of {counted(len(rest), 'further arm')}"
 
 
 def _wild(experiment: Experiment, families: Sequence[JudgedFamily]) -> Iterator[str]:
