@@ -28,7 +28,11 @@ STORY = "Once upon a time there was a heron. It stood in the reeds and waited fo
 
 
 def verb(*words, cwd):
-    command = [sys.executable, "-m", "headway", *map(str, words)]
+    return python("-m", "headway", *words, cwd=cwd)
+
+
+def python(*words, cwd):
+    command = [sys.executable, *map(str, words)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment)
 
@@ -139,10 +143,24 @@ def test_json_is_plain_and_whole(found):
     assert content["findings"] == [vars(finding) for finding in found.findings]
 
 
+XRAY = """
+import sys
+sys.argv = ["headway", "xray", *sys.argv[1:]]
+from headway.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+loaded = [name for name in sys.modules if name.startswith("headway.show.")]
+print(*sorted({name.split(".")[2] for name in loaded}), file=sys.stderr)
+"""
+
+
 @pytest.fixture(scope="module")
 def written(ragged, text, tmp_path_factory):
     out = tmp_path_factory.mktemp("written")
-    done = verb("xray", ragged, "--text", text, "--sequences", 3, "--length", 48, cwd=out)
+    words = [ragged, "--text", text, "--sequences", 3, "--length", 48]
+    done = python("-c", XRAY, *words, cwd=out)
     assert done.returncode == 0, done.stderr
     return out, done
 
@@ -161,19 +179,6 @@ def test_the_verb_prints_what_stands_out_a_table_and_where_the_page_is(written):
     assert {"pairs-output-dissimilarity.png", "composition.svg"} <= names
 
 
-XRAY = """
-import sys
-sys.argv = ["headway", "xray", *sys.argv[1:]]
-from headway.cli import main
-try:
-    main()
-except SystemExit as end:
-    assert not end.code, end.code
-loaded = [name for name in sys.modules if name.startswith("headway.show.")]
-print(*sorted({name.split(".")[2] for name in loaded}), file=sys.stderr)
-"""
-
-
 def few(page):
     """The same with two figures, of which one is drawn where heads compose."""
     return dataclasses.replace(
@@ -181,12 +186,8 @@ def few(page):
     )
 
 
-def test_no_figure_of_a_report_is_loaded(ragged, text, tmp_path):
-    words = [ragged, "--text", text, "--sequences", 2, "--length", 24, "--out", tmp_path / "out"]
-    done = subprocess.run(
-        [sys.executable, "-c", XRAY, *map(str, words)], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def test_no_figure_of_a_report_is_loaded(written):
+    _, done = written
     assert done.stderr.splitlines()[-1] == "shared xray"
 
 
