@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*the last li
 EXPERIMENTS = {
     "icl, native": ("auto", lambda: kills.icl(1_500_000, 50_000)),
     "icl, torch": ("torch", lambda: kills.icl(2_000, 500)),
-    "tokens": ("auto", lambda: kills.tokens(300)),
+    "tokens": ("auto", lambda: kills.tokens(200)),
 }
 
 

@@ -89,7 +89,7 @@ def test_a_finished_run_has_records_samples_its_tokenizer_and_declared_metrics(f
 
 @pytest.mark.slow
 def test_killed_and_started_again_it_ends_with_the_same_bits(tmp_path):
-    undisturbed, run = (fresh_run(tmp_path / name, **everything(400)) for name in ("undisturbed", "run"))
+    undisturbed, run = (fresh_run(tmp_path / name, **everything(200)) for name in ("undisturbed", "run"))
     assert train(undisturbed) == DONE
     stops = 0
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -100,7 +100,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(tmp_path):
     assert stops == 2
     assert train(run) == DONE
     assert lasting(run) == lasting(undisturbed)
-    assert Run.open(run.path).head_steps() == [0, 1, 2, 3, *range(20, 401, 20)]
+    assert Run.open(run.path).head_steps() == [0, 1, 2, 3, *range(20, 201, 20)]
     assert set(Run.open(run.path).records()[-1]["regularizer"]) == {"disagreement_output", "query_cka"}
 
 
