@@ -6,7 +6,7 @@ from headway.heads.causes.ablated import Ablation
 from headway.heads.causes.faithful import Faithfulness, random_circuits_said
 from headway.heads.causes.kinds import named
 from headway.show.ablate.effect_tables import WAYS
-from headway.show.shared.figure import Figure, inline
+from headway.show.shared.figure import Figure, ends, inline
 from headway.show.shared.theme import ARM_COLOURS, QUIET
 from headway.words import listed
 
@@ -45,7 +45,9 @@ def _panel(found: Faithfulness, title: str, named_rows: bool) -> Any:
     others = [{"row": _RANDOM, "loss": float(loss)} for loss in found.random]
     axis = alt.Axis(ticks=False, domain=False, grid=False) if named_rows else None
     y = alt.Y("row:N", sort=list(_ROWS), title=None, scale=alt.Scale(domain=list(_ROWS)), axis=axis)
-    x = alt.X("loss:Q", title="nats per token", scale=alt.Scale(zero=False), axis=alt.Axis(format="~g", tickCount=5))
+    domain = ends([found.whole, found.circuit, low, high, found.none, *map(float, found.random)], beside=0.05)
+    scale = alt.Scale(domain=domain, nice=False)
+    x = alt.X("loss:Q", title="nats per token", scale=scale, axis=alt.Axis(format="~r", tickCount=5))
     tooltip = [alt.Tooltip("row:N", title="with"), alt.Tooltip("loss:Q", format=".4~g")]
     base = alt.Chart(inline(points)).encode(y=y)
     marks = [

@@ -60,7 +60,7 @@ def _panel(names: list[str], exact: np.ndarray, values: np.ndarray, said: str, t
 
     rows = [{"head": n, "exact": e, "estimate": v} for n, e, v in zip(names, exact, values, strict=True)]
     across, up = ends(exact.tolist(), beside=0.06), ends(values.tolist(), beside=0.06)
-    few = alt.Axis(tickCount=4, format="~g", grid=True)
+    few = alt.Axis(tickCount=4, format="~r", grid=True)
     x = alt.X("exact:Q", title="exact", scale=alt.Scale(domain=across, nice=False), axis=few)
     y = alt.Y("estimate:Q", title=said, scale=alt.Scale(domain=up, nice=False), axis=few)
     tooltip = ["head:N", *(alt.Tooltip(f"{f}:Q", format=".3~g") for f in ("exact", "estimate"))]

@@ -32,7 +32,7 @@ def interval_panels(
     *,
     unit: str,
     matters: float,
-    number: str = "~g",
+    number: str = "~r",
     said: str = "change",
 ) -> Any:
     """A panel for each way, all on one scale, names at the left.

@@ -59,7 +59,7 @@ def _drawn(material: ReportData, metric: str, statistic: Statistic, *, folded: b
     first = min((row["step"] for row in rows if row["step"]), default=1)
     last = max([row["step"] for row in rows] + [2])
     scale = alt.Scale(type="log", nice=False) if logarithmic else alt.Scale(zero=False)
-    axis = alt.Axis(tickCount=5, minExtent=34, format=("~s" if rows[0]["low"] >= 1 else "~e") if logarithmic else "~g")
+    axis = alt.Axis(tickCount=5, minExtent=34, format=("~s" if rows[0]["low"] >= 1 else "~e") if logarithmic else "~r")
     name = metric_name(metric)
     y = alt.Y("value:Q", title=name if statistic == "mean" else "variance over pairs", scale=scale, axis=axis)
     colour = layer_colour(n_layers)
