@@ -172,7 +172,7 @@ def test_the_private_ray_of_another_run_is_not_the_cluster_of_this_machine(monke
     server = ["/ray/gcs/gcs_server", "--gcs_server_port=6399", "--session-dir=/tmp/hw-ray-x1/session"]
     others = [["python"], None, server]
     there = [SimpleNamespace(info={"cmdline": line}) for line in others]
-    monkeypatch.setattr(ray_address.psutil, "process_iter", lambda _: iter(there))
+    monkeypatch.setattr("psutil.process_iter", lambda _: iter(there))
     monkeypatch.setattr("ray._private.services.canonicalize_bootstrap_address", lambda _: "127.0.0.1:6399")
     with pytest.raises(UserError, match="ray auto: the one that Ray finds here is private"), ray_cluster("auto"):
         pass
@@ -569,7 +569,7 @@ def test_a_slot_whose_disk_is_full_says_so(monkeypatch):
     def full(**_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("headway.runs.ray_slot.tempfile.mkdtemp", full)
+    monkeypatch.setattr("tempfile.mkdtemp", full)
     assert RaySlot("cpu", 1).copy("slow/seed-0", {}).code == DISK_FULL
 
 
