@@ -132,7 +132,7 @@ def _stray(experiment: Experiment, runs: RunsOfArm) -> Iterator[str]:
         cells = Cells.of(names, experiment.primary, runs)
         found: list[Stray] = strays(cells) if cells.have_logarithms else []
         if found:
-            said = listed(_named(found, titles) if len(found) <= _NAMED else _by_arm(found, titles, len(cells.seeds)))
+            said = listed(_named(found, titles) if len(found) <= _NAMED else _by_arm(found, titles, cells))
             runs_are = "run is" if len(found) == 1 else "runs are"
             yield f"{len(found)} {runs_are} unlike the others: {said}; a mean over them describes no run"
 
@@ -143,7 +143,7 @@ def _named(found: Sequence[Stray], titles: Mapping[str, str]) -> Iterator[str]:
         yield f"{titles[one.arm]}, seed {one.seed} ({value} where the others have {others})"
 
 
-def _by_arm(found: Sequence[Stray], titles: Mapping[str, str], n_seeds: int) -> Iterator[str]:
+def _by_arm(found: Sequence[Stray], titles: Mapping[str, str], cells: Cells) -> Iterator[str]:
     """How many of the arms that have the most of them, and how many further ones there are."""
     counts = Counter(one.arm for one in found).most_common()
     for arm, n in counts[:_ARMS]:
@@ -151,7 +151,8 @@ def _by_arm(found: Sequence[Stray], titles: Mapping[str, str], n_seeds: int) -> 
         low, high = (number(end, 3) for end in (min(o.value for o in of_arm), max(o.value for o in of_arm)))
         others = number(float(np.median([one.others for one in of_arm])), 3)
         values = low if low == high else f"{low} to {high}"
-        yield f"{n} of {counted(n_seeds, 'seed')} of {titles[arm]} ({values} where the others have {others})"
+        seeds = counted(int(np.isfinite(cells.values[cells.arms.index(arm)]).sum()), "seed")
+        yield f"{n} of {seeds} of {titles[arm]} ({values} where the others have {others})"
     if rest := counts[_ARMS:]:
         yield f"{sum(n for _, n in rest)} of {counted(len(rest), 'further arm')}"
 
