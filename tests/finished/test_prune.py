@@ -82,7 +82,7 @@ def test_what_it_costs_and_saves_is_measured(grouped, text, tmp_path):
     assert found.after.parameters == sum(parameter.numel() for parameter in found.model.parameters())
     for cost in (found.before, found.after):
         assert cost.forward_s > 0
-        assert cost.step_s > 0
+        assert cost.step_s > cost.forward_s / 2
         assert cost.step_memory_bytes >= 0
     layouts, *losses, parameters, forward, step = found.sentences
     assert layouts.startswith("4 heads kept by taylor: 4:2-4:2 becomes ")
