@@ -7,14 +7,16 @@ autocast; weights, optimizer state, norms and the loss stay fp32.
 import torch
 
 from headway.errors import UserError
+from headway.train.elementary import settle_elementary_functions
 
 
 def find_device(asked: str) -> torch.device:
-    """The device of `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
+    """The device of `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`, on which computing can begin.
 
     Raises:
         UserError: when there is no such device.
     """
+    settle_elementary_functions()  # on a machine with a GPU too, the processor computes some of what is recorded
     if asked == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, number = asked.partition(":")

@@ -12,6 +12,7 @@ from headway.data.icl.prompts import Prompts, draw
 from headway.declare.icl.run import IclRun
 from headway.icl.attention import InContextAttention, tokens
 from headway.icl.weights import Weights
+from headway.train.elementary import settle_elementary_functions
 from headway.train.icl.optimizer import optimizer_for
 from headway.train.trainer import Part, TorchTrainer, compiling_obstacle
 
@@ -30,6 +31,7 @@ def torch_trainer(run: IclRun, weights: Weights, compile: bool | None) -> tuple[
 
     `compile` None: where that pays. Where torch cannot compile, a warning says so and it runs eagerly.
     """
+    settle_elementary_functions()
     module = InContextAttention(run.model, run.task, weights)
     key = streams.key(run.seed, "training data")
 
