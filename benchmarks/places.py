@@ -24,7 +24,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from headway.declare.experiment import Experiment, resolve
+from headway.declare.experiment import Experiment
+from headway.declare.loading import resolve
 from headway.runs.folder import Run
 from headway.runs.lasting import lasting
 from headway.runs.lease import Lease

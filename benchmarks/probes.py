@@ -41,8 +41,8 @@ def child(layout: str, probes: str, last: int) -> None:
     set_up_process(threads=1)
     import torch
 
-    from headway.declare.experiment import load
     from headway.declare.laboratories import parse_run
+    from headway.declare.loading import load
     from headway.train.loop import Measured, Milestone, train
     from headway.train.tokens.study import open_study
 

@@ -35,7 +35,7 @@ from scipy.special import chdtri
 
 from headway import streams
 from headway.data.tokens.examples import Batch, open_examples
-from headway.declare.experiment import load
+from headway.declare.loading import load
 from headway.declare.tokens.parameters import parameters_of
 from headway.declare.tokens.run import TokensRun
 from headway.model.transformer import Transformer

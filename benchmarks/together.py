@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from headway import api
-from headway.declare.experiment import Experiment, load, resolve
+from headway.declare.experiment import Experiment
+from headway.declare.loading import load, resolve
 from headway.runs.devices import slots
 
 LANGUAGE = {

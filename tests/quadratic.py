@@ -18,7 +18,8 @@ import numpy as np
 import headway.runs.lease
 import headway.runs.work
 from headway import streams
-from headway.declare.experiment import Experiment, resolve
+from headway.declare.experiment import Experiment
+from headway.declare.loading import resolve
 from headway.declare.run import RunSpec
 from headway.errors import Diverged
 from headway.runs import lease_files

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from headway.declare.experiment import Experiment, resolve
+from headway.declare.experiment import Experiment
 from headway.declare.laboratories import parse_run
+from headway.declare.loading import resolve
 from headway.declare.tokens.run import TokensRun
 from headway.train.loop import Study
 from headway.train.tokens.study import open_study

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from headway import api
-from headway.declare.experiment import load
+from headway.declare.loading import load
 from headway.declare.tokens.shapes import SHAPES
 from headway.errors import UserError
 from headway.runs.costs import costs, foreseen, remarks

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headway import icl as icl
     from headway.api import open as open
     from headway.api import run as run
-    from headway.declare.experiment import load as load
+    from headway.declare.loading import load as load
     from headway.finished.ablate import ablate as ablate
     from headway.finished.circuit import circuit as circuit
     from headway.finished.look import look as look
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "load": "headway.declare.experiment",
+    "load": "headway.declare.loading",
     "run": "headway.api",
     "open": "headway.api",
     "look": "headway.finished.look",

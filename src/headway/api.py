@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from headway.declare.experiment import Experiment, load
+from headway.declare.experiment import Experiment
+from headway.declare.loading import load
 from headway.errors import RunFailed, UserError, near
 from headway.finishing import finish as finish
 from headway.runs.folder import Run
@@ -180,9 +181,8 @@ def carry_out(
     here = where.here(runs=len(experiment.runs), uses_gpu=uses_gpu)
     for warning in (*experiment.unheard, *fallbacks(experiment, where.trainer)):
         warn(warning)
-    for said in (*experiment.idle, experiment.multiplied):
-        if said:
-            tell(said)
+    for said in filter(None, (*experiment.idle, experiment.multiplied)):
+        tell(said)
     files = {file for arm in experiment.selected for file in arm.template.files}
     with where.site(out or experiment.directory, here, uses_gpu=uses_gpu, files=files, tell=tell) as site:
         store, runs, trained = _trained(experiment, out, goal, site, tell, watch)

@@ -200,7 +200,10 @@ OTHERS_THAT_BREAK = [
         "@own.callback\ndef mine(line): pass\n",
         "it cannot be called with a run and a line (too many positional arg",
     ),
-    ("@own.corpus\ndef mine(): return [np.array([r.randint(0, 5)])]\n", "gave something else the second time"),
+    (
+        "@own.corpus\ndef mine(): return [np.array([r.randint(0, 5) for _ in range(40)])]\n",
+        "gave something else the second time",
+    ),
     (
         "@own.corpus\ndef mine(): return [np.array([0.5])]\n",
         "document 0 is float64 of shape (1,), where it is a row of",

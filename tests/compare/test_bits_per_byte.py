@@ -8,7 +8,7 @@ import pytest
 
 from headway.compare import results
 from headway.compare.answer import answer
-from headway.declare.experiment import resolve
+from headway.declare.loading import resolve
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "show"))
 from fabricate import material_of

@@ -9,7 +9,7 @@ from test_results import DOCUMENT, FakeStore, calls  # noqa: F401 - a fixture
 
 from headway.compare import results
 from headway.compare.answer import answer
-from headway.declare.experiment import resolve
+from headway.declare.loading import resolve
 
 ARMS = {
     name: {"model": {"n_heads": heads}}

@@ -8,7 +8,7 @@ from headway.compare.look_levels import levels
 from headway.compare.look_plan import LookPlan
 from headway.compare.looks import looks_of
 from headway.compare.questions import asked_of, extended, seed_table
-from headway.declare.experiment import load
+from headway.declare.loading import load
 from headway.errors import UserError
 from headway.runs.planned_looks import StoredPlan, keep, keep_plan
 from headway.runs.store import Store

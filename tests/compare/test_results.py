@@ -13,7 +13,7 @@ import stored
 from headway.compare import icl, results
 from headway.compare.answer import answer
 from headway.compare.matches import matches_of
-from headway.declare.experiment import resolve
+from headway.declare.loading import resolve
 from headway.errors import ResultsError
 from headway.runs.folder import damaged
 from headway.runs.store import Store

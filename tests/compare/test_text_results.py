@@ -12,7 +12,7 @@ from headway.compare.matches import matches_of, title
 from headway.compare.rates import rate_controls
 from headway.compare.tokens.plain_curve import Sized, against_plain
 from headway.compare.tokens.schemes import layout_of, on_curves
-from headway.declare.experiment import load
+from headway.declare.loading import load
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "show"))
 from fabricate_text import LOSSES, data_lane, fabricate_text, head_progression

@@ -6,7 +6,7 @@ from test_results import DOCUMENT, FakeRun, FakeStore, calls  # noqa: F401 - a f
 
 from headway.compare import results
 from headway.compare.tokens.untrained import untrained
-from headway.declare.experiment import resolve
+from headway.declare.loading import resolve
 
 
 def falling(by, steps=100):

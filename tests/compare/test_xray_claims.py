@@ -16,8 +16,9 @@ from headway.compare.tokens.head_progress import HeadProgress
 from headway.compare.tokens.statement_evidence import Evidence, late_rise_beyond_layer_0
 from headway.compare.tokens.statement_verdicts import _known, _of_one, claims, overall_verdict
 from headway.compare.tokens.statements import CLAIMS
-from headway.declare.experiment import Experiment, load, resolve
+from headway.declare.experiment import Experiment
 from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.loading import load, resolve
 from headway.words import number
 
 STEPS = np.array([*range(50), *range(100, 1001, 50)])

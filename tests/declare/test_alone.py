@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.declare.experiment import load, resolve
+from headway.declare.loading import load, resolve
 from headway.declare.tokens.alone import ALONE
 from headway.runs.costs import remarks
 

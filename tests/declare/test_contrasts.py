@@ -3,7 +3,7 @@
 import pytest
 
 from headway.declare.contrasts import contrasts_of
-from headway.declare.experiment import load, resolve
+from headway.declare.loading import load, resolve
 from headway.declare.mapping import read_file
 from headway.declare.shipped import shipped
 from headway.errors import DeclarationError

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.declare.experiment import load, read_resolved, resolve
 from headway.declare.icl.run import IclRun
+from headway.declare.loading import load, read_resolved, resolve
 from headway.declare.mapping import read_file, write_yaml
 from headway.declare.selection import seeds_in
 from headway.declare.settings import unheard

@@ -3,7 +3,8 @@
 import pytest
 import small_text
 
-from headway.declare.experiment import Experiment, load, read_resolved, resolve
+from headway.declare.experiment import Experiment
+from headway.declare.loading import load, read_resolved, resolve
 from headway.declare.mapping import read_yaml, write_yaml
 from headway.declare.starts import starts_of
 from headway.declare.tokens.run import TokensRun

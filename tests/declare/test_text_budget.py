@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.declare.experiment import load
 from headway.declare.laboratories import parse_run
+from headway.declare.loading import load
 from headway.declare.tokens.budget import forward_flops
 from headway.declare.tokens.transformer import Gpt2, GptNeo
 

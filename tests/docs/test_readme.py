@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.declare.experiment import load, resolve
+from headway.declare.loading import load, resolve
 from headway.declare.mapping import read_yaml
 from headway.declare.shipped import shipped
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import yaml
 
-from headway.declare.experiment import load, resolve
+from headway.declare.loading import load, resolve
 from headway.declare.mapping import read_yaml
 from headway.declare.shipped import shipped
 from headway.errors import HeadwayError, UserError

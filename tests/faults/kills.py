@@ -45,7 +45,8 @@ import headway.runs.stop
 import headway.runs.work
 from headway import api
 from headway.compare.results import write
-from headway.declare.experiment import Experiment, resolve
+from headway.declare.experiment import Experiment
+from headway.declare.loading import resolve
 from headway.runs.devices import Slot
 from headway.runs.folder import Run
 from headway.runs.lease import last_holder

@@ -13,8 +13,8 @@ from fuzz_experiments import guarded, look_at
 
 import headway
 from headway.cli import main
-from headway.declare.experiment import load
 from headway.declare.limits import MOST_ARMS, MOST_LAYERS
+from headway.declare.loading import load
 from headway.declare.mapping import read_yaml, write_yaml
 from headway.declare.shipped import shipped
 from headway.errors import DeclarationError, UserError

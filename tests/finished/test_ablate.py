@@ -200,7 +200,7 @@ def test_a_run_of_headway(tmp_path):
     results = tmp_path / "results"
     from small_text import CONTENT
 
-    from headway.declare.experiment import resolve
+    from headway.declare.loading import resolve
 
     document = {**CONTENT, "name": "small", "question": "?", "arms": {"one": {}}, "baseline": "one"}
     document.pop("seed")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import headway
-from headway.declare.experiment import resolve
+from headway.declare.loading import resolve
 from headway.errors import UserError
 from headway.finished.own_text import own_text
 

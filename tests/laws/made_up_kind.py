@@ -92,7 +92,7 @@ DOCUMENT = {
 
 def main(directory):
     from headway import api
-    from headway.declare.experiment import resolve
+    from headway.declare.loading import resolve
     from headway.runs.devices import slots
     from headway.runs.work import work
     from headway.train.laboratory import laboratory_of

@@ -1,10 +1,11 @@
 """Law: counted parameters are the built model's, exactly."""
 
 import math
+from functools import cache
 
 import pytest
 
-from headway.declare.experiment import load
+from headway.declare import loading
 from headway.declare.icl.run import IclRun
 from headway.declare.laboratories import parse_run
 from headway.declare.shipped import shipped
@@ -13,6 +14,11 @@ from headway.icl.attention import InContextAttention
 from headway.icl.weights import initial_weights, weight_shapes
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights as initial_text_weights
+
+
+@cache
+def load(name):
+    return loading.load(name)
 
 
 def arms_of(kind, changing=None):

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from headway.declare.experiment import load, resolve
 from headway.declare.laboratories import parse_run
+from headway.declare.loading import load, resolve
 from headway.declare.tokens.endpoint import EndpointTask
 from headway.declare.tokens.start import Start
 from headway.declare.tokens.tasks import TASKS

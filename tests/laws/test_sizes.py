@@ -12,7 +12,6 @@ LONGEST_FUNCTION = 45
 LONG_FILES = {
     "compare/blocks.py": "one test and its bounds, from the formulas to the public function",
     "data/tokens/story_plots.py": "the rules of the story grammar: pure data",
-    "declare/experiment.py": "from a file to runs, in one order",
     "declare/tokens/run.py": "one run on tokens: what any floor may ask of it, each in a few lines",
     "declare/mapping.py": "YAML as Headway reads, merges and writes it",
     "model/transformer.py": "the model, one code path from tokens to logits and traces",

@@ -10,7 +10,8 @@ import pytest
 from headway.compare.tokens.diversity_loss import ProbedRun, associations
 from headway.compare.tokens.head_progress import HeadProgress
 from headway.compare.tokens.statement_verdicts import claims
-from headway.declare.experiment import Experiment, resolve
+from headway.declare.experiment import Experiment
+from headway.declare.loading import resolve
 
 STEPS = np.arange(0, 300, 15)
 METRICS = ("query_cka", "output_dissimilarity", "attention_diversity")

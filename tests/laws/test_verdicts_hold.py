@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headway.compare import results
-from headway.declare.experiment import resolve
+from headway.declare.loading import resolve
 
 TEXT = {
     "name": "text",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.declare.experiment import load
+from headway.declare.loading import load
 from headway.declare.tokens.shapes import SHAPES
 
 DATA_LANE = {

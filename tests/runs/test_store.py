@@ -7,7 +7,7 @@ import shutil
 import pytest
 import quadratic
 
-from headway.declare.experiment import read_resolved, resolve
+from headway.declare.loading import read_resolved, resolve
 from headway.errors import ResultsError
 from headway.runs.folder import Run
 from headway.runs.store import Store

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from headway import api
-from headway.declare.experiment import resolve
+from headway.declare.loading import resolve
 from headway.runs import seal
 from headway.runs.devices import slots
 from headway.runs.folder import read

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from headway import api
-from headway.declare.experiment import resolve
+from headway.declare.loading import resolve
 from headway.errors import UserError
 from headway.runs.devices import slots
 from headway.runs.folder import Run

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from headway import api
-from headway.declare.experiment import resolve
+from headway.declare.loading import resolve
 from headway.runs import together
 from headway.runs.devices import slots
 from headway.runs.folder import Run

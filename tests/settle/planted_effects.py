@@ -19,7 +19,8 @@ import quadratic
 
 import headway.runs.lease
 from headway import streams
-from headway.declare.experiment import Experiment, resolve
+from headway.declare.experiment import Experiment
+from headway.declare.loading import resolve
 from headway.errors import Diverged
 from headway.runs.local import run_all
 from headway.runs.places import local_places

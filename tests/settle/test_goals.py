@@ -4,7 +4,7 @@ import pytest
 from planted_effects import experiment, wished
 
 from headway.declare import metrics
-from headway.declare.experiment import load
+from headway.declare.loading import load
 from headway.errors import UserError
 from headway.settle.asking import allowance_of, check_metric, check_verdicts, margin_of
 from headway.settle.best import Best

@@ -8,8 +8,9 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from headway.compare.results import read
-from headway.declare.experiment import Arm, Experiment, load
+from headway.declare.experiment import Arm, Experiment
 from headway.declare.icl.model import OneLayer
+from headway.declare.loading import load
 from headway.icl.circuits import circuits, head_scalars
 from headway.identity import digest
 from headway.runs.store import Store

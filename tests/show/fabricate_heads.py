@@ -9,8 +9,9 @@ import numpy as np
 from fabricate_text import fabricate_text
 
 from headway.compare import results
-from headway.declare.experiment import Experiment, resolve
+from headway.declare.experiment import Experiment
 from headway.declare.head_metrics import HEAD_METRICS
+from headway.declare.loading import resolve
 from headway.heads.scores import HeadScores, to_arrays
 from headway.runs.folder import Run
 from headway.runs.store import Store

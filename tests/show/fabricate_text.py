@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from headway.compare import results
-from headway.declare.experiment import Arm, Experiment, resolve
+from headway.declare.experiment import Arm, Experiment
+from headway.declare.loading import resolve
 from headway.declare.mapping import read_file
 from headway.declare.tokens.parameters import parameters_of
 from headway.runs.store import Store

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.declare.experiment import load
+from headway.declare.loading import load
 from headway.declare.shipped import shipped
 from headway.show.report.arm_styles import looks
 

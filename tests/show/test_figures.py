@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fabricate import fabricate, material_of, small
 
-from headway.declare.experiment import load
+from headway.declare.loading import load
 from headway.declare.log_spaced import thinned
 from headway.errors import ResultsError, UserError
 from headway.runs.store import Store

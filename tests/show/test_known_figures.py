@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 
 from headway.compare.results import References, Results
-from headway.declare.experiment import Experiment, load
+from headway.declare.experiment import Experiment
+from headway.declare.loading import load
 from headway.show.report.arm_styles import looks
 from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.shared.figure_files import render

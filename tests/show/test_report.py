@@ -243,7 +243,7 @@ def test_the_command_repeats_what_was_run(directory: Path, heads: ReportData) ->
 
 
 def small_document():
-    from headway.declare.experiment import load
+    from headway.declare.loading import load
 
     return load("icl-heads").document
 

@@ -18,7 +18,6 @@ from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
 from headway.train.loop import Milestone, train
 from headway.train.tokens.regularizers import terms
-from headway.train.trainer import compiling_obstacle
 
 every_metric = pytest.mark.parametrize("metric", TERMS)
 
@@ -177,7 +176,7 @@ for training in (dict(regularizers=metrics, drophead=dict(start=.5), accumulate=
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(compiling_obstacle() is not None, reason="torch cannot compile here")
+@pytest.mark.usefixtures("compiles")
 def test_compiled_and_eager_agree_and_schedules_compile_nothing_anew():
     code = COMPILED.format(tests=os.path.dirname(os.path.dirname(__file__)))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

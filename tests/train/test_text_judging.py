@@ -15,7 +15,6 @@ from headway.declare.metrics import METRICS
 from headway.errors import DeclarationError, UserError
 from headway.train.loop import Milestone, train
 from headway.train.tokens.samples import repetition
-from headway.train.trainer import compiling_obstacle
 
 
 def milestones(study, steps=40):
@@ -179,7 +178,7 @@ for over in ({{"model": one_layer}}, {{"model": {{**one_layer, "dropout": 0.2}}}
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(compiling_obstacle() is not None, reason="torch cannot compile here")
+@pytest.mark.usefixtures("compiles")
 def test_compiled_and_eager_agree():
     code = COMPILED.format(tests=os.path.dirname(os.path.dirname(__file__)))
     subprocess.run([sys.executable, "-c", code], check=True)

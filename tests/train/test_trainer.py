@@ -14,7 +14,6 @@ from headway.errors import Diverged
 from headway.icl import fused
 from headway.icl.weights import initial_weights
 from headway.train.icl.torch_trainer import torch_trainer
-from headway.train.trainer import compiling_obstacle
 
 STACK = {"family": "icl-stack", "n_heads": 2, "n_layers": 2}
 OPTIMIZERS = {
@@ -116,7 +115,7 @@ np.testing.assert_allclose(fast.advance(20), slow.advance(20), rtol=1e-4)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(compiling_obstacle() is not None, reason="torch cannot compile here")
+@pytest.mark.usefixtures("compiles")
 @pytest.mark.parametrize("attend_self", [False, True])
 def test_compiled_and_eager_reach_the_same_losses(attend_self):
     code = COMPILED.format(tests=os.path.dirname(__file__), attend_self=attend_self)

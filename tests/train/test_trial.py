@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.declare.experiment import load
+from headway.declare.loading import load
 from headway.errors import UserError
 from headway.runs.costs import costs
 from headway.train.laboratory import laboratory_of

@@ -45,7 +45,7 @@ def list_() -> None:
 @app.command()
 def show(name: Name, scale: Scale = None, settings: Settings = None, plugins: Plugins = None) -> None:
     """The resolved YAML of an experiment, to start your own."""
-    from headway.declare.experiment import load
+    from headway.declare.loading import load
 
     experiment = load(name, scale=scale, settings=settings or (), plugins=plugins or ())
     experiment.check_settings()
@@ -212,7 +212,7 @@ def _experiment(
     plugins: list[str] | None,
     directory: Path | None = None,
 ) -> "Experiment":
-    from headway.declare.experiment import load
+    from headway.declare.loading import load
     from headway.runs.asked import asked_in, is_directory
 
     if is_directory(name):

@@ -171,7 +171,7 @@ def called(contrast: Contrast, experiment: Experiment) -> str:
     """A contrast that has no sides by its name and what it asks.
 
     Examples:
-        >>> from headway.declare.experiment import load
+        >>> from headway.declare.loading import load
         >>> experiment = load("icl-heads", settings=["contrasts={curve: {h1: 1, h2: -1.5, h4: 0.5}}"])
         >>> called(experiment.contrasts[0], experiment)
         'curve (1 head − 1.5 x 2 heads + 0.5 x 4 heads)'

@@ -72,7 +72,7 @@ def title(arm: Arm, experiment: Experiment) -> str:
     """What a sentence calls an arm: its label, with its name where the label is a mere layout.
 
     Examples:
-        >>> from headway.declare.experiment import load
+        >>> from headway.declare.loading import load
         >>> experiment = load("icl-heads", settings=["arms.h2.label=8-4"])
         >>> [title(arm, experiment) for arm in experiment.arms[:2]]
         ['1 head', 'h2 (8-4)']

@@ -13,7 +13,7 @@ class Budget(Spec):
     """What a run costs. An example is a prompt, or a sequence of tokens.
 
     Examples:
-        >>> from headway.declare.experiment import load
+        >>> from headway.declare.loading import load
         >>> load("icl-heads").arm("h2").spec(0).budget.n_parameters
         228
         >>> load("head-progression", scale="paper").arm("descending-low").spec(0).budget.n_parameters

@@ -72,7 +72,7 @@ def parse_stored(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
         DeclarationError: with one line per wrong key or value.
 
     Examples:
-        >>> from headway.declare.experiment import load
+        >>> from headway.declare.loading import load
         >>> content = load("icl-heads").arm("h2").configuration(7)
         >>> parse_stored(content) == parse_run(content)
         True

@@ -229,7 +229,7 @@ def slice_of(room: str, run: RunSpec | type[RunSpec]) -> ModuleType:
     """What a room supplies for the laboratory of a run: the package `headway.ROOM.LABORATORY`.
 
     Examples:
-        >>> from headway.declare.experiment import load
+        >>> from headway.declare.loading import load
         >>> slice_of("declare", load("icl-heads").arm("h2").spec(0)).__name__
         'headway.declare.icl'
     """

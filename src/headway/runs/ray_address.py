@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 
 from headway.errors import UserError, shortened
 from headway.runs.processes import command_lines
@@ -16,6 +17,7 @@ PRIVATE = "hw-ray-"
 """How the folder of a private Ray begins."""
 _ANSWERS_WITHIN_S = 3.0
 _LETS_IN_WITHIN_S = 10.0
+_IMPORTED_WITHIN_S = 120.0
 _SETTINGS = b"\4"
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
 """How HTTP/2 begins, which Ray speaks: whoever does answers at once with a frame of settings, too."""
@@ -71,7 +73,10 @@ def _answer(address: str, **environment: str) -> tuple[int, str]:
     pipe, environment = subprocess.PIPE, os.environ | environment
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
         assert process.stdout is not None
+        importing = threading.Timer(_IMPORTED_WITHIN_S, process.kill)
+        importing.start()
         process.stdout.readline()
+        importing.cancel()
         try:
             said = process.communicate(timeout=_LETS_IN_WITHIN_S)[1]
         except subprocess.TimeoutExpired:

@@ -15,7 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headway.declare.experiment import Arm, Experiment, read_resolved
+from headway.declare.experiment import Arm, Experiment
+from headway.declare.loading import read_resolved
 from headway.declare.plugin_files import load
 from headway.errors import DeclarationError, ResultsError, near
 from headway.files import create_text

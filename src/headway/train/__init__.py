@@ -2,5 +2,6 @@
 
 * `loop`: from step to step, and what is measured on the way; `checkpoint`: what a run goes on from;
 * `laboratory`: what a laboratory supplies; `icl`, `tokens`: what each does;
-* `trainer`: the PyTorch trainer; `device`: where it computes; `process_memory`, `meter`: what that takes.
+* `trainer`: the PyTorch trainer; `device`: where it computes, `elementary`: with the same bits whichever thread comes
+  first; `process_memory`, `meter`: what that takes.
 """

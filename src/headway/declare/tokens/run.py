@@ -164,7 +164,7 @@ class TokensRun(RunSpec):
         """Optimizer steps, as far as they can be known without the data: None where epochs are given.
 
         Examples:
-            >>> from headway.declare.experiment import load
+            >>> from headway.declare.loading import load
             >>> load("head-progression", scale="paper").arm("constant-low").spec(0).declared_steps
             >>> load("head-progression").arm("constant-low").spec(0).declared_steps
             1464
@@ -341,7 +341,7 @@ class TokensRun(RunSpec):
         """Bits per byte where arms differ in tokenizer or corpus: nats per token of other tokens are other units.
 
         Examples:
-            >>> from headway.declare.experiment import load
+            >>> from headway.declare.loading import load
             >>> load("head-progression").primary
             'eval_loss_nats'
         """

@@ -14,8 +14,8 @@ from headway.compare.contrasts import JudgedContrast
 from headway.compare.evidence import Comparison
 from headway.compare.results import Results
 from headway.compare.verdicts import scope
-from headway.declare.experiment import load
 from headway.declare.limits import MOST_MODELS
+from headway.declare.loading import load
 from headway.declare.shipped import shipped
 from headway.show.report import current, tables
 from headway.show.report.differences import differences

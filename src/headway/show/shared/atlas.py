@@ -63,8 +63,10 @@ def atlas(
     panels = [
         _panel(scores[metric], found, labels, at, table, size) for at, (metric, found) in enumerate(heads.items())
     ]
+    # Given at once: each method of a chart of charts copies all of them.
+    apart = alt.Resolve(scale=alt.ScaleResolveMap(color="independent"))
     lines = [
-        alt.hconcat(*panels[first : first + size.columns], spacing=20).resolve_scale(color="independent")
+        alt.hconcat(*panels[first : first + size.columns], spacing=20, resolve=apart)
         for first in range(0, len(panels), size.columns)
     ]
     switch = alt.param(name="order", value=IN_PLACE, bind=alt.binding_radio(options=[IN_PLACE, SORTED], name="heads: "))
@@ -75,7 +77,7 @@ def atlas(
         _need_two(heads, labels),
         "Sorted, each row of a panel runs from its highest head to its lowest; the pointer on a cell names the head.",
     )
-    chart = alt.vconcat(*lines, spacing=18).resolve_scale(color="independent").add_params(switch)
+    chart = alt.vconcat(*lines, spacing=18, resolve=apart, params=[switch.param])
     return Figure(name=name, part=part, title=title, caption=said, chart=chart)
 
 
@@ -202,21 +204,21 @@ def _panel(
     )
     known = cells.transform_filter(f"isValid(datum.{field})")
     gap: dict[str, Any] = {"stroke": "white", "strokeWidth": size.gap}
-    tooltip = ["name:N", alt.Tooltip(f"{field}:Q", title=metric_name(declared.name), format=".3~g")]
+    tooltip = [alt.Tooltip("name:N"), alt.Tooltip(f"{field}:Q", title=metric_name(declared.name), format=".3~g")]
     for beside, of in (("null", score.null), ("untrained", score.untrained)):
         if beside in size.strips and of:
             tooltip.append(alt.Tooltip(f"{beside[0]}{at}:Q", title=beside, format=".3~g"))
     layers = [
         cells.transform_filter(f"!isValid(datum.{field})")
         .mark_rect(fill="white", stroke="#c9ced6", strokeWidth=1)
-        .encode(x2="end:Q"),
-        known.mark_rect(**gap).encode(x2="end:Q", color=colour, tooltip=tooltip),
+        .encode(x2=alt.X2("end:Q")),
+        known.mark_rect(**gap).encode(x2=alt.X2("end:Q"), color=colour, tooltip=tooltip),
     ]
     if nulls:
         strip = alt.Chart(inline(nulls)).encode(x=_across(size, True), y=y)
-        of_strip = ["row:N", "what:N", alt.Tooltip("null:Q", title="mean", format=".3~g")]
+        of_strip = [alt.Tooltip("row:N"), alt.Tooltip("what:N"), alt.Tooltip("null:Q", title="mean", format=".3~g")]
         layers.append(
-            strip.mark_rect(**gap).encode(x2="end:Q", color=alt.Color("null:Q", scale=scale), tooltip=of_strip)
+            strip.mark_rect(**gap).encode(x2=alt.X2("end:Q"), color=alt.Color("null:Q", scale=scale), tooltip=of_strip)
         )
     written = _digits(max(float(np.nanmax(np.abs(value))) for value in found.values() if np.isfinite(value).any()))
     if light is not None and written is not None and size.cell >= 25 and size.step >= 18:
@@ -226,7 +228,7 @@ def _panel(
         metric_name(declared.name), subtitle=f"high: {declared.high}", subtitleColor=QUIET, subtitleFontSize=11,
         frame="group",
     )  # fmt: skip
-    return alt.layer(*layers).properties(width=size.width, height=size.step * len(size.rows), title=title)
+    return alt.layer(*layers, width=size.width, height=size.step * len(size.rows), title=title)
 
 
 def _numbers(cells: Any, field: str, written: str, light: str) -> Any:
@@ -236,7 +238,7 @@ def _numbers(cells: Any, field: str, written: str, light: str) -> Any:
     value = f"datum.{field}"
     middle = cells.transform_calculate(slot="(datum.slot + datum.end) / 2", digits=written.format(v=value))
     shade = alt.condition(light.format(value), alt.value("white"), alt.value(INK))
-    return middle.mark_text(fontSize=9.5).encode(text="digits:N", color=shade)
+    return middle.mark_text(fontSize=9.5).encode(text=alt.Text("digits:N"), color=shade)
 
 
 def _digits(most: float) -> str | None:

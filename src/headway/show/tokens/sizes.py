@@ -142,7 +142,7 @@ def parameters_by_part(material: ReportData) -> Figure | None:
         return None
     names = {key: together(labels, len(counts)) for key, labels in bars.items()}
     rows = [
-        {"arm": names[key], "part": part, "parameters": n / 1e6, "share": n / sum(m for _, m in key), "order": at}
+        {"arm": names[key], "part": part, "parameters": n, "share": n / sum(m for _, m in key), "order": at}
         for key in bars
         for at, (part, n) in enumerate(key)
         if n
@@ -150,7 +150,7 @@ def parameters_by_part(material: ReportData) -> Figure | None:
     parts = [part for part in PARTS if any(row["part"] == part for row in rows)]
     colours = alt.Scale(domain=parts, range=[PART_COLOURS[part] for part in parts])
     chart = alt.Chart(inline(rows)).encode(
-        x=alt.X("parameters:Q", title="trained parameters (millions)"),
+        x=alt.X("parameters:Q", title="trained parameters", axis=alt.Axis(format="~s", tickCount=8)),
         y=alt.Y("arm:N", title=None, sort=list(names.values()), axis=alt.Axis(labelLimit=320, ticks=False)),
         color=alt.Color("part:N", scale=colours, legend=alt.Legend(title=None, orient="bottom", symbolType="square")),
         order="order:Q",

@@ -75,7 +75,7 @@ def pair_maps(
         part=part,
         title=title or f"{called[0].upper()}{called[1:]} of each pair of heads",
         caption=said,
-        chart=alt.concat(*panels, columns=columns, spacing=14).add_params(switch),
+        chart=alt.concat(*panels, columns=columns, spacing=14, params=[switch.param]),
     )
 
 
