@@ -160,7 +160,7 @@ arms = st.integers(2, 5).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(arms)
 def test_laws(rows):
     y = np.array(rows).T

@@ -50,7 +50,7 @@ def epoch(tokens, text_task, seed, number, batch_size=1):
 
 
 @given(lengths=st.lists(st.integers(1, 40), min_size=2, max_size=30), n_ctx=st.integers(1, 24), seed=st.integers(0, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_an_epoch_asks_for_no_token_twice_and_leaves_less_than_a_window(lengths, n_ctx, seed):
     tokens = arrays(lengths, held_out=[30])
     if len(tokens.train) < n_ctx:

@@ -73,7 +73,7 @@ def test_native_draws_equal_the_reference_bit_for_bit(instruction_set, name, bat
 
 
 @NATIVE
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     d_x=st.integers(1, 32),
     d_y=st.integers(1, 3),

@@ -39,7 +39,7 @@ values = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(values)
 def test_swapping_negates_the_difference_and_keeps_the_evidence(pairs):
     arm, baseline = zip(*pairs, strict=True)
@@ -53,7 +53,7 @@ def test_swapping_negates_the_difference_and_keeps_the_evidence(pairs):
         assert back.interval == (-there.interval[1], -there.interval[0])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(values, st.randoms(use_true_random=False))
 def test_the_order_of_seeds_does_not_matter(pairs, random):
     items = list(enumerate(pairs))
