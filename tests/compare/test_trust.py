@@ -247,7 +247,7 @@ def test_what_is_no_better_than_the_bigram_model_carries_that_in_its_sentence_an
     assert built.warnings[: len(built.doubts)] == built.doubts
 
 
-def test_of_many_runs_that_are_unlike_the_others_the_arms_are_counted(store):
+def test_of_many_runs_that_are_unlike_the_others_the_arms_are_counted(store, monkeypatch):
     store.add("h1", [1.0, 1.001, 0.999, 1.002, 0.998, 3.0, 3.1]).add("h2", [2.0, 1.999, 1.0, 1.001, 0.999, 1.0, 1.001])
     store.add("h4", [1.0, 0.999, 1.001, 1.0, 0.5, 1.0])
     (said,) = [one for one in results.build(store).warnings if "unlike" in one]
@@ -256,6 +256,9 @@ def test_of_many_runs_that_are_unlike_the_others_the_arms_are_counted(store):
         "of 2 heads (2.00 where the others have 1.00) and 1 of 6 seeds of 4 heads (0.500 where the others have 1.00); "
         "a mean over them describes no run"
     )
+    monkeypatch.setattr("headway.compare.trust._ARMS", 2)
+    (said,) = [one for one in results.build(store).warnings if "unlike" in one]
+    assert said.endswith(" and 1 run of 1 further arm; a mean over them describes no run")
 
 
 def test_where_a_seed_is_odd_in_most_arms_that_of_the_usual_arm_is_not_named(store):

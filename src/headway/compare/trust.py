@@ -154,7 +154,7 @@ def _by_arm(found: Sequence[Stray], titles: Mapping[str, str], cells: Cells) -> 
         seeds = counted(int(np.isfinite(cells.values[cells.arms.index(arm)]).sum()), "seed")
         yield f"{n} of {seeds} of {titles[arm]} ({values} where the others have {others})"
     if rest := counts[_ARMS:]:
-        yield f"{sum(n for _, n in rest)} of {counted(len(rest), 'further arm')}"
+        yield f"{counted(sum(n for _, n in rest), 'run')} of {counted(len(rest), 'further arm')}"
 
 
 def _wild(experiment: Experiment, families: Sequence[JudgedFamily]) -> Iterator[str]:
