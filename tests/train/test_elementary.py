@@ -4,9 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+import small_text
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from headway.finished.opening import open_module
+from headway.model.transformer import Transformer
+from headway.model.weights import initial_weights
 from headway.train.device import find_device
 from headway.train.elementary import OF_MKL, settle_elementary_functions
 
@@ -45,3 +49,12 @@ def test_whoever_asks_for_a_device_finds_them_settled():
     with Calls() as again:
         find_device("auto")
     assert again.found == set()
+
+
+def test_whoever_has_a_model_in_memory_finds_them_settled():
+    run = small_text.run_of()
+    module = Transformer(run.model, 50, initial_weights(run.model, 50, seed=0))
+    settle_elementary_functions.cache_clear()
+    with Calls() as calls:
+        open_module(module)
+    assert len(calls.found) == 2 * len(OF_MKL)

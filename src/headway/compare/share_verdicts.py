@@ -1,7 +1,6 @@
 """Compare: what shares of seeds say, in one plain sentence, beside what is possible at all."""
 
-from dataclasses import dataclass, replace
-from itertools import takewhile
+from dataclasses import dataclass
 
 from headway.compare.evidence import JudgedDifference
 from headway.compare.shares import Share
@@ -32,16 +31,7 @@ def share_finding(c: JudgedDifference, first: Solver, second: Solver, *, task: s
         >>> share_finding(found, Solver(label="3 heads", possible=True), Solver(label="2 heads", possible=False),
         ...     task="3-bit parity")
         '3 heads solve 3-bit parity in .64 of 64 seeds (.52 to .75); 2 heads in 0 of 64 (at most .06), and none can'
-
-        What both labels begin with is said once.
-
-        >>> share_finding(found, Solver(label="narrow, 3 heads"), Solver(label="narrow, 2 heads"), task="3-bit parity")
-        'narrow: 3 heads solve 3-bit parity in .64 of 64 seeds (.52 to .75); 2 heads in 0 of 64 (at most .06)'
     """
-    both = _shared_clauses(first.label, second.label)
-    if both:
-        first, second = (replace(side, label=side.label.removeprefix(f"{both}, ")) for side in (first, second))
-        return f"{both}: {share_finding(c, first, second, task=task)}"
     if c.n_pairs == 0 or c.means is None:
         return f"{first.label} and {second.label} cannot be compared: no seed gave a result for both"
     sides = [Share(yes=round(mean * c.n_pairs), n=c.n_pairs) for mean in c.means]
@@ -52,12 +42,6 @@ def share_finding(c: JudgedDifference, first: Solver, second: Solver, *, task: s
     if c.is_told or c.p is None or _is_settled(first, second, c.means):
         return said
     return f"{said}; not told apart, p = {f'{c.p_family if c.p_family is not None else c.p:.2f}'.removeprefix('0')}"
-
-
-def _shared_clauses(one: str, other: str) -> str:
-    """The clauses that two labels begin with, before the last of either."""
-    pairs = zip(one.split(", ")[:-1], other.split(", ")[:-1], strict=False)
-    return ", ".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _is_settled(first: Solver, second: Solver, shares: tuple[float, float]) -> bool:

@@ -116,7 +116,9 @@ def open_module(model: "Transformer", tokenizer: str | None = None, name: str = 
 
 def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | EndlessTokenizer | None", n_ctx: int) -> Opened:
     from headway.model import redraw
+    from headway.train.elementary import settle_elementary_functions
 
+    settle_elementary_functions()
     declared = model.model
     return Opened(
         name=name,
@@ -156,6 +158,9 @@ def of_transformers(found: "Pretrained", name: str, whose: str) -> Opened:
         whose: what is named where it cannot read a text.
     """
     from headway import hf
+    from headway.train.elementary import settle_elementary_functions
+
+    settle_elementary_functions()
 
     @explained(f"{whose}: its model cannot read a text", "fetch the folder again")
     def traced(tokens: "torch.Tensor") -> "Trace":

@@ -75,8 +75,10 @@ def _answer(address: str, **environment: str) -> tuple[int, str]:
         assert process.stdout is not None
         importing = threading.Timer(_IMPORTED_WITHIN_S, process.kill)
         importing.start()
-        process.stdout.readline()
-        importing.cancel()
+        try:
+            process.stdout.readline()
+        finally:
+            importing.cancel()
         try:
             said = process.communicate(timeout=_LETS_IN_WITHIN_S)[1]
         except subprocess.TimeoutExpired:

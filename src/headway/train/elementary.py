@@ -3,7 +3,8 @@
 torch has MKL compute exp, log and the like of many numbers, each thread its part. MKL chooses how at a function's
 first call, and before 2025.0 a thread that comes in while another is choosing computes its part with fewer digits: the
 first large exp of a process then has other bits, now and then (pytorch/pytorch issue 188792; 1 run in 40 here, with two
-threads on a busy machine). So each is called once by one thread before any thread can race.
+threads on a busy machine). So each is called once by one thread before any thread can race: where a device is asked
+for, and where a model is opened. A module that is called without either is as torch leaves it.
 """
 
 from functools import cache

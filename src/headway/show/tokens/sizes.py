@@ -154,7 +154,7 @@ def parameters_by_part(material: ReportData) -> Figure | None:
         y=alt.Y("arm:N", title=None, sort=list(names.values()), axis=alt.Axis(labelLimit=320, ticks=False)),
         color=alt.Color("part:N", scale=colours, legend=alt.Legend(title=None, orient="bottom", symbolType="square")),
         order="order:Q",
-        tooltip=["arm:N", "part:N", "parameters:Q", alt.Tooltip("share:Q", format=".1%")],
+        tooltip=["arm:N", "part:N", alt.Tooltip("parameters:Q", format=","), alt.Tooltip("share:Q", format=".1%")],
     )
     return Figure(
         name="parts",
