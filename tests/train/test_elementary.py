@@ -15,7 +15,7 @@ from headway.train.device import find_device
 from headway.train.elementary import OF_MKL, settle_elementary_functions
 
 LIBRARY = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-IN_TORCH = {"Ln": "log", "ErfInv": "erfinv"}
+IN_TORCH = {"Ln": "log"}
 """What MKL calls otherwise; the rest has the same name in both but for capitals."""
 
 
