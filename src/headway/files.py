@@ -1,10 +1,16 @@
-"""Ground floor: files that are whole or absent.
+"""Ground floor: files that are whole or absent, in directories that strangers may have filled.
 
 What is written here appears under its name all at once and only after it has reached the disk, so a process that is
 killed at any moment leaves the old content or the new, never a mixture. Numbers that JSON cannot hold become null.
+
+A directory of results may come from anybody. The user names the directory, and it may be a symbolic link; nothing in it
+is followed: `inside` and `entries` go down one folder at a time and refuse links, files are opened without following
+links, and a file with several names is replaced and never appended to.
 """
 
+import contextlib
 import errno
+import fnmatch
 import hashlib
 import json
 import math
@@ -29,7 +35,119 @@ _AT_ONCE = 1 << 20
 
 
 class NotOrdinary(OSError):
-    """What was to be read is a directory, a pipe or a device."""
+    """What was to be read is a directory, a pipe, a device, or a symbolic link in a directory of results."""
+
+
+def is_bare(name: str) -> bool:
+    """Whether a text can be the name of a file or folder in a folder, and so cannot lead out of it."""
+    return name not in ("", ".", "..") and not any(sign in name for sign in ("/", "\0", os.sep))
+
+
+def inside(folder: Path, *names: str) -> Path:
+    """Go down in a directory of results, one name for each level; everything that is opened there is opened below it.
+
+    Args:
+        folder: the directory, which may be a symbolic link itself.
+        names: of folders that stand in one another, or of a file at the end; they need not exist.
+
+    Raises:
+        ResultsError: for a text that is no name, and where a symbolic link stands.
+    """
+    path = folder
+    for name in names:
+        if not is_bare(name):
+            raise ResultsError(
+                f"{path}: {shortened(repr(name))} is no name of a file or folder in it, and Headway does not leave a "
+                "directory by a name that stands in it; fetch the directory again"
+            )
+        path = path / name
+        refuse_link(path)
+    return path
+
+
+def refuse_link(path: Path) -> None:
+    """Raise ResultsError if something in a directory of results is a symbolic link."""
+    if os.path.islink(path):
+        raise ResultsError(
+            f"{path} is a symbolic link, and Headway follows no link inside a directory of results, because a link can "
+            "lead to files elsewhere; put the file or folder itself there, or remove the link"
+        )
+
+
+def folder_in(folder: Path, *names: str) -> Path:
+    """Make a folder in a directory of results, with those above it, if it is not there.
+
+    Raises:
+        ResultsError: as `inside`.
+        OSError: when it cannot be made.
+    """
+    path = folder
+    for name in names:
+        path = inside(path, name)
+        path.mkdir(exist_ok=True)
+    return path
+
+
+def entries(folder: Path, pattern: str) -> list[Path]:
+    """Find what matches a pattern in a directory of results, sorted: `runs/*/seed-*` has one part for each level.
+
+    Raises:
+        ResultsError: where a symbolic link stands for a folder. A link to a file is found, and refused by its reader.
+    """
+    found = [folder]
+    *above, last = pattern.split("/")
+    for part in above:
+        found = [path for each in found for path in _matching(each, part, inner=True)]
+    return sorted(path for each in found for path in _matching(each, last, inner=False))
+
+
+def _matching(folder: Path, pattern: str, *, inner: bool) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as there:
+            matching = [each for each in there if fnmatch.fnmatchcase(each.name, pattern)]
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    for each in matching:
+        if each.is_symlink() and (inner or os.path.isdir(each.path)):
+            inside(folder, each.name)
+        yield folder / each.name
+
+
+def files_below(folder: Path) -> list[Path]:
+    """The ordinary files in a folder and in all folders in it, sorted; no link is followed."""
+    walked = (Path(above) / name for above, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in walked if _is_ordinary(path))
+
+
+def _is_ordinary(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def appending(path: Path) -> int:
+    """A descriptor that appends to a file, which is made if need be.
+
+    A link, a pipe or a device is replaced by an empty file, and a file with another name elsewhere by its copy: nothing
+    is written to what stands outside.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    for _ in range(3):
+        with contextlib.suppress(FileNotFoundError):
+            found = path.lstat()
+            if not stat.S_ISDIR(found.st_mode) and (not stat.S_ISREG(found.st_mode) or found.st_nlink > 1):
+                write_bytes(path, read_bytes(path) if stat.S_ISREG(found.st_mode) else b"")
+        descriptor = os.open(path, flags, 0o666)
+        opened = os.fstat(descriptor)
+        if stat.S_ISREG(opened.st_mode) and opened.st_nlink <= 1:
+            os.set_blocking(descriptor, True)
+            return descriptor
+        os.close(descriptor)
+    raise NotOrdinary(errno.EINVAL, "somebody puts another file there again and again", str(path))
 
 
 @contextmanager
@@ -67,14 +185,40 @@ def derived(path: Path) -> Iterator[None]:
 
 def sweep(directory: Path) -> None:
     """Remove what killed writers left in a directory that has no other writer."""
-    for temporary in directory.glob(".*.tmp"):
-        temporary.unlink(missing_ok=True)
+    for temporary in entries(directory, ".*.tmp"):
+        remove(temporary)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a link, not what it leads to, if there is one; a folder stays.
+
+    Raises:
+        OSError: when it cannot be removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISDIR(path.lstat().st_mode):
+            path.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
     """Replace the content of a file."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace the content of a file; what else is called so elsewhere keeps its own."""
     with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        write_new(temporary, content)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file under a name that nothing has, without waiting for the disk.
+
+    Raises:
+        FileExistsError: when something has it, a dangling link included.
+    """
+    with open(path, "xb") as file:
+        file.write(content)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -100,40 +244,63 @@ class Content:
         return cls(n_bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
 
     @classmethod
-    def of_file(cls, path: Path, until: int | None = None) -> "Content":
-        """The content of a file, or of its first `until` bytes; read in a stream.
+    def of_file(cls, path: Path, until: int | None = None, *, links: bool = False) -> "Content":
+        """The content of a file, or of its first `until` bytes; read in a stream; `links` as of `ordinary`.
 
         Raises:
             OSError: when it cannot be read.
         """
         found, n_bytes = hashlib.sha256(), 0
-        with ordinary(path, buffering=0) as file:
+        with ordinary(path, buffering=0, links=links) as file:
             while data := file.read(_AT_ONCE if until is None else min(_AT_ONCE, until - n_bytes)):
                 found.update(data)
                 n_bytes += len(data)
         return cls(n_bytes=n_bytes, sha256=found.hexdigest())
 
 
-def ordinary(path: Path, *, buffering: int = -1) -> IO[bytes]:
+def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[bytes]:
     """An ordinary file, open for reading: a named pipe that nobody writes to would hold its reader for ever.
+
+    Args:
+        path: of the file.
+        buffering: as of `open`.
+        links: whether the path may be a symbolic link: one that the user gave, or a file of a model that is only read.
 
     Raises:
         OSError: when it cannot be opened; NotOrdinary when it is no ordinary file.
     """
-    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=buffering)  # noqa: SIM115 - the caller's
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW))
+    except OSError as error:
+        if error.errno == errno.ELOOP and not links:
+            raise NotOrdinary(errno.EINVAL, "it is a symbolic link", str(path)) from None
+        if error.errno == errno.ENXIO:
+            raise NotOrdinary(errno.EINVAL, "it is no ordinary file", str(path)) from None
+        raise
+    file = open(descriptor, "rb", buffering=buffering)  # noqa: SIM115 - the caller's
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     file.close()
     raise NotOrdinary(errno.EINVAL, "it is no ordinary file", str(path))
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of an ordinary file.
+def checked(path: Path) -> Path:
+    """A path that another library is to read, once it is seen to be an ordinary file and no link.
+
+    Raises:
+        OSError: as `ordinary`.
+    """
+    ordinary(path).close()
+    return path
+
+
+def read_bytes(path: Path, *, links: bool = False) -> bytes:
+    """The content of an ordinary file; `links` as of `ordinary`.
 
     Raises:
         OSError: when it cannot be read.
     """
-    with ordinary(path) as file:
+    with ordinary(path, links=links) as file:
         return file.read()
 
 
@@ -153,10 +320,10 @@ def parsed(text: bytes) -> Any:
         raise ValueError("one of its numbers has thousands of digits") from None
 
 
-def kept_json(path: Path) -> Any:
-    """What a derived JSON file says; None where it says nothing, and is to be made again."""
+def kept_json(path: Path, *, links: bool = False) -> Any:
+    """What a derived JSON file says; None where it says nothing, and is to be made again; `links` as of `ordinary`."""
     try:
-        return parsed(read_bytes(path))
+        return parsed(read_bytes(path, links=links))
     except (OSError, ValueError):
         return None
 
@@ -167,7 +334,7 @@ def create_text(path: Path, text: str) -> bool:
         return False
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        write_new(temporary, text.encode())
         sync(temporary)
         os.link(temporary, path)
         sync(path.parent)
@@ -185,7 +352,7 @@ def create_text(path: Path, text: str) -> bool:
 
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a directory, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.fsync(descriptor)
     finally:
@@ -204,7 +371,7 @@ def read_json(path: Path, largest: int) -> Any:
         UserError: when it is no file, larger, nested deeply, or no JSON.
     """
     try:
-        with ordinary(path) as file:
+        with ordinary(path, links=True) as file:
             text = file.read(largest + 1)
         if len(text) > largest:
             raise UserError(f"{path}: it is larger than {largest / 1e6:g} MB, as no such file is; fetch it again")

@@ -9,6 +9,7 @@ import altair as alt
 import pytest
 
 from headway.compare.results import read
+from headway.errors import ResultsError
 from headway.runs.store import Store
 from headway.show.report import current
 from headway.show.report.page import write_report
@@ -150,3 +151,45 @@ def test_without_files_only_the_page_is_written(reported: Store) -> None:
     assert current.is_of(reported.path / "report.html", current.state(reported.path))
     write_report(reported, read(reported.path))
     assert set(json.loads((reported.path / "figures" / files.DIGESTS).read_text())) == {"", "a.png", "a.svg", "a.pdf"}
+
+
+@pytest.mark.parametrize("how", ["write", "remove"])
+def test_names_in_a_received_directory_remove_nothing_outside(tmp_path: Path, rendered: list[int], how: str) -> None:
+    folder, mine = tmp_path / "directory" / "figures", tmp_path / "mine.png"
+    folder.mkdir(parents=True)
+    for file in mine, tmp_path / "directory" / "also.png", folder / "old.png", folder / ".hidden.png":
+        file.touch()
+    (folder / "folder.png").mkdir()
+    names = [
+        str(mine),
+        "../also.png",
+        "../../mine.png",
+        ".hidden.png",
+        "..",
+        "folder.png",
+        "old.png",
+        "old.png/../x.png",
+    ]
+    (folder / files.DIGESTS).write_text(json.dumps({**dict.fromkeys(names, "made, held"), "b.png": 7}))
+    if how == "write":
+        files.write_figures(folder, [figure("a", 1)])
+    else:
+        files.remove_outdated(folder, [figure("a", 1)], "state")
+    assert mine.exists()
+    assert (tmp_path / "directory" / "also.png").exists()
+    assert (folder / ".hidden.png").exists()
+    assert (folder / "folder.png").is_dir()
+    assert not (folder / "old.png").exists()
+
+
+def test_a_folder_of_figures_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "figures").symlink_to(tmp_path / "elsewhere")
+    for act in (
+        lambda: files.write_figures(tmp_path / "figures", [figure("a", 1)]),
+        lambda: files.remove_outdated(tmp_path / "figures", [figure("a", 1)], "state"),
+        lambda: files.are_current(tmp_path / "figures", "state"),
+    ):
+        with pytest.raises(ResultsError, match="figures is a symbolic link, and Headway follows no link"):
+            act()
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -58,7 +58,7 @@ def read_text(path: Path) -> str:
         DeclarationError: when it is no file, cannot be read, is too large, or is no UTF-8.
     """
     try:
-        with ordinary(path) as file:
+        with ordinary(path, links=True) as file:
             content = file.read(LARGEST_FILE + 1)
     except NotOrdinary:
         raise DeclarationError(f"{shortened(str(path))}: this is no file; give the path of a text file") from None

@@ -63,7 +63,7 @@ def content_hash(path: Path) -> str:
         known, _, check = seen.read_text(encoding="utf-8", errors="replace").partition(" ")
         if check == digest([known, *stamp]):
             return known
-    text = files.Content.of_file(path).sha256
+    text = files.Content.of_file(path, links=True).sha256
     with contextlib.suppress(OSError):  # a cache that can only be read serves as well; it is hashed each time
         seen.parent.mkdir(parents=True, exist_ok=True)
         files.write_text(seen, f"{text} {digest([text, *stamp])}")
@@ -104,7 +104,7 @@ def _is_whole(folder: Path, *, reread: bool = False) -> bool:
 
 
 def _hash_of(path: Path, reread: bool) -> str:
-    return files.Content.of_file(path).sha256 if reread else content_hash(path)
+    return files.Content.of_file(path, links=True).sha256 if reread else content_hash(path)
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def _check_ids(folder: Path) -> None:
     """
     for name in ("tokenizer.json", "vocab.json"):
         # What is no JSON, or no tokenizer, is said by the library that reads it next.
-        content = kept_json(folder / name)
+        content = kept_json(folder / name, links=True)
         largest = max((id for id in _ids(content) if isinstance(id, int)), default=0)
         if largest > _LARGEST_ID:
             raise UserError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import UserError, near
-from headway.files import Content, derived, kept_json, replacing, write_json
+from headway.files import Content, derived, is_bare, kept_json, refuse_link, remove, write_bytes, write_json
 from headway.identity import digest
 from headway.show.shared.figure import Figure
 
@@ -51,7 +51,7 @@ def write_figures(
     needed = {file: made for files in made_from.values() for file, made in files.items()}
     current = {f for f, made in needed.items() if made and whole.get(f) == made}
     for file in [f for f in before if f and f.rpartition(".")[0] not in made_from]:
-        (folder / file).unlink(missing_ok=True)
+        _remove(folder / file)
     kept = {f: made for f, made in before.items() if f in current or (f not in needed and (folder / f).is_file())}
     if kept != before:  # forget what is drawn anew first: who is killed on the way draws it again
         _write_digests(folder, kept)
@@ -77,7 +77,7 @@ def remove_outdated(folder: Path, drawn: Iterable[Figure], state: str) -> None:
         return
     _write_digests(folder, {file: made for file, made in before.items() if file and file not in outdated})
     for file in outdated:
-        (folder / file).unlink(missing_ok=True)
+        _remove(folder / file)
 
 
 def are_current(folder: Path, state: str) -> bool:
@@ -88,18 +88,36 @@ def are_current(folder: Path, state: str) -> bool:
 
 def read_digests(folder: Path) -> Mapping[str, str]:
     """What each figure's file was drawn from, and then held; under the empty name, from which state all were drawn."""
+    refuse_link(folder)
     found = kept_json(folder / DIGESTS)
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    return {
+        file: digests for file, digests in found.items() if isinstance(digests, str) and (not file or is_ours(file))
+    }
+
+
+def is_ours(file: str) -> bool:
+    """Whether a text can be the name of a figure's file; the names in a received directory may be anything."""
+    return is_bare(file) and not file.startswith(".") and file.rpartition(".")[2] in (*FORMATS, "gif")
 
 
 def _is_whole(folder: Path, file: str, digests: str) -> bool:
     """Whether a file is there and holds what was drawn; those of before did not say what that was."""
     _, _, held = digests.partition(_THEN)
-    return (folder / file).is_file() and (not held or held == _held(folder / file))
+    try:
+        return (folder / file).is_file() and (not held or held == _held(folder / file))
+    except OSError:  # a link, or what cannot be read
+        return False
 
 
 def _held(file: Path) -> str:
     return Content.of_file(file).sha256[:16]
+
+
+def _remove(file: Path) -> None:
+    with derived(file):
+        remove(file)
 
 
 def _write_digests(folder: Path, digests: Mapping[str, str]) -> None:
@@ -151,6 +169,6 @@ def write_whole(path: Path, content: bytes) -> Path:
     Raises:
         ResultsError: when it cannot be written; the former file is then as it was.
     """
-    with derived(path), replacing(path) as temporary:
-        temporary.write_bytes(content)
+    with derived(path):
+        write_bytes(path, content)
     return path

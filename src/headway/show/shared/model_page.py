@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from headway.files import derived, kept_json, write_json
+from headway.files import derived, inside, kept_json, remove, write_json
 from headway.heads.model_on_text import ModelOnText
 from headway.heads.names import metric_name
 from headway.heads.scores import HeadScores, to_arrays
 from headway.show.shared.figure import Figure
-from headway.show.shared.figure_files import write_figures, write_whole
+from headway.show.shared.figure_files import is_ours, write_figures, write_whole
 from headway.show.shared.page import render
 from headway.show.shared.table import Row, Table
 
@@ -63,9 +63,8 @@ class ModelPage:
         written = [path.relative_to(folder).as_posix() for path in write_figures(folder / "figures", self.figures)]
         file = folder / f"{self.verb}.json"
         with derived(file):
-            former = (name for name in _former(file).get("figures", ()) if Path(name).parent == Path("figures"))
-            for name in set(former) - set(written):
-                (folder / name).unlink(missing_ok=True)
+            for name in _former_figures(file) - set(written):
+                remove(inside(folder, *name.split("/")))
             write_json(file, {**self.found.to_json(), "checkpoint": _whole(checkpoint), "figures": written})
         return write_whole(folder / f"{self.verb}.html", self.html(command, self._look_beside(folder)).encode())
 
@@ -120,6 +119,13 @@ def _former(file: Path) -> dict[str, Any]:
     """What was written there before."""
     found = kept_json(file)
     return found if isinstance(found, dict) else {}
+
+
+def _former_figures(file: Path) -> set[str]:
+    """The figures that were written with a page, by path from its folder."""
+    names = _former(file).get("figures")
+    split = [str(name).partition("/") for name in names] if isinstance(names, list) else []
+    return {f"figures/{name}" for folder, _, name in split if folder == "figures" and is_ours(name)}
 
 
 def _whole(checkpoint: Path) -> str:
