@@ -40,3 +40,10 @@ def test_differing_executions_are_named_once():
         "(threads 1 against 2; trainer fused against torch): "
         "a difference between them may come from that, above all in speed and memory"
     )
+
+
+def test_an_instruction_set_that_one_side_does_not_record_is_no_difference():
+    new = {**ALIKE, "instruction_sets": {"ATen": "AVX512", "MKL": "AVX2"}}
+    assert execution_warning("a", "b", [(ALIKE, new), (new, ALIKE)]) is None
+    old = {**ALIKE, "instruction_sets": {"ATen": "DEFAULT"}}
+    assert "(instruction set of ATen AVX512 against DEFAULT)" in str(execution_warning("a", "b", [(new, old)]))

@@ -98,6 +98,17 @@ def test_different_executions_may_differ_and_it_says_in_what(tmp_path, first):
     assert "defect" not in message
 
 
+def test_an_instruction_set_that_is_not_recorded_makes_no_defect_of_a_machine(first):
+    run = Run.open(first.path)
+    of_torch = {**run.execution, "instruction_sets": {"ATen": "AVX2"}}
+    message = second.said(run, of_torch, ["eval_mse"])
+    assert "one of them does not record its instruction sets, which may differ" in message
+    assert "defect" not in message
+    other = replace(run, execution={**run.execution, "instruction_sets": {"ATen": "AVX512"}})
+    assert "executed differently (instruction_sets.ATen AVX512 -> AVX2)" in second.said(other, of_torch, ["eval_mse"])
+    assert "defect" in second.said(replace(run, execution=of_torch), of_torch, ["eval_mse"])
+
+
 def test_times_and_memory_are_no_difference(first):
     run = Run.open(first.path)
     slower = {name: value * 2 if name.endswith(("_s", "_bytes")) else value for name, value in run.metrics.items()}

@@ -13,9 +13,10 @@ import small_text
 from rich.console import Console
 
 from headway import api
+from headway.compare.notes import execution_warning
 from headway.declare.metrics import METRICS
 from headway.errors import UserError
-from headway.runs import memory, timing
+from headway.runs import memory, second, timing
 from headway.runs.devices import slots, visible_gpus
 from headway.runs.execution import cores
 from headway.runs.folder import Run
@@ -85,6 +86,32 @@ def test_a_finished_run_has_records_samples_its_tokenizer_and_declared_metrics(f
     execution = finished.execution
     assert (execution["trainer"], execution["device"], execution["compile"]) == ("torch", "cpu", False)
     assert finished.model().model.layout.total == 6
+
+
+PLAIN = {"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+
+
+def test_a_run_records_the_instruction_sets_that_torch_had_and_a_difference_is_told(tmp_path, finished, monkeypatch):
+    for name, value in PLAIN.items():
+        monkeypatch.setenv(name, value)
+    plain = fresh_run(tmp_path / "results")
+    assert train(plain) == DONE
+    mine, theirs = Run.open(plain.path), finished
+    assert mine.execution["instruction_sets"]["ATen"] == "DEFAULT"
+    names = [name for name in mine.execution["instruction_sets"] if name in theirs.execution["instruction_sets"]]
+    before, now = (run.execution["instruction_sets"] for run in (theirs, mine))
+    differing = [name for name in names if before[name] != now[name]]
+    if not differing:
+        pytest.skip("this processor has no more than these variables leave it")
+    kept = {key: value for key, value in mine.execution.items() if key != "instruction_sets"}
+    assert kept == {key: value for key, value in theirs.execution.items() if key != "instruction_sets"}
+    told = second.said(theirs, mine.execution, ["eval_loss_nats"])
+    assert "executed differently (instruction_sets." in told
+    assert all(f"instruction_sets.{name} {before[name]} -> {now[name]}" in told for name in differing)
+    assert "defect" not in told
+    warning = execution_warning("a", "b", [(mine.execution, theirs.execution)])
+    assert warning is not None
+    assert all(f"instruction set of {name} {now[name]} against {before[name]}" in warning for name in differing)
 
 
 @pytest.mark.slow

@@ -257,6 +257,24 @@ def test_going_on_elsewhere_says_that_bits_may_differ(run):
     assert done.execution["changes"] == ["from step 20 on instruction_set None -> avx2"]
 
 
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [({"ATen": "AVX2"}, "bits may differ: from step 20 on instruction_sets.ATen AVX2 -> AVX512"), (None, "")],
+)
+def test_going_on_with_another_instruction_set_is_told_and_with_an_unknown_one_is_not(run, before, said):
+    def executed(instruction_sets, opened):
+        def opened_there(spec, stored):
+            study = opened(spec, stored)
+            sets = {} if instruction_sets is None else {"instruction_sets": instruction_sets}
+            return replace(study, execution={**study.execution, **sets})
+
+        return opened_there
+
+    work(run.path, executed(before, stopping_at(17)))
+    assert work(run.path, executed({"ATen": "AVX512"}, quadratic.study)) == DONE
+    assert Run.open(run.path).message == said
+
+
 def test_a_run_from_the_start_is_told_of_no_former_execution(run):
     def opened(spec, stored):
         assert stored == {}

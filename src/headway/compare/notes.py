@@ -6,7 +6,17 @@ from typing import Any
 
 from headway.words import counted
 
-EXECUTION_KEYS = ("device", "trainer", "instruction_set", "threads", "compile", "versions", "processor", "system")
+EXECUTION_KEYS = (
+    "device",
+    "trainer",
+    "instruction_set",
+    "instruction_sets",
+    "threads",
+    "compile",
+    "versions",
+    "processor",
+    "system",
+)
 """What of a run's execution can change its bits or its speed; the two halves of a pair should agree in it."""
 
 
@@ -79,5 +89,7 @@ def _flat(execution: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key in EXECUTION_KEYS:
         value = execution.get(key)
+        if key == "instruction_sets" and isinstance(value, Mapping):
+            value = {f"instruction set of {library}": name for library, name in value.items()}
         values |= value if isinstance(value, Mapping) else {} if value is None else {key: value}
     return values

@@ -30,12 +30,18 @@ def surroundings() -> dict[str, Any]:
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs between two executions, each as `KEY BEFORE -> NOW`.
 
+    An instruction set that only one of them records, as directories of before do not, is unknown and no difference.
+
     Examples:
         >>> changes({"threads": 1, "versions": {"numpy": "2.0"}}, {"threads": 1, "versions": {"numpy": "2.1"}})
         ['versions.numpy 2.0 -> 2.1']
+        >>> changes({"instruction_sets": {"ATen": "AVX512"}}, {"instruction_sets": {"ATen": "AVX2", "MKL": "AVX2"}})
+        ['instruction_sets.ATen AVX512 -> AVX2']
     """
     old, new = leaves(before), leaves(now)
-    return [f"{key} {old.get(key)} -> {new.get(key)}" for key in sorted(old | new) if old.get(key) != new.get(key)]
+    unknown = {key for key in old.keys() ^ new.keys() if key.startswith("instruction_sets")}
+    differing = (key for key in sorted((old | new).keys() - unknown) if old.get(key) != new.get(key))
+    return [f"{key} {old.get(key)} -> {new.get(key)}" for key in differing]
 
 
 def cores() -> int:

@@ -2,7 +2,7 @@
 
 It takes a holder that was given up while it slept, and that nobody could tell, or a node that was thought lost. Both
 computed the same function, so whatever is no time and no memory must be equal to the bit where both were executed
-equally; where it is not, one of the machines is defect.
+equally; where it is not, one of the machines is defect. Another instruction set sums in another order: no defect.
 """
 
 import math
@@ -69,6 +69,10 @@ def said(first: Run, execution: Mapping[str, Any], differing: list[str]) -> str:
     what = f"finished twice, on {hosts}, and {listed(differing)} differ"
     if changed := changes(before, now):
         return f"{what}; they were executed differently ({', '.join(changed)}), and the first result is kept"
+    if ("instruction_sets" in before) != ("instruction_sets" in now):
+        return (
+            f"{what}; one of them does not record its instruction sets, which may differ, and the first result is kept"
+        )
     return (
         f"{what} though both were executed equally: one of these machines is defect (memory, processor or disk); "
         "the first result is kept, and neither is to be trusted before it was run again elsewhere"

@@ -217,7 +217,8 @@ def _open_together(specs: Sequence["RunSpec"], *, threads: int, device: str) -> 
 
 
 def _set_up(study: "Study", threads: int) -> "Study":
-    """Torch as it is used here, where it is used, and a study that says with how many threads."""
+    """Torch as it is used here, where it is used, and a study that says with how many threads and instruction sets."""
+    execution = {**study.execution, "threads": threads}
     if "torch" in sys.modules:
         import torch
 
@@ -225,7 +226,11 @@ def _set_up(study: "Study", threads: int) -> "Study":
         torch.set_deterministic_debug_mode("error")  # unlike use_deterministic_algorithms it imports no compiler
         # It would also fill all memory before it is used, which finds bugs and costs time; no operator reads it.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    return replace(study, execution={**study.execution, "threads": threads})
+        if execution.get("trainer") == "torch":
+            from headway.train.device import instruction_sets
+
+            execution["instruction_sets"] = instruction_sets()
+    return replace(study, execution=execution)
 
 
 if __name__ == "__main__":

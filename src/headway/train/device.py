@@ -1,8 +1,15 @@
-"""Train: where torch computes, and in which precision.
+"""Train: where torch computes, in which precision, and with which instruction sets.
 
 fp32 is fp32: on a GPU, matrix products are not rounded to TF32. bf16 rounds what enters matrix products, by torch's
 autocast; weights, optimizer state, norms and the loss stay fp32.
 """
+
+import contextlib
+import ctypes
+import os
+import re
+from functools import cache
+from pathlib import Path
 
 import torch
 
@@ -31,6 +38,74 @@ def find_device(asked: str) -> torch.device:
 def free_bytes(device: torch.device) -> int | None:
     """What is free of a GPU's memory; None of a processor, whose memory is the machine's."""
     return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else None
+
+
+@cache
+def instruction_sets() -> dict[str, str]:
+    """The instruction set of each library that computes for torch on this processor, as the library itself says.
+
+    Environment variables lower them (ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS, MKL_CBWR, ONEDNN_MAX_CPU_ISA), and
+    so do virtual machines. Sums in another order have other last bits. A library that torch was built without is left
+    out, and so is a library that does not say.
+    """
+    found = {"ATen": torch.backends.cpu.get_cpu_capability(), "MKL": _of_mkl(), "oneDNN": _of_onednn()}
+    return {library: name for library, name in found.items() if name}
+
+
+class _MklVersion(ctypes.Structure):
+    """`MKLVersion` of `mkl_types.h`."""
+
+    _fields_ = (
+        *((name, ctypes.c_int) for name in ("major", "minor", "update")),
+        *((name, ctypes.c_char_p) for name in ("status", "build", "processor", "platform")),
+    )
+
+
+def _of_mkl() -> str:
+    """The processor for which MKL has chosen its code; nothing where torch is built without MKL."""
+    if not torch.backends.mkl.is_available():
+        return ""
+    try:
+        torch_cpu = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    except OSError:
+        return ""
+    for name in ("mkl_serv_get_version", "MKL_Get_Version"):  # inside torch's library, or a library of its own
+        if function := getattr(torch_cpu, name, None):
+            function.argtypes, function.restype = (ctypes.POINTER(_MklVersion),), None
+            function(ctypes.byref(version := _MklVersion()))
+            said = (version.processor or b"").decode().replace("Intel(R) ", "").replace(" enabled processors", "")
+            return re.sub(r"\w+ \w+ Extensions [\d. ]*\(([^)]+)\)", r"\1", said)
+    return ""
+
+
+def _of_onednn() -> str:
+    """The instruction set that oneDNN prints before the first thing that it computes verbosely; nothing without it.
+
+    oneDNN prints to file 1 of the process, which is caught meanwhile. Whatever else is printed there goes where it
+    should.
+    """
+    if not (torch.backends.mkldnn.is_available() and hasattr(os, "memfd_create")):
+        return ""
+    is_verbose = any(name in os.environ for name in ("ONEDNN_VERBOSE", "DNNL_VERBOSE"))
+    verbose = torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON)
+    try:
+        former = os.dup(1)
+    except OSError:
+        return ""  # the process has no standard output
+    with open(os.memfd_create("printed"), "w+b") as printed:
+        try:
+            os.dup2(printed.fileno(), 1)
+            with contextlib.nullcontext() if is_verbose else verbose:
+                torch.ones(1, 1).to_mkldnn()
+        finally:
+            os.dup2(former, 1)
+            os.close(former)
+        printed.seek(0)
+        lines = printed.read().splitlines(keepends=True)
+    with contextlib.suppress(OSError):
+        os.write(1, b"".join(line for line in lines if is_verbose or not line.startswith(b"onednn_verbose")))
+    said = (line.decode().partition(",cpu,isa:")[2].strip() for line in lines if b",cpu,isa:" in line)
+    return next(said, "")
 
 
 def check_precision(precision: str, device: torch.device) -> None:
