@@ -1,4 +1,4 @@
-"""Docs: the parts of `house.md` that are read off the source: the floors, and what each laboratory has in each room.
+"""Docs: the parts of `house.md` that are read off the source: the floors, and what each laboratory supplies.
 
 `make docs` writes them between their marks; a test compares.
 """
@@ -8,6 +8,8 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+
+from headway.declare import laboratories
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "headway"
@@ -31,23 +33,15 @@ def floors() -> str:
     return "\n".join(lines)
 
 
-def slices() -> str:
-    """The modules of each laboratory, room by room."""
-    laboratories = sorted({path.parent.name for path in SOURCE.glob("*/*/__init__.py")} & {"icl", "tokens"})
-    head = [
-        "| room | " + " | ".join(f"`{name}/`" for name in laboratories) + " |",
-        "|---" * (1 + len(laboratories)) + "|",
-    ]
-    rooms = sorted({path.parents[1].name for path in SOURCE.glob("*/tokens/__init__.py")})
-    return "\n".join(
-        [*head, *(f"| `{room}/` | {' | '.join(contents(room, lab) for lab in laboratories)} |" for room in rooms)]
-    )
-
-
-def contents(room: str, laboratory: str) -> str:
-    """The modules of a slice."""
-    found = sorted(path.stem for path in (SOURCE / room / laboratory).glob("*.py"))
-    return ", ".join(f"`{name}`" for name in found if name != "__init__")
+def parts() -> str:
+    """What each laboratory supplies, by the name under which others ask for it."""
+    names = list(dict.fromkeys(name for supplied in laboratories.PARTS.values() for name in supplied))
+    head = ["| laboratory | " + " | ".join(names) + " |", "|---" * (1 + len(names)) + "|"]
+    rows = {
+        laboratory: [f"`{supplied[name].removeprefix('headway.')}`" if name in supplied else "" for name in names]
+        for laboratory, supplied in laboratories.PARTS.items()
+    }
+    return "\n".join([*head, *(f"| `{laboratory}` | {' | '.join(cells)} |" for laboratory, cells in rows.items())])
 
 
 def idea(name: str) -> str:
@@ -60,7 +54,7 @@ def idea(name: str) -> str:
     return (said[0].upper() + said[1:]).rstrip(".:").replace("|", r"\|")
 
 
-PARTS: dict[str, Callable[[], str]] = {"floors": floors, "slices": slices}
+PARTS: dict[str, Callable[[], str]] = {"floors": floors, "parts": parts}
 
 
 def written(text: str) -> str:

@@ -47,11 +47,11 @@ def test_the_generated_parts_of_the_house_are_up_to_date():
     assert runpy.run_path(str(ROOT / "docs" / "house.py"))["written"](page) == page, "run `make docs`"
 
 
-def test_every_floor_and_every_slice_is_in_the_house():
+def test_every_floor_and_every_laboratory_is_in_the_house():
     made = runpy.run_path(str(ROOT / "docs" / "house.py"))
-    floors, slices = made["floors"](), made["slices"]()
+    floors, parts = made["floors"](), made["parts"]()
     assert floors.count("\n| ") >= 18
     assert re.search(r"\| 0 \| `errors` \| .+ \| yes \|$", floors)
     assert re.search(r"\| 17 \| `cli/` \| .+only place that prints \|  \|", floors)
-    assert slices.count("\n| `") == 5
-    assert "| `data/` | `native`, `prompts` | " in slices
+    assert parts.count("\n| `") == 2
+    assert "| `icl` | `train.icl.LABORATORY` | " in parts

@@ -6,7 +6,6 @@ Run as a script by `test_laboratories`, in a process of its own, since the table
 import sys
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -20,6 +19,9 @@ class EchoTask(TokensTask):
     """Say the token before."""
 
     primary: ClassVar[str] = "eval_loss_nats"
+    examples: ClassVar[str] = "__main__.EchoExamples"
+    judge: ClassVar[str] = "headway.train.tokens.judge.Judge"
+    baselines: ClassVar[str] = "__main__.baselines"
     vocab_size: ClassVar[int] = 8
 
     kind: Literal["echo"]
@@ -29,7 +31,6 @@ class EchoTask(TokensTask):
 tasks.TASKS["echo"] = EchoTask
 
 from headway.data.tokens.examples import MASKED, Batch, Examples  # noqa: E402
-from headway.train.tokens.judge import Judge  # noqa: E402
 
 
 class EchoExamples(Examples):
@@ -64,17 +65,6 @@ class EchoExamples(Examples):
 def baselines(runs):
     return {"guess": {"loss_nats": float(np.log(runs[0].spec.task.vocab_size))}}
 
-
-def supply(room, **members):
-    """A module `echo` in the slice of a room."""
-    module = ModuleType(f"headway.{room}.tokens.echo")
-    module.__dict__.update(members)
-    sys.modules[module.__name__] = module
-
-
-supply("data", open_examples=EchoExamples)
-supply("train", JUDGE=Judge)
-supply("compare", baselines=baselines)
 
 DOCUMENT = {
     "name": "echo",

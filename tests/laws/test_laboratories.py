@@ -5,22 +5,19 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from house import SLICES, SOURCE, modules
+from house import modules
 
 import headway.compare.laboratory
 import headway.show.report.laboratory
 import headway.train.laboratory
-from headway.declare.laboratories import RUN_KINDS
-from headway.declare.run import RunSpec, Task, slice_of
+from headway.declare.laboratories import PARTS, RUN_KINDS, part_of
+from headway.declare.run import RunSpec, Task, imported
 from headway.declare.tokens.tasks import TASKS
 from headway.train.tokens.judge import Judge
 
-ROOMS = ("declare", "data", "train", "compare", "show")
 WITH_A_LABORATORY = {
     "train": headway.train.laboratory.TrainingSlice,
     "compare": headway.compare.laboratory.ComparisonSlice,
@@ -29,37 +26,24 @@ WITH_A_LABORATORY = {
 
 
 @pytest.mark.parametrize("kind", RUN_KINDS)
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_kind_of_task_has_every_slice(kind, room):
-    found = slice_of(room, RUN_KINDS[kind])
-    assert found.__name__ == f"headway.{room}.{RUN_KINDS[kind].laboratory}"
-    assert found.__doc__
-
-
-@pytest.mark.parametrize("kind", RUN_KINDS)
 @pytest.mark.parametrize("room", WITH_A_LABORATORY)
-def test_every_slice_supplies_a_laboratory_of_its_room(kind, room):
-    supplied = slice_of(room, RUN_KINDS[kind]).LABORATORY
-    assert isinstance(supplied, WITH_A_LABORATORY[room])
+def test_every_kind_of_task_has_its_part_in_every_room(kind, room):
+    assert isinstance(part_of(RUN_KINDS[kind], room), WITH_A_LABORATORY[room])
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_no_room_has_a_slice_of_no_laboratory(room):
-    assert {run.laboratory for run in RUN_KINDS.values()} == set(SLICES)
-    assert {path.parent.name for path in (SOURCE / room).glob("*/__init__.py")} >= set(SLICES)
+def test_the_table_of_parts_lists_every_laboratory_and_no_other():
+    assert {run.laboratory for run in RUN_KINDS.values()} == set(PARTS)
 
 
 @pytest.mark.parametrize("kind", TASKS)
-def test_every_task_on_tokens_has_its_modules(kind):
-    def module(room: str) -> ModuleType:
-        # Kinds that are trained and compared alike share those modules.
-        name = kind if room == "data" else TASKS[kind].slices or kind
-        return import_module(f"headway.{room}.tokens.{name}")
-
-    assert TASKS[kind].model_fields["kind"].annotation.__args__ == (kind,)
-    assert callable(module("data").open_examples)
-    assert issubclass(module("train").JUDGE, Judge)
-    assert callable(module("compare").baselines)
+def test_every_task_on_tokens_names_its_parts(kind):
+    task = TASKS[kind]
+    assert task.model_fields["kind"].annotation.__args__ == (kind,)
+    assert callable(imported(task.examples))
+    assert issubclass(imported(task.judge), Judge)
+    assert callable(imported(task.baselines))
+    assert bool(task.expectations) == (kind == "text")
+    assert not task.expectations or callable(imported(task.expectations))
 
 
 def test_nobody_outside_the_slices_asks_which_kind_a_run_is():

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from headway.compare.evidence import Comparison
 from headway.declare.experiment import Experiment
-from headway.declare.run import RunSpec, slice_of
+from headway.declare.laboratories import part_of
+from headway.declare.run import RunSpec
 from headway.files import plain
 from headway.runs.folder import Run
 
@@ -107,5 +108,5 @@ class ComparisonSlice(ABC):
 
 def laboratory_of(run: RunSpec) -> ComparisonSlice:
     """The laboratory of a run."""
-    found: ComparisonSlice = slice_of("compare", run).LABORATORY
+    found: ComparisonSlice = part_of(run, "compare")
     return found

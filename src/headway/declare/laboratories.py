@@ -9,7 +9,7 @@ from pydantic import create_model
 
 from headway.declare import plugins
 from headway.declare.icl.run import IclRun
-from headway.declare.run import RunSpec, Task
+from headway.declare.run import RunSpec, Task, imported
 from headway.declare.spec import Locate, Spec, parse
 from headway.declare.tokens.run import TokensRun
 from headway.declare.tokens.task import TokensTask
@@ -19,6 +19,27 @@ from headway.errors import DeclarationError, near, shortened
 
 RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TASKS, TokensRun)}
 """The type of a run for each `task.kind`."""
+
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "icl": {
+        "train": "headway.train.icl.LABORATORY",
+        "compare": "headway.compare.icl.LABORATORY",
+        "show": "headway.show.icl.report.LABORATORY",
+    },
+    "tokens": {
+        "prepare": "headway.data.tokens.prepare",
+        "foresee": "headway.data.tokens.foresee",
+        "train": "headway.train.tokens.LABORATORY",
+        "compare": "headway.compare.tokens.LABORATORY",
+        "show": "headway.show.tokens.report.LABORATORY",
+    },
+}
+"""What each laboratory supplies to the rooms above; a task on tokens names its own parts in its type."""
+
+
+def part_of(run: RunSpec | type[RunSpec], name: str) -> Any:
+    """Import what the laboratory of a run supplies under a name of `PARTS`."""
+    return imported(PARTS[run.laboratory][name])
 
 
 def kinds_of(member: type[Spec]) -> list[str]:

@@ -9,7 +9,6 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
@@ -44,7 +43,7 @@ class RunSpec(Spec):
     """What every kind of run has, and what other rooms ask of it."""
 
     laboratory: ClassVar[str]
-    """Its laboratory, by which every room names its slice; see `slice_of`."""
+    """The name of its laboratory in `headway.declare.laboratories.PARTS`."""
     example: ClassVar[str]
     """What FLOPs are told of: a prompt, or a token."""
     uses_gpu: ClassVar[bool] = False
@@ -225,12 +224,12 @@ class RunSpec(Spec):
         return runs[0].task.primary
 
 
-def slice_of(room: str, run: RunSpec | type[RunSpec]) -> ModuleType:
-    """What a room supplies for the laboratory of a run: the package `headway.ROOM.LABORATORY`.
+def imported(member: str) -> Any:
+    """The member of a module by its dotted name: a room above is named here, and imported when it is used.
 
     Examples:
-        >>> from headway.declare.loading import load
-        >>> slice_of("declare", load("icl-heads").arm("h2").spec(0)).__name__
-        'headway.declare.icl'
+        >>> imported("headway.declare.run.Task") is Task
+        True
     """
-    return import_module(f"headway.{room}.{run.laboratory}")
+    module, _, name = member.rpartition(".")
+    return getattr(import_module(module), name)

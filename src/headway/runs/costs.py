@@ -8,7 +8,8 @@ import psutil
 
 from headway.declare.budget import Budget
 from headway.declare.experiment import Arm, Experiment
-from headway.declare.run import RunSpec, slice_of
+from headway.declare.laboratories import part_of
+from headway.declare.run import RunSpec
 from headway.runs.together import about_alone, how_many
 from headway.train.laboratory import laboratory_of
 from headway.words import together
@@ -85,7 +86,7 @@ def foreseen(experiment: Experiment) -> tuple[str, ...]:
     """
     runs = [arm.spec(experiment.seeds[0]) for arm in experiment.selected]
     with_data = {(run.task, run.training.batch_size): run for run in runs if run.corpora}
-    return tuple(dict.fromkeys(said for run in with_data.values() for said in slice_of("data", run).foresee(run)))
+    return tuple(dict.fromkeys(said for run in with_data.values() for said in part_of(run, "foresee")(run)))
 
 
 def remarks(experiment: Experiment) -> tuple[str, ...]:

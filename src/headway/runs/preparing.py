@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from headway.declare.run import RunSpec, slice_of
+from headway.declare.laboratories import part_of
+from headway.declare.run import RunSpec
 from headway.runs.devices import Slot
 from headway.runs.memory import check_memory
 
@@ -25,5 +26,5 @@ def check_and_prepare(
         check_memory(runs, len(slots))
     looked_at = [spec for _, spec in runs if spec.corpora or (spec.plugins and spec.measures_own)]
     with_data = {(spec.task, spec.training.batch_size): spec for spec in looked_at}
-    for note in dict.fromkeys(n for spec in with_data.values() for n in slice_of("data", spec).prepare(spec)):
+    for note in dict.fromkeys(n for spec in with_data.values() for n in part_of(spec, "prepare")(spec)):
         tell(note)

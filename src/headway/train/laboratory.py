@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headway.declare.run import RunSpec, slice_of
+from headway.declare.laboratories import part_of
+from headway.declare.run import RunSpec
 from headway.errors import UserError
 from headway.train.loop import Study
 
@@ -105,5 +106,5 @@ class TrainingSlice(ABC):
 
 def laboratory_of(run: RunSpec) -> TrainingSlice:
     """The laboratory of a run."""
-    found: TrainingSlice = slice_of("train", run).LABORATORY
+    found: TrainingSlice = part_of(run, "train")
     return found

@@ -9,7 +9,6 @@
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 
 from headway.compare.evidence import Comparison
@@ -17,6 +16,7 @@ from headway.compare.laboratory import ComparisonSlice, Further, References
 from headway.compare.tokens import further as findings
 from headway.compare.tokens.untrained import above_bigram, unmeasured, untrained
 from headway.declare.experiment import Experiment
+from headway.declare.run import imported
 from headway.declare.tokens.run import TokensRun
 from headway.runs.folder import Run
 
@@ -25,11 +25,10 @@ class TokensComparisonSlice(ComparisonSlice):
     """Transformers on tokens."""
 
     def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:  # noqa: ARG002
-        """From the module here that is the task names."""
+        """What needs no training, by the function that the task names."""
         spec = runs[0].spec
         assert isinstance(spec, TokensRun)
-        task = import_module(f"headway.compare.tokens.{spec.task.slice_name}")
-        return References(baselines=task.baselines(runs))
+        return References(baselines=imported(spec.task.baselines)(runs))
 
     def doubts(self, experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
         """Models that are no better than counting pairs, and losses of different texts that cannot be compared."""

@@ -3,12 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
+from headway.declare.run import imported
 from headway.declare.tokens.task import TokensTask
 
 if TYPE_CHECKING:
@@ -96,17 +96,17 @@ def expectations(task: TokensTask, batch_size: int) -> tuple[str, ...]:
     Raises:
         UserError: what making them would raise, as far as it is looked at.
     """
-    if not task.corpora:
+    if not task.expectations:
         return ()
-    found: Iterator[str] = import_module(f"headway.data.tokens.{task.kind}").expectations(task, batch_size)
+    found: Iterator[str] = imported(task.expectations)(task, batch_size)
     return tuple(found)
 
 
 def open_examples(task: TokensTask) -> Examples:
-    """The examples of a task, made by the module here that is named for its kind, or that it names.
+    """The examples of a task, made by the function that it names.
 
     Raises:
         UserError: when what they are made from is missing or not fit.
     """
-    found: Examples = import_module(f"headway.data.tokens.{task.draws or task.kind}").open_examples(task)
+    found: Examples = imported(task.examples)(task)
     return found

@@ -22,7 +22,7 @@ class OwnTask(KnownTask):
     the metric that arms are judged by, and `loss`, which is `mse` where answers are numbers.
     """
 
-    draws: ClassVar[str] = "own_task"
+    examples: ClassVar[str] = "headway.data.tokens.own_task.open_examples"
     copies: ClassVar[bool] = False
     """Whether an answer may stand at one place of the input, to be found there: to copy it is what is asked."""
 

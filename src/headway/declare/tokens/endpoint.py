@@ -24,6 +24,7 @@ class EndpointTask(KnownTask):
     """The first or the second end of a directed edge, as a selector asks."""
 
     asked_last: ClassVar[int] = 1
+    examples: ClassVar[str] = "headway.data.tokens.endpoint.open_examples"
 
     kind: Literal["endpoint"]
     vertices: Annotated[int, Field(ge=2, le=200)] = Field(description="vertices of the graph")

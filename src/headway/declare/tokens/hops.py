@@ -16,6 +16,7 @@ class HopsTask(KnownTask):
     """The letter that k hops end at, from every position."""
 
     primary: ClassVar[str] = "accuracy"
+    examples: ClassVar[str] = "headway.data.tokens.hops.open_examples"
 
     kind: Literal["hops"]
     letters: Annotated[int, Field(ge=2, le=10_000)] = Field(4, description="letters")

@@ -4,7 +4,7 @@ Paper: Olsson et al. 2022, arXiv 2209.11895. There, random tokens are repeated; 
 earlier is asked for the letter after its latest occurrence, so that no fixed distance helps.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,8 @@ from headway.declare.tokens.known import KnownTask
 
 class InductionTask(KnownTask):
     """The letter that followed the latest earlier occurrence of the present one."""
+
+    examples: ClassVar[str] = "headway.data.tokens.induction.open_examples"
 
     kind: Literal["induction"]
     letters: Annotated[int, Field(ge=2, le=100_000)] = Field(16, description="letters; none follows itself")

@@ -21,7 +21,8 @@ class KnownTask(TokensTask):
     """A task whose answer is known; its examples are drawn, or all of its inputs once."""
 
     primary: ClassVar[str] = "solved"
-    slices: ClassVar[str] = "known"
+    judge: ClassVar[str] = "headway.train.tokens.known.KnownJudge"
+    baselines: ClassVar[str] = "headway.compare.tokens.known.baselines"
 
     solved_above: float | None = Field(
         None,

@@ -18,6 +18,7 @@ class ParityTask(KnownTask):
     """Whether the number of ones among n bits is odd."""
 
     asked_last: ClassVar[int] = 1
+    examples: ClassVar[str] = "headway.data.tokens.parity.open_examples"
 
     kind: Literal["parity"]
     n_bits: Annotated[int, Field(ge=1, le=16)] = Field(description="bits of an input; a query token follows them")

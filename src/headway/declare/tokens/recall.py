@@ -5,7 +5,7 @@ at chance. Heads were never varied there. There, keys are asked at places drawn 
 are all alike likely, in the order of their draw.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,6 +19,8 @@ _DRAWS = 10_000
 
 class RecallTask(KnownTask):
     """The value that was given with a key."""
+
+    examples: ClassVar[str] = "headway.data.tokens.recall.open_examples"
 
     kind: Literal["recall"]
     pairs: Annotated[int, Field(gt=0, le=10_000)] = Field(4, description="keys with values at the beginning")

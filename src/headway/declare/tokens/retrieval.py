@@ -20,6 +20,7 @@ class RetrievalTask(KnownTask):
     primary: ClassVar[str] = "nmse"
     loss: ClassVar[str] = "mse"
     asked_last: ClassVar[int] = 1
+    examples: ClassVar[str] = "headway.data.tokens.retrieval.open_examples"
 
     kind: Literal["retrieval"]
     targets: Annotated[int, Field(gt=0, le=1_000)] = Field(

@@ -13,14 +13,17 @@ from headway.declare.tokens.transformer import TransformerModel
 class TokensTask(Task):
     """A task whose examples are sequences of tokens.
 
-    The packages `data.tokens`, `train.tokens`, `compare.tokens` and `show.tokens` hold what they know of a kind of task
-    in a module of its name; what kinds share stands in the module that `slices` names.
+    A type names its parts in other rooms: a dotted name each, imported when it is used.
     """
 
-    slices: ClassVar[str] = ""
-    """The module that trains and compares it; empty: that of its kind."""
-    draws: ClassVar[str] = ""
-    """The module that makes its examples; empty: that of its kind."""
+    examples: ClassVar[str]
+    """The function that makes the examples of a task."""
+    judge: ClassVar[str]
+    """The `Judge` that evaluates its models."""
+    baselines: ClassVar[str]
+    """The function that says what needs no training."""
+    expectations: ClassVar[str] = ""
+    """The function that says what is known of the examples before they are made; empty: there is nothing to say."""
     loss: ClassVar[str] = "loss_nats"
     """What is minimised: the mean cross-entropy of answers that are classes, or `mse` of answers that are numbers."""
 
@@ -32,11 +35,6 @@ class TokensTask(Task):
         @property
         def n_ctx(self) -> int:
             """Tokens of a training sequence."""
-
-    @property
-    def slice_name(self) -> str:
-        """The module of the slices `train` and `compare` that knows this kind."""
-        return self.slices or self.kind
 
     @property
     @abstractmethod

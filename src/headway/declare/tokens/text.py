@@ -39,6 +39,10 @@ class TextTask(TokensTask):
     """Predict the next token of a corpus."""
 
     primary: ClassVar[str] = "eval_loss_nats"
+    examples: ClassVar[str] = "headway.data.tokens.text.open_examples"
+    expectations: ClassVar[str] = "headway.data.tokens.text.expectations"
+    judge: ClassVar[str] = "headway.train.tokens.text.TextJudge"
+    baselines: ClassVar[str] = "headway.compare.tokens.text.baselines"
 
     n_ctx: PositiveInt = Field(description="tokens of a training sequence")
     kind: Literal["text"]

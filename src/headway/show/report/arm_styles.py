@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headway.compare.matches import title
 from headway.declare.experiment import Arm, Experiment
-from headway.declare.run import slice_of
+from headway.declare.laboratories import part_of
 from headway.show.shared.theme import GROUP_DASHES, GROUP_SHAPES, NO_GROUP_DASH, SCHEME_COLOURS, SOLID, arm_colour
 
 
@@ -32,7 +32,7 @@ def looks(experiment: Experiment) -> dict[str, ArmStyle]:
     labels = [name if titles.count(name) == 1 else arm.full_name for arm, name in zip(arms, titles, strict=True)]
     by_scheme = _by_scheme(experiment)
     # Where each control has figures of its own, an arm keeps its colour under it.
-    own_figures = slice_of("show", experiment.arms[0].template).LABORATORY.controls_apart
+    own_figures = part_of(experiment.arms[0].template, "show").controls_apart
     declared = list(experiment.document.arms)
     places = [declared.index(arm.name) if own_figures else at for at, arm in enumerate(arms)]
     return {

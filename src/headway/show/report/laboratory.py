@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headway.declare.run import RunSpec, slice_of
+from headway.declare.laboratories import part_of
+from headway.declare.run import RunSpec
 from headway.show.report.report_data import ArmResults, ReportData
 from headway.show.report.tables import Table
 from headway.show.shared.figure import Figure
@@ -82,5 +83,5 @@ class ReportSlice(ABC):
 
 def laboratory_of(run: RunSpec) -> ReportSlice:
     """The laboratory of a run."""
-    found: ReportSlice = slice_of("show", run).LABORATORY
+    found: ReportSlice = part_of(run, "show")
     return found

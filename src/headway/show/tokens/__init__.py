@@ -9,5 +9,3 @@
 * what `probed` heads did: `head_training`, `head_layers`, `head_maps`, `kv_heads`, `regularised`, `association` with
   the loss, and the published `statements`.
 """
-
-from headway.show.tokens.report import LABORATORY as LABORATORY

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import torch
 
 from headway.data.tokens.examples import Batch, Examples
 from headway.declare.plugins import Entry, of_kind
+from headway.declare.run import imported
 from headway.declare.tokens.run import TokensRun
 from headway.train.loop import Conclusion, Measure, Measured
 from headway.train.tokens.loss import TokensLoss
@@ -115,6 +115,6 @@ def check_judged(run: TokensRun, examples: Examples) -> None:
 
 
 def _kind(run: TokensRun) -> type[Judge]:
-    """From the module here that its task names."""
-    found: type[Judge] = import_module(f"headway.train.tokens.{run.task.slice_name}").JUDGE
+    """The judge that the task of a run names."""
+    found: type[Judge] = imported(run.task.judge)
     return found

@@ -90,6 +90,3 @@ def _nmse(batches: list[Batch], answers: list[np.ndarray]) -> float:
     said = np.concatenate([a[b.asked] for a, b in zip(answers, batches, strict=True)]).astype(float)
     true = np.concatenate([b.targets[b.asked] for b in batches]).astype(float)
     return float(((said - true) ** 2).mean() / true.var())
-
-
-JUDGE = KnownJudge

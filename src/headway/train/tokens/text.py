@@ -64,6 +64,3 @@ class TextJudge(Judge):
     def _sampled(self) -> Measured:
         self._last_samples = take_samples(self.loss.module, self.run, self.examples.tokens)
         return Measured(samples=self._last_samples)
-
-
-JUDGE = TextJudge
