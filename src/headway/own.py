@@ -10,7 +10,7 @@ A plugin is a file that an experiment names in `plugins`. Names are those of the
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
 
@@ -60,8 +60,22 @@ def task(kind: type[T]) -> type[T]:
         raise DeclarationError(
             f"task {kind.__name__}: it has no name; make it a subclass of own.Task with `kind: Literal['its-name']`"
         )
+    for field, declared in kind.model_fields.items():
+        if _is_no_key(declared.annotation):
+            raise DeclarationError(
+                f"task {named[0]}: its field {field} cannot stand in a YAML file as it is; make a list a "
+                "tuple[int, ...], and an array or a set a cached_property"
+            )
     register("task", named[0], kind, (TASKS, named[0], kind), (RUN_KINDS, named[0], run_of_own(kind)))
     return kind
+
+
+def _is_no_key(annotation: Any) -> bool:
+    """Whether a field of this type has values that no key of a file can hold, or that could be changed."""
+    kind = get_origin(annotation) or annotation
+    if kind in (list, set, frozenset, bytes, np.ndarray) or (isinstance(kind, type) and issubclass(kind, np.generic)):
+        return True
+    return kind is not Literal and any(map(_is_no_key, get_args(annotation)))
 
 
 def corpus(function: Callable[[], Iterable[np.ndarray]]) -> Callable[[], Iterable[np.ndarray]]:

@@ -27,6 +27,7 @@ from headway.declare.tokens.transformer import OWN_ATTENTIONS
 from headway.errors import UserError
 from headway.heads.stream import measure
 from headway.heads.terms import TERMS
+from headway.runs.costs import costs, foreseen
 
 OWN = "import random as r\nimport numpy as np, torch\nfrom headway import own\n"
 KNOWN = {
@@ -138,6 +139,136 @@ TASKS_THAT_BREAK = [
 ]
 
 
+def own_task(body, sizes=(6, 5, 5)):
+    """A task in a few lines: positions, tokens and answers, and its other members."""
+    n_ctx, vocab_size, n_answers = sizes
+    return OWN + (
+        "from functools import cached_property\nfrom typing import Any, ClassVar, Literal\n"
+        "from pydantic import ConfigDict, PrivateAttr\n"
+        "@own.task\nclass Mine(own.Task):\n    kind: Literal['mine']\n"
+        f"    n_ctx = property(lambda self: {n_ctx})\n    vocab_size = property(lambda self: {vocab_size})\n"
+        f"    n_answers = property(lambda self: {n_answers})\n{body}"
+    )
+
+
+def drawing(lines, more="", sizes=(6, 5, 5)):
+    """One that draws tokens `x` and answers `t`."""
+    made = f"    def draw(self, random, n):\n        x = random.integers({sizes[1]}, size=(n, {sizes[0]}))\n"
+    return own_task(f"{more}{made}        {lines}\n        return own.Batch(inputs=x, targets=t)\n", sizes)
+
+
+LAST = "t = np.full(x.shape, own.MASKED); t[:, -1] = x.sum(1) % 5"
+
+
+def listing(lines="", last="x.sum(1) % 2", more=""):
+    return own_task(
+        f"{more}    def every(self):\n        x = (np.arange(16)[:, None] >> np.arange(4)) & 1\n"
+        f"        t = np.full((16, 4), own.MASKED); t[:, -1] = {last}\n        {lines}\n"
+        "        return own.Batch(inputs=x, targets=t)\n",
+        (4, 2, 2),
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        drawing("t = np.cumsum(1 - 2 * x, axis=1) + 6", sizes=(6, 2, 13)),
+        drawing("x[:, 0] = 2; t = np.cumsum(1 - 2 * (x % 2), axis=1) + 6", sizes=(6, 3, 13)),
+        drawing("t = np.maximum.accumulate(x, axis=1)"),
+        drawing("t = np.cumsum(x, 1) % 5"),
+        drawing("t = x[:, ::-1].copy(); t[:, :2] = own.MASKED; x[:, 3:] = t[:, 2:5]", "    copies = True\n"),
+        drawing(
+            "t = np.full(x.shape, own.MASKED); t[:, -1] = np.where(random.random(n) < .1, 0, x.sum(1) % 5)",
+            "    def best_possible(self, model): return {'accuracy': 0.95}\n    def by_chance(self): return 0.28\n",
+        ),
+        listing(),
+        listing("x[3], t[3] = x[2], t[2]"),
+        drawing(
+            LAST.replace("x.sum(1) % 5", "self.table[x.sum(1) % 5]"),
+            "    @cached_property\n    def table(self): return np.arange(5)[::-1]\n",
+        ),
+        drawing(
+            LAST.replace("x.sum(1) % 5", "self._table[x.sum(1) % 5]"),
+            "    _table: Any = PrivateAttr(default=None)\n"
+            "    def model_post_init(self, context): self._table = np.arange(5)\n",
+        ),
+    ],
+    ids=[
+        "depth",
+        "depth after a mark",
+        "largest so far",
+        "sum",
+        "reverse",
+        "noise",
+        "all",
+        "twice",
+        "table",
+        "private",
+    ],
+)
+def test_a_right_task_keeps_the_laws(code, write):
+    assert sentences(write, code) == []
+
+
+PROMISES = "    def best_possible(self, model): return {best}\n    def by_chance(self): return {chance}\n"
+WRONG_TASKS = [
+    (drawing("t = np.cumsum(x, 1) % 5; t[:, 3] = x[:, 3]"), "position 3 follows from the input there alone, whatever"),
+    (drawing("t = x * 2 % 5"), "leave it out of the input, or ask nothing there (own.MASKED)"),
+    (drawing("t = np.sort(x, 1); x[:, 3:] = t[:, 3:]; t[:, :3] = own.MASKED"), "position 3 follows from the input the"),
+    (drawing("t = np.full(x.shape, 1)"), "at each position the answer is the same in every example, so nothing can be"),
+    (
+        drawing(LAST, PROMISES.format(best="0.7", chance=None)),
+        "best_possible gave 0.7; let it give a mapping such as",
+    ),
+    (drawing(LAST, PROMISES.format(best="{'acuracy': 1}", chance=None)), "not measured; did you mean accuracy?"),
+    (drawing(LAST, PROMISES.format(best="{'accuracy': 75}", chance=None)), "best_possible gave an accuracy of 75; let"),
+    (drawing(LAST, PROMISES.format(best="{'accuracy': '1'}", chance=None)), "best_possible gave '1' for accuracy; let"),
+    (
+        drawing(LAST, PROMISES.format(best="{'accuracy': .05}", chance=None)),
+        "best_possible gave an accuracy of 0.05, and whoever says the most frequent answer at each position is righ",
+    ),
+    (
+        drawing(LAST, PROMISES.format(best="model.heads", chance=None)),
+        "best_possible raised AttributeError: 'Gpt2' obj",
+    ),
+    (
+        drawing(LAST, PROMISES.format(best="{}", chance=2)),
+        "by_chance gave an accuracy of 2; let it give a share fr",
+    ),
+    (drawing(LAST, PROMISES.format(best="{'accuracy': .8}", chance=0.9)), "by_chance gave 0.90, and best_possible an"),
+    (listing("raise ValueError('no table')"), "every() raised ValueError: no table; let every() give a Batch("),
+    (listing("return x"), "every() gave a ndarray; let every() give a Batch(inputs=..., targets=...) of all inputs"),
+    (listing("x, t = x[:0], t[:0]"), "every() gave no input; let every() give a Batch(inputs=..., targets=...) of all"),
+    (listing("x = x.astype('int32')"), "inputs are int32; give a numpy array of int64"),
+    (
+        listing("np.random.shuffle(x)"),
+        "every() changed a global random generator (numpy.random or torch), which others",
+    ),
+    (
+        listing("x = np.random.default_rng().permutation(x)"),
+        "every() gave other inputs the second time; list the same ones in the same order, without random numbers",
+    ),
+    (listing("x[3] = x[2]"), "every() lists one input with two different answers; give each input one answer"),
+    (
+        listing(
+            more="    def draw(self, random, n):\n        self.listed.inputs[:] = random.integers(2, size=(16, 4))\n"
+            "        return self.listed.rows(slice(n))\n"
+        ),
+        "draw changed the arrays that every() gave; let draw make arrays of its own",
+    ),
+    (drawing("self.table = t = x"), "raised ValidationError: table: Instance is frozen; let draw(random, n) give n of"),
+    (drawing(LAST, "    by_chance = 0.5\n"), "make anything else a method, a property or a cached_property"),
+    (
+        drawing(LAST, "    model_config = ConfigDict(arbitrary_types_allowed=True)\n    table: np.ndarray = None\n"),
+        "cannot stand in a YAML file as it is; make a list a tuple[int, ...], and an array or a set a cached_property",
+    ),
+    (
+        drawing(LAST, "    table: list[int] = [1]\n"),
+        "its field table cannot stand in a YAML file as it is; make a list",
+    ),
+]
+
+
 OF_HEADS = "@own.head_metric(sentence='s', high='h', unit='0 to 1', null={null})\ndef mine(of): return {value}\n"
 TERM = "@own.regularizer(better='low')\ndef mine(of): return {value}\n"
 OF_RUNS = "@own.run_metric(sentence='s')\ndef mine(model, batches): {value}\n"
@@ -214,7 +345,7 @@ OTHERS_THAT_BREAK = [
         "with two layers of two heads it is no model: mlp: 'many' is",
     ),
 ]
-BREAKING = [*TASKS_THAT_BREAK, *OTHERS_THAT_BREAK]
+BREAKING = [*TASKS_THAT_BREAK, *WRONG_TASKS, *OTHERS_THAT_BREAK]
 SCRIPT = """
 import json, pathlib, sys
 from headway.check.held import check
@@ -307,3 +438,17 @@ def test_a_task_that_breaks_a_law_is_refused_before_anything_is_made(write, tmp_
     with pytest.raises(UserError, match=r"task.kind echo: the answer that is asked at position 1 follows from"):
         api.prepare(headway.load(DOCUMENT), tmp_path / "results", ())
     assert not (tmp_path / "results").exists()
+
+
+def test_arms_of_a_task_with_arrays_of_its_own_are_prepared_and_planned_side_by_side(write, tmp_path):
+    more = "    names: dict[str, int] = {'a': 1}\n    @cached_property\n    def table(self): return np.arange(2)\n"
+    write(listing(last="self.table[x.sum(1) % 2]", more=more))
+    experiment = headway.load({**DOCUMENT, "task": {"kind": "mine"}})
+    first, other = (arm.template.task for arm in experiment.arms)
+    assert (first.listed.inputs == other.listed.inputs).all()
+    assert first.table is not other.table
+    assert first == other
+    assert hash(first) == hash(other)
+    assert [run.status for run in api.prepare(experiment, tmp_path / "results", ())[1]] == ["waiting", "waiting"]
+    assert len(costs(experiment, trial=False)) == 2
+    assert foreseen(experiment) == ()

@@ -6,7 +6,7 @@ from typing import Any
 
 from headway.check.tried import Broken, tried
 from headway.data.tokens.own_corpus import OwnDocuments
-from headway.data.tokens.own_laws import broken
+from headway.data.tokens.own_laws import broken, raised
 from headway.data.tokens.own_task import OwnTask, examples_of
 from headway.declare.metrics import METRICS
 from headway.declare.spec import parse
@@ -30,7 +30,7 @@ def task(name: str, kind: type[OwnTask], measured: tuple[str, ...]) -> Iterator[
         yield f"its sizes: {error}"
         return
     except Exception as error:  # noqa: BLE001 - whatever a type of the user's raises is told
-        yield f"its sizes raised {type(error).__name__}: {error}; give n_ctx and vocab_size as properties"
+        yield f"its sizes raised {raised(error)}; give n_ctx and vocab_size as properties"
         return
     if wrong := [key for key, value in sizes.items() if not isinstance(value, int) or value < 1]:
         yield f"{wrong[0]} is {sizes[wrong[0]]!r}; make it a whole number of 1 or more"
@@ -42,7 +42,12 @@ def task(name: str, kind: type[OwnTask], measured: tuple[str, ...]) -> Iterator[
         yield f"primary is {made.primary!r}, which is not measured of it; {near(made.primary, reported)}"
     elif METRICS[made.primary].better is None:
         yield f"primary is {made.primary!r}, of which nobody knows where it is better; give its metric a better"
-    yield from broken(made, examples_of(made))
+    try:
+        examples = examples_of(made)
+    except UserError as error:  # which says itself what to do
+        yield str(error).removeprefix(f"task.kind {name}: ")
+        return
+    yield from broken(made, examples)
 
 
 def corpus(name: str) -> Iterator[str]:

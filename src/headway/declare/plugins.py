@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import PydanticUserError
+
 from headway.errors import DeclarationError, UserError
 
 FOLDER = "plugins"
@@ -176,4 +178,10 @@ def _said(error: BaseException, given: str) -> str:
     where = f" in line {lines[-1]}" if lines else f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
     if isinstance(error, UserError):
         return f"{error}" + (f" (line {lines[-1]})" if lines else "")
+    if isinstance(error, PydanticUserError):  # it goes on with what to do in pydantic's own words, and an address
+        wrong = f"{error}".partition(". ")[0].partition("\n")[0]
+        return (
+            f"it cannot be imported: {type(error).__name__}{where}: {wrong}; a field is a key of the YAML file, such "
+            "as `length: int = 6`; make anything else a method, a property or a cached_property"
+        )
     return f"it cannot be imported: {type(error).__name__}{where}: {error}; put that right"

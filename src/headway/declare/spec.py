@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from headway.declare.limits import too_large
 from headway.errors import MOST_LINES, DeclarationError, near, shortened
+from headway.identity import digest
 
 
 class Spec(BaseModel):
@@ -25,6 +26,20 @@ class Spec(BaseModel):
     def _lists_are_tuples(cls, value: Any) -> Any:
         # YAML and JSON have lists only; frozen values hold tuples.
         return {k: _frozen(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is of this type and has equal fields: what a `cached_property` made is no part of it."""
+        if type(self) is not type(other):
+            return False
+        mine, theirs = self.__dict__, other.__dict__
+        return all(mine[n] is theirs[n] or mine[n] == theirs[n] for n in type(self).__pydantic_fields__)
+
+    def __hash__(self) -> int:
+        fields = tuple(map(self.__dict__.__getitem__, type(self).__pydantic_fields__))
+        try:
+            return hash(fields)
+        except TypeError:  # a task of the user's may have mappings among its fields
+            return hash(digest(self.content()))
 
     def content(self) -> dict[str, Any]:
         """The value as plain JSON types, fields at their default left out."""

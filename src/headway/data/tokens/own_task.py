@@ -10,9 +10,11 @@ import numpy as np
 
 from headway.data.tokens.examples import Batch
 from headway.data.tokens.known import KnownExamples
-from headway.data.tokens.own_laws import broken
+from headway.data.tokens.own_laws import broken, raised
 from headway.declare.tokens.known import KnownTask
 from headway.errors import UserError
+
+_LIST = "let every() give a Batch(inputs=..., targets=...) of all inputs"
 
 
 class OwnTask(KnownTask):
@@ -42,8 +44,21 @@ class OwnTask(KnownTask):
 
     @cached_property
     def listed(self) -> Batch | None:
-        """The same, made once."""
-        return self.every()
+        """The same, made once.
+
+        Raises:
+            UserError: when `every` fails, or gives something else.
+        """
+        try:
+            made = self.every()
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"task.kind {self.kind}: every() raised {raised(error)}; {_LIST}") from error
+        if made is None or (isinstance(made, Batch) and len(made.inputs)):
+            return made
+        given = "no input" if isinstance(made, Batch) else f"a {type(made).__name__}"
+        raise UserError(f"task.kind {self.kind}: every() gave {given}; {_LIST}")
 
     @property
     def n_inputs(self) -> int | None:
