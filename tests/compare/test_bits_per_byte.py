@@ -16,7 +16,7 @@ from fabricate_text import SHARED, fabricate_text
 
 from headway.runs.store import Store
 from headway.show.report.page import figures
-from headway.show.tokens import LABORATORY
+from headway.show.tokens.report import LABORATORY
 
 
 def tokenizers(**changes):

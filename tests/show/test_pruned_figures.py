@@ -14,7 +14,8 @@ from headway.heads.scores import HeadScores, to_arrays
 from headway.show.report.arm_styles import looks
 from headway.show.report.report_data import ArmResults, Finished, ReportData
 from headway.show.shared.figure_files import render
-from headway.show.tokens import LABORATORY, pruned, settling
+from headway.show.tokens import pruned, settling
+from headway.show.tokens.report import LABORATORY
 
 KEEPS = (0.75, 0.5)
 

@@ -14,7 +14,7 @@ from headway.compare import results
 from headway.compare.results import read
 from headway.runs.planned_looks import Picked, StoredPlan, StoredSearch, keep
 from headway.runs.store import Store
-from headway.show.icl import LABORATORY as regression
+from headway.show.icl.report import LABORATORY as regression
 from headway.show.report import tables
 from headway.show.report.page import answered, command, figures, page, progress, write_report
 from headway.show.report.report_data import ReportData

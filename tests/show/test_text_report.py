@@ -18,9 +18,9 @@ from headway.show.report.tasks import by_task
 from headway.show.shared import labels
 from headway.show.shared.figure_files import render
 from headway.show.shared.theme import SCHEME_COLOURS
-from headway.show.tokens import LABORATORY as text
 from headway.show.tokens import cost, lane, learning, sizes, writing
 from headway.show.tokens import loss_against_heads as heads
+from headway.show.tokens.report import LABORATORY as text
 from headway.show.tokens.report import LOSS
 
 

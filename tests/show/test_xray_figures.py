@@ -17,10 +17,10 @@ from headway.show.report.report_data import ReportData
 from headway.show.shared import animation
 from headway.show.shared.figure import Figure
 from headway.show.shared.figure_files import render, write_figures
-from headway.show.tokens import LABORATORY as text
 from headway.show.tokens import association, head_layers, head_maps, head_training, kv_heads, probed, regularised
 from headway.show.tokens import statements as claims
 from headway.show.tokens.finished_run import heads_of
+from headway.show.tokens.report import LABORATORY as text
 
 SPARSE = (*range(30), *range(1000, STEPS + 1, 1000))
 

@@ -10,7 +10,7 @@ from headway.declare.spec import parse
 from headway.declare.tokens.tasks import TASKS as TASKS_BY_KIND
 from headway.declare.tokens.transformer import OWN_ATTENTIONS, Gpt2
 from headway.errors import BeyondPossible
-from headway.train.tokens.known import JUDGE, KnownJudge
+from headway.train.tokens.known import KnownJudge
 from headway.train.tokens.study import open_study
 
 ATTENTION = {"family": "gpt-2", "d_model": 8, "n_layers": 1, "n_heads": 1, "d_head": 8, "norm": "none", "mlp": "none",
@@ -32,7 +32,6 @@ def judge_of(kind):
     run = parse_run({"seed": 0, "samples": None, "task": task, "model": model, "training": training})
     judge = open_study(run, compile=False, device="cpu").conclude.__self__
     assert isinstance(judge, KnownJudge)
-    assert JUDGE is KnownJudge
     return judge
 
 
