@@ -4,9 +4,13 @@ import gc
 
 import hypothesis
 import pytest
+import skips
 from jaxtyping import install_import_hook
 
 install_import_hook(["headway.data", "headway.heads", "headway.icl", "headway.model"], "beartype.beartype")
+
+pytest_runtest_makereport = skips.pytest_runtest_makereport
+pytest_make_collect_report = skips.pytest_make_collect_report
 
 # A busy machine is no failure, and what failed once fails again.
 hypothesis.settings.register_profile("headway", deadline=None, derandomize=True)

@@ -13,6 +13,11 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 BROWSER = os.environ.get("HEADWAY_BROWSER") or next((found for name in NAMES if (found := shutil.which(name))), None)
+COMMAND = (
+    str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
+    "--disable-background-networking", "--disable-dev-shm-usage",
+)  # fmt: skip
+"""Without a sandbox, which root cannot have, and without /dev/shm, of which a container may have too little."""
 _KEYS = {
     "Enter": 13,
     "Escape": 27,
@@ -149,10 +154,7 @@ class Page:
 @contextmanager
 def driven(folder: Path) -> Iterator[Page]:
     """A browser with an empty profile in a folder, that is ended afterwards."""
-    command = [
-        str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
-        "--disable-background-networking", "--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}",
-    ]  # fmt: skip
+    command = [*COMMAND, "--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}"]
     to_browser, from_browser = os.pipe(), os.pipe()
 
     def three_and_four() -> None:

@@ -4,9 +4,7 @@ Needs Chromium or Chrome; HEADWAY_BROWSER may name it.
 """
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import vl_convert
+from browser_driver import BROWSER, COMMAND
 from fabricate import fabricate, small
 from fabricate_heads import fabricate_heads, xray
 from fabricate_text import fabricate_text, head_progression
@@ -35,8 +34,6 @@ from headway.show.shared.parameters import Parts, write_picture
 from headway.show.xray.drawing import figures as xray_figures
 from headway.show.xray.page import xray_page
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-BROWSER = os.environ.get("HEADWAY_BROWSER") or next((found for name in NAMES if (found := shutil.which(name))), None)
 browsed = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium or Chrome here")
 
 EXPRESSIONS = {"expr", "signal", "labelExpr", "calculate", "filter", "test", "update", "init", "as", "field"}
@@ -83,11 +80,8 @@ def see(html: str, folder: Path, server: ThreadingHTTPServer) -> Seen:
     """Open a page, everything folded too, and wait until it is drawn."""
     path = folder / "page.html"
     path.write_text(html.replace("<details>", "<details open>").replace("<details class", "<details open class"))
-    command = [
-        str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
-        "--disable-background-networking", "--virtual-time-budget=60000", "--enable-logging=stderr",
-        f"--user-data-dir={folder / 'profile'}", "--dump-dom", path.as_uri(),
-    ]  # fmt: skip
+    drawn = ["--virtual-time-budget=60000", "--enable-logging=stderr", "--dump-dom", path.as_uri()]
+    command = [*COMMAND, f"--user-data-dir={folder / 'profile'}", *drawn]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     # Vega-Lite's warnings of a drawing are no concern here.
     said = [line for line in ended.stderr.splitlines() if "CONSOLE" in line and '"WARN ' not in line]
