@@ -43,7 +43,7 @@ FURTHER = {
     ),
 }  # fmt: skip
 DECODERS = [name for name in zoo.CONFIGS if name not in ("bert", "t5", "bart")]
-EXPERTS = {"phi-moe"}
+EXPERTS = {"mixtral", "phi-moe"}
 """Their experts are no linear maps that a hook can silence."""
 NORMED = {"gemma-2", "gemma-3", "olmo-2", "olmo-3", "glm-4", "exaone-4"}
 
