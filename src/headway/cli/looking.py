@@ -9,6 +9,7 @@ import typer
 from headway.cli.options import MOST, Device, Draws, TextOrOwn, TokenizerOf, app, path_of
 from headway.cli.output import check_writable
 from headway.errors import UserError
+from headway.files import inside
 from headway.runs.worker import share_cores
 
 
@@ -116,5 +117,5 @@ def _link(page: Path) -> None:
     from headway.finishing import finish
     from headway.runs.store import Store
 
-    finish(Store.open(page.parent), figures=(page.parent / "figures").is_dir(), look=False)
+    finish(Store.open(page.parent), figures=inside(page.parent, "figures").is_dir(), look=False)
     print(f"linked from {page.parent / 'report.html'}")

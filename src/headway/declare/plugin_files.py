@@ -18,12 +18,13 @@ from types import ModuleType
 from headway.caches import private_folder
 from headway.declare.mapping import read_file
 from headway.declare.plugins import FOLDER, SHORT, Plugin, is_loaded, loaded
-from headway.errors import DeclarationError, ResultsError, near
+from headway.errors import DeclarationError, ResultsError, near, shortened
+from headway.files import inside, read_bytes
 
 GROUP = "headway.plugins"
 """The entry points by which packages offer plugins."""
 LARGEST = 1_000_000
-_KEPT = re.compile(rf"{FOLDER}/(?P<name>.+)-(?P<digest>[0-9a-f]{{{SHORT}}})\.py")
+_KEPT = re.compile(rf"{FOLDER}/(?P<name>[^/\0]+)-(?P<digest>[0-9a-f]{{{SHORT}}})\.py")
 _PACKAGE = re.compile(rf"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*?)(?:@(?P<digest>[0-9a-f]{{{SHORT}}}))?")
 
 
@@ -91,14 +92,25 @@ def allow(directory: Path) -> tuple[Plugin, ...]:
     """The plugins of a results directory, run since its runs are to be worked on.
 
     Raises:
-        DeclarationError: as `load`.
+        DeclarationError: as `load`, and for a file that is none of those that a directory keeps.
     """
-    return tuple(load(written, directory) for written in _written(directory))
+    return tuple(_allowed(directory, written) for written in _written(directory))
+
+
+def _allowed(directory: Path, written: str) -> Plugin:
+    if _KEPT.fullmatch(written):
+        inside(directory, *written.split("/"))
+    elif not _PACKAGE.fullmatch(written):
+        raise DeclarationError(
+            f"plugins: {directory / 'experiment.yaml'} names {shortened(repr(written))}, and a directory keeps its "
+            f"plugins as {FOLDER}/NAME-HASH.py; no other file is run; fetch the directory again"
+        )
+    return load(written, directory)
 
 
 def _written(directory: Path) -> tuple[str, ...]:
     """What its document names; directories without plugins have no such folder, and are not read."""
-    if not (directory / FOLDER).is_dir() or not (directory / "experiment.yaml").is_file():
+    if not inside(directory, FOLDER).is_dir() or not inside(directory, "experiment.yaml").is_file():
         return ()
     found = read_file(directory / "experiment.yaml").get("plugins") or ()
     return tuple(str(each) for each in found)
@@ -108,7 +120,7 @@ def _kept(directory: Path, written: str) -> Plugin:
     """What a directory keeps, if it is what it was and was asked for before; nothing is run that was not looked at."""
     is_file = _KEPT.fullmatch(written)
     if is_file:
-        text = _read(directory / written, written)
+        text = _read(inside(directory, *written.split("/")), written)
         digest = _checked(directory / written, text)
     else:
         text, digest = b"", _digest_of_package(_entry_point(written))
@@ -160,7 +172,7 @@ def _read(path: Path, given: str) -> bytes:
         raise DeclarationError(f"plugins: {given}: there is no such file ({path.absolute()}); give the path of one")
     if path.stat().st_size > LARGEST:
         raise DeclarationError(f"plugins: {given}: it has more than {LARGEST:,} bytes; is it code?")
-    return path.read_bytes()
+    return read_bytes(path, links=True)
 
 
 def _check_imports(path: Path, before: set[str]) -> None:

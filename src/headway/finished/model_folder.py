@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from headway.errors import UserError
+from headway.files import entries
 
 KINDS = "a run's folder (DIR/runs/ARM/seed-N), its checkpoint, or a folder of Hugging Face with a config.json"
 
@@ -54,9 +55,9 @@ def _what_else(path: Path) -> str:
         return f"there is no such folder; give {KINDS}"
     if not path.is_dir():
         return f"it is a file; give {KINDS}"
-    if runs := sorted(path.glob("runs/*/seed-*")):
+    if runs := entries(path, "runs/*/seed-*"):
         return f"it is a results directory with {len(runs)} runs; give one of them, such as {runs[0]}"
-    if others := sorted(each.name for each in path.iterdir()):
+    if others := [each.name for each in entries(path, "*")]:
         few = ", ".join(others[:4]) + ", ..." * (len(others) > 4)
         return (
             f"it holds no model that Headway reads (there is {few}); give {KINDS}. A model of another format becomes "

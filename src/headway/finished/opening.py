@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.errors import UserError, explained
+from headway.files import inside
 from headway.finished.model_folder import ModelFolder, model_folder
 from headway.finished.opened import Opened, not_ours
 
@@ -225,6 +226,7 @@ def _of_run(folder: Path) -> "tuple[Transformer, int]":
     from headway.runs.seal import check_file
 
     run = Run.open(folder)
+    inside(folder, "tokenizer.json")
     spec = run.spec
     if spec.n_ctx is None:
         raise UserError(f"{folder}: it is a run of the in-context laboratory, which has no language; give a text run")

@@ -15,6 +15,7 @@ import psutil
 
 from headway.declare.limits import MOST_LAYERS
 from headway.errors import UserError, shortened
+from headway.files import ordinary
 
 LARGEST_TEXT = 16_000_000
 """Bytes of a file that describes a model: a list of all labels of ImageNet-21k has 2 MB, the index of a thousand
@@ -83,7 +84,7 @@ def check_header(path: Path) -> None:
         UserError: saying how large it is.
     """
     try:
-        with path.open("rb") as file:
+        with ordinary(path, links=True) as file:
             size = int.from_bytes(file.read(8), "little")
     except OSError as error:
         raise UserError(f"{path}: it cannot be read ({error.strerror})") from None

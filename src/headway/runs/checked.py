@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from headway.files import kept_json, write_text
+from headway.files import is_bare, kept_json, write_text
 from headway.runs.records import holds_run
 
 FILE = ".checked.json"
@@ -110,6 +110,7 @@ def _read(path: Path) -> tuple[dict[str, Any], set[str]]:
     try:
         if content["schema"] != SCHEMA:
             return {}, set()
-        return dict(content["runs"]), {str(name) for name in content.get("done", ())}
+        done = {str(name) for name in content.get("done", ())}
+        return dict(content["runs"]), {name for name in done if all(map(is_bare, name.split("/")))}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}, set()

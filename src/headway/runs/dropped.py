@@ -3,12 +3,14 @@
 A folder is moved as it is, so moving it back is all that it takes to have the run again.
 """
 
+import os
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from headway.errors import ResultsError, near
+from headway.files import entries, folder_in, inside
 from headway.runs.growth import turn
 from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.watching import take_patiently
@@ -54,10 +56,10 @@ def _seeds(asked: int | Sequence[int]) -> list[int]:
 
 
 def _folders(directory: Path, name: str, seeds: Sequence[int] | None) -> list[Path]:
-    arms = sorted(folder.name for folder in directory.glob("runs/*") if any(folder.glob("seed-*")))
+    arms = list(dict.fromkeys(folder.parent.name for folder in entries(directory, "runs/*/seed-*")))
     if name not in arms:
         raise ResultsError(f"{directory} has no runs of arm {name!r}; {near(name, arms)}")
-    found = sorted((directory / "runs" / name).glob("seed-*"))
+    found = entries(inside(directory, "runs", name), "seed-*")
     wanted = found if seeds is None else [f for f in found if f.name in {f"seed-{seed}" for seed in seeds}]
     if not wanted:
         there = numbered("seed", map(seed_of, found))
@@ -76,12 +78,11 @@ def _lease(folder: Path) -> Lease:
 
 
 def _move(directory: Path, folder: Path, delete: bool) -> Path:
-    target = _free(directory / "dropped" / folder.parent.name / folder.name)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = _free(folder_in(directory, "dropped", folder.parent.name) / folder.name)
     folder.rename(target)
     if delete:
         shutil.rmtree(target)
-        _remove_if_empty(target.parent, directory / "dropped")
+        _remove_if_empty(target.parent, target.parent.parent)
     else:
         shutil.rmtree(target / "lease")
     _remove_if_empty(folder.parent)
@@ -91,12 +92,12 @@ def _move(directory: Path, folder: Path, delete: bool) -> Path:
 def _free(target: Path) -> Path:
     """The name, or the first of NAME-1, NAME-2, ... that is free."""
     taken = 0
-    while (candidate := target if not taken else target.with_name(f"{target.name}-{taken}")).exists():
+    while os.path.lexists(candidate := target if not taken else target.with_name(f"{target.name}-{taken}")):
         taken += 1
     return candidate
 
 
 def _remove_if_empty(*folders: Path) -> None:
     for folder in folders:
-        if folder.is_dir() and not any(folder.iterdir()):
+        if folder.is_dir() and not entries(folder, "*"):
             folder.rmdir()

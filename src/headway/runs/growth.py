@@ -15,6 +15,7 @@ from headway.declare.experiment import Arm, Experiment
 from headway.declare.mapping import leaves
 from headway.declare.run import RunSpec
 from headway.errors import ResultsError
+from headway.files import entries
 from headway.runs import resolved
 from headway.runs.folder import Run, read
 from headway.runs.lease import Lease, LeaseHeld
@@ -83,7 +84,7 @@ def check_content(path: Path) -> None:
     Raises:
         ResultsError: when it holds other things.
     """
-    content = [entry.name for entry in path.iterdir() if not entry.name.startswith(".")]
+    content = [entry.name for entry in entries(path, "*") if not entry.name.startswith(".")]
     if content and resolved.FILE not in content and not run_folders(path):
         raise ResultsError(
             f"{path} holds other things ({', '.join(sorted(content)[:3])}, ...) and no experiment.yaml; "
@@ -152,7 +153,7 @@ def _drop(directory: Path, names: Sequence[str]) -> str:
 def _readable(path: Path) -> list[Run]:
     """The runs whose run.json says what they are asked to do; the others are damaged, and described by no document."""
     runs = []
-    for file in sorted(path.glob("runs/*/seed-*/run.json")):
+    for file in entries(path, "runs/*/seed-*/run.json"):
         with contextlib.suppress(ResultsError):
             run = read(file.parent)
             run.check_name()

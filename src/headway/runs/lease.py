@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any
 
 from headway.errors import HeadwayError, LeaseLost
+from headway.files import folder_in, remove, write_new
 from headway.runs.lease_files import Holder, file_of, follow, is_of, newest, seen, this_process
 
 STALE_S = 60.0
@@ -68,7 +69,7 @@ class Lease:
         Raises:
             LeaseHeld: when another process has it, as far as one look tells, or was faster.
         """
-        directory.mkdir(exist_ok=True)
+        folder_in(directory.parent, directory.name)
         sight = seen(directory)
         if sight and not sight.is_free:
             holder = sight.holder
@@ -153,7 +154,8 @@ class Lease:
             told = {**self._told, "beat": self._holder.beat + 1, "held_s": round(_awake_s() - self._taken, 1)}
             self._holder = replace(self._holder, **told)
             try:
-                temporary.write_text(json.dumps(asdict(self._holder)), encoding="utf-8")
+                remove(temporary)
+                write_new(temporary, json.dumps(asdict(self._holder)).encode())
                 os.replace(temporary, path)
                 self._beaten = _awake_s()
             except OSError:
@@ -163,8 +165,8 @@ class Lease:
         """A beat on a full disk: it needs no space. If even that fails, a missed beat is what the 60 s are for."""
         path = file_of(self._directory, self._number)
         with contextlib.suppress(OSError):
-            path.with_suffix(".tmp").unlink(missing_ok=True)
-            os.utime(path)
+            remove(path.with_suffix(".tmp"))
+            os.utime(path, follow_symlinks=False)
             self._beaten = _awake_s()
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from headway.files import NotOrdinary, ordinary, read_bytes
+from headway.files import NotOrdinary, entries, ordinary, read_bytes, refuse_link, remove, write_new
 from headway.runs.processes import born_at, is_alive, machine
 
 _KEPT = 32
@@ -87,6 +87,7 @@ def newest(directory: Path) -> int:
 
 def seen(directory: Path) -> Sight | None:
     """The newest lease of a folder; None where there is none."""
+    refuse_link(directory)
     number = 0
     for _ in range(3):  # one that vanishes was followed by others
         number = newest(directory)
@@ -111,8 +112,8 @@ def follow(directory: Path, number: int, holder: Holder) -> bool:
     if max(former, default=0) > number:  # it is one of those that were removed, as long ago was it that we looked
         return False
     swept = [file_of(directory, n) for n in former if n <= number - _KEPT]
-    for path in [*swept, *directory.glob("*.tmp")]:
-        path.unlink(missing_ok=True)
+    for path in [*swept, *entries(directory, "*.tmp")]:
+        remove(path)
     return True
 
 
@@ -139,14 +140,15 @@ def _numbers(directory: Path) -> Iterator[int]:
         names = os.listdir(directory)
     except FileNotFoundError:
         return
-    yield from (int(name.removesuffix(".json")) for name in names if name.endswith(".json"))
+    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    yield from (int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
 
 
 def _create(path: Path, holder: Holder) -> bool:
     """Make a lease appear whole under its name, if nothing has that name."""
     temporary = path.with_name(f"{path.stem}.{holder.token}.tmp")
     try:
-        temporary.write_text(json.dumps(asdict(holder)), encoding="utf-8")
+        write_new(temporary, json.dumps(asdict(holder)).encode())
         os.link(temporary, path)  # a rename that replaces nothing, which Python has not
         return True
     except FileExistsError:
@@ -160,7 +162,7 @@ def _create(path: Path, holder: Holder) -> bool:
         return _claim(path, temporary)
     finally:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            remove(temporary)
 
 
 def _claim(path: Path, temporary: Path) -> bool:

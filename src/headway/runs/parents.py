@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ResultsError
+from headway.files import entries
 from headway.runs.folder import Run
 from headway.runs.records import beginning_of
 from headway.train.laboratory import Origin
@@ -84,7 +85,7 @@ def _stored(parent: Run, step: int) -> dict[str, Any]:
 
 
 def _of_seed(run: Run) -> Iterable[Run]:
-    for folder in sorted(_directory(run).glob(f"runs/*/{run.path.name}")):
+    for folder in entries(_directory(run), f"runs/*/{run.path.name}"):
         if folder != run.path and (folder / "run.json").is_file():
             try:
                 yield Run.open(folder)

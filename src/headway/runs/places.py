@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from headway.files import appending
 from headway.runs.devices import Slot, slots
 from headway.runs.execution import cores
 from headway.runs.lease_files import Holder
@@ -129,7 +130,7 @@ class LocalPlace:
         Raises:
             OSError: when it cannot be started.
         """
-        with open(log, "ab") as output:
+        with open(appending(log), "ab") as output:
             # In a process group of its own: the terminal's Ctrl-C reaches us alone, and we stop the workers.
             return subprocess.Popen(
                 # Whole, since a path that begins with a dash would be taken for an option.

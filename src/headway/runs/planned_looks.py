@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from headway.errors import ResultsError
-from headway.files import create_text, parsed, plain, read_bytes, write_json
+from headway.files import create_text, entries, folder_in, inside, parsed, plain, read_bytes, write_json
 from headway.identity import digest
 from headway.runs.growth import turn
 
@@ -156,7 +156,7 @@ _Stored = TypeVar("_Stored", StoredPlan, LookMade, StoredSearch, RoundMade, Pick
 
 def folder_of(directory: Path) -> Path:
     """Where all of it is kept."""
-    return directory / "looks"
+    return inside(directory, "looks")
 
 
 def stored_plan(directory: Path) -> StoredPlan | None:
@@ -174,8 +174,8 @@ def stored_plan(directory: Path) -> StoredPlan | None:
 
 def seen(directory: Path) -> tuple[int, ...]:
     """The numbers of seeds that verdicts were given on without a plan, ascending; a file's name says it."""
-    names = (file.stem.removeprefix("seen-") for file in folder_of(directory).glob("seen-*.json"))
-    return tuple(sorted(int(name) for name in names if name.isdecimal()))
+    names = (file.stem.removeprefix("seen-") for file in entries(folder_of(directory), "seen-*.json"))
+    return tuple(sorted(int(name) for name in names if name.isascii() and name.isdecimal()))
 
 
 def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:
@@ -206,7 +206,7 @@ def keep(directory: Path, name: str, value: _Stored) -> _Stored:
     """
     file = folder_of(directory) / f"{name}.json"
     try:
-        file.parent.mkdir(exist_ok=True)
+        folder_in(directory, file.parent.name)
         create_text(file, json.dumps(_content(value), indent=1, allow_nan=False) + "\n")
     except OSError as error:
         raise ResultsError(f"{file} cannot be written: {error.strerror}; free space or check permissions") from None

@@ -4,14 +4,13 @@ It has the lease of each, so that other drivers leave it alone. What a checkpoin
 written in an order in which the folder can be gone on with at any moment: the commit after its arrays, the end last.
 """
 
-import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from headway.errors import LeaseLost
-from headway.files import replacing
+from headway.files import entries, files_below, folder_in, inside, read_bytes, remove, write_bytes
 from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.lease_files import Holder
 from headway.runs.places import LOST
@@ -52,7 +51,7 @@ class CopyWorker:
             return cls(ray, None, run, None, refuse, lost, code=ELSEWHERE)
         lease.__enter__()
         try:
-            files = {path.relative_to(run).as_posix(): path.read_bytes() for path in _files(run)}
+            files = {path.relative_to(run).as_posix(): read_bytes(path) for path in _files(run)}
             files |= _plugins_of(run)
         except OSError:
             lease.__exit__(None, None, None)
@@ -126,16 +125,15 @@ def write_changes(run: Path, lease: Lease, changes: Changes) -> None:
         OSError: when it cannot be written.
     """
     for name in sorted(changes.files, key=_order):
-        path = run / name
+        *above, last = name.split("/")
         lease.check()
-        path.parent.mkdir(exist_ok=True)  # not its parents: a run folder that was removed stays so
-        with replacing(path) as temporary:
-            temporary.write_bytes(changes.files[name])
+        # Not the run's own folder: one that was removed stays so.
+        write_bytes(inside(folder_in(run, *above), last), changes.files[name])
     lease.check()
     for path in _files(run):
         name = path.relative_to(run).as_posix()
         if name.split("/")[0] in _PRUNED and name not in changes.names:
-            path.unlink(missing_ok=True)
+            remove(path)
 
 
 def _order(name: str) -> tuple[int, str]:
@@ -147,16 +145,12 @@ def _order(name: str) -> tuple[int, str]:
 def _plugins_of(run: Path) -> dict[str, bytes]:
     """The code of one's own that its directory keeps, and the document that names it, where they stand from the run."""
     above = run.parent.parent.parent
-    kept = [*(above / "plugins").glob("*.py")]
+    kept = entries(inside(above, "plugins"), "*.py")
     sent = [above / "experiment.yaml", *kept] if kept else []
-    return {f"../../../{path.relative_to(above).as_posix()}": path.read_bytes() for path in sent}
+    return {f"../../../{path.relative_to(above).as_posix()}": read_bytes(path) for path in sent}
 
 
-def _files(run: Path) -> Iterable[Path]:
+def _files(run: Path) -> list[Path]:
     """Everything of a run folder that a copy needs."""
-    for path in sorted(run.rglob("*")):
-        if path.relative_to(run).parts[0] in LEFT_OUT or path.name.endswith(".tmp"):
-            continue
-        with contextlib.suppress(FileNotFoundError):
-            if path.is_file():
-                yield path
+    files = [path for path in files_below(run) if not path.name.endswith(".tmp")]
+    return [path for path in files if path.relative_to(run).parts[0] not in LEFT_OUT]

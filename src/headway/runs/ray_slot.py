@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.files import entries, files_below, read_bytes, write_new
 from headway.runs.devices import Slot
 from headway.runs.lasting import LastingPlace
 from headway.runs.lease import last_holder
@@ -125,14 +126,14 @@ class _Copy:
         for file, data in files.items():
             path = self.path / file
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+            write_new(path, data)
         self._told = {file: stamp for file in files if (stamp := self._stamp(file))}
 
     def changes(self, code: int | None) -> Changes:
         """What is new: everything at the end, and what belongs to a checkpoint when one was stored."""
         holder = last_holder(self.path / "lease")
         step, rate, worker = (holder.step, holder.steps_per_s, holder.worker) if holder else (0, 0.0, "")
-        commit = max((path.name for path in self.path.glob("checkpoint/*.json")), default="")
+        commit = max((path.name for path in entries(self.path, "checkpoint/*.json")), default="")
         files, names = self._beginning() if code is None and commit == self._commit else self._stored(commit, code)
         return Changes(files=files, names=names, step=step, steps_per_s=rate, code=code, worker=worker)
 
@@ -142,7 +143,7 @@ class _Copy:
         if stamp is None or stamp == self._told.get("run.json"):
             return {}, ()
         with contextlib.suppress(OSError, ValueError):
-            text = (self.path / "run.json").read_bytes()
+            text = read_bytes(self.path / "run.json")
             if json.loads(text)["status"] == "running":  # what ends a run goes with everything that belongs to it
                 self._told["run.json"] = stamp
                 return {"run.json": text}, tuple(self._told)
@@ -159,13 +160,11 @@ class _Copy:
         return {}, ()
 
     def _news(self) -> tuple[tuple[str, ...], dict[str, bytes]]:
-        paths = [path for path in self.path.rglob("*") if path.is_file() and not path.name.endswith(".tmp")]
+        paths = [path for path in files_below(self.path) if not path.name.endswith(".tmp")]
         names = [path.relative_to(self.path).as_posix() for path in paths]
         names = sorted(name for name in names if name.split("/")[0] not in LEFT_OUT)
         stamps = {name: self._stamp(name) for name in names}
-        files = {
-            name: (self.path / name).read_bytes() for name, stamp in stamps.items() if stamp != self._told.get(name)
-        }
+        files = {name: read_bytes(self.path / name) for name, stamp in stamps.items() if stamp != self._told.get(name)}
         self._told |= {name: stamp for name, stamp in stamps.items() if stamp and name in files}
         return tuple(names), files
 

@@ -16,10 +16,22 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save as format_arrays
 
-from headway.errors import ResultsError, Unreadable
-from headway.files import Content, plain, replacing, sweep
+from headway.errors import ResultsError, Unreadable, shortened
+from headway.files import (
+    Content,
+    appending,
+    entries,
+    folder_in,
+    inside,
+    ordinary,
+    plain,
+    remove,
+    replacing,
+    sweep,
+    write_bytes,
+)
 from headway.runs.lease import Lease
-from headway.runs.records import OF_STEPS, heads_file, read_records, weights_file
+from headway.runs.records import OF_STEPS, heads_file, is_of_run, read_records, weights_file
 from headway.train import checkpoint
 from headway.train.checkpoint import Checkpoint, Commit
 from headway.train.loop import Arrays, Milestone
@@ -38,7 +50,7 @@ class Recorder:
     def __init__(self, path: Path, lease: Lease, run: str = ""):
         self._path, self._lease, self._run = path, lease, run
         lease.check()
-        for directory in (path, *(path / name for name in OF_STEPS)):
+        for directory in (path, *(inside(path, name) for name in OF_STEPS)):
             sweep(directory)
         self.resumed, self.recoveries = _resumable(path, run)
         self._of_steps = _cut_steps(path, self.resumed)
@@ -92,10 +104,9 @@ class Recorder:
         self._keep(weights_file(self._path, step), weights)
 
     def _keep(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-        path.parent.mkdir(exist_ok=True)
+        folder_in(self._path, path.parent.name)
         data = format_arrays(dict(arrays))
-        with replacing(path) as temporary:
-            temporary.write_bytes(data)
+        write_bytes(path, data)
         self._of_steps[path.relative_to(self._path).as_posix()] = Content.of(data)
 
     def checkpoint(self, state: Checkpoint) -> None:
@@ -125,11 +136,10 @@ class _Lines:
 
     def __init__(self, path: Path):
         self._hash, self._n_bytes = hashlib.sha256(), 0
-        if path.is_file():
-            with open(path, "rb") as file:
-                while data := file.read(_AT_ONCE):
-                    self._count(data)
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._descriptor = appending(path)
+        with ordinary(path) as file:
+            while data := file.read(_AT_ONCE):
+                self._count(data)
 
     @property
     def content(self) -> Content:
@@ -179,6 +189,8 @@ def _why_not(path: Path, run: str, commit: Commit) -> str | None:
     if commit.records is None:
         return _why_not_by_lines(path, commit.recorded)
     for name, content in commit.records.items():
+        if not is_of_run(name):
+            return f"its checkpoint names {shortened(repr(name))}, and no run has such a file"
         if not (path / name).is_file():
             return f"{name} is missing"
         if Content.of_file(path / name, content.n_bytes if name in _LINE_FILES else None) != content:
@@ -203,10 +215,13 @@ def _cut_lines(path: Path, resumed: Checkpoint | None) -> None:
     if not path.is_file():
         return
     # Always into a new file: a former owner that is suspended in the middle of a write has the old one open.
-    with replacing(path) as temporary, open(path, "rb") as lines, open(temporary, "wb") as kept:
-        if resumed and resumed.records is None:
+    if not resumed:  # whatever stands there, be it a link
+        write_bytes(path, b"")
+        return
+    with replacing(path) as temporary, ordinary(path) as lines, open(temporary, "xb") as kept:
+        if resumed.records is None:
             kept.writelines(line for line in lines if _is_record_until(line, resumed.recorded))
-        elif resumed and resumed.records and path.name in resumed.records:
+        elif path.name in resumed.records:
             left = resumed.records[path.name].n_bytes
             while left and (data := lines.read(min(left, _AT_ONCE))):
                 kept.write(data)
@@ -216,14 +231,14 @@ def _cut_lines(path: Path, resumed: Checkpoint | None) -> None:
 def _cut_steps(path: Path, resumed: Checkpoint | None) -> dict[str, Content]:
     """Remove the arrays of steps that were kept after a checkpoint; what those that are left must hold."""
     kept = {}
-    for file in (file for name in OF_STEPS for file in (path / name).glob("[0-9]*.safetensors")):
+    for file in (file for name in OF_STEPS for file in entries(inside(path, name), "[0-9]*.safetensors")):
         name = file.relative_to(path).as_posix()
         if resumed and resumed.records is None and int(file.stem) <= resumed.recorded:
             kept[name] = Content.of_file(file)
         elif resumed and resumed.records and name in resumed.records:
             kept[name] = resumed.records[name]
         else:
-            file.unlink()
+            remove(file)
     return kept
 
 

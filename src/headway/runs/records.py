@@ -1,6 +1,7 @@
 """Runs: the files of a run folder, read: lines of records, arrays of the heads, mappings."""
 
 import os
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from headway.errors import ResultsError, Unreadable
-from headway.files import NotOrdinary, parsed
+from headway.files import NotOrdinary, checked, entries, inside, parsed
 from headway.files import read_bytes as bytes_of
 from headway.train.laboratory import BEGINNING
 from headway.train.loop import Arrays
@@ -23,6 +24,13 @@ sealed."""
 
 OF_STEPS = ("heads", "weights")
 """The folders of a run's folder that hold a file of arrays for each of some steps."""
+
+_OF_A_STEP = re.compile(r"(heads|weights|checkpoint)/[0-9]+\.safetensors|checkpoint/[0-9]+\.json")
+
+
+def is_of_run(name: str) -> bool:
+    """Whether a path from a run's folder is that of a file which runs have; a stranger's seal may name anything."""
+    return name in READ or _OF_A_STEP.fullmatch(name) is not None
 
 
 def anew(path: Path) -> str:
@@ -43,7 +51,7 @@ def holds_run(folder: Path) -> bool:
 
 def run_folders(directory: Path) -> list[Path]:
     """The folders of a results directory that have anything of a run."""
-    return sorted(folder for folder in directory.glob("runs/*/seed-*") if holds_run(folder))
+    return [folder for folder in entries(directory, "runs/*/seed-*") if holds_run(folder)]
 
 
 @contextmanager
@@ -62,26 +70,27 @@ def reached(path: Path) -> Iterator[None]:
 
 def heads_file(path: Path, step: int) -> Path:
     """The file of a run folder for what was measured per head at a step."""
-    return path / "heads" / f"{step:09d}.safetensors"
+    return inside(path, "heads") / f"{step:09d}.safetensors"
 
 
 def weights_file(path: Path, step: int) -> Path:
     """The file of a run folder for the weights of a step that is not the last."""
-    return path / "weights" / f"{step:09d}.safetensors"
+    return inside(path, "weights") / f"{step:09d}.safetensors"
 
 
 def heads_steps(path: Path) -> list[int]:
     """The steps at which a run folder keeps arrays of the heads."""
-    return _steps_in(path / "heads")
+    return _steps_in(inside(path, "heads"))
 
 
 def weights_steps(path: Path) -> list[int]:
     """The steps, beside the last, of which a run folder keeps the weights."""
-    return _steps_in(path / "weights")
+    return _steps_in(inside(path, "weights"))
 
 
 def _steps_in(folder: Path) -> list[int]:
-    return sorted(int(file.stem) for file in folder.glob("*.safetensors") if file.stem.isdecimal())
+    stems = (file.stem for file in entries(folder, "*.safetensors"))
+    return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
 
 
 def step_files(path: Path) -> list[str]:
@@ -126,7 +135,7 @@ def beginning_of(path: Path) -> dict[str, Any] | None:
 
 def _arrays(file: Path) -> Arrays:
     try:
-        return load_file(file)
+        return load_file(checked(file))
     except (SafetensorError, OSError) as error:
         raise ResultsError(f"{file}: it is damaged ({error}); {anew(file)}") from None
 

@@ -10,7 +10,7 @@ from headway.declare.experiment import Experiment
 from headway.declare.mapping import write_yaml
 from headway.declare.plugin_files import keep
 from headway.declare.plugins import FOLDER
-from headway.files import Content, replacing, write_text
+from headway.files import Content, entries, folder_in, inside, read_bytes, write_bytes, write_text
 from headway.runs.execution import surroundings
 
 FILE = "experiment.yaml"
@@ -24,11 +24,10 @@ def write(directory: Path, experiment: Experiment) -> None:
         OSError: when it cannot be written.
     """
     for name, content in keep(directory, experiment.plugins).items():
-        (directory / name).parent.mkdir(exist_ok=True)
-        with replacing(directory / name) as temporary:
-            temporary.write_bytes(content)
+        folder_in(directory, FOLDER)
+        write_bytes(inside(directory, *name.split("/")), content)
     if experiment.plugins:
-        (directory / FOLDER).mkdir(exist_ok=True)  # by which readers know that there are some
+        folder_in(directory, FOLDER)  # by which readers know that there are some
     text = write_yaml({**experiment.plain(), "headway": surroundings()})
     write_text(directory / FILE, f"{_HEAD}{Content.of(text.encode()).sha256}\n{text}")
 
@@ -39,14 +38,14 @@ def adopt(directory: Path) -> None:
     Raises:
         OSError: when it cannot be written.
     """
-    head, _, rest = (directory / FILE).read_bytes().partition(b"\n")
+    head, _, rest = read_bytes(directory / FILE).partition(b"\n")
     text = (rest if _is_head(head) else head + b"\n" + rest).decode()
     write_text(directory / FILE, f"{_HEAD}{Content.of(text.encode()).sha256}\n{text}")
 
 
 def is_headed(directory: Path) -> bool:
     """Whether the document has the line, be it damaged or not; those of before have none."""
-    return _is_head((directory / FILE).read_bytes().partition(b"\n")[0])
+    return _is_head(read_bytes(directory / FILE).partition(b"\n")[0])
 
 
 def _is_head(line: bytes) -> bool:
@@ -57,11 +56,11 @@ def _is_head(line: bytes) -> bool:
 def doubt(directory: Path) -> str:
     """What is to be said of the document when it is not as it was written; empty where it is, or is of before."""
     try:
-        head, _, rest = (directory / FILE).read_bytes().partition(b"\n")
+        head, _, rest = read_bytes(directory / FILE).partition(b"\n")
     except OSError:
         return ""  # whoever opens it tells that
     if not _is_head(head):  # of before, or it lost its line: then there were seals already
-        return _edited(directory) if next(directory.glob("runs/*/seed-*/seal.json"), None) else ""
+        return _edited(directory) if entries(directory, "runs/*/seed-*/seal.json") else ""
     if head == f"{_HEAD}{Content.of(rest).sha256}".encode():
         return ""
     return _edited(directory)

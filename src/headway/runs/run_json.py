@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ResultsError
-from headway.files import json_text, kept_json
+from headway.files import entries, json_text, kept_json
 from headway.identity import DIGEST
 from headway.runs.records import anew, holds_run, mapping_in, read_bytes
 
@@ -70,7 +70,7 @@ def check_schema(directory: Path) -> None:
     Raises:
         ResultsError: when a later one wrote them.
     """
-    for file in sorted(directory.glob("runs/*/seed-*/run.json")):
+    for file in entries(directory, "runs/*/seed-*/run.json"):
         schema = schema_of(file)
         if schema is not None and schema > SCHEMA:
             raise ResultsError(

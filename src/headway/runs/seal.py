@@ -10,10 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, Protocol
 
-from headway.errors import ResultsError
+from headway.errors import ResultsError, shortened
 from headway.files import Content, write_json
 from headway.identity import DIGEST, is_as_signed, signed
-from headway.runs.records import READ, anew, read_json, step_files
+from headway.runs.records import READ, anew, is_of_run, read_json, step_files
 from headway.words import counted
 
 FILE = "seal.json"
@@ -66,6 +66,8 @@ def read(path: Path, digest: str) -> dict[str, Content]:
     seal = read_json(file, str(path))
     if not is_as_signed(seal) or seal[DIGEST] != digest or seal.get("schema") != SCHEMA:
         raise ResultsError(f"{file}: it is not as it was written; {anew(path)}")
+    if wrong := next((name for name in seal["files"] if not is_of_run(name)), None):
+        raise ResultsError(f"{file}: it names {shortened(repr(wrong))}, and no run has such a file; {anew(path)}")
     return {name: Content(**content) for name, content in seal["files"].items()}
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from headway.files import appending
 from headway.runs.work import DONE, ELSEWHERE, STOPPED
 from headway.train.process_memory import forget_peak, give_freed_memory_back
 
@@ -62,7 +63,7 @@ def serve(
 def _print_to(log: Path) -> None:
     """Send what this process prints to a run's log from now on."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        descriptor = appending(log)
         for number in (1, 2):
             os.dup2(descriptor, number)
         os.close(descriptor)

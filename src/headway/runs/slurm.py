@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.errors import UserError, shortened
+from headway.errors import ResultsError, UserError, shortened
+from headway.files import entries, inside, refuse_link, remove
 from headway.runs.joining import Joining
 from headway.runs.run_json import check_schema
 from headway.runs.store import Store
@@ -109,7 +110,8 @@ def submit(
         raise UserError("slurm: submitit is not installed; `pip install 'headway[slurm]'` installs it") from None
     if missing := [tool for tool in ("sbatch", "srun") if shutil.which(tool) is None]:
         raise UserError(f"slurm: there is no {missing[0]} here; submit from a machine of the cluster")
-    executor = submitit.SlurmExecutor(folder=directory.absolute() / "slurm", max_num_timeout=_MOST_TIMES)
+    folder = _log_folder(directory.absolute())
+    executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=_MOST_TIMES)
     executor.update_parameters(
         job_name="headway",
         time=minutes,
@@ -118,18 +120,31 @@ def submit(
         additional_parameters=more,
     )
     jobs = [SlurmJob(str(directory.absolute()), tuple(options)) for _ in range(array)]
-    folder = directory.absolute() / "slurm"
-    before = set(folder.glob("*"))
+    before = set(entries(folder, "*"))
     try:
         with contextlib.redirect_stderr(io.StringIO()), executor.batch():  # submitit prints what it raises
             submitted = [executor.submit(job) for job in jobs]
     except submitit.core.utils.FailedJobError as error:
-        for file in set(folder.glob("*")) - before:
-            file.unlink(missing_ok=True)
+        for file in set(entries(folder, "*")) - before:
+            remove(file)
         if not before:
             folder.rmdir()
         raise UserError(f"slurm: sbatch refused: {shortened(str(error), 600)}") from None
     return tuple(job.job_id for job in submitted)
+
+
+def _log_folder(directory: Path) -> Path:
+    """Where jobs write; Slurm follows whatever stands there under their names.
+
+    Raises:
+        ResultsError: when the folder or something in it is a link, or a file with another name elsewhere.
+    """
+    folder = inside(directory, "slurm")
+    for entry in entries(folder, "*"):
+        refuse_link(entry)
+        if entry.is_file() and entry.stat().st_nlink > 1:
+            raise ResultsError(f"{entry} is also a file elsewhere, and a job might write to it; remove it")
+    return folder
 
 
 def minutes_of(time: str) -> int:

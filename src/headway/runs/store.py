@@ -19,7 +19,7 @@ from headway.declare.experiment import Arm, Experiment
 from headway.declare.loading import read_resolved
 from headway.declare.plugin_files import load
 from headway.errors import DeclarationError, ResultsError, near
-from headway.files import create_text
+from headway.files import create_text, entries, folder_in, inside
 from headway.runs import resolved
 from headway.runs.checked import Checked, Stamp, stamp_of
 from headway.runs.dropped import drop
@@ -61,7 +61,7 @@ class Store:
             ResultsError: when it is none, or is of code that nobody asked to run here.
         """
         path, given = Path(path), [load(str(each)) for each in plugins]
-        if not (path / resolved.FILE).is_file():
+        if not inside(path, resolved.FILE).is_file():
             missing = "it is a file" if path.is_file() else "there is no such directory"
             what = "it has no experiment.yaml" if path.is_dir() else missing
             todo = resolved.todo(path) if run_folders(path) else "`headway run` makes one"
@@ -162,7 +162,7 @@ class Store:
             metrics={},
         )
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            folder_in(self.path, "runs", arm.full_name, path.name)
             if not holds_run(path):  # one that has lost its run.json is told, and left as it is
                 create_text(path / "run.json", document(run))
         except OSError as error:
@@ -203,7 +203,7 @@ class Store:
         """
         path = self._folder(arm, seed)
         if not holds_run(path):
-            names = {folder.name for folder in self.path.glob("runs/*")}
+            names = {folder.name for folder in entries(self.path, "runs/*")}
             if arm not in names:
                 raise ResultsError(f"{self.path} has no runs of arm {arm!r}; {near(arm, names)}")
             there = numbered("seed", [run.seed for run in self.runs() if run.name == arm])
@@ -269,7 +269,7 @@ class Store:
         return {arm.full_name: arm.group for arm in self.experiment.arms}
 
     def _folder(self, arm: str, seed: int) -> Path:
-        return self.path / "runs" / arm / f"seed-{seed}"
+        return inside(self.path, "runs", arm, f"seed-{seed}")
 
 
 def _document(path: Path) -> Experiment | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError
-from headway.files import plain, write_json
+from headway.files import folder_in, plain, remove, write_json
 from headway.identity import signed
 from headway.runs.execution import surroundings
 from headway.runs.folder import Run
@@ -67,9 +67,9 @@ def time_arms(
         if trained:
             yield why_not
         return
-    (directory / "timings").mkdir(exist_ok=True)
+    folder = folder_in(directory, "timings")
     try:
-        with take_patiently(directory / "timings" / "lease"):
+        with take_patiently(folder / "lease"):
             for run in untimed:
                 if any(is_held(other.path / "lease") for other in runs):
                     yield "other processes work on this directory, so nothing more is timed"
@@ -160,7 +160,7 @@ def _id(run: Run) -> str:
 def _time(directory: Path, run: Run, place: LocalPlace) -> bool:
     into = timing_file(directory, run.name)
     log = into.with_suffix(".log")
-    log.unlink(missing_ok=True)
+    remove(log)
     worker = place.start(run.path, log=log, options=("--time", str(into.absolute())))
     try:
         while (code := worker.ended) is None:

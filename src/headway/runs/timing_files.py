@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from headway.files import kept_json
+from headway.files import entries, inside, kept_json
 from headway.identity import DIGEST, is_as_signed
 
 SCHEMA = 1
@@ -11,7 +11,7 @@ SCHEMA = 1
 
 def timing_file(directory: Path, name: str) -> Path:
     """The file of an arm's timing."""
-    return directory / "timings" / f"{name}.json"
+    return inside(directory, "timings", f"{name}.json")
 
 
 def read_timing(file: Path) -> dict[str, Any] | None:
@@ -27,4 +27,4 @@ def read_timing(file: Path) -> dict[str, Any] | None:
 
 def read_timings(directory: Path) -> dict[str, dict[str, Any] | None]:
     """Every timing of a directory, by the full name of its arm; None for one that is damaged."""
-    return {file.stem: read_timing(file) for file in sorted((directory / "timings").glob("*.json"))}
+    return {file.stem: read_timing(file) for file in entries(inside(directory, "timings"), "*.json")}

@@ -16,6 +16,7 @@ import psutil
 
 from headway.declare.run import RunSpec
 from headway.errors import HeadwayError, ResultsError, UserError, shortened
+from headway.files import appending, entries
 from headway.runs.folder import Run
 from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.memory import estimated_bytes
@@ -111,8 +112,8 @@ def checked_together(asked: str | int) -> str:
 def companions(path: Path, spec: RunSpec, at_most: int) -> list[Path]:
     """Other run folders of a directory that wait for the same program: of the same shape, not begun or interrupted."""
     found: list[Path] = []
-    for arm in [path.parent, *sorted(each for each in path.parent.parent.iterdir() if each != path.parent)]:
-        folders = sorted((f for f in arm.glob("seed-*") if f != path and holds_run(f)), key=_seed)
+    for arm in [path.parent, *(each for each in entries(path.parent.parent, "*") if each != path.parent)]:
+        folders = sorted((f for f in entries(arm, "seed-*") if f != path and holds_run(f)), key=_seed)
         # Seeds are no part of a shape: one run tells that of its arm.
         if not folders or (arm != path.parent and _shape(folders[0]) != spec.shape):
             continue
@@ -216,7 +217,7 @@ class _Member:
             LeaseHeld: when another process has it.
         """
         lease = held.enter_context(Lease.take(path / "lease"))
-        log = held.enter_context(open(path / "log.txt", "a", encoding="utf-8", buffering=1))  # noqa: SIM115
+        log = held.enter_context(open(appending(path / "log.txt"), "a", encoding="utf-8", buffering=1))  # noqa: SIM115
         return cls(run=Run.open(path), lease=lease, log=log)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.errors import ResultsError
-from headway.files import Content, kept_json
+from headway.files import Content, entries, inside, kept_json
 from headway.identity import DIGEST, is_as_signed
 from headway.runs import resolved, seal
 from headway.runs.checked import Checked
@@ -86,7 +86,7 @@ def _gone(directory: Path, name: str) -> str:
 
 def _derived(directory: Path) -> Iterator[str]:
     """What is damaged of what was computed from runs and kept."""
-    for file in sorted(directory.glob("estimators/*.json")):
+    for file in entries(inside(directory, "estimators"), "*.json"):
         content = kept_json(file)
         if not isinstance(content, dict) or (DIGEST in content and not is_as_signed(content)):
             yield f"{file} is not as it was written; `headway compare {directory}` computes it anew"

@@ -15,7 +15,7 @@ from typing import Any
 
 from headway.declare.run import RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError
-from headway.files import Content, json_text, plain, write_text
+from headway.files import Content, appending, json_text, plain, write_text
 from headway.runs import seal, second
 from headway.runs.callbacks import listeners
 from headway.runs.course import Course
@@ -252,7 +252,7 @@ def _say(text: str) -> None:
 def _output_to(path: Path) -> Iterator[None]:
     """Send what this process and its native code print to the end of a file."""
     former = [os.dup(descriptor) for descriptor in (1, 2)]
-    log = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed below, where a full disk is no error
+    log = open(appending(path), "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed below, where a full disk is no error
     try:
         for descriptor in (1, 2):
             os.dup2(log.fileno(), descriptor)

@@ -19,8 +19,20 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from safetensors.numpy import save as format_arrays
 
-from headway.errors import ResultsError
-from headway.files import Content, NotOrdinary, parsed, plain, read_bytes, replacing, write_json
+from headway.errors import ResultsError, shortened
+from headway.files import (
+    Content,
+    NotOrdinary,
+    entries,
+    folder_in,
+    parsed,
+    plain,
+    read_bytes,
+    refuse_link,
+    remove,
+    write_bytes,
+    write_json,
+)
 from headway.identity import DIGEST, is_as_signed, signed
 from headway.train.loop import Arrays, Unrecorded
 
@@ -69,14 +81,13 @@ def save(directory: Path, checkpoint: Checkpoint) -> None:
     Raises:
         OSError: when it cannot be written; the former checkpoints are then as they were.
     """
-    directory.mkdir(exist_ok=True)  # not its parents: a run folder that was removed stays so
+    folder_in(directory.parent, directory.name)  # not its parents: a run folder that was removed stays so
     _share(directory)
     stem = f"{checkpoint.step:09d}"
     # Formatted in memory: safetensors' own file writer hides which error the system reported.
     data = format_arrays({name: np.ascontiguousarray(value) for name, value in checkpoint.state.items()})
-    with replacing(directory / f"{stem}.safetensors") as temporary:
-        temporary.write_bytes(data)
-        _share(temporary)
+    write_bytes(directory / f"{stem}.safetensors", data)
+    _share(directory / f"{stem}.safetensors")
     content = Content.of(data)
     commit = {
         "schema": SCHEMA,
@@ -154,7 +165,8 @@ _DAMAGES = (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError, 
 
 def _commits(directory: Path) -> list[Path]:
     """Committed checkpoints, newest first."""
-    commits = [path for path in directory.glob("*.json") if path.stem.isdecimal()]
+    refuse_link(directory)
+    commits = [path for path in entries(directory, "*.json") if path.stem.isascii() and path.stem.isdecimal()]
     return sorted(commits, key=lambda path: int(path.stem), reverse=True)
 
 
@@ -165,6 +177,8 @@ def _committed(path: Path) -> tuple[Commit, Path, Content]:
         raise ValueError(f"it has schema {commit['schema']}, and this Headway reads {SCHEMA}")
     if ("run" in commit or DIGEST in commit) and not is_as_signed(commit):
         raise ValueError(f"{path.name} is not as it was written")
+    if commit["data"] != f"{path.stem}.safetensors":  # and so no file elsewhere
+        raise ValueError(f"{path.name} names {shortened(str(commit['data']))} as its arrays")
     records = commit.get("records")
     read = Commit(
         step=commit["step"],
@@ -198,9 +212,9 @@ def _check(data: Path, content: Content) -> None:
 def _prune(directory: Path, stem: str) -> None:
     # A later step than the one just committed is a damaged one: the run went on from before it.
     kept = {stem, *[path.stem for path in _commits(directory) if int(path.stem) < int(stem)][:1]}
-    for path in sorted(directory.iterdir()):  # the JSON of a pair goes first: no commit without its data
+    for path in entries(directory, "*"):  # the JSON of a pair goes first: no commit without its data
         if path.stem not in kept:
-            path.unlink(missing_ok=True)
+            remove(path)
 
 
 def _share(path: Path) -> None:

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from headway.compare.icl.estimators import estimator_errors
 from headway.compare.laboratory import ComparisonSlice, References
 from headway.declare.icl.run import IclRun
-from headway.files import derived, kept_json, plain, write_json
+from headway.files import derived, inside, kept_json, plain, write_json
 from headway.identity import is_as_signed, signed
 from headway.runs.folder import Run
 
@@ -22,7 +22,7 @@ class IclComparisonSlice(ComparisonSlice):
         """The classical estimators, kept under `estimators/`."""
         spec = runs[0].spec
         assert isinstance(spec, IclRun)
-        path = directory / "estimators" / f"{key}.json"
+        path = inside(directory, "estimators", f"{key}.json")
         found = _read_kept(path, key)
         if found is None:
             errors = plain(estimator_errors(spec.task, spec.evaluation))

@@ -13,7 +13,7 @@ from typing import Any
 import tokenizers
 
 from headway.errors import UserError, shortened
-from headway.files import kept_json
+from headway.files import kept_json, read_bytes
 
 _LARGEST = {"tokenizer.json": 40_000_000, "vocab.json": 16_000_000, "merges.txt": 16_000_000}
 """Bytes; the largest tokenizer.json that is known has 34 MB."""
@@ -120,8 +120,8 @@ def _growth(step: Any) -> float:
 def named_end(folder: Path) -> str | None:
     """The token that a folder's tokenizer_config.json says ends a text; None where it says none."""
     try:
-        said = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        said = json.loads(read_bytes(folder / "tokenizer_config.json", links=True))
+    except (OSError, ValueError, RecursionError):
         return None  # such a file is no part of a tokenizer
     given = said.get("eos_token") if isinstance(said, dict) else None
     given = given.get("content") if isinstance(given, dict) else given

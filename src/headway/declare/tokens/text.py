@@ -11,6 +11,7 @@ from pydantic import Field, PositiveInt, model_validator
 from headway.declare.limits import check_path
 from headway.declare.tokens.task import TokensTask
 from headway.errors import DeclarationError, near
+from headway.files import read_bytes
 
 CORPORA = ("stories", "tinystories")
 """Corpora that are known by name."""
@@ -200,4 +201,4 @@ def _vocab_size(named: Path) -> int:
 def _json(path: Path) -> Any:
     if not path.is_file() or path.stat().st_size > LARGEST_VOCABULARY:
         raise ValueError(f"{path} is no file, or larger than {LARGEST_VOCABULARY:,} bytes")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(read_bytes(path, links=True))

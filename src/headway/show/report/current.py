@@ -4,12 +4,14 @@ All that a report tells stands in a few small files, or follows from runs that a
 of them is the state that a report was written from; it stands at the end of the page.
 """
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from headway.files import NotOrdinary, entries, read_bytes
 from headway.runs.folder import Run
 
 LOOK = "look.html"
@@ -21,9 +23,10 @@ _ALL = ("results.json", "experiment.yaml", "timings/*.json", "looks/*.json", "ru
 def state(directory: Path, plugins: Sequence[str] = ()) -> str:
     """Names what a report of a results directory is made from, and by which code, hashes of plugins among it."""
     found = hashlib.sha256(f"{directory.resolve()} {_code()} {' '.join(plugins)}".encode())
-    for file in sorted(file for pattern in _ALL for file in directory.glob(pattern)):
+    for file in sorted(file for pattern in _ALL for file in entries(directory, pattern)):
         found.update(file.relative_to(directory).as_posix().encode())
-        found.update(hashlib.sha256(file.read_bytes()).digest())
+        with contextlib.suppress(NotOrdinary):  # who reads it says so
+            found.update(hashlib.sha256(read_bytes(file)).digest())
     return found.hexdigest()[:32]
 
 
@@ -46,7 +49,7 @@ def signed(page: str, state: str) -> str:
 def is_of(path: Path, state: str) -> bool:
     """Whether a page is there, was written from a state, and is still as it was written."""
     try:
-        page, _, signature = path.read_bytes().rstrip().rpartition(b"\n")
+        page, _, signature = read_bytes(path).rstrip().rpartition(b"\n")
     except OSError:
         return False
     return signature == _signature(state, page).encode()
@@ -55,7 +58,7 @@ def is_of(path: Path, state: str) -> bool:
 def is_signed(path: Path) -> bool:
     """Whether a page is there that says what it was written from, whatever that is."""
     try:
-        return path.read_bytes().rstrip().rpartition(b"\n")[2].startswith(_SIGNED.encode())
+        return read_bytes(path).rstrip().rpartition(b"\n")[2].startswith(_SIGNED.encode())
     except OSError:
         return False
 

@@ -17,6 +17,7 @@ from headway.compare.verdicts import scope
 from headway.declare.limits import MOST_MODELS
 from headway.declare.loading import load
 from headway.declare.shipped import shipped
+from headway.files import inside
 from headway.show.report import current, tables
 from headway.show.report.differences import differences
 from headway.show.report.laboratory import laboratory_of
@@ -66,16 +67,17 @@ def write_report(store: "Store", results: Results, *, files: bool = True) -> Pat
     """
     path, plugins = store.path / "report.html", store.experiment.plugins
     state = current.state(store.path, [plugin.digest for plugin in plugins])
+    folder = inside(store.path, "figures")
     of_page = current.with_look(state, store.path)
     written = current.is_of(path, of_page)
-    if written and (not files or are_current(store.path / "figures", state)):
+    if written and (not files or are_current(folder, state)):
         return path
     material = gather(store, results)
     drawn = tuple(figures(material))
     if files:
-        write_figures(store.path / "figures", drawn, state=state)
+        write_figures(folder, drawn, state=state)
     else:
-        remove_outdated(store.path / "figures", drawn, state)
+        remove_outdated(folder, drawn, state)
     return path if written else write_whole(path, current.signed(page(material, drawn), of_page).encode())
 
 

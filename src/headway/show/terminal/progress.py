@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from headway.files import inside
 from headway.runs.lease import last_holder
 from headway.runs.progress import Progress, Snapshot, work_per_step
 from headway.runs.reservations import reservations
@@ -84,7 +85,7 @@ def status_table(store: Store) -> Group:
 
 def _planned(directory: Path) -> Iterator[str]:
     """Where a plan of looks stands; what says so is loaded where there is one."""
-    if (directory / "looks").is_dir():
+    if inside(directory, "looks").is_dir():
         from headway.settle.telling import where_it_stands
 
         yield from where_it_stands(directory)
@@ -92,7 +93,7 @@ def _planned(directory: Path) -> Iterator[str]:
 
 def _silent(directory: Path, runs: Sequence[Progress]) -> Iterator[str]:
     """A sentence for each run whose worker on another machine gave no beat while one looked."""
-    running = {directory / "runs" / run.name / f"seed-{run.seed}" / "lease": run for run in runs if run.worker}
+    running = {inside(directory, "runs", run.name, f"seed-{run.seed}", "lease"): run for run in runs if run.worker}
     for path, beats in moved(running, _LOOKED_FOR_S).items():
         if not beats:
             run = running[path]

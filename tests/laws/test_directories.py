@@ -1,0 +1,168 @@
+"""What stands in a directory is a stranger's: every room reads, writes and removes files by `headway.files` alone."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "src" / "headway"
+
+METHODS = {
+    "read_text", "read_bytes", "write_text", "write_bytes", "unlink", "rename", "mkdir", "rmdir", "touch", "chmod",
+    "glob", "rglob", "iterdir", "walk", "symlink_to", "hardlink_to", "from_file", "load_file", "save_file", "safe_open",
+}  # fmt: skip
+"""Of paths, and of libraries that open a path themselves."""
+MODULES = {
+    "os": {
+        "open", "replace", "rename", "renames", "link", "symlink", "unlink", "remove", "rmdir", "removedirs", "mkdir",
+        "makedirs", "utime", "chmod", "chown", "truncate", "scandir", "listdir", "walk", "mkfifo", "mknod",
+    },
+    "shutil": {"copy", "copy2", "copyfile", "copytree", "move", "rmtree", "chown", "make_archive", "unpack_archive"},
+    "tempfile": {"mkdtemp", "mkstemp", "TemporaryDirectory", "TemporaryFile", "NamedTemporaryFile"},
+    "gzip": {"open"},
+    "np": {"load", "save", "savez", "memmap", "fromfile", "loadtxt", "savetxt"},
+    "torch": {"load", "save"},
+}  # fmt: skip
+FOLDERS = {
+    "runs", "figures", "estimators", "looks", "timings", "plugins", "dropped", "slurm", "heads", "weights",
+}  # fmt: skip
+"""What a results directory and a run's folder hold: one goes down by `inside`, `folder_in` or `entries`."""
+
+CACHE = "the user's own cache of tokens, which no directory names"
+GIVEN = "a file or folder that the user names, and that is read only"
+OWN = "files of the package"
+SYSTEM = "files of the system"
+EXPORT = "a new folder of a name that nobody knows, moved to one that is free"
+SCRATCH = "a private folder in the temporary one, made by this process"
+GUARDED = "after `checked` or its hash, which follow no link"
+EXCEPTIONS = {
+    "caches.py": ("mkdir chmod tempfile.mkdtemp", "the cache, whose owner and rights are checked there"),
+    "cli/output.py": ("tempfile.TemporaryFile", "a file without a name, to see whether some can be made"),
+    "compare/reference.py": ("mkdir write_text", "generated documentation"),
+    "data/tokens/building.py": ("np.save open", CACHE),
+    "data/tokens/corpus.py": ("rglob", GIVEN),
+    "data/tokens/corpus_tokens.py": ("read_text np.load np.memmap", CACHE),
+    "data/tokens/documents.py": ("gzip.open open", GIVEN),
+    "data/tokens/endless_tokenizer.py": ("from_file", GIVEN),
+    "data/tokens/hub.py": ("open", CACHE),
+    "data/tokens/ids.py": ("np.load", GIVEN),
+    "data/tokens/token_cache.py": ("glob iterdir mkdir open os.rename read_text shutil.rmtree", CACHE),
+    "data/tokens/tokenizer.py": ("from_file write_text", GIVEN + ", or " + CACHE),
+    "declare/experiment.py": ("read_text", OWN),
+    "declare/plugin_files.py": ("read_bytes rglob touch", "installed packages, and a mark in the private cache"),
+    "declare/reference.py": ("mkdir write_text", "generated documentation"),
+    "declare/shipped.py": ("glob", OWN),
+    "finished/prune.py": ("iterdir", "whether a folder that the user names is empty"),
+    "finished/text_pairs.py": ("read_text", GIVEN),
+    "hf/arrays.py": ("glob safe_open", GIVEN + "; `hf/bounds.py` keeps its links in it"),
+    "hf/bounds.py": ("os.scandir", GIVEN),
+    "hf/export.py": ("iterdir mkdir rename shutil.copyfile shutil.rmtree write_bytes write_text", EXPORT),
+    "hf/pretrained.py": ("glob", GIVEN),
+    "runs/devices.py": ("glob", SYSTEM),
+    "runs/dropped.py": ("rename rmdir shutil.rmtree", "whole run folders, which `entries` found and `inside` checked"),
+    "runs/execution.py": ("read_text", SYSTEM),
+    "runs/joining.py": ("tempfile.TemporaryFile", "a file without a name, to see whether some can be made"),
+    "runs/lease.py": ("os.replace os.utime", "leases: renamed over, and touched where they are no link"),
+    "runs/lease_files.py": ("os.link os.listdir os.replace", "leases, which are made by links"),
+    "runs/processes.py": ("read_text", SYSTEM),
+    "runs/ray_places.py": ("glob unlink write_text", "a probe file, whose name nobody knows before"),
+    "runs/ray_probe.py": (
+        "read_bytes read_text rglob write_text",
+        "sent to a node as it stands, imports nothing of ours",
+    ),
+    "runs/ray_slot.py": ("mkdir", SCRATCH),
+    "runs/records.py": ("load_file", GUARDED),
+    "runs/scratch.py": ("glob read_bytes shutil.rmtree tempfile.mkdtemp write_text", SCRATCH),
+    "runs/slurm.py": ("rmdir", "an empty folder of logs, which `inside` checked"),
+    "runs/store.py": ("mkdir", "the directory itself, which the user names"),
+    "runs/worker.py": ("read_text", "a number of run.json, before anything may load numpy"),
+    "show/report/current.py": ("rglob", OWN),
+    "train/checkpoint.py": ("chmod load_file", GUARDED),
+    "train/process_memory.py": ("read_text write_text", SYSTEM),
+}
+NAMED = {
+    "cli/clusters.py": ("slurm", "a path that is told"),
+    "cli/directories.py": ("dropped", "a path that is told"),
+    "runs/growth.py": ("plugins", "a path that is told"),
+    "runs/verify.py": ("runs", "a path that is told"),
+    "runs/checked.py": ("runs dropped", "whether something is there: nothing is opened"),
+    "runs/joining.py": ("runs", "the path alone of a run that failed"),
+    "runs/ray_slot.py": ("runs", SCRATCH),
+    "show/shared/model_page.py": ("figures", "`write_figures` refuses a link"),
+}
+
+
+def opened(tree: ast.AST) -> Iterator[str]:
+    """What a module calls that reaches files past `headway.files`."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        named = call.func
+        if isinstance(named, ast.Name):  # what is read and written by name alone is a function of `headway.files`
+            if named.id == "open" or named.id in METHODS - {"read_text", "read_bytes", "write_text", "write_bytes"}:
+                yield from () if _is_safe(call) else (named.id,)
+        elif isinstance(named, ast.Attribute):
+            owner = named.value.id if isinstance(named.value, ast.Name) else ""
+            if owner in MODULES:
+                if named.attr in MODULES[owner]:
+                    yield f"{owner}.{named.attr}"
+            elif owner != "files" and named.attr in METHODS:
+                yield named.attr
+            elif named.attr == "open" and owner not in ("Store", "Run", "cls", "headway"):
+                yield "open"
+            elif named.attr == "replace" and len(call.args) == 1 and not call.keywords:
+                yield "replace"
+
+
+def _is_safe(call: ast.Call) -> bool:
+    """Whether what is opened is a descriptor that `appending` gives, or a file that must not be there yet."""
+    first, *more = call.args
+    appends = isinstance(first, ast.Call) and isinstance(first.func, ast.Name) and first.func.id == "appending"
+    return appends or any(isinstance(mode, ast.Constant) and "x" in str(mode.value) for mode in more[:1])
+
+
+def named(tree: ast.AST) -> Iterator[str]:
+    """The folders of a directory that a module goes into by a bare `/`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and isinstance(node.right, ast.Constant):
+            parts = re.split("/", str(node.right.value))
+            yield from (part for part in parts[:1] if part in FOLDERS)
+
+
+def modules() -> list[str]:
+    return sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if path != ROOT / "files.py")
+
+
+@pytest.mark.parametrize(("calls", "exceptions"), [(opened, EXCEPTIONS), (named, NAMED)])
+def test_files_are_reached_by_the_functions_of_files_alone(calls, exceptions):
+    """One sentence a call: use a function of `headway.files`, or name the call with its reason above."""
+    found = {module: set(calls(ast.parse((ROOT / module).read_text(encoding="utf-8")))) for module in modules()}
+    allowed = {module: set(names.split()) for module, (names, _) in exceptions.items()}
+    new = {module: sorted(names - allowed.get(module, set())) for module, names in found.items()}
+    assert not {module: names for module, names in new.items() if names}
+    unneeded = {module: sorted(names - found.get(module, set())) for module, names in allowed.items()}
+    assert not {module: names for module, names in unneeded.items() if names}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("open(path)", ["open"]),
+        ("open(path, 'w')", ["open"]),
+        ("open(path, 'xb')", []),
+        ("open(appending(path), 'a')", []),
+        ("path.open('rb')", ["open"]),
+        ("Store.open(path)", []),
+        ("text.replace('a', 'b')", []),
+        ("path.replace(other)", ["replace"]),
+        ("os.replace(a, b)", ["os.replace"]),
+        ("shutil.rmtree(a)", ["shutil.rmtree"]),
+        ("(a / 'b').unlink(missing_ok=True)", ["unlink"]),
+        ("sorted(a.glob('*'))", ["glob"]),
+        ("read_bytes(path)", []),
+        ("np.load(path)", ["np.load"]),
+        ("load_file(path)", ["load_file"]),
+    ],
+)
+def test_the_law_sees_what_reaches_files(source, expected):
+    assert list(opened(ast.parse(source))) == expected
