@@ -80,6 +80,7 @@ EXCEPTIONS = {
     "runs/worker.py": ("read_text", "a number of run.json, before anything may load numpy"),
     "show/report/current.py": ("rglob", OWN),
     "train/checkpoint.py": ("chmod load_file", GUARDED),
+    "train/device.py": ("open", SYSTEM),
     "train/process_memory.py": ("read_text write_text", SYSTEM),
 }
 NAMED = {
