@@ -77,6 +77,7 @@ def run(
 
     Raises:
         UserError: when the directory holds something else, or a corpus cannot be used.
+        StorageFailed: when its disk is full or fails; the same call goes on where this one ended.
 
     Examples:
         >>> import headway, tempfile
@@ -174,7 +175,9 @@ def carry_out(
 
     Raises:
         UserError: as `run`.
+        StorageFailed: see there.
     """
+    from headway.runs.storage import stored
     from headway.runs.timing import time_arms
 
     uses_gpu = any(arm.template.uses_gpu for arm in experiment.selected)
@@ -184,14 +187,16 @@ def carry_out(
     for said in filter(None, (*experiment.idle, experiment.multiplied)):
         tell(said)
     files = {file for arm in experiment.selected for file in arm.template.files}
-    with where.site(out or experiment.directory, here, uses_gpu=uses_gpu, files=files, tell=tell) as site:
-        store, runs, trained = _trained(experiment, out, goal, site, tell, watch)
-    if timing if where.ray else timing is not False:  # on a cluster this machine is not the one to be timed, unasked
-        asked = {"asked": timing is True, "trained": trained}
-        for said in time_arms(store.path, runs, here[0], n_places=len(here), **asked):
-            tell(said)
-    tell("comparing, and drawing the report ...")
-    return store, runs, finish(store, figures=figures, look=look, tell=tell)
+    path = out or experiment.directory
+    with stored(path):
+        with where.site(path, here, uses_gpu=uses_gpu, files=files, tell=tell) as site:
+            store, runs, trained = _trained(experiment, out, goal, site, tell, watch)
+        if timing if where.ray else timing is not False:  # on a cluster this machine is not to be timed, unasked
+            asked = {"asked": timing is True, "trained": trained}
+            for said in time_arms(store.path, runs, here[0], n_places=len(here), **asked):
+                tell(said)
+        tell("comparing, and drawing the report ...")
+        return store, runs, finish(store, figures=figures, look=look, tell=tell)
 
 
 def _trained(
@@ -203,14 +208,14 @@ def _trained(
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], bool]:
     """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
-    from headway.runs.local import run_all
+    from headway.runs.local import to_the_end
 
     begun = None if goal is None else goal.begin(_hands(experiment, out, goal, site, tell, watch))
     first = experiment if begun is None else begun.experiment
     store, runs = prepare(first, out, site.slots, tell)
     trained = any(run.status != "done" for run in runs)
     if begun is None:
-        watch(run_all(runs, site.places))
+        watch(to_the_end(runs, site.places))
     for said in () if begun is None else begun.go_on():
         tell(said)
     if not store.path.is_dir():
@@ -232,7 +237,7 @@ def _hands(
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> "Hands":
     """What a goal works with: this experiment, its directory, and these places."""
-    from headway.runs.local import run_all
+    from headway.runs.local import to_the_end
     from headway.settle.spending import Hands, Spending
 
     path = out or experiment.directory
@@ -241,7 +246,7 @@ def _hands(
         experiment=experiment,
         path=path,
         run=lambda pairs: watch(
-            run_all(Store.with_runs(path, experiment, experiment.with_ancestors(pairs))[1], site.places)
+            to_the_end(Store.with_runs(path, experiment, experiment.with_ancestors(pairs))[1], site.places)
         ),
         tell=tell,
         guess=lambda: _trial_seconds(experiment) if on_processor else {},

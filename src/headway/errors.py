@@ -61,6 +61,10 @@ class ResultsError(UserError):
     """A results directory cannot be used as it was asked."""
 
 
+class StorageFailed(ResultsError):
+    """A results directory cannot be stored: its disk is full, or fails. The command line ends with exit code 1."""
+
+
 class Unreadable(ResultsError):
     """A file cannot be read now, which says nothing of what it holds: it is no damage."""
 

@@ -25,7 +25,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from headway.errors import ResultsError, UserError, shortened
+from headway.errors import ResultsError, StorageFailed, UserError, shortened
 
 DEEPEST_JSON = 64
 """Mappings and lists inside one another, in a file that others may have written."""
@@ -171,16 +171,33 @@ def derived(path: Path) -> Iterator[None]:
     """Write a derived file in the block, in a directory that is made if need be; failing is told to the user.
 
     Raises:
-        ResultsError: when it cannot be written; with the writers of this file, the former content then stands.
+        StorageFailed: when the disk is full or fails; with the writers of this file, the former content then stands.
+        ResultsError: when it cannot be written for another reason.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        failing = error.errno in (errno.EROFS, errno.EIO, errno.ESTALE)
+        failing, full = error.errno in (errno.EROFS, errno.EIO, errno.ESTALE), error.errno in FULL
         todo = "see that its file system works and can be written" if failing else "free space or check permissions"
         todo = "move what stands there away" if error.errno == errno.EISDIR else todo
-        raise ResultsError(f"{path} cannot be written: {error.strerror}; {todo}, and try again") from error
+        wrong, todo = (error.strerror, todo) if not lacks_inodes(error, path) else (NO_INODE, "delete some files there")
+        kind = StorageFailed if failing or full else ResultsError
+        raise kind(f"{path} cannot be written: {wrong}; {todo}, and try again") from error
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a system answers when there is no room for more."""
+NO_INODE = "no inode is left for a new file"
+
+
+def lacks_inodes(error: OSError, path: Path) -> bool:
+    """Whether a disk is full since it has as many files as it can hold, and not since their bytes fill it."""
+    if error.errno != errno.ENOSPC:
+        return False
+    disk = os.statvfs(next(each for each in (path, *path.absolute().parents) if each.exists()))
+    # What was being written is gone again: a few may be free of what was lacking, and there is plenty of the other.
+    return bool(disk.f_files) and disk.f_favail / disk.f_files < disk.f_bavail / max(1, disk.f_blocks)
 
 
 def sweep(directory: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, StorageFailed
 from headway.runs.folder import Run
 from headway.runs.store import Store
 from headway.runs.worker import share_cores
@@ -61,6 +61,8 @@ def look_beside(store: Store, tell: Callable[[str], object]) -> None:
         write_look(store, runs, tell)
     except KeyboardInterrupt:
         tell(f"note: {path.name} was left out")
+    except StorageFailed:
+        raise  # the report could not be written either
     except Exception as error:  # noqa: BLE001 - a report does without it, whatever happened
         tell(f"note: {path.name} was not written: {_why(error)}")
 

@@ -23,11 +23,11 @@ from headway.cli import models as models  # isort: skip
 from headway.cli import between as between  # isort: skip
 from headway.cli import looking as looking  # isort: skip
 from headway.cli.options import app as app
-from headway.errors import HeadwayError, UserError, shortened
+from headway.errors import HeadwayError, StorageFailed, UserError, shortened
 
 
 def main() -> None:
-    """Run the command line; exit 0, 1 when a run failed, 2 for a user's error, 130 on Ctrl-C."""
+    """Run the command line; exit 0, 1 when a run or its disk failed, 2 for a user's error, 130 on Ctrl-C."""
     _show_what_can_be_shown()
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # no file and line of ours
     try:
@@ -35,6 +35,8 @@ def main() -> None:
         if code == 130:  # what typer makes of Ctrl-C
             _fail("interrupted; `headway run` again goes on from here", code)
         sys.exit(code)
+    except StorageFailed as error:
+        _fail(str(error), 1)
     except UserError as error:
         directory, plugin = (getattr(error, name, "") for name in ("directory", "plugin"))
         _fail(f"{error}\nheadway status {directory} --plugin {plugin}" if plugin else str(error), 2)

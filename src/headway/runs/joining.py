@@ -19,12 +19,13 @@ from headway.runs.devices import check_device
 from headway.runs.folder import Run
 from headway.runs.lasting import lasting
 from headway.runs.lease import is_held
-from headway.runs.local import run_all
+from headway.runs.local import to_the_end
 from headway.runs.places import WORKER, local_places
 from headway.runs.preparing import check_and_prepare
 from headway.runs.progress import Snapshot
 from headway.runs.run_json import check_schema
 from headway.runs.stop import Interruptions
+from headway.runs.storage import stored
 from headway.runs.store import Store
 from headway.runs.together import checked_together
 from headway.words import counted
@@ -94,6 +95,7 @@ class Joining:
 
         Raises:
             UserError: when the directory is none, is of a later Headway, or its runs cannot be worked on here.
+            StorageFailed: when its disk is full or fails.
             KeyboardInterrupt: on a signal; what was worked on is stored.
         """
         check_schema(self.directory)
@@ -101,7 +103,7 @@ class Joining:
         for plugin in allow(self.directory):  # to work on its runs is to run its code
             tell(plugin.sentence)
         store, before, given_up = Store.open(self.directory), set[Path](), set[Path]()
-        with Interruptions().heard():
+        with Interruptions().heard(), stored(self.directory):
             first = True
             while not self._is_time:
                 store = store.anew()
@@ -155,7 +157,7 @@ class Joining:
         check_and_prepare([(run.name, run.spec) for run in todo], [place.slot for place in places], tell)
         kept = lasting(places) if self.command == WORKER else places
         failed: set[Path] = set()
-        watch(self._in_time(run_all(todo, kept), failed))
+        watch(self._in_time(to_the_end(todo, kept), failed))
         return failed
 
     def _in_time(self, snapshots: Generator[Snapshot], failed: set[Path]) -> Generator[Snapshot]:

@@ -26,6 +26,8 @@ class _Served:
     process: subprocess.Popen[bytes]
     answers: int
     read: bytes = b""
+    ends: bool = False
+    """Whether it said that it does nothing more."""
 
     def code(self) -> int | None:
         """How the run that it was told last ended, taken once; the process's own exit code when it has ended."""
@@ -35,7 +37,9 @@ class _Served:
         line, newline, rest = self.read.partition(b"\n")
         if newline:
             self.read = rest
-            return int(line)
+            code, *words = line.split()
+            self.ends = words == [b"ends"]
+            return int(code)
         return ended
 
     def close(self) -> None:
@@ -47,6 +51,7 @@ class _Served:
             self.process.wait(_ENDING_S)
         except subprocess.TimeoutExpired:
             LocalWorker(process=self.process).kill()
+            self.process.wait()
         with contextlib.suppress(OSError):
             os.close(self.answers)
 
@@ -64,8 +69,8 @@ class LastingWorker:
         """How its run ended; see `headway.runs.places.Worker`."""
         if self.code is None:
             self.code = self.served.code()
-            if self.code is not None and self.served.process.poll() is not None:
-                self.place.rest()
+            if self.code is not None and (self.served.ends or self.served.process.poll() is not None):
+                self.place.rest()  # after which nothing is held by it
         return self.code
 
     def ask_to_stop(self) -> None:

@@ -31,6 +31,9 @@ from headway.runs.lease_files import Holder, file_of, follow, is_of, newest, see
 STALE_S = 60.0
 """A holder whose beat did not change for so long, by the clock of who watched it, is given up."""
 _BEAT_S = 1.0
+_LEFT: set["Lease"] = set()
+"""Leases that this process is done with, and whose release could not be written: its end releases them."""
+_HELD, _RELEASED = b'"released": false', b'"released": true '
 
 
 class LeaseHeld(HeadwayError):
@@ -52,6 +55,17 @@ def is_held(directory: Path) -> bool:
     return sight is not None and not sight.is_free
 
 
+def release_left() -> bool:
+    """Try again to release what this process is done with; whether nothing is left.
+
+    What is left looks held, by a process that lives, for as long as this one does.
+    """
+    for lease in tuple(_LEFT):
+        with contextlib.suppress(OSError):
+            lease.release()
+    return not _LEFT
+
+
 class Lease:
     """Ownership of a run folder; as a context manager it beats in the background and releases at the end."""
 
@@ -68,7 +82,10 @@ class Lease:
 
         Raises:
             LeaseHeld: when another process has it, as far as one look tells, or was faster.
+            OSError: when it cannot be written, or a former one of this process not be released.
         """
+        for left in [lease for lease in _LEFT if lease._directory == directory]:
+            left.release()
         folder_in(directory.parent, directory.name)
         sight = seen(directory)
         if sight and not sight.is_free:
@@ -88,9 +105,20 @@ class Lease:
     ) -> None:
         self._ended.set()
         self._thread.join()
+        with contextlib.suppress(OSError):
+            self.release()
+
+    def release(self) -> None:
+        """Let go, so that everybody sees it at once.
+
+        Raises:
+            OSError: when that cannot be written; then it is `left`.
+        """
+        _LEFT.add(self)
         self._holder = replace(self._holder, released=True)
-        with contextlib.suppress(LeaseLost, OSError):  # then there is nothing to release, or nothing to do it with
+        with contextlib.suppress(LeaseLost):  # then there is nothing to release
             self._beat()
+        _LEFT.discard(self)
 
     def check(self) -> None:
         """Look whether the folder is still ours.
@@ -159,15 +187,24 @@ class Lease:
                 os.replace(temporary, path)
                 self._beaten = _awake_s()
             except OSError:
-                self._touch()
+                with contextlib.suppress(OSError):
+                    remove(temporary)
+                self._release_in_place(path) if self._holder.released else self._touch(path)
 
-    def _touch(self) -> None:
+    def _touch(self, path: Path) -> None:
         """A beat on a full disk: it needs no space. If even that fails, a missed beat is what the 60 s are for."""
-        path = file_of(self._directory, self._number)
         with contextlib.suppress(OSError):
-            remove(path.with_suffix(".tmp"))
             os.utime(path, follow_symlinks=False)
             self._beaten = _awake_s()
+
+    def _release_in_place(self, path: Path) -> None:
+        """A release on a full disk: one word of the file is written over, which needs no space."""
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            said = os.pread(descriptor, 1 << 16, 0)
+            os.pwrite(descriptor, said.replace(_HELD, _RELEASED), 0)
+        finally:
+            os.close(descriptor)
 
 
 def _awake_s() -> float:

@@ -121,12 +121,17 @@ def give_up(directory: Path, sight: Sight) -> bool:
     """Let a lease go whose holder gives no sign of life: it is followed by one that is released.
 
     Whether nobody else has it now, as far as one knows; False when another was faster.
+
+    Raises:
+        OSError: when the disk is full: nobody can work there, and to look again would change nothing.
     """
     if sight.is_free:
         return True
     try:
         return follow(directory, sight.number + 1, replace(this_process(), released=True))
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
         return False
 
 

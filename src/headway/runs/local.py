@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from headway.errors import ResultsError
+from headway.errors import ResultsError, StorageFailed
 from headway.runs.folder import Run, Status, damaged, read
 from headway.runs.folder_written import update
 from headway.runs.joined import JoinedPlace
-from headway.runs.lease import Lease, LeaseHeld, last_holder
+from headway.runs.lease import Lease, LeaseHeld, last_holder, release_left
 from headway.runs.lease_files import Holder
 from headway.runs.lines import Lines
 from headway.runs.memory import estimated_bytes
@@ -25,7 +25,17 @@ from headway.runs.places import LOST, Place, Worker
 from headway.runs.progress import Progress, Snapshot, work_per_step
 from headway.runs.queue import AtWork, Queue
 from headway.runs.stop import FROM_PARENT, Interruptions
-from headway.runs.storage import DISK_FULL, UNREACHABLE, disk_full, is_of_storage, outcome, unreachable
+from headway.runs.storage import (
+    DISK_FULL,
+    UNREACHABLE,
+    disk_full,
+    exit_code,
+    failure,
+    is_of_storage,
+    outcome,
+    unreachable,
+    why_no_room,
+)
 from headway.runs.taken_along import TakenAlong
 from headway.runs.work import ELSEWHERE, STOPPED
 
@@ -47,24 +57,50 @@ def run_all(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot,
     (Ctrl-C), or closing it, stops the workers, which store where they are; use `contextlib.closing` where that is to
     happen at once. SIGTERM, SIGHUP and SIGUSR1 then act like Ctrl-C.
 
+    Where a run cannot be stored, and its directory has no room for another one either, all workers are stopped; the
+    last snapshot says why (`to_the_end` raises it).
+
     Args:
         runs: what to work on.
         places: where, a run at a time each; gone through at every look, since some may come and go.
     """
+    release_left()  # what an earlier sweep of this process had, while its disk was full
     sweep = _Sweep(runs, places)
     with Interruptions().heard() as interruptions:
         try:
             while sweep.look():
                 yield sweep.snapshot()
                 sweep.wait()
+            if sweep.stopped:
+                interruptions.ending = True
+                sweep.stop(interruptions)
             yield sweep.snapshot(last=True)
         finally:
             interruptions.ending = True
             sweep.stop(interruptions)
 
 
+def to_the_end(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot, None, None]:
+    """As `run_all`, for whoever cannot do without the results.
+
+    Raises:
+        StorageFailed: after the last snapshot, where the directory cannot be stored any more.
+    """
+    stopped = ""
+    with contextlib.closing(run_all(runs, places)) as snapshots:
+        for snapshot in snapshots:
+            stopped = snapshot.stopped
+            yield snapshot
+    if stopped:
+        raise StorageFailed(stopped)
+
+
 class _Sweep:
-    """Runs, and the workers of this process on them."""
+    """Runs, and the workers of this process on them.
+
+    Attributes:
+        stopped: why all of it ends before its end; empty while it goes on.
+    """
 
     def __init__(self, runs: Sequence[Run], places: Iterable[Place]):
         self._runs, self._places, self._joined = runs, places, JoinedPlace()
@@ -81,7 +117,7 @@ class _Sweep:
         self._lost: dict[Path, tuple[int, int]] = {}
         """How often a run was lost with its place without getting further, and how far it was."""
         self._settled: dict[Path, Run] = {}
-        self._stopping = self._news = False
+        self._stopping, self._news, self.stopped = False, False, ""
         self._pause_s = _SOON_S
         for run in runs:
             if run.status in ("done", "damaged"):
@@ -100,7 +136,14 @@ class _Sweep:
     def look(self) -> bool:
         """Collect what ended, start what can be started; whether anything is left."""
         self._news = False
-        return self._queue.look(self._places)
+        try:
+            left = self._queue.look(self._places)
+        except OSError as error:  # of leases and places: what is wrong with a run is its outcome
+            directory = self._runs[0].path.parents[2]
+            if not is_of_storage(error, directory):
+                raise
+            left, self.stopped = False, str(failure(directory, error))
+        return left and not self.stopped
 
     def wait(self) -> None:
         """Let some time go by until the next look: little where runs have just ended, then more and more."""
@@ -144,11 +187,13 @@ class _Sweep:
         ours = {holder.worker for path, holder in holders.items() if holder and path in self._written}
         self._along.look(waiting, ours)
         runs = tuple(self._progress(run, holders.get(run.path)) for run in self._runs)
-        return Snapshot(runs=runs, workers=n_places, elapsed_s=elapsed_s)
+        return Snapshot(runs=runs, workers=n_places, elapsed_s=elapsed_s, stopped=self.stopped)
 
     def _may_begin(self, path: Path) -> bool:
         """Whether a run need not wait for the one that it starts from, be it that it never can begin."""
         run = self._by_path[path]
+        if self.stopped:
+            return False
         return bool(self._lines.why_never(run, self._settled)) or self._lines.may_start(run, self._settled)
 
     def begin(self, path: Path, place: Place) -> AtWork | None:
@@ -168,6 +213,7 @@ class _Sweep:
         except OSError as error:
             said = outcome(path, error) if is_of_storage(error, path) else str(error)
             self._settled[path] = replace(run, status="failed", message=f"its worker could not be started: {said}")
+            self._see_room(run, exit_code(error))
             return None
 
     def has_settled(self, path: Path, code: int) -> bool:
@@ -179,6 +225,7 @@ class _Sweep:
                 self._settled[path] = now
             return path in self._settled
         written_ns = self._written.pop(path)
+        self._see_room(now, code)
         if now.status in ("done", "damaged"):
             self._settled[path] = now
         elif code == ELSEWHERE or (code == LOST and self._may_go_on(now)):
@@ -188,6 +235,15 @@ class _Sweep:
         else:
             self._settle(now, "interrupted" if self._stopping else "failed", _cause_of_death(now, code))
         return path in self._settled
+
+    def _see_room(self, run: Run, code: int) -> None:
+        """End everything where a run could not be stored, and others could not be either."""
+        directory = run.path.parents[2]
+        if self.stopped or code not in (DISK_FULL, UNREACHABLE) or not directory.is_dir():
+            return
+        needed = (estimated_bytes(run.spec) or 0) if code == DISK_FULL and run.status != "damaged" else 0
+        if error := why_no_room(directory, needed):
+            self.stopped = str(failure(directory, error))
 
     def _may_go_on(self, run: Run) -> bool:
         """Whether a run whose place was lost is to go on at another."""
@@ -204,7 +260,7 @@ class _Sweep:
                 with Lease.take(run.path / "lease") as lease:
                     update(run, lease, status=status, message=message)
             except LeaseHeld:
-                if not self._stopping:
+                if not (self._stopping or self.stopped):
                     del self._settled[run.path]  # and it is waited for
 
     def _progress(self, run: Run, holder: Holder | None) -> Progress:

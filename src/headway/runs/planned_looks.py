@@ -21,9 +21,10 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from headway.errors import ResultsError
-from headway.files import create_text, entries, folder_in, inside, parsed, plain, read_bytes, write_json
+from headway.files import FULL, create_text, entries, folder_in, inside, parsed, plain, read_bytes, write_json
 from headway.identity import digest
 from headway.runs.growth import turn
+from headway.runs.storage import failure
 
 SCHEMA = 1
 
@@ -209,6 +210,8 @@ def keep(directory: Path, name: str, value: _Stored) -> _Stored:
         folder_in(directory, file.parent.name)
         create_text(file, json.dumps(_content(value), indent=1, allow_nan=False) + "\n")
     except OSError as error:
+        if error.errno in FULL:
+            raise failure(directory, error) from None
         raise ResultsError(f"{file} cannot be written: {error.strerror}; free space or check permissions") from None
     return stored(directory, name, type(value)) or value
 

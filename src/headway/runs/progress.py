@@ -47,6 +47,8 @@ class Snapshot:
     runs: tuple[Progress, ...]
     workers: int
     elapsed_s: float
+    stopped: str = ""
+    """Why all of it ended before its end: the directory cannot be stored any more."""
 
     def count(self, status: Status) -> int:
         """Runs of a status."""

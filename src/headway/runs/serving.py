@@ -1,8 +1,11 @@
 """Runs: what a process does that works on one run after the other: it hears of them, answers, and begins anew.
 
+An answer is the exit code of a run; with a second word, `ends`, it is the last: nothing more is to be told.
+
 The law of equal bits decides when it may go on as it is: a run must find what a new process would find. In-context runs
 that native code trains leave nothing behind but imported modules. Torch does (what it compiled counts against the next
-compilation, its threads are set once), and so may whatever failed. Then the process replaces itself by a new one.
+compilation, its threads are set once), and so may whatever failed. Then the process replaces itself by a new one. Where
+it could not release a run on a failing disk it ends, which releases the run.
 """
 
 import contextlib
@@ -12,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from headway.files import appending
+from headway.runs.lease import release_left
 from headway.runs.work import DONE, ELSEWHERE, STOPPED
 from headway.train.process_memory import forget_peak, give_freed_memory_back
 
@@ -40,11 +44,12 @@ def serve(
     path, heard = first, b""
     while True:
         code = work_on(path)
+        ends = code == STOPPED or not release_left()
         try:
-            os.write(answers, b"%d\n" % code)
+            os.write(answers, b"%d%s\n" % (code, b" ends" if ends else b""))
         except OSError:
             return code  # nobody listens any more
-        if code == STOPPED:
+        if ends:
             return code
         while b"\0" not in heard:
             data = os.read(0, _AT_ONCE)

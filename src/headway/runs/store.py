@@ -19,7 +19,7 @@ from headway.declare.experiment import Arm, Experiment
 from headway.declare.loading import read_resolved
 from headway.declare.plugin_files import load
 from headway.errors import DeclarationError, ResultsError, near
-from headway.files import create_text, entries, folder_in, inside
+from headway.files import FULL, create_text, entries, folder_in, inside
 from headway.runs import resolved
 from headway.runs.checked import Checked, Stamp, stamp_of
 from headway.runs.dropped import drop
@@ -28,6 +28,7 @@ from headway.runs.folder_written import document
 from headway.runs.growth import check, check_content, turn, why_not_asked
 from headway.runs.records import holds_run, run_folders
 from headway.runs.seal import Depth
+from headway.runs.storage import failure
 from headway.words import numbered
 
 
@@ -297,4 +298,6 @@ def _status(path: Path) -> Status:
 
 
 def _unwritable(path: Path, error: OSError) -> ResultsError:
+    if error.errno in FULL:
+        return failure(path, error)
     return ResultsError(f"{path} cannot be written: {error.strerror}; choose another directory")

@@ -22,6 +22,7 @@ from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.memory import estimated_bytes
 from headway.runs.records import holds_run
 from headway.runs.stop import Wishes
+from headway.runs.storage import exit_code, outcome
 from headway.runs.work import DONE, ELSEWHERE, OpenStudy, OwnedRun, work
 from headway.train.loop import Study
 from headway.words import counted
@@ -85,6 +86,9 @@ def work_together(
                     print(f"{path}: {error}")
                     return ELSEWHERE
                 continue
+            except OSError as error:
+                print(outcome(path, error))
+                return exit_code(error)
             if member.run.status != "done":  # its former owner may have finished it since
                 members.append(member)
         if said:

@@ -64,10 +64,10 @@ def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int
             run = Run.open(path)  # its former owner may have finished it since
             return DONE if run.status == "done" else OwnedRun(run, lease, wishes).outcome(open_study)
     except LeaseHeld as held:
-        print(f"{path}: {held}")
+        _say(f"{path}: {held}")
         return ELSEWHERE
     except OSError as error:  # before the work began: from there on it has an outcome
-        print(outcome_of_storage(path, error))
+        _say(outcome_of_storage(path, error))
         return exit_code(error)
 
 

@@ -233,5 +233,16 @@ def _set_up(study: "Study", threads: int) -> "Study":
     return replace(study, execution=execution)
 
 
+def _flush() -> None:
+    """Let go of what could not be printed on a full disk: that must not change the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    _flush()
+    sys.exit(code)
