@@ -2,6 +2,7 @@
 
     python benchmarks/faults.py damages --n 2000     # random damage to every kind of file, none may be believed
     python benchmarks/faults.py kills --n 1000       # sweeps of all laboratories, ended at random moments
+    python benchmarks/faults.py disk --n 20          # disks that get full under every laboratory, in so many ways each
     python benchmarks/faults.py files --n 100000     # mutated experiment files: half an hour on a free core
     python benchmarks/faults.py lines --n 10000      # mutated command lines
     python benchmarks/faults.py folders --n 2000     # hostile model folders
@@ -53,6 +54,12 @@ def kills(asked: argparse.Namespace) -> bool:
     return subprocess.run([sys.executable, TESTS / "faults" / "kills.py", *options], check=False).returncode == 0
 
 
+def disk(asked: argparse.Namespace) -> bool:
+    """Disks that get full, in a process that loads nothing else; on a laboratory alone with --only."""
+    options = [f"--ways={asked.n}", *(["--laboratories", *asked.only] if asked.only else [])]
+    return subprocess.run([sys.executable, TESTS / "faults" / "full_disks.py", *options], check=False).returncode == 0
+
+
 def fuzz(asked: argparse.Namespace) -> bool:
     """Odd input; each finding is kept in `findings/`."""
     import fuzz_experiments
@@ -75,6 +82,7 @@ def fuzz(asked: argparse.Namespace) -> bool:
 PARTS = {
     "damages": (damages, 2_000),
     "kills": (kills, 1_000),
+    "disk": (disk, 20),
     "files": (fuzz, 100_000),
     "lines": (fuzz, 10_000),
     "folders": (fuzz, 2_000),
@@ -93,6 +101,8 @@ def main() -> int:
         part.set_defaults(do=do)
         if do is damages:
             part.add_argument("--resumes", type=int, default=200, help="damages to interrupted runs")
+        elif do is disk:
+            part.add_argument("--only", nargs="+", help="laboratories, as tests/faults/full_disks.py names them")
         else:
             part.add_argument("--seconds", type=float, default=7200.0, help="stop after so many")
     asked = parser.parse_args()

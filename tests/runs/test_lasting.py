@@ -135,6 +135,29 @@ def test_when_a_process_may_go_on(tmp_path, monkeypatch, code, torch, other_thre
         os.close(descriptor)
 
 
+@pytest.mark.parametrize(
+    ("code", "released", "answer"),
+    [
+        (0, True, b"0\n"),
+        (74, True, b"74\n"),
+        (74, False, b"74 ends\n"),
+        (0, False, b"0 ends\n"),
+        (130, True, b"130 ends\n"),
+    ],
+)
+def test_a_process_that_cannot_release_a_run_says_that_it_ends(tmp_path, monkeypatch, code, released, answer):
+    told, answers = os.pipe(), os.pipe()
+    os.close(told[1])
+    monkeypatch.setattr(serving.os, "read", lambda _, n, read=os.read: read(told[0], n))
+    monkeypatch.setattr(serving, "release_left", lambda: released)
+    options = {"begins_anew": lambda _: False, "command": [], "environment": {}}
+    assert serving.serve(tmp_path, lambda _: code, answers=answers[1], **options) == code
+    monkeypatch.undo()
+    assert os.read(answers[0], 100) == answer
+    for descriptor in (told[0], *answers):
+        os.close(descriptor)
+
+
 def _without_torch() -> dict:
     return {name: module for name, module in sys.modules.items() if name != "torch"}
 
@@ -174,6 +197,20 @@ def _of(pid):
     from headway.runs.lease_files import Holder
 
     return Holder(host="", machine="", pid=pid, started=0.0)
+
+
+def test_one_that_says_that_it_ends_is_waited_for_and_followed_by_another(tmp_path):
+    place, folders = double(tmp_path)
+    (folders[0] / "code").write_text("74 ends")
+    (folders[1] / "code").write_text("0")
+    worker = place.start(folders[0], log=folders[0] / "log.txt")
+    quadratic.wait_until(lambda: worker.ended is not None)
+    assert worker.ended == 74
+    assert worker.served.process.poll() is not None, "what it held is free"
+    again = place.start(folders[1], log=folders[1] / "log.txt")
+    quadratic.wait_until(lambda: again.ended is not None)
+    assert again.ended == 0
+    place.rest()
 
 
 def test_one_that_was_killed_between_two_runs_is_followed_by_another(tmp_path):

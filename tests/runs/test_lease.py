@@ -284,3 +284,44 @@ def test_a_killed_owner_is_succeeded_at_once(directory):
     process.kill()
     process.join()
     Lease.take(directory).check()
+
+
+def full(*_, **__):
+    raise OSError(28, "No space left on device")
+
+
+def test_on_a_full_disk_a_lease_is_released_in_its_place(directory, monkeypatch):
+    with monkeypatch.context() as disk, Lease.take(directory):
+        disk.setattr("pathlib.Path.write_text", full)
+    assert last_holder(directory).released
+    assert not is_held(directory)
+    assert lease_module.release_left()
+    Lease.take(directory).check()
+
+
+def test_what_cannot_be_released_is_left_and_released_later(directory, monkeypatch):
+    with monkeypatch.context() as disk:
+        with Lease.take(directory):
+            disk.setattr("pathlib.Path.write_text", full)
+            disk.setattr(lease_module.os, "pwrite", full)
+        assert is_held(directory), "this process lives"
+        assert not lease_module.release_left()
+        with pytest.raises(OSError, match="No space"):
+            Lease.take(directory)
+    assert lease_module.release_left()
+    assert not is_held(directory)
+
+
+def test_one_that_is_left_hinders_nobody_in_its_process_when_there_is_space(directory, monkeypatch):
+    with monkeypatch.context() as disk, Lease.take(directory):
+        disk.setattr("pathlib.Path.write_text", full)
+        disk.setattr(lease_module.os, "pwrite", full)
+    Lease.take(directory).check()
+    assert lease_module.release_left()
+
+
+def test_a_full_disk_is_no_reason_to_wait_for_one_who_is_silent(directory, monkeypatch):
+    written(directory, machine="another machine")
+    monkeypatch.setattr("pathlib.Path.write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        lease_files.give_up(directory, lease_files.seen(directory))
