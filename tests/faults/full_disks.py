@@ -333,7 +333,7 @@ class Filler:
             time.sleep(0.001)
 
     def _wait_for_document(self, pid: int) -> None:
-        while not (self._results / "experiment.yaml").is_file() and not kills._ended(pid):
+        while not (self._results / "experiment.yaml").is_file() and kills._session(pid):
             time.sleep(0.005)
 
     def _found(self) -> dict[str, dict[str, Any]]:

@@ -292,7 +292,7 @@ def full(*_, **__):
 
 def test_on_a_full_disk_a_lease_is_released_in_its_place(directory, monkeypatch):
     with monkeypatch.context() as disk, Lease.take(directory):
-        disk.setattr("pathlib.Path.write_text", full)
+        disk.setattr(lease_module, "write_new", full)
     assert last_holder(directory).released
     assert not is_held(directory)
     assert lease_module.release_left()
@@ -302,7 +302,7 @@ def test_on_a_full_disk_a_lease_is_released_in_its_place(directory, monkeypatch)
 def test_what_cannot_be_released_is_left_and_released_later(directory, monkeypatch):
     with monkeypatch.context() as disk:
         with Lease.take(directory):
-            disk.setattr("pathlib.Path.write_text", full)
+            disk.setattr(lease_module, "write_new", full)
             disk.setattr(lease_module.os, "pwrite", full)
         assert is_held(directory), "this process lives"
         assert not lease_module.release_left()
@@ -314,7 +314,7 @@ def test_what_cannot_be_released_is_left_and_released_later(directory, monkeypat
 
 def test_one_that_is_left_hinders_nobody_in_its_process_when_there_is_space(directory, monkeypatch):
     with monkeypatch.context() as disk, Lease.take(directory):
-        disk.setattr("pathlib.Path.write_text", full)
+        disk.setattr(lease_module, "write_new", full)
         disk.setattr(lease_module.os, "pwrite", full)
     Lease.take(directory).check()
     assert lease_module.release_left()
@@ -322,6 +322,6 @@ def test_one_that_is_left_hinders_nobody_in_its_process_when_there_is_space(dire
 
 def test_a_full_disk_is_no_reason_to_wait_for_one_who_is_silent(directory, monkeypatch):
     written(directory, machine="another machine")
-    monkeypatch.setattr("pathlib.Path.write_text", full)
+    monkeypatch.setattr(lease_files, "write_new", full)
     with pytest.raises(OSError, match="No space"):
         lease_files.give_up(directory, lease_files.seen(directory))
