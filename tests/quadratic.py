@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 import headway.runs.lease
 import headway.runs.work
@@ -182,6 +183,11 @@ def take_over(run: Run) -> None:
     """Let another process give up on the owner of a run, and finish it."""
     given_up(run)
     subprocess.run([*WORKER, str(run.path)], check=True)
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether a process has not ended; nobody may have asked yet how it did."""
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def wait_until(happened: Callable[[], object], timeout_s: float = 120.0) -> None:

@@ -1,4 +1,7 @@
-"""As a script: work on all runs of a directory with two workers, as `headway run` does."""
+"""As a script: work on all runs of a directory with two workers, as `headway run` does.
+
+A second argument has a private Ray do it, whose slots work in the directory (`shared`) or on `copies`.
+"""
 
 import sys
 from pathlib import Path
@@ -8,8 +11,18 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import quadratic
 
 from headway.runs.local import run_all
+from headway.runs.ray_cluster import ray_cluster
+from headway.runs.ray_places import RayPlaces
 from headway.runs.store import Store
 
 if __name__ == "__main__":
-    for _ in run_all(Store.open(sys.argv[1]).runs(), quadratic.places(2)):
-        pass
+    directory, *how = sys.argv[1:]
+    runs = Store.open(directory).runs()
+    if how:
+        with ray_cluster("local", workers=2) as joined:
+            shared, path = how == ["shared"], Path(directory)
+            for _ in run_all(runs, RayPlaces(joined, path, command=quadratic.WORKER, device="cpu", shared=shared)):
+                pass
+    else:
+        for _ in run_all(runs, quadratic.places(2)):
+            pass

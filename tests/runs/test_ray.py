@@ -6,13 +6,16 @@ import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import quadratic
 from rich.console import Console
@@ -26,6 +29,7 @@ from headway.runs.folder import Run
 from headway.runs.lease import last_holder
 from headway.runs.local import run_all
 from headway.runs.places import LOST
+from headway.runs.processes import working_in
 from headway.runs.ray_cluster import RayNode, ray_cluster, why_not
 from headway.runs.ray_copies import CopyWorker, write_changes
 from headway.runs.ray_place import RayWorker
@@ -144,15 +148,40 @@ def test_a_ray_that_lets_nobody_in_is_told_from_what_is_none(script, said, monke
     with pytest.raises(UserError, match=f"ray here:1: what answers there .*{said}"):
         ray_address._lets_in("here:1", "here:1")
     monkeypatch.setattr(ray_address, "_ASK", "print('asking')")
-    assert ray_address._lets_in("here:1", "here:1") is None
+    assert not ray_address._lets_in("here:1", "here:1"), "it wants no token"
 
 
 def test_of_the_cluster_of_this_machine_the_token_is_taken_that_is_here(monkeypatch):
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    monkeypatch.setattr(ray_address, "_ASK", "import os, sys; sys.exit('RAY_AUTH_MODE' not in os.environ and 'token')")
-    assert ray_address._lets_in("auto", "here:1") is None
+    asked = "import os, sys; sys.exit(os.environ['RAY_AUTH_MODE'] != 'token' and 'no token')"
+    monkeypatch.setattr(ray_address, "_ASK", asked)
+    assert ray_address._lets_in("auto", "here:1"), "it wants one, and has it from us"
     with pytest.raises(UserError, match="lets nobody in without its token"):
         ray_address._lets_in("here:1", "here:1")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    assert ray_address._lets_in("here:1", "here:1")
+
+
+def test_a_cluster_without_a_token_is_told_with_what_to_do(tmp_path, monkeypatch):
+    nodes, told = Nodes(), []
+    monkeypatch.setattr("headway.runs.site.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
+    for nodes.has_token in (True, False):
+        with Where(ray="auto", device="cpu").site(tmp_path, (), uses_gpu=False, files=(), tell=told.append):
+            pass
+    assert told == [
+        "Ray: the cluster has no token, so everybody who reaches its ports can run programs on its nodes. To give it a "
+        "token, run `ray get-auth-token --generate` before `ray start --head`"
+    ]
+
+
+def test_a_ray_that_is_not_imported_in_time_is_told_from_one_that_does_not_answer(monkeypatch):
+    monkeypatch.setattr(ray_address, "_IMPORTED_WITHIN_S", 0.5)
+    monkeypatch.setattr(ray_address, "_ASK", "import time; time.sleep(60); print('asking')")
+    began = time.monotonic()
+    said = "ray auto: Python did not import Ray within 0 s, so nobody asked the cluster; see that the disk .* try again"
+    with pytest.raises(UserError, match=said):
+        ray_address._lets_in("auto", "here:1")
+    assert time.monotonic() - began < 30
 
 
 def test_a_cluster_of_this_machine_that_is_gone_is_told_in_seconds(monkeypatch):
@@ -211,6 +240,8 @@ def test_a_node_without_the_same_headway_is_named(changes, message):
 
 class Nodes:
     """A cluster of two nodes, of which one may be blind, full or other."""
+
+    has_token = True
 
     def __init__(self, **changes):
         self._changes = changes
@@ -618,6 +649,87 @@ def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster
     assert shared is False or how in told[0]
     assert any("is gone; its runs go on elsewhere" in line for line in told), told
     assert any("joined with 1 core" in line for line in told), told
+
+
+def test_the_folder_of_a_private_ray_has_a_short_path_and_its_token_is_ours_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "another's")
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    before = dict(os.environ)
+    with cluster_module._private(pytest.importorskip("ray")) as folder:
+        assert re.fullmatch(r"/tmp/hw-ray-\w+/ray", str(folder)), "a socket's path has an end"
+        assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+        token = folder.parent / "token"
+        assert stat.S_IMODE(token.stat().st_mode) == 0o600
+        assert len(token.read_text()) == 64
+        changed = {name: value for name, value in os.environ.items() if value != before.get(name)}
+        assert changed == {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(token),
+            "RAY_AUTH_TOKEN": "",
+            "TMPDIR": str(folder.parent / "tmp"),
+        }
+    assert dict(os.environ) == before
+    assert not folder.parent.exists()
+
+
+def test_where_no_folder_can_be_made_for_a_private_ray_it_is_told_what_to_set(monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    said = (
+        r"ray local: a temporary folder cannot be made \(No such file or directory\); set TMPDIR to a folder that you "
+    )
+    with pytest.raises(UserError, match=said), ray_cluster("local"):
+        pass
+
+
+def addresses_of(processes) -> set[str]:
+    """Where processes listen."""
+    return {
+        connection.laddr.ip.removeprefix("::ffff:")
+        for process in processes
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["while Ray starts", "while workers train", "while workers train copies"])
+def test_what_a_killed_driver_leaves_of_its_private_ray_is_gone_in_fifteen_seconds(tmp_path, monkeypatch, when):
+    pytest.importorskip("ray")
+    there = Path(tempfile.mkdtemp(prefix="hw-", dir="/tmp"))
+    monkeypatch.setenv("TMPDIR", str(there))
+    monkeypatch.setenv("QUADRATIC_STEP_S", "0.01")
+    runs = runs_of(tmp_path / "results", steps=20_000, seeds=1)
+    how = "copies" if "copies" in when else "shared"
+    script = Path(quadratic.__file__).parent / "runs" / "sweep.py"
+    driver = subprocess.Popen([sys.executable, script, tmp_path / "results", how])
+    try:
+        if when == "while Ray starts":
+            quadratic.wait_until(lambda: list(there.glob("hw-ray-*/ray/*/logs/gcs_server.out")))
+        else:
+            quadratic.wait_until(lambda: all(held(run) and last_holder(run.path / "lease").step > 5 for run in runs))
+        (folder,) = there.iterdir()
+        at_work = [*psutil.Process(driver.pid).children(recursive=True), *working_in(folder)]
+        assert addresses_of(at_work) <= {"127.0.0.1", "::1"}, "no other host reaches any port"
+        driver.kill()
+        driver.wait()
+        began = time.monotonic()
+        quadratic.wait_until(
+            lambda: not any(there.iterdir()) and not any(quadratic.lives(process) for process in at_work)
+        )
+        assert time.monotonic() - began < 15
+        assert not working_in(folder)
+        assert not any(held(run) for run in runs)
+    finally:
+        driver.kill()
+        there.rmdir()
+
+
+def held(run: Run) -> bool:
+    """Whether a living process of this machine has the lease of a run."""
+    holder = last_holder(run.path / "lease")
+    return holder is not None and not holder.released and psutil.pid_exists(holder.pid)
 
 
 @pytest.mark.slow

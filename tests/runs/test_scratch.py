@@ -1,13 +1,18 @@
 """What private Rays and copies of runs leave when their process is killed: a later one removes it, and nothing else."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import psutil
 import pytest
+import quadratic
 
 from headway.runs.lease_files import this_process
 from headway.runs.ray_address import PRIVATE
@@ -77,6 +82,51 @@ def test_a_slot_removes_what_slots_of_lost_nodes_left(there):
     assert len(list(there.glob("headway-ray-*/runs/arm/seed-0/run.json"))) == 1
     slot.rest()
     assert list(there.iterdir()) == [kept]
+
+
+OWNER = """
+import subprocess, sys
+from headway.runs.scratch import Scratch
+scratch = Scratch("hw-ray-", guarded=True)
+sleeps = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+sleeping = [sys.executable, "-c", sleeps]
+(scratch.path / "read").write_text("read")
+named = subprocess.Popen([*sleeping, str(scratch.path)], stdout=subprocess.DEVNULL)
+writes = subprocess.Popen(sleeping, stdout=open(scratch.path / "log", "w"))
+reads = subprocess.Popen(sleeping, stdout=subprocess.DEVNULL, stdin=open(scratch.path / "read"))
+print(scratch.path, scratch._guard.pid, named.pid, writes.pid, reads.pid, flush=True)
+sys.stdin.read()
+named.kill(), writes.kill(), named.wait(), writes.wait()
+scratch.remove()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "ends"])
+def test_when_its_owner_is_killed_a_guard_ends_what_works_there_and_removes_it(tmp_path, is_killed):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", OWNER]
+    owner = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    folder, *pids = owner.stdout.readline().split()
+    guard, *workers, reads = (psutil.Process(int(pid)) for pid in pids)
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+            guard.send_signal(number)
+        assert quadratic.lives(guard)
+        assert Path(folder).is_dir()
+        began = time.monotonic()
+        if is_killed:
+            owner.kill()
+        owner.stdin.close()
+        owner.wait(timeout=60)
+        quadratic.wait_until(lambda: not Path(folder).exists() and not any(map(quadratic.lives, (guard, *workers))))
+        assert time.monotonic() - began < 15
+        assert owner.returncode == (-signal.SIGKILL if is_killed else 0)
+        assert quadratic.lives(reads), "whoever looks at a file there is left alone"
+    finally:
+        for process in (*workers, reads):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def test_where_its_owner_cannot_be_written_nothing_is_left(there, monkeypatch):

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -35,6 +35,23 @@ def born_at(pid: int) -> int:
 def command_lines() -> Iterator[Sequence[str]]:
     """Of the processes of this machine, as far as they may be read."""
     return (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
+
+
+def working_in(folder: Path, *, besides: Collection[int] = ()) -> list[psutil.Process]:
+    """Find the processes of this user that work in a folder, besides this one and those of some numbers.
+
+    A process works there when its command or its environment names the folder, or when it writes to a file in it.
+    """
+    found, named = [], str(folder)
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid in (os.getpid(), *besides) or process.uids().real != os.getuid():
+                continue
+            if any(named in word for word in (*process.cmdline(), *process.environ().values())) or any(
+                file.path.startswith(f"{named}/") and getattr(file, "mode", "r") != "r" for file in process.open_files()
+            ):
+                found.append(process)
+    return found
 
 
 @cache

@@ -5,10 +5,10 @@ Ray itself would try for minutes, print what it thinks meanwhile, and end the pr
 
 import os
 import re
+import select
 import socket
 import subprocess
 import sys
-import threading
 
 from headway.errors import UserError, shortened
 from headway.runs.processes import command_lines
@@ -34,28 +34,32 @@ GcsClient(address=sys.argv[1]).internal_kv_exists(b"headway", namespace=b"headwa
 """A question that every Ray answers; it begins when Ray is imported, which takes as long as the disk does."""
 
 
-def check(asked: str) -> None:
-    """Nothing, when a Ray answers that lets us in.
+def check(asked: str) -> bool:
+    """Ask a Ray whether it lets us in, and find out whether it lets in everybody.
 
     Args:
         asked: `auto` for that of this machine, or its address.
+
+    Returns:
+        Whether it wants a token.
 
     Raises:
         UserError: when none does.
     """
     address = _of_this_machine() if asked == "auto" else asked
     _speaks(asked, address)
-    _lets_in(asked, address)
+    return _lets_in(asked, address)
 
 
-def _lets_in(asked: str, address: str) -> None:
-    """Nothing, when a question is answered."""
-    code, said = _answer(address)
-    wants_token = code and re.search("auth|token", said, re.IGNORECASE)
-    if wants_token and asked == "auto" and "RAY_AUTH_MODE" not in os.environ:  # Ray then takes the token that is here
-        code, said = _answer(address, RAY_AUTH_MODE="token")
+def _lets_in(asked: str, address: str) -> bool:
+    """Put a question without a token, and with ours where that is not answered."""
+    code, said = _answer(asked, address, RAY_AUTH_MODE="disabled")
+    wants_token = bool(code and re.search("auth|token", said, re.IGNORECASE))
+    # Ray takes the token that is here where nothing is said, but sends it to no address that is given.
+    if wants_token and os.environ.get("RAY_AUTH_MODE", "token" if asked == "auto" else "").lower() == "token":
+        code, said = _answer(asked, address, RAY_AUTH_MODE="token")
     if code == 0:
-        return
+        return wants_token
     there = _there(asked, address)
     if wants_token:
         raise UserError(
@@ -67,18 +71,23 @@ def _lets_in(asked: str, address: str) -> None:
     )
 
 
-def _answer(address: str, **environment: str) -> tuple[int, str]:
-    """What came of a question, and what Ray printed; it is put by another process, whose end is its own."""
+def _answer(asked: str, address: str, **environment: str) -> tuple[int, str]:
+    """What came of a question, and what Ray printed; it is put by another process, whose end is its own.
+
+    Raises:
+        UserError: when that process takes too long to import Ray.
+    """
     command = [sys.executable, "-c", _ASK, address]
     pipe, environment = subprocess.PIPE, os.environ | environment
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
         assert process.stdout is not None
-        importing = threading.Timer(_IMPORTED_WITHIN_S, process.kill)
-        importing.start()
-        try:
-            process.stdout.readline()
-        finally:
-            importing.cancel()
+        if not select.select([process.stdout], [], [], _IMPORTED_WITHIN_S)[0]:
+            process.kill()
+            raise UserError(
+                f"ray {asked}: Python did not import Ray within {_IMPORTED_WITHIN_S:.0f} s, so nobody asked the "
+                "cluster; see that the disk of this machine answers, and try again"
+            )
+        process.stdout.readline()
         try:
             said = process.communicate(timeout=_LETS_IN_WITHIN_S)[1]
         except subprocess.TimeoutExpired:

@@ -7,7 +7,9 @@ where it is used.
 import contextlib
 import os
 import platform
+import secrets
 import signal
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,8 @@ from headway.runs.scratch import Scratch
 
 _LOOKS_WITHIN_S = 60.0
 _OBJECTS_BYTES = 80 * 1024 * 1024
+_LONGEST_PARENT = 24
+"""Bytes of a path in which a private Ray's folder is made: a socket's path takes 103, and the rest is Ray's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +51,13 @@ def ray_cluster(address: str, *, workers: int | None = None) -> Iterator["RayClu
     """
     ray = _ray()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    with Scratch(PRIVATE) if address == "local" else contextlib.nullcontext() as folder:
+    with _private(ray) if address == "local" else contextlib.nullcontext() as folder:
         try:
-            _connect(ray, address, folder, workers)
+            has_token = _connect(ray, address, folder, workers)
             for number, handler in before.items():  # Ray takes SIGTERM, and would end without storing anything
                 with contextlib.suppress(ValueError):
                     signal.signal(number, handler)
-            yield RayCluster(ray)
+            yield RayCluster(ray, has_token=has_token)
         finally:
             ray.shutdown()
 
@@ -67,7 +71,60 @@ def _ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str, folder: Path | None, workers: int | None) -> None:
+@contextlib.contextmanager
+def _private(ray: Any) -> Iterator[Path]:
+    """In the block, have a folder for a Ray that is started, a token of its own, and ports that no other host reaches.
+
+    Ray opens its folder to everybody, so it stands in one of ours, which is closed to others and is guarded.
+
+    Raises:
+        UserError: when the folder cannot be made.
+    """
+    short = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_PARENT
+    try:
+        scratch = Scratch(PRIVATE, guarded=True, within=None if short else "/tmp")
+    except OSError as error:
+        raise UserError(
+            f"ray local: a temporary folder cannot be made ({error.strerror}); set TMPDIR to a folder that you can "
+            f"write and whose path has at most {_LONGEST_PARENT} characters"
+        ) from None
+    with scratch as folder:
+        token, temporary = folder / "token", folder / "tmp"
+        with open(token, "x", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as file:
+            file.write(secrets.token_hex(32))
+        temporary.mkdir()
+        # TMPDIR is for what Ray starts, copies of runs among it: this process has its temporary folder already.
+        changed = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_AUTH_TOKEN": ""}
+        with _on_loopback(ray, {**changed, "TMPDIR": str(temporary)}):
+            yield folder / "ray"
+
+
+@contextlib.contextmanager
+def _on_loopback(ray: Any, environment: Mapping[str, str]) -> Iterator[None]:
+    """In the block, a Ray that is started takes the loopback address, and this environment.
+
+    Ray takes an address of the network for all its ports, unless it is told that it never gets a second node.
+    """
+    constants = ray._private.ray_constants
+    former = {name: os.environ.get(name) for name in environment}, constants.ENABLE_RAY_CLUSTER
+
+    def become(variables: Mapping[str, str | None], is_cluster: bool) -> None:
+        for name, value in variables.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
+        constants.ENABLE_RAY_CLUSTER = is_cluster
+        ray._raylet.Config.initialize("")  # Ray reads once a process whether there is a token, and which
+        ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+    become(environment, False)
+    try:
+        yield
+    finally:
+        become(*former)
+
+
+def _connect(ray: Any, address: str, folder: Path | None, workers: int | None) -> bool:
+    """Start a Ray in a folder, or join the one at an address; whether it lets in only who has its token."""
     quiet = {"log_to_driver": False, "logging_level": "error", "configure_logging": True}
     if folder:
         ray.init(
@@ -78,8 +135,13 @@ def _connect(ray: Any, address: str, folder: Path | None, workers: int | None) -
             _temp_dir=str(folder),
             **quiet,
         )
-        return
-    check(address)
+        if (ip := ray.util.get_node_ip_address()) not in ("127.0.0.1", "::1"):
+            raise UserError(
+                f"ray local: Ray {ray.__version__} listens on {ip}, where other hosts reach it, and not on the "
+                "loopback address alone; install another version of Ray"
+            )
+        return True
+    has_token = check(address)
     try:
         ray.init(address=address, **quiet)
     except ConnectionError:
@@ -92,13 +154,19 @@ def _connect(ray: Any, address: str, folder: Path | None, workers: int | None) -
         raise UserError(
             f"ray {shortened(address)}: {error}; see that it is a Ray cluster of the same version"
         ) from None
+    return has_token
 
 
 class RayCluster:
-    """What is asked of a cluster that one has joined."""
+    """What is asked of a cluster that one has joined.
 
-    def __init__(self, ray: Any):
-        self.ray = ray
+    Args:
+        ray: the module.
+        has_token: whether the cluster lets in only who has its token.
+    """
+
+    def __init__(self, ray: Any, *, has_token: bool):
+        self.ray, self.has_token = ray, has_token
 
     def nodes(self) -> tuple[RayNode, ...]:
         """Those that are there now."""

@@ -81,6 +81,11 @@ class Where:
             check_device(self.device, workers=self.workers, runs_per_gpu=self.runs_per_gpu)
         sizes = {str(path): ray_probe.bytes_of(str(path), os.getcwd()) for path in files}
         with ray_cluster(self.ray, workers=self.workers) as cluster:
+            if not cluster.has_token:
+                tell(
+                    "Ray: the cluster has no token, so everybody who reaches its ports can run programs on its nodes. "
+                    "To give it a token, run `ray get-auth-token --generate` before `ray start --head`"
+                )
             places = RayPlaces(
                 cluster,
                 directory,
