@@ -41,7 +41,6 @@ import headway.runs.places
 from headway import cli
 from headway.compare.results import write
 from headway.declare.experiment import Experiment
-from headway.declare.loading import resolve
 from headway.runs.store import Store
 
 WITHIN_S = 30.0
@@ -58,7 +57,7 @@ class Laboratory:
     Attributes:
         experiment: makes their document.
         options: of `headway run`.
-        others: commands that work on the directory as well, as soon as it has a document; `run` is the same again.
+        others: commands that work on the directory as well, as soon as runs are worked on; `run` is the same again.
         torch: whether its workers load torch.
         reports: whether the report is written, which takes longer than the runs; results always are.
         moment: a file name at whose appearance the disk is filled, beside those of every laboratory.
@@ -70,32 +69,6 @@ class Laboratory:
     torch: bool = True
     reports: bool = False
     moment: str = "runs/*/*/heads/*.safetensors"
-
-
-def _stacks() -> Experiment:
-    model = {"family": "icl-stack", "n_layers": 1, "n_heads": 2}
-    arms = {"one": {}, "two": {"model": {"n_layers": 2}}}
-    training = {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 16, "steps": 60}
-    content = {**kills._ICL, "name": "stacks", "model": model, "arms": arms, "training": training}
-    content |= {"probes": {"circuits": [1, 40]}, "evaluation": {"every": 20, "prompts": 200, "curve": None}}
-    return resolve({**content, "logging": {"every": 5}})
-
-
-def _parity(seeds: int = 1) -> Experiment:
-    return resolve(
-        {
-            "name": "bits",
-            "task": {"kind": "parity", "n_bits": 2},
-            "model": {"family": "gpt-2", "d_model": 8, "n_layers": 1, "n_heads": 1},
-            "training": {"optimizer": "adamw", "learning_rate": 0.01, "batch_size": 4, "steps": 60},
-            "evaluation": {"every": 20},
-            "samples": None,
-            "logging": {"every": 10},
-            "arms": {"one": {}, "two": {"model": {"n_heads": 2}}},
-            "baseline": "one",
-            "seeds": seeds,
-        }
-    )
 
 
 def _native(seeds: int = 1) -> Experiment:
@@ -114,14 +87,14 @@ LABORATORIES = {
     "search": Laboratory(experiment=_native, options=_SEARCH, torch=False, moment="looks/search.json"),
     "two drivers": Laboratory(experiment=lambda: _native(2), options=_BARE, others=("run",), torch=False),
     "joined": Laboratory(experiment=lambda: _native(2), options=_BARE, others=("worker",), torch=False),
-    "icl, stacks": Laboratory(experiment=_stacks, options=_BARE),
+    "icl, stacks": Laboratory(experiment=lambda: kills.stacks(60), options=_BARE),
     "text": Laboratory(
         experiment=lambda: kills.tokens(60), options=(*_BARE, "--look"), reports=True, moment="look.html"
     ),
     "known answers": Laboratory(
-        experiment=_parity, options=(*_USUAL, "--no-figures", "--timing"), moment="timings/*.log"
+        experiment=lambda: kills.parity(60), options=(*_USUAL, "--no-figures", "--timing"), moment="timings/*.log"
     ),
-    "together": Laboratory(experiment=lambda: _parity(3), options=(*_BARE, "--together", "4")),
+    "together": Laboratory(experiment=lambda: kills.parity(60, seeds=3), options=(*_BARE, "--together", "4")),
     "figures": Laboratory(experiment=_native, options=_USUAL, torch=False, reports=True, moment="figures/*.svg"),
 }
 """What is worked on, and how."""
@@ -181,53 +154,15 @@ class Disk:
         subprocess.run(["mount", "-o", f"remount,{_AMPLE}", str(self.path)], check=True)
 
 
-class Process:
-    """A forked process, as far as a place knows `subprocess.Popen`."""
-
-    def __init__(self, work: Callable[[], int], log: int, *, told: bool):
-        theirs, ours = os.pipe() if told else (-1, -1)
-        sys.stdout.flush()
-
-        def begun() -> int:
-            if told:
-                os.dup2(theirs, 0)
-                os.close(ours)
-            return work()
-
-        self.stdin = os.fdopen(ours, "wb") if told else None
-        self.pid, self._code = kills._forked(begun, log, group=True), None
-        if told:
-            os.close(theirs)
-
-    def poll(self) -> int | None:
-        if self._code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self._code = os.waitstatus_to_exitcode(status) if pid else None
-        return self._code
-
-    def wait(self, timeout: float | None = None) -> int:
-        until = time.monotonic() + (timeout or 60.0)
-        while (code := self.poll()) is None:
-            if time.monotonic() > until:
-                raise subprocess.TimeoutExpired("worker", timeout or 60.0)
-            time.sleep(0.005)
-        return code
-
-
-def _process(place: Any, run: Path, log: Path, options: Sequence[str] = (), *, keep: int | None = None) -> Process:
-    """As `LocalPlace.process`, forked."""
-    command = [*place.command[3:], str(run.absolute()), *place.slot.options, *options, "--parent", str(os.getpid())]
-    with open(log, "ab") as output:
-        return Process(lambda: worker.main(command), output.fileno(), told=keep is not None)
-
-
-def _command(words: Sequence[str], output: int, *, reports: bool) -> int:
+def _command(words: Sequence[str], output: int, laboratory: Laboratory) -> int:
     """The process of a `headway` command, in a session of its own."""
 
     def work() -> int:
-        if not reports:
+        if not laboratory.torch:
+            sys.modules.pop("torch", None)  # its processes go on with the next run
+        if not laboratory.reports:
             headway.api.finish = lambda store, **_: write(store)  # type: ignore[assignment]
-        headway.runs.places.LocalPlace.process = _process  # type: ignore[method-assign,assignment]
+        headway.runs.places.LocalPlace.process = kills.process  # type: ignore[method-assign,assignment]
         sys.argv = ["headway", *words]
         try:
             cli.main()
@@ -306,24 +241,24 @@ class Filler:
     def _run(
         self, at: str = "", do: Callable[[], object] = bool, *, within_s: float = _AGAIN_S, again: bool = False
     ) -> tuple[list[int], float, str]:
-        """Exit codes of all commands, the seconds until the last ended, and the last line that was said."""
+        """Exit codes of all commands, the seconds until the last ended, and the errors or the last line."""
         command = ["run", str(self._file), "--out", str(self._results), *self._laboratory.options]
         words = {"run": command, "worker": ["worker", str(self._results), "--slots", "1"]}
         output = self._folder / "output.txt"
         over, began = threading.Event(), time.monotonic()
         with open(output, "wb") as file:
-            pids = [_command(command, file.fileno(), reports=self._laboratory.reports)]
+            pids = [_command(command, file.fileno(), self._laboratory)]
             thread = threading.Thread(target=self._do_at, args=(at, do, over))
             thread.start()
             for other in () if again else self._laboratory.others:
-                self._wait_for_document(pids[0])
-                pids.append(_command(words[other], file.fileno(), reports=self._laboratory.reports))
+                if self._has_begun(pids[0]):
+                    pids.append(_command(words[other], file.fileno(), self._laboratory))
             codes = [_code(pid, began + within_s) for pid in pids]
         over.set()
         thread.join()
         said = [line for line in output.read_text(errors="replace").splitlines() if line.strip()]
         errors = [line for line in said if line.startswith("error: ") or "Traceback" in line]
-        return codes, time.monotonic() - began, (errors or said or [""])[-1]
+        return codes, time.monotonic() - began, " // ".join(errors or said[-1:])
 
     def _do_at(self, pattern: str, do: Callable[[], object], over: threading.Event) -> None:
         while pattern and not over.is_set():
@@ -332,9 +267,13 @@ class Filler:
                 return
             time.sleep(0.001)
 
-    def _wait_for_document(self, pid: int) -> None:
-        while not (self._results / "experiment.yaml").is_file() and kills._session(pid):
+    def _has_begun(self, pid: int) -> bool:
+        """Wait until a driver works on runs; False if it ends before."""
+        while kills._session(pid):
+            if glob.glob(str(self._results / "runs/*/*/lease")):
+                return True
             time.sleep(0.005)
+        return False
 
     def _found(self) -> dict[str, dict[str, Any]]:
         return {kills._name(run): kills.lasting(run) for run in Store.open(self._results).runs()}

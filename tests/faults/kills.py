@@ -2,13 +2,15 @@
 
     python tests/faults/kills.py --kills 1000 [--seconds 3600] [--seed 0]
 
-A round is a directory of a few small runs, of one laboratory, that are worked on by two workers. Whatever works on it
-is killed at random moments and started again until all is done: `kill -9` of a worker, of the process that started
-them, or of all at once, or SIGTERM, SIGINT or SIGHUP to every process of the tree. What was recorded is then compared
-with that of a directory that nobody disturbed.
+A round is a directory of a few small runs, of one laboratory, that are worked on by two workers, and half of the time
+by a second driver with two more. Whatever works on it is killed at random moments and started again until all is done:
+`kill -9` of a worker, of the process that started them, or of all at once, or SIGTERM, SIGINT or SIGHUP to every
+process of the tree; the second driver is killed too, or goes on to its end. What was recorded is then compared with
+that of a directory that nobody disturbed.
 
 All processes are forked from one that has loaded everything, since loading takes longer than a whole sweep; apart
-from that they are what `headway run` starts. Checkpoints come every 50 ms, so that many kills meet one.
+from that they are what `headway run` starts, and only the report is left out. Checkpoints come every 50 ms, so that
+many kills meet one.
 """
 
 import argparse
@@ -18,15 +20,17 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -38,21 +42,25 @@ if __name__ == "__main__":  # as a worker does, before anything that reads it is
 import psutil
 import small_text
 
+import headway.api
 import headway.runs.course
 import headway.runs.lease
 import headway.runs.local
+import headway.runs.places
+import headway.runs.site
 import headway.runs.stop
 import headway.runs.work
 from headway import api
 from headway.compare.results import write
 from headway.declare.experiment import Experiment
 from headway.declare.loading import resolve
-from headway.runs.devices import Slot
 from headway.runs.folder import Run
 from headway.runs.lease import last_holder
-from headway.runs.places import LocalWorker
+from headway.runs.site import Where
 from headway.runs.store import Store
+from headway.settle.goals import goal_of
 from headway.train import checkpoint
+from headway.train.laboratory import TrainerChoice
 
 KINDS = ("kill -9 a worker", "kill -9 the parent", "kill -9 all", "SIGTERM to the tree", "SIGINT or SIGHUP to the tree")
 ENDS_WITHIN_S = 15.0
@@ -86,12 +94,74 @@ def tokens(steps: int) -> Experiment:
     )
 
 
-LABORATORIES: dict[str, tuple[str, Callable[[], Experiment]]] = {
-    "icl, native": ("fused", lambda: icl(60_000, 500)),
-    "icl, torch": ("torch", lambda: icl(500, 20)),
-    "tokens": ("torch", lambda: tokens(80)),
+def stacks(steps: int) -> Experiment:
+    changed = {
+        "name": "stacks",
+        "model": {"family": "icl-stack", "n_layers": 1, "n_heads": 2},
+        "training": {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 16, "steps": steps},
+        "evaluation": {"every": 20, "prompts": 200, "curve": None},
+        "probes": {"circuits": [1, 40]},
+        "logging": {"every": 5},
+        "arms": {"one": {}, "two": {"model": {"n_layers": 2}}},
+    }
+    return resolve(_ICL | changed)
+
+
+def parity(steps: int, seeds: int = 1) -> Experiment:
+    return resolve(
+        {
+            "name": "bits",
+            "task": {"kind": "parity", "n_bits": 2},
+            "model": {"family": "gpt-2", "d_model": 8, "n_layers": 1, "n_heads": 1},
+            "training": {"optimizer": "adamw", "learning_rate": 0.01, "batch_size": 4, "steps": steps},
+            "evaluation": {"every": 20},
+            "samples": None,
+            "logging": {"every": 10},
+            "arms": {"one": {}, "two": {"model": {"n_heads": 2}}},
+            "baseline": "one",
+            "seeds": seeds,
+        }
+    )
+
+
+def starts(steps: int) -> Experiment:
+    """Runs that are initialised from others: pruned, trained on, and regrown from what was pruned."""
+    prune = {"by": "taylor", "keep": 0.5, "sequences": 8}
+    return small_text.experiment(
+        arms={
+            "dense": {},
+            "small": {"start": {"arm": "dense", "prune": prune}, "training": {"steps": 0}},
+            "on": {"start": {"arm": "dense", "step": steps // 2, "prune": {**prune, "by": "random"}}},
+            "regrown": {"start": {"arm": "on", "regrow": True}, "training": {"steps": 20}},
+        },
+        training={**small_text.CONTENT["training"], "steps": steps},
+        logging={"every": 10},
+        samples=None,
+        baseline="dense",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laboratory:
+    """What is worked on, about a second long, and how: what `headway run` is asked for."""
+
+    experiment: Callable[[], Experiment]
+    trainer: TrainerChoice = "auto"
+    together: str = "1"
+    goal: dict[str, Any] = field(default_factory=dict)
+
+
+LABORATORIES = {
+    "icl, native": Laboratory(experiment=lambda: icl(60_000, 500), trainer="fused"),
+    "icl, torch": Laboratory(experiment=lambda: icl(500, 20), trainer="torch"),
+    "icl, stacks": Laboratory(experiment=lambda: stacks(120)),
+    "tokens": Laboratory(experiment=lambda: tokens(80)),
+    "known answers": Laboratory(experiment=lambda: parity(300)),
+    "together": Laboratory(experiment=lambda: parity(150, seeds=3), together="4"),
+    "starts": Laboratory(experiment=lambda: starts(40)),
+    "plan": Laboratory(experiment=lambda: icl(8_000, 500), trainer="fused", goal={"until": "50%", "at_most": 4}),
+    "search": Laboratory(experiment=lambda: icl(8_000, 500), trainer="fused", goal={"best": True, "budget": "8"}),
 }
-"""The trainer, and an experiment that takes about a second."""
 
 
 @dataclass(kw_only=True)
@@ -123,44 +193,53 @@ _LOADED = (
 PROBLEMS = ("differing bits", "lost lines", "lost steps", "orphans", "deaf", "other")
 
 
-class Forked:
-    """A process that was forked, as far as `LocalWorker` knows it."""
+class Process:
+    """A forked process, as far as a place knows `subprocess.Popen`; with `told`, it hears of more on its input."""
 
-    def __init__(self, pid: int):
-        self.pid, self._code = pid, None
+    _told: ClassVar[list[Any]] = []
+    """Where others hear of runs: a copy that stays open in a later process would keep them waiting for more."""
+
+    def __init__(self, work: Callable[[], int], log: int, *, told: bool):
+        theirs, ours = os.pipe() if told else (-1, -1)
+
+        def begun() -> int:
+            if told:
+                os.dup2(theirs, 0)
+            for other in self._told:
+                other.close()
+            return work()
+
+        self.stdin = os.fdopen(ours, "wb") if told else None
+        if told:
+            self._told.append(self.stdin)
+        self._code: int | None = None
+        self.pid = _forked(begun, log, group=True)
+        if told:
+            os.close(theirs)
 
     def poll(self) -> int | None:
         """Its exit code; None while it works."""
         if self._code is None:
             with contextlib.suppress(ChildProcessError):
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-                if pid:
-                    self._code = os.waitstatus_to_exitcode(status)
+                self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
 
+    def wait(self, timeout: float = 60.0) -> int:
+        """Wait for its end."""
+        until = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired("worker", timeout)
+            time.sleep(0.005)
+        return code
 
-@dataclass(frozen=True)
-class ForkedPlace:
-    """A place whose workers are forked."""
 
-    trainer: str
-    slot: Slot
-
-    def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> LocalWorker:
-        """As `LocalPlace` does."""
-        parent = os.getpid()
-        command = [str(run), "--trainer", self.trainer, *self.slot.options, *options, "--parent", str(parent)]
-        with open(log, "ab") as output:
-            pid = _forked(lambda: worker.main(command), output.fileno(), group=True)
-        return LocalWorker(process=Forked(pid))  # type: ignore[arg-type]
-
-    ready = True
-
-    def make_ready(self) -> None:
-        """Nothing: it is."""
-
-    def rest(self) -> None:
-        """Nothing: every process ends with its run."""
+def process(place: Any, run: Path, log: Path, options: Sequence[str] = (), *, keep: int | None = None) -> Process:
+    """As `LocalPlace.process`, forked."""
+    command = [*place.command[3:], str(run.absolute()), *place.slot.options, *options, "--parent", str(os.getpid())]
+    with open(log, "ab") as output:
+        return Process(lambda: worker.main(command), output.fileno(), told=keep is not None)
 
 
 def _forked(work: Callable[[], int], output: int | None = None, *, group: bool = False, session: bool = False) -> int:
@@ -188,14 +267,27 @@ def _forked(work: Callable[[], int], output: int | None = None, *, group: bool =
         os._exit(code)
 
 
-def _sweep(directory: Path, laboratory: str) -> int:
+def _sweep(directory: Path, name: str) -> int:
     """What `headway run` does, but for the report."""
-    trainer, experiment = LABORATORIES[laboratory]
-    places = [ForkedPlace(trainer, Slot(device="cpu", threads=1))] * 2
-    store, runs = api.prepare(experiment(), directory, [place.slot for place in places])
-    for _ in headway.runs.local.run_all(runs, places):
-        pass
-    write(Store.open(store.path))
+    laboratory = LABORATORIES[name]
+    headway.runs.places.LocalPlace.process = process  # type: ignore[method-assign,assignment]
+    headway.api.finish = lambda store, **_: write(store)
+    if laboratory.trainer == "fused":
+        sys.modules.pop("torch", None)  # which this laboratory never loads: its processes go on with the next run
+    else:
+        headway.runs.site.lasting = tuple  # type: ignore[assignment]
+    nothing = {"until": None, "at_most": None, "budget": None, "best": False, "seeds": None}
+    api.carry_out(
+        laboratory.experiment(),
+        directory,
+        where=Where(workers=2, trainer=laboratory.trainer, together=laboratory.together, device="cpu"),
+        timing=False,
+        figures=False,
+        goal=goal_of(**{**nothing, **laboratory.goal}) if laboratory.goal else None,
+        warn=lambda _: None,
+        tell=lambda _: None,
+        watch=partial(deque, maxlen=0),
+    )
     return 0
 
 
@@ -222,6 +314,7 @@ class Killer:
 
     def __init__(self, laboratory: str, folder: Path, chance: random.Random, found: Found):
         self.laboratory, self._folder, self._chance, self._found = laboratory, folder, chance, found
+        self._kills = 0
         began = time.monotonic()
         self._whole = self._undisturbed(folder / "undisturbed")
         self._takes_s = time.monotonic() - began
@@ -237,22 +330,23 @@ class Killer:
         """Kill one directory's sweep until it is done; how many kills that took."""
         self._found.rounds[self.laboratory] += 1
         directory = self._folder / f"round-{self._found.rounds[self.laboratory]}"
-        kills, wanted, before = 0, self._chance.randrange(2, 12), len(self._found.problems)
-        while kills < min(wanted, most) and time.monotonic() < until:
+        self._kills, wanted, before = 0, self._chance.randrange(2, 12), len(self._found.problems)
+        while self._kills < min(wanted, most) and time.monotonic() < until:
             if not self._killed(directory):
                 break
-            kills += 1
+            self._kills += 1
         code = self._finished(directory)
         self._compare(directory, code)
         if len(self._found.problems) == before:
             shutil.rmtree(directory)
-        return kills
+        return self._kills
 
     def _killed(self, directory: Path) -> bool:
         """Start the sweep and kill it at a random moment, unless it is done before."""
-        with open(self._folder / "output.txt", "ab") as output:
-            pid = _forked(lambda: _sweep(directory, self.laboratory), output.fileno(), session=True)
+        pid = self._begin(directory)
+        second = self._begin(directory) if self._chance.random() < 0.5 else None
         if not self._moment_has_come(pid, directory):
+            self._end(second, directory)
             return False
         kind = self._chance.choice(KINDS)
         workers = [other for other in _session(pid) if other != pid]
@@ -262,12 +356,30 @@ class Killer:
         self._send(kind, pid, workers)
         self._found.kills[self.laboratory, kind] += 1
         self._see_the_end(kind, pid, directory)
+        self._end(second, directory)
         for path, step in steps.items():
             now = checkpoint.load(path / "checkpoint")[0]
             if step and (now is None or now.step < step):
                 where = f"{path} was at step {step} before {kind}, now {now and now.step}: {Run.open(path).message}"
                 self._found.problem(self.laboratory, "lost steps", where)
         return True
+
+    def _begin(self, directory: Path) -> int:
+        """The process of a driver, in a session of its own."""
+        with open(self._folder / "output.txt", "ab") as output:
+            return _forked(lambda: _sweep(directory, self.laboratory), output.fileno(), session=True)
+
+    def _end(self, driver: int | None, directory: Path) -> None:
+        """Kill a second driver with all that it has started, or let it go on to its end."""
+        if driver is None:
+            return
+        if self._chance.random() < 0.5 and not _ended(driver):
+            self._send(KINDS[2], driver, [other for other in _session(driver) if other != driver])
+            self._found.kills[self.laboratory, KINDS[2]] += 1
+            self._kills += 1
+            self._see_the_end(KINDS[2], driver, directory)
+        else:
+            self._see_the_end(KINDS[0], driver, directory)
 
     def _moment_has_come(self, pid: int, directory: Path) -> bool:
         """Wait for a random time, or for a random step of a run; False if all is done before."""
@@ -443,6 +555,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     found = kill(asked.kills, seconds=asked.seconds, seed=asked.seed, laboratories=asked.laboratories)
     print(table(found))
+    total, minutes = found.kills.total(), sum(os.times()[:4]) / 60
+    print(f"\n{total} kills in {minutes:.1f} minutes of processor: {total / minutes:.1f} a minute")
     for problem in found.problems[:50]:
         print(problem)
     return 1 if found.problems else 0

@@ -104,7 +104,7 @@ def failure(directory: Path, error: OSError) -> StorageFailed:
         wrong, todo = f"{error.strerror}", "Mount it for writing"
     else:
         wrong, todo = f"{error.strerror}", "See that its file system works"
-    place = directory if at.is_relative_to(directory) else at
+    place = directory if at.absolute().is_relative_to(directory.absolute()) else at
     again = "run the same command again"
     again += f", or `headway run {directory}`," if (directory / "experiment.yaml").is_file() else ""
     return StorageFailed(
