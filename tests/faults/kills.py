@@ -510,7 +510,7 @@ def kill(n: int, *, seconds: float, seed: int = 0, laboratories: Sequence[str] =
     """Kill so many times, in turns over the laboratories, but for no longer than some seconds."""
     for module in _LOADED:  # here, once; nothing is computed before the forks
         import_module(module)
-    found, chance, until = Found(), random.Random(seed), time.monotonic() + seconds
+    found, chance = Found(), random.Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="headway-kills-"))
     os.environ["HEADWAY_CACHE"] = str(folder / "cache")
     with _hurried():
@@ -518,7 +518,7 @@ def kill(n: int, *, seconds: float, seed: int = 0, laboratories: Sequence[str] =
         for number, laboratory in enumerate(laboratories):
             (folder / str(number)).mkdir()
             killers.append(Killer(laboratory, folder / str(number), chance, found))
-        done = 0
+        done, until = 0, time.monotonic() + seconds
         while done < n and time.monotonic() < until:
             for killer in killers:
                 done += killer.round(until, n - done)

@@ -8,14 +8,15 @@ import pytest
 
 from headway.icl import fused
 
+NATIVE = ("icl, native", "plan", "search")
+TORCH = ("icl, torch", "icl, stacks", "tokens", "known answers", "starts")
 KILLS = Path(__file__).with_name("kills.py")
 
 
 @pytest.mark.slow
 def test_sweeps_that_are_killed_at_random_moments_and_gone_on_with_lose_nothing():
-    command = [sys.executable, str(KILLS), "--kills", "30", "--seconds", "40"]
-    if fused.available() is not None:
-        command += ["--laboratories", "icl, torch", "tokens"]
+    native = NATIVE if fused.available() is None else ()
+    command = [sys.executable, str(KILLS), "--kills", "30", "--seconds", "40", "--laboratories", *TORCH, *native]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {row.split("|")[1].strip(): row.split("|")[-2].strip() for row in done.stdout.splitlines() if "|" in row}
