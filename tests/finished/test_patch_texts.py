@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from test_ablate import RAGGED, verb
+from tolerance import assert_same, nearly
 
 import headway
 from headway.data.tokens.tokenizer import bytes_tokenizer
@@ -34,8 +35,8 @@ def test_it_is_what_patch_gives(found, folder):
     a, b = ord("a"), ord("b")
     tokens = [[list(text.encode())] for text in (CLEAN, CORRUPTED)]
     same = headway.patch(folder, *tokens, metric=lambda logits: logits[:, -1, a] - logits[:, -1, b], paths=True)
-    np.testing.assert_allclose(found.patching.effects["z"], same.effects["z"], atol=1e-6)
-    assert found.patching.difference == pytest.approx(same.difference)
+    assert_same(found.patching.effects["z"], same.effects["z"], dtype=np.float32)
+    assert found.patching.difference == nearly(same.difference, dtype=np.float32)
     assert found.metric == "the logit of [a] after the text less that of [b]"
     assert found.clean == tuple(CLEAN)
 
@@ -48,7 +49,7 @@ def test_the_path_that_changes_most_and_its_patterns(found):
     assert [each.head for each in found.patterns] == [path.writer, path.reader]
     for each in found.patterns:
         for weights in (each.clean, each.corrupted):
-            np.testing.assert_allclose(weights.sum(1), 1, atol=1e-5)
+            assert_same(weights.sum(1), 1, dtype=np.float32)
             assert not np.triu(weights, 1).any()
     assert found.findings[-1].sentence.startswith("the strongest direct path between heads: L0H")
 
@@ -122,8 +123,8 @@ def test_pairs_of_different_lengths_are_each_as_alone(folder):
         for site in ("z", "k"):
             for name in ("effects", "estimates"):
                 of_both = [getattr(each.patching, name)[site] for each in (found, alone)]
-                np.testing.assert_allclose(of_both[0][:, at], of_both[1][:, 0], atol=2e-4)
-        assert found.patching.clean[at] == pytest.approx(alone.patching.clean[0], abs=1e-5)
+                assert_same(of_both[0][:, at], of_both[1][:, 0], dtype=np.float32)
+        assert found.patching.clean[at] == nearly(alone.patching.clean[0], dtype=np.float32)
     assert found.metric == "the logit of the answer after the text less that of [d]"
     assert (found.n_sequences, found.n_tokens, found.length) == (6, 2 * (16 + 15 + 6), 16)
     assert [each.clean.shape for each in found.patterns] == [(16, 16)] * 2

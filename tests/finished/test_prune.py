@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from hf.drawn import STOCK, weights_of
+from tolerance import assert_same
 
 import headway
 from headway.data.tokens.tokenizer import bytes_tokenizer
@@ -65,7 +66,7 @@ def test_the_folder_is_an_ordinary_model_without_the_heads(by, plain, text, tmp_
     gates = [torch.tensor([float((layer, head) in found.kept) for head in range(4)]) for layer in range(2)]
     with torch.no_grad():
         masked = headway.hf.load(plain)(tokens, gates=gates)[0]
-        torch.testing.assert_close(read(tokens)[0], masked, atol=1e-5, rtol=1e-5)
+        assert_same(read(tokens)[0], masked, dtype=np.float32)
     again = headway.ablate(tmp_path / "small", text=text, sequences=2, length=24)
     assert len(again.exact.single["mean"].flat()) == 5
 
@@ -105,7 +106,7 @@ def test_a_uniform_layout_keeps_the_format_of_hugging_face(grouped, text, tmp_pa
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "half").eval()
     given = torch.from_numpy(tokens(2))
     with torch.no_grad():
-        torch.testing.assert_close(model(given).logits, found.model(given)[0], atol=1e-5, rtol=1e-5)
+        assert_same(model(given).logits, found.model(given)[0], dtype=np.float32)
 
 
 PROJECTIONS = {
@@ -133,7 +134,7 @@ def test_every_architecture_that_is_pruned_loses_what_a_mask_takes(name, tmp_pat
             by_input = projection.weight if model_type == "gpt2" else projection.weight.T
             for head in set(range(heads.n_heads)) - {head for at, head in found.kept if at == layer}:
                 by_input[head * heads.d_head : (head + 1) * heads.d_head] = 0
-        torch.testing.assert_close(small(given).logits, theirs(given).logits, atol=1e-5, rtol=1e-5)
+        assert_same(small(given).logits, theirs(given).logits, dtype=np.float32)
 
 
 def tokens(n):
@@ -149,7 +150,7 @@ def test_a_layer_may_lose_all_heads(text, tmp_path):
     assert found.model.model.emptied == (0,)
     given = torch.from_numpy(tokens(2))
     with torch.no_grad():
-        torch.testing.assert_close(headway.hf.load(tmp_path / "out")(given)[0], found.model(given)[0])
+        assert_same(headway.hf.load(tmp_path / "out")(given)[0], found.model(given)[0])
 
 
 def test_the_verb(grouped, text, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 import torch
 from shared import data
 from stories_tokenizer import tokenizer as stories_tokenizer
+from tolerance import assert_same, nearly
 
 import headway
 from headway.data.tokens.tokenizer import bytes_tokenizer
@@ -84,13 +85,13 @@ def test_what_batches_say_together_is_what_the_whole_text_says(ragged, text, fou
     whole = opened.trace(tokens)
     for metric, score in measure(whole).items():
         for name, value in score.values.items():
-            np.testing.assert_allclose(found.scores[metric].values[name], value, rtol=1e-6, atol=1e-9, err_msg=metric)
+            assert_same(found.scores[metric].values[name], value, what=metric, dtype=np.float32)
     monkeypatch.setattr(headway.finished.xray, "_BATCH", 48)
     one_by_one = headway.xray(ragged, text=text, sequences=3, length=48)
     for metric, score in one_by_one.scores.items():
         for name, value in score.values.items():
-            np.testing.assert_allclose(
-                found.scores[metric].values[name], value, rtol=1e-4, atol=1e-6, err_msg=metric
+            assert_same(
+                found.scores[metric].values[name], value, what=metric, dtype=np.float32
             )  # float32 passes of another batch size
 
 
@@ -99,7 +100,7 @@ def test_shares_are_those_of_the_heads_contributions(ragged, found):
     tokens = opened.sequences(iter([(STORY * 3).strip()] * 4), n=3, length=48)
     for attention in opened.trace(tokens).attentions:
         sizes = attention.contributions().detach().double().square().sum((0, 2, 3)).numpy()
-        np.testing.assert_allclose(found.scores["output_share"].values[attention.name], sizes / sizes.sum(), rtol=1e-5)
+        assert_same(found.scores["output_share"].values[attention.name], sizes / sizes.sum(), dtype=np.float32)
 
 
 def test_shares_are_a_metric_with_the_even_split_as_their_null(found):
@@ -262,7 +263,7 @@ def test_untrained_heads_are_drawn_as_often_as_asked_for(ragged, text):
     none = headway.xray(ragged, text=text, sequences=2, length=32, draws=0)
     assert not none.scores["sink_score"].draws
     assert "no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said" in none.notes
-    assert none.scores["query_cka"].untrained["layers.0.attention"] == pytest.approx(
+    assert none.scores["query_cka"].untrained["layers.0.attention"] == nearly(
         few.scores["query_cka"].formula["layers.0.attention"]
     )
     with pytest.raises(UserError, match="draws -1: give 0"):
@@ -275,10 +276,10 @@ def test_the_files_hold_every_metric(written, found):
     arrays = load_file(written[0] / "results/xray-ragged/heads.safetensors")
     read = from_arrays(arrays, [attention.name for attention in found.attentions])
     assert list(read) == list(found.scores)
-    np.testing.assert_allclose(
+    assert_same(
         read["query_cka"].values["layers.0.attention"],
         found.scores["query_cka"].values["layers.0.attention"],
-        rtol=1e-5,
+        dtype=np.float32,
     )
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tolerance import assert_same
 
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.declare.tokens.transformer import Gpt2
@@ -37,7 +38,7 @@ def agree(found, expected):
     for name, score in expected.items():
         assert found[name].n_rows == score.n_rows
         for at, value in score.values.items():
-            np.testing.assert_allclose(found[name].values[at], value, rtol=1e-5, atol=1e-7, err_msg=name)
+            assert_same(found[name].values[at], value, what=name, dtype=np.float32)
 
 
 def test_each_metric_is_measured_where_it_shows(module, texts):

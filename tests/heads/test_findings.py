@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from fabricate_scores import composition, names, scores
+from tolerance import assert_same
 
 from headway.heads.findings import findings
 from headway.heads.names import row_labels
@@ -135,4 +136,4 @@ def test_many_layers_are_searched_at_a_price(metric):
     few = planted(metric, [[0.55, 0.1]], untrained=0.1, spread=0.05)
     many = planted(metric, [[0.55, 0.1], *[[0.1, 0.1]] * 30], untrained=0.1, spread=0.05)
     (of_few,), (of_many,) = looked_for(few), looked_for(many)
-    assert of_many.p == pytest.approx(min(1, 31 * of_few.p), rel=1e-6)
+    assert_same(of_many.p, min(1, 31 * of_few.p))

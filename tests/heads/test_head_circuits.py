@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from tolerance import assert_same, nearly
 
 from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks
 from headway.errors import UserError
@@ -104,8 +105,8 @@ def test_circuits_are_the_whole_matrices(model):
     ]
     assert [layer for layer, *_ in found] == [layer for layer, *_ in expected]
     for (_, qk, ov), (_, QK, OV) in zip(found, expected, strict=True):
-        np.testing.assert_allclose(qk, QK, atol=1e-12)
-        np.testing.assert_allclose(ov, OV, atol=1e-12)
+        assert_same(qk, QK)
+        assert_same(ov, OV)
 
 
 @every_model
@@ -119,11 +120,11 @@ def test_singular_values_and_effective_rank(model):
             share = value / value.sum()
             share = share[share > 1e-14]
             ranks.append(np.exp(-(share * np.log(share)).sum()))
-        np.testing.assert_allclose(flat(scores[f"{kind}_effective_rank"]), ranks, rtol=1e-9)
+        assert_same(flat(scores[f"{kind}_effective_rank"]), ranks)
         found = [row.numpy() for here in circuits(module) for row in getattr(here, kind).singular_values()]
         for few, all_ in zip(found, values, strict=True):
-            np.testing.assert_allclose(few, all_[: len(few)], atol=1e-12)
-            np.testing.assert_allclose(all_[len(few) :], 0, atol=1e-12)
+            assert_same(few, all_[: len(few)])
+            assert_same(all_[len(few) :], 0, scale=few)
 
 
 @every_model
@@ -132,7 +133,7 @@ def test_copying_score_is_that_of_the_token_to_token_matrix(model):
     heads, W_E, W_U = whole(module)
     eigenvalues = [np.linalg.eigvals(W_E @ OV @ W_U) for _, _, OV in heads]
     expected = [values.sum().real / np.abs(values).sum() for values in eigenvalues]
-    np.testing.assert_allclose(flat(circuit_scores(module)["copying_score"]), expected, rtol=1e-5, atol=1e-9)
+    assert_same(flat(circuit_scores(module)["copying_score"]), expected, dtype=np.float32)
 
 
 @every_model
@@ -146,7 +147,7 @@ def test_compositions_are_frobenius_ratios_of_whole_matrices(model):
             for table, read in ((found.q, QK2), (found.k, QK2.T), (found.v, OV2)):
                 if earlier < later:
                     ratio = norm(OV1 @ read) / (norm(OV1) * norm(read))
-                    np.testing.assert_allclose(table[i, j], ratio, rtol=1e-9)
+                    assert_same(table[i, j], ratio)
                 else:
                     assert np.isnan(table[i, j])
 
@@ -176,12 +177,12 @@ def test_circuits_are_what_the_model_does_to_its_stream(name):
             x = x / (centred.square().mean(2, keepdim=True) + model.norm_eps).sqrt()
         logits = torch.einsum("bqm,hmn,bkn->bhqk", x, circuit.qk.whole(), x) * attention.scale
         seen = attention.mask.expand_as(logits)
-        torch.testing.assert_close(attention.logits()[seen], logits[seen])
+        assert_same(attention.logits()[seen], logits[seen])
         written = torch.einsum("bhqk,bkm,hmn->bhqn", attention.patterns(), x, circuit.ov.whole())
         expected = attention.contributions()
         if model.norm_place == "before" and model.norm == "layer":
             expected = expected - expected.mean(3, keepdim=True)
-        torch.testing.assert_close(written, expected)
+        assert_same(written, expected)
 
 
 def test_even_singular_values_have_full_rank_and_one_direction_rank_one():
@@ -191,8 +192,8 @@ def test_even_singular_values_have_full_rank_and_one_direction_rank_one():
     weights["layers.0.attention.v.weight"][:, 1:] = 0
     weights["layers.0.attention.o.weight"][:, :4] = 0
     scores = circuit_scores(Transformer(model, VOCAB, weights))
-    np.testing.assert_allclose(flat(scores["qk_effective_rank"]), 4)
-    np.testing.assert_allclose(flat(scores["ov_effective_rank"]), [np.nan, 1, 1, 1])
+    assert_same(flat(scores["qk_effective_rank"]), 4)
+    assert_same(flat(scores["ov_effective_rank"]), [np.nan, 1, 1, 1])
     assert np.isnan(flat(scores["copying_score"])[0])
 
 
@@ -201,7 +202,7 @@ def test_a_head_that_copies_scores_one(sign, score):
     model = Gpt2(family="gpt-2", d_model=16, n_layers=1, n_heads=2, norm="none", mlp="none")
     weights = initial_weights(model, VOCAB, 0)
     weights["layers.0.attention.o.weight"] = sign * weights["layers.0.attention.v.weight"].T
-    np.testing.assert_allclose(flat(circuit_scores(Transformer(model, VOCAB, weights))["copying_score"]), score)
+    assert_same(flat(circuit_scores(Transformer(model, VOCAB, weights))["copying_score"]), score)
 
 
 NULLS = {
@@ -221,7 +222,7 @@ def test_gaussian_heads_score_their_null(model):
         ratios.append([np.nanmean(table**2) for table in (found.q, found.k, found.v)])
         scores.append(circuit_scores(module))
     mean, error = np.mean(ratios, 0), np.std(ratios, 0, ddof=1) / np.sqrt(len(ratios))
-    assert found.null**-2 == pytest.approx(64 if model.norm == "rms" else 63)
+    assert found.null**-2 == nearly(64 if model.norm == "rms" else 63)
     np.testing.assert_array_less(np.abs(mean - found.null**2), 4 * error)
     for metric in scores[0]:
         for name, null in scores[0][metric].null.items():

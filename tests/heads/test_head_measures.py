@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from head_definitions import BATCH, DEFINITIONS, LENGTH, Slow, attention, cases, causal, of, parts
+from tolerance import assert_same, nearly
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
@@ -33,9 +34,8 @@ def with_streams(trace, seed=3):
 
 
 def check(found, expected, name):
-    """Within 1e-4 of the definition; numbers that cancel to nearly nothing within 1e-4 of their scale."""
-    scale = np.nanmax(np.abs(expected)) if np.isfinite(expected).any() else 1.0
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * max(scale, 1e-12), err_msg=name)
+    """The definition; numbers that cancel to nearly nothing are held against their scale."""
+    assert_same(found, expected, what=name, dtype=np.float32)
 
 
 def test_every_declared_metric_has_a_function_and_a_definition():
@@ -150,7 +150,7 @@ def test_contexts_that_the_output_almost_ignores_keep_their_cosines():
     shrink = torch.tensor([1 / 300, *[1.0] * 5])
     trace = replace(trace, W_O=trace.W_O * shrink[:, None], z=trace.z + 30 * (shrink < 1))
     found = measure(of(trace), ["output_dissimilarity"])["output_dissimilarity"].values[NAME]
-    np.testing.assert_allclose(found, DEFINITIONS["output_dissimilarity"](Slow(trace)), atol=1e-4)
+    assert_same(found, DEFINITIONS["output_dissimilarity"](Slow(trace)), dtype=np.float32)
 
 
 def test_what_heads_add_is_shared_out_and_a_layer_that_adds_nothing_has_no_shares():
@@ -159,7 +159,7 @@ def test_what_heads_add_is_shared_out_and_a_layer_that_adds_nothing_has_no_share
     W_O[1] = 0
     shares = measure(of(replace(trace, W_O=W_O)), ["output_share"])["output_share"]
     assert shares.values[NAME][1] == 0
-    assert shares.values[NAME].sum() == pytest.approx(1)
+    assert shares.values[NAME].sum() == nearly(1)
     assert shares.null[NAME] == 0.25
     none = measure(of(replace(trace, W_O=torch.zeros_like(W_O))), ["output_share"])["output_share"]
     assert none.values[NAME].tolist() == [0, 0, 0, 0]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from head_definitions import attention, causal
+from tolerance import nearly
 
 from headway.declare.tokens.training import REGULARIZED
 from headway.heads.terms import TERMS
@@ -81,7 +82,7 @@ def test_identical_heads_are_the_worst(name):
     assert term.penalty(same) > term.penalty(base)
     worst = {"orthogonality": 6.0, "query_cka": 1.0, "context_cka": 1.0}  # 3 x 3 ones less the identity
     if name != "disagreement_position":
-        assert float(term.penalty(same)) == pytest.approx(worst.get(name, 1.0))
+        assert float(term.penalty(same)) == nearly(worst.get(name, 1.0))
 
 
 def test_orthogonality_is_that_of_the_definition():
@@ -91,7 +92,7 @@ def test_orthogonality_is_that_of_the_definition():
     for A in rows:
         A = A / A.norm(dim=1, keepdim=True)
         slow += float((A @ A.T - torch.eye(3)).square().sum())
-    assert float(TERMS["orthogonality"].measure(base)) == pytest.approx(slow / len(rows))
+    assert float(TERMS["orthogonality"].measure(base)) == nearly(slow / len(rows))
 
 
 # In a process of its own: shapes in signatures are checked in this one, which cannot be compiled.
@@ -127,4 +128,4 @@ def test_terms_are_one_graph_without_questions_about_data():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     compiled, plain = (json.loads(line) for line in done.stdout.splitlines())
-    assert compiled == pytest.approx(plain, rel=1e-6)
+    assert compiled == nearly(plain)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from tolerance import assert_same
 
 from headway.heads.causes.patching import TwoRuns, patched_effects
 from headway.heads.causes.paths import head_paths
@@ -82,7 +83,7 @@ def test_all_contexts_of_a_layer_are_what_its_attention_returned_on_the_clean_te
     for of in runs.clean.attentions:
         (logits,) = runs.run.logits_with(of.layer, [dict(enumerate(of.z.unbind(1)))])
         wanted = returning(found.model, of.name, of.z, corrupted)
-        torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-5 * max(1.0, float(wanted.abs().max())))
+        assert_same(logits, wanted, dtype=np.float32)
     same = TwoRuns(found, clean, clean, runs.metric)
     little = 1e-5 * max(1.0, float(same.values(clean).abs().max()))
     assert float(patched_effects(same, "z")[1].abs().max()) <= little

@@ -1,9 +1,11 @@
 """What the heads of traced architectures add to the stream, against what it gains with the rest of a layer silenced."""
 
+import numpy as np
 import pytest
 import torch
 import transformers
 import zoo
+from tolerance import assert_same
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
@@ -114,7 +116,7 @@ def test_contributions_sum_to_what_enters_the_stream(name):
         bias = torch.zeros(()) if attention.b_O is None else attention.b_O
         gain = torch.ones(()) if attention.gain is None else attention.gain[..., None]
         found = attention.contributions().sum(1) + bias * gain
-        torch.testing.assert_close(found, added(model, layer, module, tokens), rtol=1e-3, atol=1e-4)
+        assert_same(found, added(model, layer, module, tokens), dtype=np.float32)
         assert (attention.gain is not None) == (name in NORMED)
 
 
@@ -132,7 +134,7 @@ def test_a_norm_and_a_multiple_are_told_and_another_vector_is_not():
             assert found.slope > 0
         multiple = entering(o, 0.3 * o)
         assert multiple is not None
-        torch.testing.assert_close(multiple.weight, torch.full((16,), 0.3))
+        assert_same(multiple.weight, torch.full((16,), 0.3))
         assert entering(o, other) is None
         assert entering(o, o + 0.1 * other) is None
         assert entering(o[:1, :1], 2 * o[:1, :1]) is None  # one position tells nothing

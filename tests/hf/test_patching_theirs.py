@@ -9,6 +9,7 @@ import torch
 import transformers
 import zoo
 from drawn import STOCK, VOCAB_SIZE, weights_of
+from tolerance import assert_same, nearly
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
@@ -70,13 +71,13 @@ def test_as_theirs_a_model_is_patched_as_our_own(name, tmp_path):
                 patched_effects(runs, site, by_position=by_position) for runs in (one, other)
             )
             assert heads == same
-            torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5 * scale)
-            torch.testing.assert_close(estimates[1][site], estimates[0][site], rtol=1e-5, atol=1e-5 * scale)
+            assert_same(found, wanted, scale=scale, dtype=np.float32)
+            assert_same(estimates[1][site], estimates[0][site], scale=scale, dtype=np.float32)
     assert cancelling(one) == cancelling(other)
     wanted, found = (head_paths(runs) for runs in (one, other))
-    np.testing.assert_allclose(found.to_output, wanted.to_output, rtol=0, atol=1e-5 * scale)
+    assert_same(found.to_output, wanted.to_output, scale=scale, dtype=np.float32)
     for name, changes in wanted.through.items():
-        np.testing.assert_allclose(found.through[name], changes, rtol=0, atol=1e-5 * scale)
+        assert_same(found.through[name], changes, scale=scale, dtype=np.float32)
 
 
 def written_out(model, tokens, layer, put):
@@ -132,11 +133,11 @@ def test_patches_are_passes_of_an_attention_that_is_written_out(name):
             readers = [each for each, kv in enumerate(of.kv_of) if kv == of.kv_of[head]] if site in "kv" else [head]
             contexts = {each: patching.patched_context(clean, of, each, site) for each in readers}
             found = runs.with_contexts(layer, [contexts])[0] - runs.values(runs.tokens)
-            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=2e-5)
+            assert_same(found, wanted, dtype=np.float32)
             assert wanted.abs().max() > 1e-4
             if len(readers) == 1:
                 heads, effects = patched_effects(runs, site)
-                torch.testing.assert_close(effects[heads.index((layer, head))], found)
+                assert_same(effects[heads.index((layer, head))], found)
 
 
 @pytest.mark.parametrize("name", FOREIGN)
@@ -146,7 +147,7 @@ def test_every_one_passes_the_checks_and_a_clean_run_put_into_itself_stays_clean
     same = TwoRuns(runs.model, runs.tokens, runs.tokens, answer)
     for site in PATCH_SITES:
         _, effects = patched_effects(same, site, by_position=True)
-        assert float(effects.abs().max()) < 2e-5
+        assert_same(effects, torch.zeros_like(effects), scale=same.values(runs.tokens), dtype=np.float32)
 
 
 @pytest.mark.parametrize("name", ["gpt-neox", "gemma-2", "llama-3.1"])
@@ -158,7 +159,7 @@ def test_estimates_are_slopes(name):
     for at, (layer, head) in enumerate(heads):
         clean, of = (each.attentions[layer].z[:, head] for each in (runs.clean, runs.corrupted))
         ends = runs.with_contexts(layer, [{head: of + sign * tiny * (clean - of)} for sign in (1, -1)])
-        torch.testing.assert_close((ends[0] - ends[1]) / (2 * tiny), estimates[at], rtol=2e-2, atol=5e-3)
+        torch.testing.assert_close((ends[0] - ends[1]) / (2 * tiny), estimates[at], rtol=0.02, atol=5e-3)
 
 
 def test_copies_side_by_side_are_what_they_are_one_by_one(monkeypatch):
@@ -170,9 +171,9 @@ def test_copies_side_by_side_are_what_they_are_one_by_one(monkeypatch):
     assert not alone.run.kept.repeats
     for site in ("z", "k"):
         one, other = (patched_effects(runs, site, by_position=True)[1] for runs in (together, alone))
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+        assert_same(one, other, dtype=np.float32)
     one, other = (head_paths(runs).through["v"] for runs in (together, alone))
-    np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+    assert_same(one, other, dtype=np.float32)
 
 
 def refused(found, said, sites=PATCH_SITES):
@@ -261,7 +262,7 @@ def test_paths_are_what_a_later_head_does_where_only_the_writer_changed(name):
 
     wanted = written_out(model, runs.tokens, 1, put) - written_out(model, runs.tokens, 1, lambda _, x: x)
     row, column = (paths.heads.index(head) for head in ((0, writer), (1, reader)))
-    assert paths.through["q"][row, column] == pytest.approx(float(wanted.mean()), abs=2e-5)
+    assert paths.through["q"][row, column] == nearly(float(wanted.mean()), dtype=np.float32)
     assert abs(float(wanted.mean())) > 1e-4
 
 

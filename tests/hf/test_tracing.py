@@ -1,9 +1,11 @@
 """The heads of Hugging Face's models: one trace for all of them, and nothing of the model changed."""
 
+import numpy as np
 import pytest
 import torch
 import transformers
 import zoo
+from tolerance import assert_same
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
@@ -52,10 +54,10 @@ def test_patterns_are_those_of_eager_attention(name, implementation):
             patterns = attention.patterns().transpose(1, 2)[attention.rows]
             weights = weights.transpose(1, 2)[attention.rows]
             assert weights.max() > 2 / weights.shape[-1]  # not a model that looks everywhere alike
-            torch.testing.assert_close(patterns, weights, rtol=0, atol=1e-5)
+            assert_same(patterns, weights, dtype=np.float32)
             z = attention.patterns() @ attention.v[:, list(attention.kv_of)]
             seen = attention.rows[:, None].expand(z.shape[:3])
-            torch.testing.assert_close(z[seen], attention.z[seen], rtol=0, atol=1e-5)
+            assert_same(z[seen], attention.z[seen], dtype=np.float32)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("gemma")])
@@ -70,7 +72,7 @@ def test_contributions_sum_to_the_output_minus_the_bias(name):
         for attention in trace.attentions:
             bias = 0 if attention.b_O is None else attention.b_O
             found, output = attention.contributions().sum(1) + bias, outputs[attention.W_O.data_ptr()]
-            torch.testing.assert_close(found, output.view_as(found), rtol=1e-5, atol=1e-5)
+            assert_same(found, output.view_as(found), dtype=np.float32)
             assert output.std() > 0.01
 
 
@@ -115,7 +117,7 @@ def test_without_a_mask_too(name):
         else:
             assert attention.mask is None
         z = attention.patterns() @ attention.v[:, list(attention.kv_of)]
-        torch.testing.assert_close(z, attention.z, rtol=0, atol=1e-5)
+        assert_same(z, attention.z, dtype=np.float32)
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
@@ -289,7 +291,7 @@ def test_an_additive_mask_is_what_is_seen_and_the_rest_a_bias():
         model, {"input_ids": tokens, "attention_mask": added.masked_fill(hidden, -torch.inf)}
     ).attentions[0]
     assert torch.equal(attention.mask[0], ~hidden)
-    torch.testing.assert_close(attention.bias[0], added[0, 0].masked_fill(hidden, 0))
+    assert_same(attention.bias[0], added[0, 0].masked_fill(hidden, 0))
     assert attention.rows is None
 
 
@@ -352,9 +354,9 @@ def test_gpt_neo_is_read_into_headways_own_model(changes):
         rows = inputs["attention_mask"].bool()
         assert torch.equal(attention.rows, rows)
         found, expected = (each.transpose(1, 2)[rows] for each in (attention.patterns(), weights))
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        assert_same(found, expected, dtype=np.float32)
     bare = headway.hf.trace(model.transformer, inputs["input_ids"])
-    torch.testing.assert_close(bare.attentions[1].z, trace.attentions[1].z)
+    assert_same(bare.attentions[1].z, trace.attentions[1].z)
 
 
 def test_gpt_neo_takes_padding_after_a_text_and_nothing_else():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import reference_attention
 import torch
+from tolerance import assert_same
 
 from headway.data.icl.prompts import draw
 from headway.declare.icl.model import OneLayer, Stack
@@ -58,16 +59,17 @@ def test_prediction_and_gradient_are_those_of_the_reference(name):
     module, prompts = sizeable(MODELS[name], ONE), prompts_of(ONE)
     expected = reference_attention.predict(module, *prompts)
     predicted = module(*prompts)
-    torch.testing.assert_close(predicted, expected)
+    assert_same(predicted, expected)
     expected_gradients = gradients(module, expected)
-    for parameter, gradient in gradients(module, predicted).items():
-        torch.testing.assert_close(gradient, expected_gradients[parameter], msg=lambda m, p=parameter: f"{p}: {m}")
+    # Some gradients are 0 but for the roundings of the others, from which they are made.
+    largest = max(gradient.abs().max() for gradient in expected_gradients.values())
+    assert_same(gradients(module, predicted), expected_gradients, scale=largest)
 
 
 @pytest.mark.parametrize("name", ["one layer, whole tokens", "stack", "sees itself"])
 def test_two_outputs(name):
     module, prompts = sizeable(MODELS[name], TWO), prompts_of(TWO)
-    torch.testing.assert_close(module(*prompts), reference_attention.predict(module, *prompts))
+    assert_same(module(*prompts), reference_attention.predict(module, *prompts))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -75,7 +77,7 @@ def test_at_lengths_is_a_pass_for_each_length(name):
     module, (x, y, x_query) = sizeable(MODELS[name], ONE), prompts_of(ONE, n_pairs=11)
     lengths = (1, 2, 5, 11)
     expected = torch.stack([module(x[:, :n], y[:, :n], x_query) for n in lengths], dim=1)
-    torch.testing.assert_close(module.at_lengths(x, y, x_query, lengths), expected)
+    assert_same(module.at_lengths(x, y, x_query, lengths), expected)
 
 
 def test_one_pair_and_logits_far_apart_are_finite():
@@ -97,7 +99,7 @@ def test_the_numpy_estimator_computes_the_same_from_circuits(kind):
     with torch.no_grad():
         prediction = module(*(torch.from_numpy(getattr(drawn, name)) for name in ("x", "y", "x_query")))
     from_circuits = attend(drawn, found["qk"][0], found["ov"][0], kind)[:, 0]
-    np.testing.assert_allclose(prediction.numpy(), from_circuits, rtol=1e-4, atol=1e-5)
+    assert_same(prediction.numpy(), from_circuits, dtype=np.float32)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from tolerance import assert_same
 
 from headway import streams
 from headway.data.icl.prompts import Prompts, draw, tuning_prompts
@@ -92,7 +93,7 @@ def test_attention_is_the_slow_one(task, kind, n_heads):
     fast = estimators.attend(prompts, qk, ov, kind, LENGTHS)
     slow = slowly(prompts, LENGTHS, slow_attention(qk, ov, kind))
     assert fast.shape == (12, len(LENGTHS), task.d_y)
-    np.testing.assert_allclose(fast, slow, rtol=2e-5, atol=2e-5 * np.abs(slow).max())
+    assert_same(fast, slow, dtype=np.float32)
 
 
 @pytest.mark.parametrize("scale", [20.0, 1e3])
@@ -127,7 +128,7 @@ def test_kernel_of_one_output(kind):
         return np.array([sum(m * share @ y[:, 0] for m, share in zip(mu, shares, strict=True))])
 
     fast = estimators.kernel(prompts, w, mu, kind, LENGTHS)
-    np.testing.assert_allclose(fast, slowly(prompts, LENGTHS, predict), rtol=2e-5, atol=1e-4)
+    assert_same(fast, slowly(prompts, LENGTHS, predict), dtype=np.float32)
 
 
 def test_kernel_of_several_outputs_reads_each_outputs_coordinates():
@@ -145,13 +146,13 @@ def test_kernel_of_several_outputs_reads_each_outputs_coordinates():
             beta=prompts.beta[:, [k]][..., at],
         )
         expected = estimators.kernel(alone, w[:, k], mu[:, k], "softmax", LENGTHS)
-        np.testing.assert_allclose(fast[..., [k]], expected, rtol=1e-5, atol=1e-5)
+        assert_same(fast[..., [k]], expected, dtype=np.float32)
 
 
 def test_linear_heads_are_one_step_of_gradient_descent():
     prompts = prompts_of(TASKS["isotropic"])
     heads = estimators.kernel(prompts, np.array([0.5, -0.2]), np.array([2.0, 1.0]), "linear-mean", LENGTHS)
-    np.testing.assert_allclose(heads, estimators.gd(prompts, 0.8, LENGTHS), rtol=1e-5, atol=1e-5)
+    assert_same(heads, estimators.gd(prompts, 0.8, LENGTHS), dtype=np.float32)
 
 
 def test_two_opposite_heads_of_small_w_are_debiased_gradient_descent():
@@ -166,7 +167,7 @@ def test_gradient_descent(task, debiased):
     prompts = prompts_of(task)
     fast = (estimators.debiased_gd if debiased else estimators.gd)(prompts, 0.7, LENGTHS, reads=task.read_mask())
     slow = slowly(prompts, LENGTHS, per_output(task.read_mask(), slow_gd(0.7, debiased)))
-    np.testing.assert_allclose(fast, slow, rtol=1e-9, atol=1e-9)
+    assert_same(fast, slow)
 
 
 def test_eta_may_differ_by_output_and_by_length():
@@ -174,9 +175,9 @@ def test_eta_may_differ_by_output_and_by_length():
     prompts, reads = prompts_of(task), task.read_mask()
     unit = estimators.gd(prompts, 1.0, LENGTHS, reads=reads)
     by_output = np.array([0.5, 2.0])
-    np.testing.assert_allclose(estimators.gd(prompts, by_output, LENGTHS, reads=reads), unit * by_output)
+    assert_same(estimators.gd(prompts, by_output, LENGTHS, reads=reads), unit * by_output, dtype=np.float32)
     by_both = np.linspace(0.1, 2.0, 2 * len(LENGTHS)).reshape(-1, 2)
-    np.testing.assert_allclose(estimators.gd(prompts, by_both, LENGTHS, reads=reads), unit * by_both)
+    assert_same(estimators.gd(prompts, by_both, LENGTHS, reads=reads), unit * by_both, dtype=np.float32)
 
 
 def test_preconditioned_gradient_descent_whitens():
@@ -185,7 +186,7 @@ def test_preconditioned_gradient_descent_whitens():
     inverse = np.linalg.inv(task.covariance_matrix())
     fast = estimators.preconditioned_gd(prompts, 0.7 * inverse[None, None], LENGTHS, debiased=True)
     slow = slowly(prompts, LENGTHS, lambda x, y, q: np.array([slow_gd(0.7, True)(x, y[:, 0], inverse @ q)]))
-    np.testing.assert_allclose(fast, slow, rtol=1e-9, atol=1e-9)
+    assert_same(fast, slow)
 
 
 @pytest.mark.parametrize("penalty", [1e-4, 0.3, 10.0])
@@ -193,14 +194,14 @@ def test_ridge(task, penalty):
     prompts = prompts_of(task)
     fast = estimators.ridge(prompts, penalty, LENGTHS, reads=task.read_mask())
     slow = slowly(prompts, LENGTHS, per_output(task.read_mask(), slow_ridge(penalty)))
-    np.testing.assert_allclose(fast, slow, rtol=1e-7, atol=1e-7)
+    assert_same(fast, slow, dtype=np.float32)
 
 
 def test_least_squares_is_of_minimum_norm_below_d(task):
     prompts = prompts_of(task)
     fast = estimators.least_squares(prompts, LENGTHS, reads=task.read_mask())
     slow = slowly(prompts, LENGTHS, per_output(task.read_mask(), slow_least_squares))
-    np.testing.assert_allclose(fast, slow, rtol=1e-5, atol=1e-5)
+    assert_same(fast, slow, dtype=np.float32)
 
 
 def test_ridge_without_penalty_is_its_limit():
@@ -235,7 +236,7 @@ def test_the_order_of_pairs_changes_nothing():
         lambda p: estimators.debiased_gd(p, 0.9),
         lambda p: estimators.ridge(p, 0.3),
     ):
-        np.testing.assert_allclose(predict(prompts), predict(shuffled), rtol=1e-4, atol=1e-5)
+        assert_same(predict(prompts), predict(shuffled), dtype=np.float32)
 
 
 def test_the_longest_prompt_is_the_default_and_chunks_leave_no_trace(monkeypatch):
@@ -248,7 +249,7 @@ def test_the_longest_prompt_is_the_default_and_chunks_leave_no_trace(monkeypatch
     assert len(list(estimators.prompt_chunks(prompts))) > 1
     for one, other in zip(whole, parts, strict=True):
         assert one.shape == (12, 1, 1)
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+        assert_same(one, other, dtype=np.float32)
 
 
 @pytest.mark.parametrize("lengths", [[], [0, 5], [5, 5], [7, 3], [41]])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tolerance import assert_same, nearly
 
 from headway import streams
 from headway.data.icl.prompts import draw, evaluation_prompts
@@ -22,14 +23,14 @@ PAPER = RegressionTask(
 def test_squared_errors_average_outputs():
     prompts = evaluation_prompts(TWO, 4)
     predictions = prompts.y_query[:, None] + np.array([[1, 0], [1, 3]], np.float32)
-    np.testing.assert_allclose(evaluation.squared_errors(predictions, prompts), [[0.5, 5.0]] * 4, rtol=1e-5)
+    assert_same(evaluation.squared_errors(predictions, prompts), [[0.5, 5.0]] * 4, dtype=np.float32)
 
 
 def test_summary():
     errors = np.random.default_rng(0).exponential(size=1000)
     mse, se = evaluation.summary(errors)
     assert mse == errors.mean()
-    assert se == pytest.approx(errors.std(ddof=1) / np.sqrt(1000))
+    assert se == nearly(errors.std(ddof=1) / np.sqrt(1000))
     assert np.isnan(evaluation.summary(errors[:1]).se)
 
 
@@ -38,7 +39,7 @@ def test_the_control_has_its_exact_expectation(task):
     control = evaluation.debiased_gd_control(evaluation_prompts(task, 40_000), task)
     mse, se = evaluation.summary(control.errors)
     assert abs(mse - control.expected) < 4 * se
-    assert evaluation.adjusted(control.errors, control) == pytest.approx((control.expected, 0), abs=1e-9)
+    assert evaluation.adjusted(control.errors, control) == nearly((control.expected, 0))
 
 
 def test_adjusting_removes_luck_and_keeps_the_mean():
@@ -87,5 +88,5 @@ def test_curves_repeat_and_share_their_resamples():
     errors = np.random.default_rng(4).exponential(size=(200, 2))
     first, second = evaluation.length_curve(errors), evaluation.length_curve(2 * errors)
     assert first == evaluation.length_curve(errors)
-    np.testing.assert_allclose(2 * np.array(first["low"]), second["low"])
+    assert_same(2 * np.array(first["low"]), second["low"])
     assert all(isinstance(value, float) for value in first["high"])

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tolerance import assert_same
 
 from headway.declare.icl.model import OneLayer, Stack
 from headway.declare.icl.task import RegressionTask
@@ -49,7 +50,7 @@ def test_small_id():
 def test_small_id_qk():
     weights, random = one("small_id_qk"), one("random")
     for name in ("W_Q", "W_K"):
-        np.testing.assert_allclose(weights[name], np.broadcast_to(1e-4 * np.eye(6), (1, 4, 6, 6)), rtol=1e-6)
+        assert_same(weights[name], np.broadcast_to(1e-4 * np.eye(6), (1, 4, 6, 6)), dtype=np.float32)
     for name in ("W_V", "W_O"):
         np.testing.assert_array_equal(weights[name], random[name])
 
@@ -57,8 +58,8 @@ def test_small_id_qk():
 def test_oppo_small_id():
     weights, random = one("oppo_small_id"), one("random")
     signs = np.array([1, 1, -1, -1])[:, None, None]
-    np.testing.assert_allclose(weights["W_Q"][0], 1e-6 * signs * np.eye(6), rtol=1e-6)
-    np.testing.assert_allclose(weights["W_K"][0], np.broadcast_to(1e-6 * np.eye(6), (4, 6, 6)), rtol=1e-6)
+    assert_same(weights["W_Q"][0], 1e-6 * signs * np.eye(6), dtype=np.float32)
+    assert_same(weights["W_K"][0], np.broadcast_to(1e-6 * np.eye(6), (4, 6, 6)), dtype=np.float32)
     for name in ("W_V", "W_O"):
         np.testing.assert_array_equal(weights[name], random[name])
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_transformers import GPT2, LLAMA
+from tolerance import assert_same
 
 from headway.declare.tokens.budget import parameters_by_part
 from headway.declare.tokens.parameters import parameters_of
@@ -75,7 +76,7 @@ def test_contributions_sum_to_what_attention_writes(model):
     trace = module.trace(inputs_of(model))
     for attention, output in zip(trace.attentions, outputs, strict=True):
         total = attention.contributions().sum(1) + (0 if attention.b_O is None else attention.b_O)
-        torch.testing.assert_close(total, output, atol=1e-5, rtol=1e-5)
+        assert_same(total, output)
 
 
 @every_model
@@ -114,7 +115,7 @@ def test_without_a_residual_stream_what_is_written_is_the_stream():
     stream = trace.streams[1]
     layer = module.layers[0]
     written = layer.attention(layer.attention_norm(trace.streams[0]))[0]
-    torch.testing.assert_close(stream, layer.mlp(layer.mlp_norm(written)))
+    assert_same(stream, layer.mlp(layer.mlp_norm(written)))
 
 
 def test_joint_embeddings_are_a_row_for_each_token_at_each_position():
@@ -129,9 +130,9 @@ def test_joint_embeddings_are_a_row_for_each_token_at_each_position():
 def test_smeared_keys_by_their_definition():
     k, smear = torch.randn(2, 3, 5, 4), torch.tensor([0.0, 20.0, -20.0])
     found = smeared(k, smear)
-    torch.testing.assert_close(found[:, 0, 1:], (k[:, 0, 1:] + k[:, 0, :-1]) / 2)
-    torch.testing.assert_close(found[:, 1], k[:, 1])
-    torch.testing.assert_close(found[:, 2, 1:], k[:, 2, :-1])
+    assert_same(found[:, 0, 1:], (k[:, 0, 1:] + k[:, 0, :-1]) / 2)
+    assert_same(found[:, 1], k[:, 1])
+    assert_same(found[:, 2, 1:], k[:, 2, :-1])
     assert torch.equal(found[:, :, 0], k[:, :, 0])
     assert (
         initial_weights(Gpt2(**GPT2, n_heads=3, smeared_keys=True), 5, 0)["layers.0.attention.smear"].tolist()

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tolerance import assert_same, nearly
 
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
 from headway.declare.tokens.transformer import Gpt2, Llama
@@ -42,7 +43,7 @@ def agree(found, expected, names=OF_TRACES):
     for name in names:
         assert found[name].values.keys() == expected[name].values.keys()
         for attention, value in expected[name].values.items():
-            np.testing.assert_allclose(found[name].values[attention], value, rtol=1e-6, atol=1e-9, err_msg=name)
+            assert_same(found[name].values[attention], value, what=name)
 
 
 def changed(trace, change) -> Trace:
@@ -122,7 +123,7 @@ def test_permuting_the_heads_permutes_the_scores(model):
         for attention, value in score.values.items():
             new = order(len(value)) if value.ndim else ()
             expected = value[np.ix_(new, new)] if value.ndim == 2 else value[new] if value.ndim else value
-            np.testing.assert_allclose(there[name].values[attention], expected, rtol=1e-6, atol=1e-9, err_msg=name)
+            assert_same(there[name].values[attention], expected, what=name)
 
 
 @every_model
@@ -180,7 +181,7 @@ def test_identical_heads_are_alike(model):
     alike = {name: -1 if name.endswith("dissimilarity") or name.startswith("disagreement") else 1 for name in OF_ALIKE}
     for name, expected in alike.items():
         for value in found[name].values.values():
-            np.testing.assert_allclose(value, expected, rtol=1e-5, err_msg=name)
+            assert_same(value, expected, what=name)
 
 
 OF_ALIKE = (
@@ -201,7 +202,7 @@ def test_orthogonal_heads_have_nothing_in_common():
     found = measure(Trace(attentions=(replace(base, q=q, z=z, W_O=W_O, **kv),)))
     different = ~np.eye(n_heads, dtype=bool)
     for name in ("query_cka", "context_cka", "context_dissimilarity", "output_dissimilarity"):
-        assert np.abs(found[name].values[base.name][different]).max() < 1e-12, name
+        assert_same(found[name].values[base.name][different], 0.0, scale=1.0, what=name)
 
 
 @every_model
@@ -216,9 +217,10 @@ def test_even_attention_scores_its_null(model):
             if name in REPEATED and np.isnan(value).all():
                 continue  # a window hides it
             expected = np.broadcast_to(found[name].null[attention], value.shape)
-            np.testing.assert_allclose(value, expected, rtol=1e-9, err_msg=name)
+            assert_same(value, expected, what=name)
     for name in ("attention_diversity", "attention_excess"):
-        assert all(np.abs(value).max() < 1e-12 for value in found[name].values.values())
+        for value in found[name].values.values():
+            assert_same(value, 0.0, scale=1.0, what=name)
 
 
 @every_model
@@ -228,4 +230,4 @@ def test_a_regularizer_is_the_layers_metric(model, name):
     for attention in trace.attentions:
         if attention.q.shape[1] > 1 and name in HEAD_METRICS:
             expected = measure(Trace(attentions=(attention,)), [name])[name].per_layer()[attention.name]
-            assert float(TERMS[name].measure(attention).detach()) == pytest.approx(expected, rel=1e-6)
+            assert float(TERMS[name].measure(attention).detach()) == nearly(expected, scale=1.0)

@@ -17,6 +17,7 @@ from drawn_transformers import (
     text,
     weights_of,
 )
+from tolerance import assert_same
 
 from headway.declare.tokens.layout import HeadLayout
 from headway.declare.tokens.parameters import parameters_of
@@ -59,7 +60,7 @@ def test_a_gate_of_zero_is_the_model_without_that_head(model):
         W_O = weights_of(model)[name]
         W_O[:, head * heads.d_head : (head + 1) * heads.d_head] = 0
         without = logits_of(built(model, **{name: W_O}), tokens)
-        torch.testing.assert_close(logits_of(module, tokens, gates=gates), without, atol=1e-5, rtol=1e-5)
+        assert_same(logits_of(module, tokens, gates=gates), without)
         assert not torch.allclose(without, logits_of(module, tokens), atol=1e-4)
 
 
@@ -69,7 +70,7 @@ def test_gates_of_an_example_concern_that_example(model):
     first_only = [torch.stack((torch.zeros(h.n_heads), torch.ones(h.n_heads))) for h in model.layout.layers]
     gated, plain = logits_of(module, tokens, gates=first_only), logits_of(module, tokens)
     none = logits_of(module, tokens, gates=[torch.tensor(0.0)] * model.n_layers)
-    torch.testing.assert_close(gated, torch.stack((none[0], plain[1])))
+    assert_same(gated, torch.stack((none[0], plain[1])))
 
 
 @every_model
@@ -95,7 +96,7 @@ def test_an_edit_stands_in(model, site):
             if model.window(layer) != 1 or site not in "qk":  # one key leaves a softmax no choice
                 assert not torch.allclose(logits, logits_of(module, tokens), atol=1e-3)
             plain = next(a for a in module.trace(tokens).attentions if a.layer == layer)
-            torch.testing.assert_close(getattr(edited, site), getattr(plain, site).flip(2))
+            assert_same(getattr(edited, site), getattr(plain, site).flip(2))
 
 
 @pytest.mark.parametrize("layer", [0, 3, -1])
@@ -137,7 +138,7 @@ def test_contributions_sum_to_the_output_minus_its_bias(model, gated):
     _, trace = module(text(), gates=gates, record=True)
     for attention, output in zip(trace.attentions, outputs, strict=True):
         total = attention.contributions().sum(1) + (0 if attention.b_O is None else attention.b_O)
-        torch.testing.assert_close(total, output, atol=1e-5, rtol=1e-5)
+        assert_same(total, output)
 
 
 @every_model
@@ -161,7 +162,7 @@ def test_what_attends_to_the_future_sees_strictly_later_keys_and_nothing_at_the_
         assert torch.equal(attention.mask, ago < 0)
         assert torch.equal(attention.z[:, :, -1], torch.zeros_like(attention.z[:, :, -1]))
         seen = attention.patterns().sum(3)
-        torch.testing.assert_close(seen, torch.ones_like(seen) * (torch.arange(length) < length - 1))
+        assert_same(seen, torch.ones_like(seen) * (torch.arange(length) < length - 1))
     module.loss(text(length), text(length)).backward()
     assert all(parameter.grad.isfinite().all() for parameter in module.parameters() if parameter.grad is not None)
 
@@ -184,9 +185,7 @@ def test_a_scaled_embedding_is_that_of_larger_weights():
     weights = weights_of(scaled)
     larger = weights | {"embedding.weight": weights["embedding.weight"] * np.float32(48**0.5)}
     there = logits_of(Transformer(plain, VOCAB, larger).eval(), text())
-    torch.testing.assert_close(
-        logits_of(Transformer(scaled, VOCAB, weights).eval(), text()), there, atol=1e-5, rtol=1e-4
-    )
+    assert_same(logits_of(Transformer(scaled, VOCAB, weights).eval(), text()), there)
 
 
 @pytest.mark.parametrize("window", [1, 2, 7, 33, 69, 70])
@@ -208,11 +207,11 @@ def test_the_fast_attention_equals_the_reference_in_value_and_gradient(model):
         queries, window = model.layout.layers[attention.layer].queries, model.window(attention.layer)
         k, v = of_queries(attention.k, queries), of_queries(attention.v, queries)
         slow = reference_attention(attention.q, k, v, scale=attention.scale, window=window, attends=model.attends)
-        torch.testing.assert_close(attention.z, slow)
+        assert_same(attention.z, slow)
         looks = attention.q, attention.k, attention.v
         fast_gradients = torch.autograd.grad(attention.z.square().sum(), looks, retain_graph=True)
         slow_gradients = torch.autograd.grad(slow.square().sum(), looks, retain_graph=True)
-        torch.testing.assert_close(fast_gradients, slow_gradients)
+        assert_same(fast_gradients, slow_gradients)
 
 
 @every_model
@@ -220,7 +219,7 @@ def test_patterns_and_values_make_the_contexts(model):
     _, trace = built(model)(text(), record=True)
     for attention in trace.attentions:
         patterns = torch.cat([attention.patterns(slice(h, h + 1)) for h in range(attention.q.shape[1])], dim=1)
-        torch.testing.assert_close(patterns @ attention.v[:, list(attention.kv_of)], attention.z, atol=1e-5, rtol=1e-4)
+        assert_same(patterns @ attention.v[:, list(attention.kv_of)], attention.z)
 
 
 @every_model
@@ -254,7 +253,7 @@ def test_permuting_the_heads_changes_nothing(model):
     permuted = type(model)(**declared)
     assert permuted.layout == other
     there = logits_of(Transformer(permuted, VOCAB, weights).eval(), text())
-    torch.testing.assert_close(there, logits_of(built(model), text()), atol=1e-5, rtol=1e-4)
+    assert_same(there, logits_of(built(model), text()))
 
 
 @every_model
@@ -296,7 +295,7 @@ def test_a_map_of_full_rank_can_be_any_map():
             factors[f"{at}.second.weight"] = factors.pop(f"{at}.weight")
         factors[f"layers.{layer}.attention.o.second.bias"] = factors.pop(f"layers.{layer}.attention.o.bias")
     there = logits_of(Transformer(full, VOCAB, factors).eval(), text())
-    torch.testing.assert_close(there, logits_of(Transformer(model, VOCAB, weights).eval(), text()))
+    assert_same(there, logits_of(Transformer(model, VOCAB, weights).eval(), text()))
 
 
 def test_a_trace_is_of_one_kind_for_every_layout():
@@ -312,4 +311,4 @@ def test_the_last_positions_alone_are_those_of_all(name, last):
     module, tokens = built(model), text()
     with torch.no_grad():
         found = module.hidden(tokens, last=last)[0]
-        torch.testing.assert_close(found, module.hidden(tokens)[0][:, -last:], atol=1e-4, rtol=1e-4)
+        assert_same(found, module.hidden(tokens)[0][:, -last:])

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from drawn_transformers import GPT2, LLAMA, MODELS, VOCAB, built
+from tolerance import assert_same
 
 from headway.declare.tokens.transformer import OWN_ATTENTIONS, Gpt2, Llama
 from headway.heads.stream import measure
@@ -29,7 +30,7 @@ def tokens(length=12):
 def test_scores_that_are_not_changed_give_the_usual_attention(name):
     usual = built(MODELS[name])
     own = built(MODELS[name].model_copy(update={"attention": "unchanged"}))
-    torch.testing.assert_close(own(tokens())[0], usual(tokens())[0], rtol=1e-4, atol=1e-4)
+    assert_same(own(tokens())[0], usual(tokens())[0])
 
 
 MODELS_OF_OWN = {
@@ -45,8 +46,8 @@ def test_the_weights_of_a_trace_make_the_contexts(model):
         for attention in module.trace(tokens()).attentions:
             weights = attention.patterns()
             assert ((weights > 0).sum(3) <= 2).all()
-            torch.testing.assert_close(weights.sum(3), torch.ones(weights.shape[:3]))
-            torch.testing.assert_close(weights @ attention.v[:, list(attention.kv_of)], attention.z)
+            assert_same(weights.sum(3), torch.ones(weights.shape[:3]))
+            assert_same(weights @ attention.v[:, list(attention.kv_of)], attention.z)
 
 
 @pytest.mark.parametrize("model", MODELS_OF_OWN.values(), ids=MODELS_OF_OWN)
@@ -63,9 +64,9 @@ def test_some_queries_do_what_they_do_among_all(model):
         for part, (x, rotary) in given.items():
             whole, _ = part(x, rotary)
             written, trace = part.at(x, rotary, some)
-            torch.testing.assert_close(written, whole[torch.arange(3)[:, None], places])
+            assert_same(written, whole[torch.arange(3)[:, None], places])
             v = of_queries(trace.v, part.queries)
-            torch.testing.assert_close(trace.patterns() @ v, trace.z)
+            assert_same(trace.patterns() @ v, trace.z)
 
 
 def test_what_is_known_of_the_usual_attention_is_no_null_of_another():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, weights_of
+from tolerance import assert_same
 
 from headway.model.redraw import drawn_weight, read, redrawn, shuffled_rows
 from headway.model.trace import SomeQueries
@@ -26,7 +27,7 @@ def test_a_reading_is_the_trace_and_its_heads_read_what_is_given(name):
             assert torch.equal(one.z, other.z)
         for attention, x in zip(found.trace.attentions, found.inputs, strict=True):
             mapped = module.get_submodule(f"layers.{attention.layer}.attention").v(x)
-            torch.testing.assert_close(mapped.unflatten(2, (-1, attention.v.shape[3])).transpose(1, 2), attention.v)
+            assert_same(mapped.unflatten(2, (-1, attention.v.shape[3])).transpose(1, 2), attention.v)
 
 
 @pytest.mark.parametrize("name", CHOSEN)
@@ -87,6 +88,6 @@ def test_some_queries_of_drawn_heads_are_those_of_all(name):
     for one, other in zip(every.attentions, few.attentions, strict=True):
         expected = one.at(some[one.name])
         for field in ("q", "k", "v", "z", "W_O", "mask"):
-            torch.testing.assert_close(getattr(other, field), getattr(expected, field))
+            assert_same(getattr(other, field), getattr(expected, field))
     for one, other in zip(every.streams, few.streams, strict=True):
-        torch.testing.assert_close(other, torch.stack([one[0, places[0]], one[1, places[1]]]))
+        assert_same(other, torch.stack([one[0, places[0]], one[1, places[1]]]))

@@ -6,6 +6,7 @@ import jaxtyping
 import numpy as np
 import pytest
 import torch
+from tolerance import assert_same, nearly
 
 from headway.declare.tokens.transformer import Gpt2, GptNeo
 from headway.errors import UserError
@@ -54,12 +55,12 @@ def test_the_tied_read_out_takes_its_side(lane, read):
     stream = torch.randn(1, 4, 24, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         expected = module.norm(stream)[..., read] @ module.embedding.weight.T
-        torch.testing.assert_close(module.read_out(stream), expected)
+        assert_same(module.read_out(stream), expected)
 
 
 def test_the_share_of_the_lane():
     stream = torch.tensor([[3.0, 0.0, 4.0], [1.0, 0.0, 0.0]])
-    torch.testing.assert_close(lane_share(stream, 2), torch.tensor([16 / 25, 0.0]))
+    assert_same(lane_share(stream, 2), torch.tensor([16 / 25, 0.0]))
 
 
 @pytest.mark.parametrize("in_lane", [True, False])
@@ -69,7 +70,7 @@ def test_the_lane_is_empty_at_first_unless_positions_are_in_it(in_lane):
         shares = module.lane_shares(TOKENS)
         _, trace = module.hidden(TOKENS, record=True)
     assert shares.shape == (3, 3, 20)  # before each of two layers, and before the final norm
-    torch.testing.assert_close(shares[2], trace.streams[2][..., 8:].square().sum(2) / trace.streams[2].square().sum(2))
+    assert_same(shares[2], trace.streams[2][..., 8:].square().sum(2) / trace.streams[2].square().sum(2))
     assert (shares[0] > 0).all() == in_lane
     assert (shares[1:] > 0).all()
 
@@ -78,7 +79,7 @@ def test_sinusoids_are_vaswanis():
     table = sinusoids(50, 7)
     for pos, entry in ((0, 0), (3, 4), (49, 5), (10, 6)):
         angle = pos / 10_000 ** ((entry - entry % 2) / 8)
-        assert table[pos, entry] == pytest.approx(math.cos(angle) if entry % 2 else math.sin(angle), abs=1e-6)
+        assert table[pos, entry] == nearly(math.cos(angle) if entry % 2 else math.sin(angle))
 
 
 def test_turned_queries_and_keys_know_only_their_distance():
@@ -86,7 +87,7 @@ def test_turned_queries_and_keys_know_only_their_distance():
     table = rotary_table(64, 8, 10_000.0)
     q, k = (rotate(one.expand(1, 1, 64, 8), table)[0, 0] for one in x)
     products = q @ k.T
-    torch.testing.assert_close(products[10, 3], products[60, 53])
+    assert_same(products[10, 3], products[60, 53])
     assert not products[10, 3].allclose(products[10, 4])
 
 
@@ -95,7 +96,7 @@ def test_without_positions_the_order_of_earlier_tokens_changes_nothing_in_one_la
     module = Transformer(model, 11, initial_weights(model, 11, 0)).eval()
     with torch.no_grad():
         one, other = module(TOKENS)[0], module(torch.cat((TOKENS[:, :-1].flip(1), TOKENS[:, -1:]), dim=1))[0]
-    torch.testing.assert_close(one[:, -1], other[:, -1])
+    assert_same(one[:, -1], other[:, -1])
 
 
 def test_a_text_longer_than_the_positions_is_refused():
@@ -130,4 +131,4 @@ def test_targets_of_minus_one_do_not_count():
     cut = targets.clone()
     cut[:, 5:] = -1
     with torch.no_grad():
-        torch.testing.assert_close(module.loss(TOKENS, cut), module.loss(TOKENS[:, :5], targets[:, :5]))
+        assert_same(module.loss(TOKENS, cut), module.loss(TOKENS[:, :5], targets[:, :5]))

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tolerance import assert_same
 
 from headway import api
 from headway.declare.loading import resolve
@@ -120,9 +121,9 @@ def test_members_at_different_steps_are_those_of_an_undisturbed_ensemble(undistu
         assert [record["step"] for record in records] == [record["step"] for record in expected]
         for name in ("train_loss_nats", "eval_loss_nats", "accuracy"):
             found = [[r[name] for r in of if name in r] for of in (records, expected)]
-            np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6, err_msg=f"{name} of seed {seed}")
+            assert_same(*found, what=f"{name} of seed {seed}", dtype=np.float32)
         for name, array in weights.items():
-            np.testing.assert_allclose(array, reference[name], rtol=1e-3, atol=1e-5)
+            assert_same(array, reference[name], dtype=np.float32)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from small_text import run_of, study_of
+from tolerance import assert_same, nearly
 
 from headway.data.tokens.corpus_tokens import open_corpus
 from headway.data.tokens.packing import training_batch
@@ -19,7 +20,7 @@ def test_kept_heads_are_scaled_so_that_their_number_is_made_up_for():
     gates = head_gates((4, 0, 3), 0.5, 1_000, seed=0, step=1)
     assert gates.shape == (1_000, 7)
     for layer in (gates[:, :4], gates[:, 4:]):
-        np.testing.assert_allclose(layer.sum(1), layer.shape[1], rtol=1e-6)
+        assert_same(layer.sum(1), layer.shape[1], dtype=np.float32)
         assert all(len(set(row[row > 0].tolist())) == 1 for row in layer)
 
 
@@ -65,9 +66,9 @@ def test_a_step_is_that_of_the_gated_model_written_out(accumulate):
     logits, _ = module(torch.tensor(batch.inputs), gates=[gates[:, :4], gates[:, 4:]])
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(batch.targets).flatten())
     trainer = study_of(training={**HALF, "clip": None, "accumulate": accumulate}).trainer
-    assert trainer.advance(1)[0] == pytest.approx(expected.item(), rel=1e-6)
+    assert trainer.advance(1)[0] == nearly(expected.item(), dtype=np.float32)
     plain = study_of(training={"clip": None, "accumulate": accumulate}).trainer.advance(1)[0]
-    assert plain != pytest.approx(expected.item(), rel=1e-6)
+    assert plain != nearly(expected.item(), dtype=np.float32)
 
 
 def test_without_a_chance_to_drop_a_step_is_a_plain_one_bit_for_bit():

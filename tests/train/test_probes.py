@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from small_text import MUON, run_of, study_of
+from tolerance import assert_same, nearly
 
 from headway.data.tokens.corpus_tokens import open_corpus
 from headway.declare.head_metrics import HEAD_METRICS, REPEATED
@@ -61,7 +62,7 @@ def test_a_run_without_outputs_keeps_what_it_kept_before_there_were_any():
     kept = {name.split("/")[0] for name in probe_of(study).take().arrays}
     assert kept == {name for name in HEAD_METRICS if name != "output_share"}
     only = probe_of(study_of(probes={"outputs": True})).take().arrays
-    np.testing.assert_allclose([only[f"output_share/{name}"].sum() for name in NAMES], 1, rtol=1e-6)
+    assert_same([only[f"output_share/{name}"].sum() for name in NAMES], 1, dtype=np.float32)
 
 
 def test_what_is_stored_is_what_is_measured_by_hand():
@@ -82,16 +83,14 @@ def test_what_is_stored_is_what_is_measured_by_hand():
         expected |= stream.scores()
         loss = module.loss(inputs, targets).item()
     expected |= circuit_scores(module)
-    assert measured.metrics["probe_loss_nats"] == pytest.approx(loss, rel=1e-6)
+    assert measured.metrics["probe_loss_nats"] == nearly(loss, dtype=np.float32)
     found = from_arrays(measured.arrays, NAMES)
     assert set(found) == set(expected)
     for name, score in expected.items():
         for at in NAMES:
-            np.testing.assert_allclose(
-                found[name].values[at], score.values[at], rtol=1e-4, atol=1e-6, err_msg=f"{name} {at}"
-            )
+            assert_same(found[name].values[at], score.values[at], what=f"{name} {at}", dtype=np.float32)
             if at in score.null:
-                np.testing.assert_allclose(found[name].null[at], score.null[at], rtol=1e-3, atol=1e-6, err_msg=name)
+                assert_same(found[name].null[at], score.null[at], what=name, dtype=np.float32)
 
 
 def key(purpose):
@@ -117,9 +116,9 @@ def test_more_sequences_than_fit_at_once_are_measured_together():
     probes = {"sequences": 10, "diversity": True, "patterns": True}
     at_once, in_parts = study_of(probes=probes, training={"batch_size": 10}), study_of(probes=probes)
     one, two = (probe_of(study).take() for study in (at_once, in_parts))
-    assert one.metrics["probe_loss_nats"] == pytest.approx(two.metrics["probe_loss_nats"], rel=1e-6)
+    assert one.metrics["probe_loss_nats"] == nearly(two.metrics["probe_loss_nats"], dtype=np.float32)
     for name, array in one.arrays.items():
-        np.testing.assert_allclose(two.arrays[name], array, rtol=2e-4, atol=1e-5, err_msg=name)
+        assert_same(two.arrays[name], array, what=name, dtype=np.float32)
 
 
 def test_padding_counts_nowhere():

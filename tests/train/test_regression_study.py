@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from tolerance import assert_same
 
 from headway.declare.laboratories import parse_run
 from headway.declare.metrics import METRICS
@@ -77,9 +78,9 @@ def test_numpy_judges_a_one_layer_model_as_torch_does(task):
     with_bias.trainer.restore(0, state | plain.trainer.state() | zeroed)
     expected, found = plain.conclude(), with_bias.conclude()
     for name in set(expected.metrics) - {"n_parameters"}:
-        np.testing.assert_allclose(found.metrics[name], expected.metrics[name], rtol=1e-4, atol=1e-6, err_msg=name)
+        assert_same(found.metrics[name], expected.metrics[name], what=name, dtype=np.float32)
     by_length = (conclusion.curves["error_by_length"]["model"]["mse"] for conclusion in (found, expected))
-    np.testing.assert_allclose(*by_length, rtol=1e-4)
+    assert_same(*by_length, dtype=np.float32)
 
 
 @needs_native
@@ -90,7 +91,7 @@ def test_fused_and_torch_come_to_the_same_conclusion(task):
     assert native.execution["trainer"] == "fused"
     assert set(found.metrics) == set(expected.metrics)
     for name, value in expected.metrics.items():
-        np.testing.assert_allclose(found.metrics[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
+        assert_same(found.metrics[name], value, what=name, dtype=np.float32)
 
 
 @needs_native

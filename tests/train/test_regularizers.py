@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from small_text import run_of, study_of
+from tolerance import assert_same, nearly
 
 from headway.data.tokens.corpus_tokens import open_corpus
 from headway.data.tokens.packing import training_batch
@@ -58,12 +59,12 @@ def test_a_step_minimises_the_loss_and_the_term(metric):
     (nll + SIGN[TERMS[metric].better] * 0.3 * term).backward()
     trainer = study_of(training=regularized(metric, 0.3, clip=None)).trainer
     loss, recorded = trainer.advance(1)[0]
-    assert (loss, recorded) == pytest.approx((nll.item(), term.item()), rel=1e-5)
+    assert (loss, recorded) == nearly((nll.item(), term.item()), dtype=np.float32)
     gradients = {name: array / 0.1 for name, array in trainer.state().items() if "exp_avg/" in name}
     for name, parameter in module.named_parameters():
         expected = parameter.grad.numpy()
         found = gradients[f"optimizer/exp_avg/{name}"]
-        np.testing.assert_allclose(found, expected, atol=1e-5 * max(1.0, np.abs(expected).max()), err_msg=name)
+        assert_same(found, expected, what=name, dtype=np.float32)
 
 
 @every_metric
@@ -89,7 +90,7 @@ def test_layers_with_one_head_have_no_term():
     _, trace = module(torch.tensor(training_batch(tokens, run.task, 0, 0, 4).inputs), record=True)
     wanted = [Regularizer(metric=metric) for metric in TERMS]
     alone = [TERMS[metric].measure(trace.attentions[1]).float() for metric in TERMS]
-    torch.testing.assert_close(terms(trace, wanted), torch.stack(alone))
+    assert_same(terms(trace, wanted), torch.stack(alone))
 
 
 def test_the_record_has_the_plain_loss_and_each_term_beside_it():
@@ -107,7 +108,7 @@ def test_the_record_has_the_plain_loss_and_each_term_beside_it():
 
 def test_a_weight_that_comes_to_nothing_leaves_training_as_it_was():
     plain, regular = study_of(), study_of(training=regularized("disagreement_output", 1e-12))
-    np.testing.assert_allclose(regular.trainer.advance(10)[:, 0], plain.trainer.advance(10), rtol=1e-5)
+    assert_same(regular.trainer.advance(10)[:, 0], plain.trainer.advance(10), dtype=np.float32)
 
 
 GUIDED = {
@@ -134,7 +135,7 @@ def test_parts_of_a_batch_make_the_same_step():
     """Terms are means over examples, so those of equal parts average to that of the batch."""
     training = {**regularized("disagreement_output", 0.5), "drophead": {"start": 0.4}}
     whole = study_of(training=training).trainer.advance(5)
-    np.testing.assert_allclose(study_of(training={**training, "accumulate": 2}).trainer.advance(5), whole, rtol=1e-4)
+    assert_same(study_of(training={**training, "accumulate": 2}).trainer.advance(5), whole, dtype=np.float32)
 
 
 @every_metric
@@ -151,7 +152,7 @@ def test_an_initial_term_is_what_a_probe_measures():
         trace = module.trace(torch.tensor(training_batch(tokens, run.task, 0, 0, 4).inputs))
     for metric in set(TERMS) - {"orthogonality"}:
         term = terms(trace, [Regularizer(metric=metric)]).item()
-        assert term == pytest.approx(np.mean(list(measure(trace, [metric])[metric].per_layer().values())), rel=1e-4)
+        assert term == nearly(np.mean(list(measure(trace, [metric])[metric].per_layer().values())), dtype=np.float32)
 
 
 # In a process of its own: shapes in signatures are checked here, and those checks are not to be compiled.

@@ -5,6 +5,7 @@ import pytest
 import torch
 from safetensors.numpy import load, save
 from small_text import MUON, run_of, study_of
+from tolerance import assert_same
 
 from headway.data.tokens.corpus_tokens import open_corpus
 from headway.data.tokens.packing import steps_per_epoch, training_batch
@@ -53,9 +54,9 @@ def test_a_step_is_that_of_a_loop_written_out(over, accumulate):
     run = run_of(training={"clip": 0.5, "accumulate": accumulate}, **over)
     losses, weights = written_out(run, 12)
     trainer = open_study(run, compile=False, device="cpu").trainer
-    np.testing.assert_allclose(trainer.advance(12), losses, rtol=1e-5)
+    assert_same(trainer.advance(12), losses, dtype=np.float32)
     for name, array in weights.items():
-        np.testing.assert_allclose(trainer.weights()[name], array, atol=2e-4, err_msg=name)
+        assert_same(trainer.weights()[name], array, what=name, dtype=np.float32)
 
 
 @pytest.mark.parametrize("over", RUNS.values(), ids=RUNS)
@@ -101,7 +102,7 @@ def test_only_matrices_decay():
     decayed.trainer.advance(1)  # gradients come to nothing beside eps
     for name, array in decayed.trainer.weights().items():
         expected = before[name] * (0.95 if array.ndim == 2 else 1)
-        np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-12, err_msg=name)
+        assert_same(array, expected, what=name, dtype=np.float32)
 
 
 def test_muon_gets_lower_than_adamw_in_as_many_steps():

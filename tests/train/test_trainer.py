@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load, save
+from tolerance import assert_same
 
 from headway.declare.laboratories import parse_run
 from headway.errors import Diverged
@@ -88,9 +89,9 @@ def test_fused_and_torch_reach_the_same_losses_step_by_step(training, attention)
     run = run_of(model, training)
     weights = initial_weights(run.model, run.task, run.seed)
     native, reference = fused.FusedTrainer(run, weights), trainer_of(run)
-    np.testing.assert_allclose(native.advance(50), reference.advance(50), rtol=2e-4)
+    assert_same(native.advance(50), reference.advance(50), dtype=np.float32)
     for name, array in reference.weights().items():
-        np.testing.assert_allclose(native.weights()[name], array, atol=2e-4, err_msg=name)
+        assert_same(native.weights()[name], array, what=name, dtype=np.float32)
 
 
 @pytest.mark.skipif(fused.available() is None, reason="the native code is not built")
@@ -99,7 +100,7 @@ def test_fused_and_torch_agree_on_two_tasks_with_correlated_inputs():
     task = {"d_x": 6, "d_y": 2, "reads": [[0, 1, 2, 3], [2, 3, 4, 5]], "covariance": {"kind": "power", "rho": 0.5}}
     run = run_of(model, **task)
     native = fused.FusedTrainer(run, initial_weights(run.model, run.task, run.seed))
-    np.testing.assert_allclose(native.advance(50), trainer_of(run).advance(50), rtol=2e-4)
+    assert_same(native.advance(50), trainer_of(run).advance(50), dtype=np.float32)
 
 
 # In a process of its own: shapes in signatures are checked here, and those checks are not to be compiled.

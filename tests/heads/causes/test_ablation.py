@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, built, every_model, logits_of, ones, text
+from tolerance import assert_same, nearly
 
 from headway.declare.tokens.transformer import Gpt2
 from headway.errors import UserError
@@ -42,8 +43,8 @@ def test_the_fast_way_has_the_losses_of_whole_passes(model):
     slow = reference_losses_without(module, inputs, targets, removals)
     for memory_bytes in (None, 1, 3_000_000):
         fast = losses_without(module, inputs, targets, removals, memory_bytes=memory_bytes)
-        torch.testing.assert_close(fast.without, slow.without, atol=1e-5, rtol=0)
-        torch.testing.assert_close(fast.whole, slow.whole, atol=1e-6, rtol=0)
+        assert_same(fast.without, slow.without, dtype=np.float32)
+        assert_same(fast.whole, slow.whole, dtype=np.float32)
         assert fast.forward_passes < slow.forward_passes
     assert torch.equal(fast.without[len(sets) - 1], fast.whole)
 
@@ -57,10 +58,10 @@ def test_zero_is_a_gate_of_0(model):
         gates = ones(model)
         gates[layer][head] = 0
         change = mean_nll(logits_of(module, inputs, gates=gates), targets) - whole
-        assert found.single["zero"].mean[layer][head] == pytest.approx(float(change), abs=1e-5)
+        assert found.single["zero"].mean[layer][head] == nearly(float(change), dtype=np.float32, scale=whole)
     closed = [torch.zeros(())] * model.n_layers
     change = mean_nll(logits_of(module, inputs, gates=closed), targets) - whole
-    assert found.joint["zero"].mean() == pytest.approx(float(change), abs=1e-5)
+    assert found.joint["zero"].mean() == nearly(float(change), dtype=np.float32, scale=whole)
 
 
 def test_what_stands_in():
@@ -71,8 +72,8 @@ def test_what_stands_in():
     )
     for layer in range(3):
         assert not over_text.of["zero"][layer].any()
-        torch.testing.assert_close(over_text.of["mean"][layer][0, :, 0], z[layer].mean((0, 2)))
-        torch.testing.assert_close(by_position.of["mean"][layer][0], z[layer].mean(0))
+        assert_same(over_text.of["mean"][layer][0, :, 0], z[layer].mean((0, 2)))
+        assert_same(by_position.of["mean"][layer][0], z[layer].mean(0))
         assert torch.equal(over_text.of["resample"][layer], z[layer][list(over_text.donors)])
     assert len(set(over_text.donors)) == 2
     assert over_text.donors == substitutes(module, inputs, OTHER).donors
@@ -89,7 +90,7 @@ def test_a_head_that_another_text_gives_the_same_context_has_no_effect():
         module.layers[1].attention.v.weight[4:8] = 0  # L1H1: d_head 4
     found = ablate(module, inputs, targets, substitutes(module, inputs, OTHER))
     for kind in KINDS:
-        assert np.abs(found.single[kind].per_sequence[1][1]).max() < 1e-6
+        assert_same(found.single[kind].per_sequence[1][1], 0.0, dtype=np.float32, scale=found.loss_nats)
         assert np.abs(found.single[kind].per_sequence[1][0]).max() > 1e-4
 
 
@@ -100,7 +101,7 @@ def test_losses_of_sequences_are_those_of_the_logits(model):
         found = sequence_losses(module, module.hidden(inputs)[0], targets)
         for i in range(2):
             there = mean_nll(module(inputs[i : i + 1])[0], targets[i : i + 1])
-            assert float(found[i]) == pytest.approx(float(there), abs=1e-5)
+            assert float(found[i]) == nearly(float(there), dtype=np.float32)
 
 
 def test_interactions_are_what_single_effects_leave():
@@ -113,7 +114,7 @@ def test_interactions_are_what_single_effects_leave():
         removals = [Removal(heads, stand_ins.of[kind]) for heads in sets]
         losses = reference_losses_without(module, inputs, targets, removals)
         first, second, both = (losses.without - losses.whole).numpy().reshape(3, 3, 2)
-        np.testing.assert_allclose(found[kind], both - first - second, atol=1e-5)
+        assert_same(found[kind], both - first - second, dtype=np.float32, scale=losses.whole)
 
 
 def test_the_share_of_the_joint_effect():
@@ -123,7 +124,7 @@ def test_the_share_of_the_joint_effect():
     assert tokens.tolist() == [LENGTH, 20]
     for kind in KINDS:
         joint = (found.joint[kind] * tokens).sum() / tokens.sum()
-        assert found.share_of_joint(kind) == pytest.approx(found.single[kind].flat().sum() / joint)
+        assert found.share_of_joint(kind) == nearly(found.single[kind].flat().sum() / joint)
     assert found.single["zero"].ranked()[0][1] == max(found.single["zero"].flat())
 
 
@@ -137,7 +138,7 @@ def test_intervals_are_students_of_sequences():
         for head, (low, high) in enumerate(ends):
             values = effects.per_sequence[layer][head]
             known = stats.t.interval(0.9, 5, values.mean(), stats.sem(values))
-            assert (low, high) == pytest.approx(known)
+            assert (low, high) == nearly(known)
     one = ablate(module, tokens[:1, :-1], tokens[:1, 1:], substitutes(module, tokens[:1, :-1], OTHER)).single["zero"]
     assert all(np.isnan(ends).all() for ends in one.interval())
 
@@ -145,8 +146,8 @@ def test_intervals_are_students_of_sequences():
 @every_model
 def test_the_parts_of_a_pass_sum_to_it(model):
     work = work_of(model, VOCAB, LENGTH)
-    assert sum(work.attentions) + sum(work.mlps) + work.readout == pytest.approx(1)
-    assert work.after_attention(0) == pytest.approx(1 - work.attentions[0])
+    assert sum(work.attentions) + sum(work.mlps) + work.readout == nearly(1)
+    assert work.after_attention(0) == nearly(1 - work.attentions[0])
 
 
 def test_the_work_is_counted():
@@ -160,7 +161,7 @@ def test_the_work_is_counted():
     found = ablate(module, inputs, targets, substitutes(module, inputs, OTHER))
     sets = [3 * 4 + 3, 3 * 4, 3 * 4]
     own = [n * (work.after_attention(i) - work.first_products[i]) for i, n in enumerate(sets)]
-    assert found.forward_passes == pytest.approx(1 + sum(own) + sum(work.first_products))
+    assert found.forward_passes == nearly(1 + sum(own) + sum(work.first_products))
     assert all(0 < first < mlp for first, mlp in zip(work.first_products, work.mlps, strict=True))
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, built, every_model, text
+from tolerance import assert_same, nearly
 
 from headway.errors import UserError
 from headway.heads.causes.ablation import ablate
@@ -30,7 +31,7 @@ def test_michels_importance_is_its_definition(model):
         gradients = torch.autograd.grad(loss, gates, allow_unused=True)
         sizes.append([np.zeros(0) if g is None else g.abs().numpy() for g in gradients])
     for layer, importance in enumerate(found):
-        np.testing.assert_allclose(importance, (sizes[0][layer] + sizes[1][layer]) / 2, atol=1e-5)
+        assert_same(importance, (sizes[0][layer] + sizes[1][layer]) / 2)
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
@@ -83,7 +84,7 @@ def test_importance_by_layer_has_norm_1():
     module = built(MODELS["layers without heads"])
     found = attribute(module, INPUTS, TARGETS, substitutes(module, INPUTS, OTHER)).michel_by_layer
     assert [len(layer) for layer in found] == [0, 6, 0]
-    assert np.linalg.norm(found[1]) == pytest.approx(1)
+    assert np.linalg.norm(found[1]) == nearly(1)
 
 
 def test_an_integral_needs_a_step():
@@ -98,5 +99,5 @@ def test_rank_correlation_is_spearmans():
     random = np.random.default_rng(0)
     for _ in range(5):
         a, b = random.integers(0, 6, 20).astype(float), random.normal(size=20)
-        assert rank_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic)
+        assert rank_correlation(a, b) == nearly(spearmanr(a, b).statistic)
     assert np.isnan(rank_correlation(np.zeros(3), np.arange(3.0)))

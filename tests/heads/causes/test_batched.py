@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, built
+from tolerance import assert_same, nearly
 
 from headway.errors import UserError
 from headway.heads.causes.ablation import ablate, interactions
@@ -34,8 +35,8 @@ def test_what_stands_in_is_the_same(name, mean_over):
             assert part.of["mean"][layer] is None
             continue
         assert not part.of["zero"][layer].any()
-        torch.testing.assert_close(part.of["mean"][layer], whole.of["mean"][layer], atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(part.of["resample"][layer], whole.of["resample"][layer][1:4], atol=1e-5, rtol=1e-5)
+        assert_same(part.of["mean"][layer], whole.of["mean"][layer])
+        assert_same(part.of["resample"][layer], whole.of["resample"][layer][1:4])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -46,25 +47,25 @@ def test_batches_say_what_the_whole_text_says(name):
     said = []
     text = BatchedText(model=module, inputs=INPUTS, targets=TARGETS, other=read, at_once=2, tell=said.append)
     whole, parts = ablate(module, INPUTS, TARGETS, stand_ins), text.exact()
-    np.testing.assert_allclose(parts.loss, whole.loss, atol=1e-5)
-    assert parts.forward_passes == pytest.approx(whole.forward_passes)
+    assert_same(parts.loss, whole.loss, dtype=np.float32)
+    assert parts.forward_passes == nearly(whole.forward_passes)
     together = interactions(module, INPUTS, TARGETS, stand_ins, PAIRS)
     estimates, along = attribute(module, INPUTS, TARGETS, stand_ins), integrated(module, INPUTS, TARGETS, stand_ins)
     for kind in KINDS:
         close(parts.single[kind], whole.single[kind])
-        np.testing.assert_allclose(parts.joint[kind], whole.joint[kind], atol=2e-5)
+        assert_same(parts.joint[kind], whole.joint[kind], dtype=np.float32, scale=np.log(VOCAB))
         close(text.attributed().first_order[kind], estimates.first_order[kind])
         close(text.integrated()[kind], along[kind])
-        np.testing.assert_allclose(text.interactions(PAIRS)[kind], together[kind], atol=3e-5)
+        assert_same(text.interactions(PAIRS)[kind], together[kind], dtype=np.float32, scale=np.log(VOCAB))
     for one, other in zip(text.attributed().michel, estimates.michel, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        assert_same(one, other, dtype=np.float32)
     assert said == []  # it takes no time
 
 
 def close(one, other):
     assert one.tokens.tolist() == other.tokens.tolist()
     for here, there in zip(one.per_sequence, other.per_sequence, strict=True):
-        np.testing.assert_allclose(here, there, atol=2e-5)
+        assert_same(here, there, dtype=np.float32, scale=np.log(VOCAB))
 
 
 def test_the_text_itself_does_not_stand_in():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from drawn_transformers import MODELS, built, every_model, text
+from tolerance import assert_same
 
 from headway.heads.causes.first_product import FirstProduct
 
@@ -22,7 +23,7 @@ def test_the_stream_after_the_layer_is_that_of_the_obvious_way(model):
                 ]
                 other = [written + by @ first.W_O[chosen].flatten(0, 1) for chosen, by in changes]
                 expected = torch.cat([module.rest(stream, each, layer) for each in other])
-                torch.testing.assert_close(first.after(changes), expected, rtol=0, atol=1e-11)
+                assert_same(first.after(changes), expected)
             stream = module.rest(stream, written, layer)
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, built, logits_of
 from planted import planted, texts
+from tolerance import assert_same
 
 from headway.declare.tokens.head_units import LAST_STAYS, least_to_keep, units_of
 from headway.errors import UserError
@@ -141,7 +142,7 @@ def test_so_many_heads_are_left_and_they_are_the_masked_model(method, steps, nam
         for layer, n in enumerate(module.model.layout.n_heads)
     ]
     masked = logits_of(module, TEXT.inputs, gates=gates)
-    torch.testing.assert_close(logits_of(kept.model, TEXT.inputs), masked, atol=1e-5, rtol=1e-5)
+    assert_same(logits_of(kept.model, TEXT.inputs), masked)
 
 
 def test_the_planted_heads_are_the_last_to_go():

@@ -5,6 +5,7 @@ import numpy as np
 import planted
 import pytest
 import torch
+from tolerance import assert_same
 
 from headway.declare.tokens.transformer import Gpt2, Llama
 from headway.errors import UserError
@@ -65,9 +66,7 @@ def test_patches_are_whole_passes_with_what_the_clean_run_had(name, by_position)
                 continue  # an edit of a KV head is one of all that read it
             for place in range(8) if by_position else [slice(None)]:
                 found = effects[at, place] if by_position else effects[at]
-                torch.testing.assert_close(
-                    found, by_edits(runs, layer, head, site, place).double(), atol=2e-5, rtol=1e-4
-                )
+                assert_same(found, by_edits(runs, layer, head, site, place).double(), dtype=np.float32)
 
 
 def test_the_pattern_of_the_clean_run_moves_the_corrupted_values():
@@ -83,7 +82,7 @@ def test_the_pattern_of_the_clean_run_moves_the_corrupted_values():
 
     with torch.no_grad():
         wanted = answer(runs.model(runs.tokens, edits={(0, "z"): edit})[0]) - answer(runs.model(runs.tokens)[0])
-    torch.testing.assert_close(effects[heads.index((0, 2))], wanted.double(), atol=2e-5, rtol=1e-4)
+    assert_same(effects[heads.index((0, 2))], wanted.double(), dtype=np.float32)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -97,13 +96,13 @@ def test_estimates_are_exact_where_only_the_read_out_follows(name):
     for site in PATCH_SITES:
         heads, effects = patched_effects(runs, site)
         last = [at for at, (layer, _) in enumerate(heads) if layer == declared.n_layers - 1]
-        torch.testing.assert_close(estimates[site][last], effects[last], atol=1e-4, rtol=1e-3)
+        assert_same(estimates[site][last], effects[last], dtype=np.float32)
 
 
 def test_estimates_by_position_add_up_to_those_of_contexts():
     runs = runs_of("plain")
     whole, each = (estimated_effects(runs, ("z",), by_position=place)["z"] for place in (False, True))
-    torch.testing.assert_close(each.sum(1), whole, atol=1e-5, rtol=1e-4)
+    assert_same(each.sum(1), whole, dtype=np.float32)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 from drawn_transformers import MODELS, VOCAB, built, every_model, logits_of, text
+from tolerance import assert_same
 
 from headway.declare.tokens.layout import HeadLayout
 from headway.declare.tokens.parameters import parameters_of
@@ -32,7 +33,7 @@ def test_masked_is_pruned(model, seed):
     module, tokens, keep = built(model), text(), masks(model, seed)
     small = pruned(module, keep)
     there, masked = logits_of(small, tokens), logits_of(module, tokens, gates=gates(keep))
-    torch.testing.assert_close(there, masked, atol=1e-5, rtol=1e-5)
+    assert_same(there, masked)
     assert small.model.layout.n_heads == tuple(sum(mask) for mask in keep)
 
 
@@ -43,7 +44,7 @@ def test_a_layer_may_lose_all_heads_and_so_may_all_layers(model):
         keep = [[i not in layers] * n for i, n in enumerate(model.layout.n_heads)]
         small = pruned(module, keep)
         masked = logits_of(module, tokens, gates=gates(keep))
-        torch.testing.assert_close(logits_of(small, tokens), masked, atol=1e-5, rtol=1e-5)
+        assert_same(logits_of(small, tokens), masked)
         lost = {i for i in layers if model.layout.n_heads[i]}
         assert set(small.model.emptied) == {*model.emptied, *lost}
 
@@ -60,7 +61,7 @@ def test_a_pruned_model_is_an_ordinary_one(model):
     assert logits_of(type(small)(small.model, VOCAB, small.weights()).eval(), tokens).equal(logits_of(small, tokens))
     first = [[head > 0 for head in range(n)] for n in small.model.layout.n_heads]
     masked = logits_of(small, tokens, gates=gates(first))
-    torch.testing.assert_close(logits_of(pruned(small, first), tokens), masked, atol=1e-5, rtol=1e-5)
+    assert_same(logits_of(pruned(small, first), tokens), masked)
 
 
 @every_model

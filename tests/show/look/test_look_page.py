@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fabricate_heads import fabricate_heads, xray
 from fabricate_look import LENGTH, kind_of, name_of, pattern, view_of, with_kept
+from tolerance import assert_same
 
 from headway.compare.results import write
 from headway.declare.limits import MOST_MODELS
@@ -68,10 +69,10 @@ def test_numbers_in_the_page_are_exact(html):
     np.testing.assert_array_equal(values[0, previous, 0], expected)
     assert set(values[0, previous, 1]) == {np.float32(0.1)}
     draws = scores["previous_token_score"].draws[name_of(0)]
-    np.testing.assert_allclose(drawn[previous, 0, :4], draws.mean(0), rtol=1e-6)
-    np.testing.assert_allclose(drawn[previous, 1, :4], draws.std(0, ddof=1), rtol=1e-5)
+    assert_same(drawn[previous, 0, :4], draws.mean(0), dtype=np.float32)
+    assert_same(drawn[previous, 1, :4], draws.std(0, ddof=1), dtype=np.float32)
     others = (scores["output_dissimilarity"].values[name_of(0)].sum(1) + 1) / 3
-    np.testing.assert_allclose(values[0, of_pairs, 0, :4], others, rtol=1e-6)
+    assert_same(values[0, of_pairs, 0, :4], others, dtype=np.float32)
     assert np.isnan(values[0, of_pairs, 0, 6])  # a single head has no other
     pairs = numbers(html, "m0-pairs")
     np.testing.assert_array_equal(

@@ -1,0 +1,40 @@
+"""What is computed in two ways is the same on other processors: the most sensitive tests, with fewer instructions.
+
+Libraries choose their code by the processor and read at their start from variables how much of it they may use. So a
+processor of ten years ago is at hand on each that is newer; what such variables leave, every processor has.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+SENSITIVE = (
+    "laws/test_transformer.py::test_the_fast_attention_equals_the_reference_in_value_and_gradient",
+    "laws/test_transformer.py::test_permuting_the_heads_changes_nothing",
+    "heads/causes/test_importance.py::test_so_many_heads_are_left_and_they_are_the_masked_model",
+    "model/test_generate_text.py",
+    "model/test_own_attention.py",
+    "icl/test_attention.py::test_prediction_and_gradient_are_those_of_the_reference",
+    "train/test_trained_together.py::test_each_is_the_run_that_it_would_be_alone",
+)
+"""With the most roundings between the two ways, and those that failed on another processor than that of their author."""
+
+LOWERED = {
+    "default": {"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ONEDNN_MAX_CPU_ISA": "SSE41"},
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+}
+THREADS = {"default": 1, "avx2": 3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", LOWERED)
+def test_two_ways_of_computing_agree_on_another_processor(capability):
+    threads = str(THREADS[capability])
+    environment = {**os.environ, **LOWERED[capability], "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *SENSITIVE]
+    done = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
