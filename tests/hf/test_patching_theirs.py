@@ -133,11 +133,13 @@ def test_patches_are_passes_of_an_attention_that_is_written_out(name):
             readers = [each for each, kv in enumerate(of.kv_of) if kv == of.kv_of[head]] if site in "kv" else [head]
             contexts = {each: patching.patched_context(clean, of, each, site) for each in readers}
             found = runs.with_contexts(layer, [contexts])[0] - runs.values(runs.tokens)
-            assert_same(found, wanted, dtype=np.float32)
+            assert_same(found, wanted, scale=runs.values(runs.tokens), dtype=np.float32)
             assert wanted.abs().max() > 1e-4
             if len(readers) == 1:
                 heads, effects = patched_effects(runs, site)
-                assert_same(effects[heads.index((layer, head))], found)
+                assert_same(
+                    effects[heads.index((layer, head))], found, scale=runs.values(runs.tokens), dtype=np.float32
+                )
 
 
 @pytest.mark.parametrize("name", FOREIGN)
@@ -262,7 +264,9 @@ def test_paths_are_what_a_later_head_does_where_only_the_writer_changed(name):
 
     wanted = written_out(model, runs.tokens, 1, put) - written_out(model, runs.tokens, 1, lambda _, x: x)
     row, column = (paths.heads.index(head) for head in ((0, writer), (1, reader)))
-    assert paths.through["q"][row, column] == nearly(float(wanted.mean()), dtype=np.float32)
+    assert paths.through["q"][row, column] == nearly(
+        float(wanted.mean()), scale=runs.values(runs.tokens), dtype=np.float32
+    )
     assert abs(float(wanted.mean())) > 1e-4
 
 

@@ -21,7 +21,7 @@ SENSITIVE = (
     "icl/test_attention.py::test_prediction_and_gradient_are_those_of_the_reference",
     "train/test_trained_together.py::test_each_is_the_run_that_it_would_be_alone",
 )
-"""With the most roundings between the two ways, and those that failed on another processor than that of their author."""
+"""Those with the most roundings between the two ways, and those that failed where their author had never run them."""
 
 LOWERED = {
     "default": {"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ONEDNN_MAX_CPU_ISA": "SSE41"},

@@ -1,13 +1,16 @@
 """The whole loss, compiled: one graph, the same value and gradients."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 # In a process of its own: shapes in signatures are checked in this one, which cannot be compiled.
 SCRIPT = """
 import torch
+from tolerance import assert_same
 from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks
 from headway.model.transformer import Transformer
 from headway.model.weights import initial_weights
@@ -38,8 +41,9 @@ for loss_of in (module.loss, penalised):
         loss.backward()
         gradients = [p.grad.clone() for p in module.parameters() if p.grad is not None]
         results.append((loss.detach(), gradients))
-    tolerance = {"atol": 1e-6, "rtol": 1e-4} if precise else {"atol": 3e-3, "rtol": 0.1}
-    torch.testing.assert_close(*results[-2:], **tolerance)
+    # In bf16 what enters a matrix product is rounded: 2 times 2 layers of 7 products, forwards and backwards.
+    roundings = {} if precise else {"dtype": torch.bfloat16, "terms": 60}
+    assert_same(*results[-2:], **roundings)
     if not precise:
         break
 print("compiled")
@@ -50,6 +54,7 @@ print("compiled")
 @pytest.mark.parametrize("model", ["neo", "llama"])
 def test_the_compiled_loss_equals_the_eager_one(model):
     script = SCRIPT.replace("MODEL]", f"{model!r}]")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=500)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines()[-1] == "compiled"

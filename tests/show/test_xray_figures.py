@@ -10,7 +10,6 @@ import pytest
 from fabricate import material_of
 from fabricate_heads import DENSE, STEPS, as_published, fabricate_heads, otherwise, xray
 from fabricate_text import fabricate_text, head_progression
-from tolerance import assert_same
 
 from headway.runs.store import Store
 from headway.show.report.page import figures, page
@@ -218,7 +217,7 @@ def test_the_association_tells_what_a_seed_does_by_itself_from_chance(tmp_path: 
     points = sorted((row for row in rows(figure) if "own" in row), key=lambda row: row["layer"])
     # The loss was planted to show the wobble of layer 0.
     assert points[0]["own"] > 0.7 > 0.4 > points[0]["swapped"]
-    assert_same(points[0]["p"], 1 / 24)
+    assert points[0]["p"] == pytest.approx(1 / 24, rel=1e-6)
     assert all(point["own"] < 0.4 for point in points[1:])
     assert all(point["r2"] > 0.7 for point in points)
     told = sum(point["p"] < 0.05 for point in points)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,7 +103,7 @@ from test_regression_study import finished, run_of
 finished(run_of())
 assert "torch" not in sys.modules
 """
-    path = repr([__file__.rpartition("/")[0]])
+    path = [str(folder) for folder in Path(__file__).parents[:2]]
     subprocess.run([sys.executable, "-c", f"import sys; sys.path[:0] = {path}\n{code}"], check=True)
 
 

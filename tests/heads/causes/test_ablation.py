@@ -90,7 +90,7 @@ def test_a_head_that_another_text_gives_the_same_context_has_no_effect():
         module.layers[1].attention.v.weight[4:8] = 0  # L1H1: d_head 4
     found = ablate(module, inputs, targets, substitutes(module, inputs, OTHER))
     for kind in KINDS:
-        assert_same(found.single[kind].per_sequence[1][1], 0.0, dtype=np.float32, scale=found.loss_nats)
+        assert_same(found.single[kind].per_sequence[1][1], 0.0, dtype=np.float32, scale=found.loss)
         assert np.abs(found.single[kind].per_sequence[1][0]).max() > 1e-4
 
 

@@ -22,7 +22,9 @@ def test_gates_are_hard_concrete():
     drawn = hard_concrete(odds, uniform)
     assert ((drawn >= 0) & (drawn <= 1)).all()
     torch.testing.assert_close((drawn > 0).float().mean(0), open_chance(odds), atol=5e-3, rtol=0)
-    assert float(open_chance(odds)[0]) == nearly(1 / (1 + math.exp(-(0.7 - 0.33 * math.log(0.1 / 1.1)))))
+    assert float(open_chance(odds)[0]) == nearly(
+        1 / (1 + math.exp(-(0.7 - 0.33 * math.log(0.1 / 1.1)))), dtype=np.float32
+    )
     s = 1 / (1 + math.exp(-(math.log(0.3) - math.log(0.7) + 0.7) / 0.33))
     assert float(hard_concrete(odds, torch.tensor([0.3, 0.3]))[0]) == nearly(1.2 * s - 0.1, dtype=np.float32)
 

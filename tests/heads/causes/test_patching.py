@@ -66,7 +66,12 @@ def test_patches_are_whole_passes_with_what_the_clean_run_had(name, by_position)
                 continue  # an edit of a KV head is one of all that read it
             for place in range(8) if by_position else [slice(None)]:
                 found = effects[at, place] if by_position else effects[at]
-                assert_same(found, by_edits(runs, layer, head, site, place).double(), dtype=np.float32)
+                assert_same(
+                    found,
+                    by_edits(runs, layer, head, site, place).double(),
+                    scale=runs.values(runs.tokens),
+                    dtype=np.float32,
+                )
 
 
 def test_the_pattern_of_the_clean_run_moves_the_corrupted_values():
