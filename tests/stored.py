@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from headway.runs import resolved
 from headway.runs.run_json import signed_text
 
 
@@ -20,3 +21,6 @@ def unseal(folder: Path, **changes: Any) -> None:
     content = {**json.loads(file.read_text()), **changes}
     file.write_text(json.dumps({key: value for key, value in content.items() if key not in ("digest", "seal")}))
     (folder / "seal.json").unlink(missing_ok=True)
+    directory = folder.parents[2]
+    if resolved.is_sealed(directory, "runs"):
+        resolved._change(directory, {"seals": []})

@@ -58,3 +58,25 @@ def is_as_signed(content: Mapping[str, Any]) -> bool:
         return bool(content.get(DIGEST) == signed(content)[DIGEST])
     except ValueError:  # a number that was none when it was signed
         return False
+
+
+MADE_FROM = "<!-- made from "
+"""How the last line of a page begins that says what it was made from, and what it held."""
+
+
+def signature(state: str, page: bytes) -> str:
+    """The last line of a page that was made from a state."""
+    return f"{MADE_FROM}{state}, as {hashlib.sha256(page).hexdigest()[:32]} -->"
+
+
+def is_as_made(content: bytes) -> bool:
+    r"""Whether a page ends in the signature of what stands before it, whatever it was made from.
+
+    Examples:
+        >>> page = b"<p>text</p>"
+        >>> is_as_made(page + b"\n" + signature("here", page).encode()), is_as_made(page)
+        (True, False)
+    """
+    page, _, last = content.rstrip().rpartition(b"\n")
+    state = last.removeprefix(MADE_FROM.encode()).rpartition(b", as ")[0]
+    return last == signature(state.decode(errors="replace"), page).encode()

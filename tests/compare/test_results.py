@@ -15,6 +15,7 @@ from headway.compare.answer import answer
 from headway.compare.matches import matches_of
 from headway.declare.loading import resolve
 from headway.errors import ResultsError
+from headway.identity import signed
 from headway.runs.folder import damaged
 from headway.runs.store import Store
 from headway.train import checkpoint
@@ -206,7 +207,7 @@ def test_it_is_written_as_strict_json(store):
     store.add("h1", [math.inf, 1.0]).add("h2", [1.0, math.nan])
     written = results.write(store)
     content = json.loads((store.path / "results.json").read_text(), parse_constant=pytest.fail)
-    assert content == written.to_json()
+    assert content == signed(written.to_json())
     assert content["runs"][0]["metrics"]["eval_mse"] is None
     (comparison,) = content["comparisons"]
     assert comparison["n_pairs"] == 0

@@ -2,62 +2,78 @@
 
     python benchmarks/faults.py damages --n 2000
 
-A finished directory is damaged in one file: a bit, a digit, a cut, a line, a digest, a file that is gone, or that of
-another run in its place; or a run's folder is gone. Times of change are put back, as a failing disk leaves them. Then
-it is compared, and everything that a report shows of its finished runs is read. Damage is believed where any of it
-differs from what the whole directory says, and nothing is said, or where a run that is said to be damaged still counts;
-it is overlooked where `headway verify` does not name it. An interrupted run is damaged likewise and gone on with: it
-must end with the same records and weights, or not at all, and say why.
+A finished directory is damaged in one file, whichever it is, or loses a folder: a bit, a digit, a cut, a line, a
+digest, a file that is gone, empty, as it was before, or that of another run or directory in its place. Times of change
+are put back, as a failing disk leaves them. Then it is compared, its status is asked for, and everything that a report
+shows of its finished runs is read. Damage is believed where any of it differs from what the whole directory says, and
+nothing is said, or where a run that is said to be damaged still counts; it is overlooked where `headway verify` does
+not name it, unless the file is free or made again. An interrupted run is damaged likewise and gone on with: it must end
+with the same records and weights, or not at all, and say why.
 """
 
 import contextlib
+import fnmatch
 import hashlib
+import io
 import json
 import os
 import random
 import re
 import shutil
+import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[1] / "settle"))
+
+import planted_effects
 import quadratic
+from rich.console import Console
 
 from headway.compare import results
 from headway.errors import UserError
 from headway.runs import work as work_module
 from headway.runs.folder import Run
 from headway.runs.store import Store
-from headway.runs.verify import verify
+from headway.runs.timing_files import read_timings
+from headway.runs.verify import STORED_FILES, Looked, verify
 from headway.runs.work import work
+from headway.show.terminal.progress import status_table
 from headway.train.loop import Measure, Measured, Study
 
 BEFORE = Path(__file__).parents[1] / "before"
 
-FOLDER = "the whole folder"
 RUN_FILES = {
     "run.json": "run.json",
     "metrics.jsonl": "metrics.jsonl",
     "samples.jsonl": "samples.jsonl",
     "tokenizer.json": "tokenizer.json",
-    "curves.json": "curves.json",
-    "seal.json": "seal.json",
     "heads": "heads/*.safetensors",
     "commit": "checkpoint/*.json",
     "arrays": "checkpoint/*.safetensors",
-    FOLDER: "",
 }
-BESIDE = {
-    "experiment.yaml": "experiment.yaml",
-    "estimators": "estimators/*.json",
-    "results.json": "results.json",
-    ".checked.json": ".checked.json",
+"""What an interrupted run goes on from."""
+FOLDERS = "folders"
+FREE = "free"
+"""Logs, what was put aside, and what users put beside: read by nobody."""
+KINDS = (*(kind.pattern for kind in STORED_FILES), FREE, FOLDERS)
+MADE_AGAIN = {
+    "estimators/*.json": "",
+    "results.json": "",
+    "report.html": "",
+    "look.html": "",
+    "figures/*.*": "",
+    "figures/.digests.json": "",
+    ".checked.json": "",
+    "timings/*.json": "gone",
 }
-DERIVED = ("estimators", "results.json", ".checked.json")
-"""Made again without a word, as if they had not been there."""
+"""Kinds that are computed, drawn or measured anew; of timings, where one is gone."""
+UNREAD = (FREE, ".lease/*.json", "timings/lease/*.json", "runs/*/seed-*/lease/*.json")
+"""Kinds in which no number stands."""
 
 Outcome = str
 """`noticed`, `harmless` (all is as it was), `believed`, or `overlooked` by `headway verify`."""
@@ -110,6 +126,31 @@ def unsigned(content: bytes, chance: random.Random, _: bytes) -> bytes:
     return digit(json.dumps(told, indent=1).encode(), chance, b"")
 
 
+def empty(_content: bytes, _chance: random.Random, _: bytes) -> bytes:
+    """A file without content."""
+    return b""
+
+
+def doubled(content: bytes, chance: random.Random, _: bytes) -> bytes:
+    """A line twice."""
+    lines = content.splitlines(keepends=True)
+    at = chance.randrange(len(lines))
+    return b"".join([*lines[: at + 1], *lines[at:]])
+
+
+def number(content: bytes, chance: random.Random, _: bytes) -> bytes:
+    """Another number in JSON that stays JSON; a digit where there is none."""
+    try:
+        json.loads(content)
+    except ValueError:
+        return digit(content, chance, b"")
+    places = list(re.finditer(rb"(?<![\w.\"-])[0-9]+(?![\w.\"])", content)) or [None]
+    at = chance.choice(places)
+    if at is None:
+        return digit(content, chance, b"")
+    return content[: at.start()] + str(int(at[0]) + 1).encode() + content[at.end() :]
+
+
 def gone(_content: bytes, _chance: random.Random, _: bytes) -> None:
     """Nothing."""
 
@@ -118,8 +159,12 @@ DAMAGES: dict[str, Callable[[bytes, random.Random, bytes], bytes | None]] = {
     "bit": flip,
     "digit": digit,
     "cut": cut,
+    "empty": empty,
     "swapped": swap,
+    "older": swap,
     "line": line,
+    "doubled": doubled,
+    "number": number,
     "unsigned": unsigned,
     "gone": gone,
 }
@@ -132,58 +177,120 @@ class Case:
     kind: str
     damage: str
     file: Path
-    other: Path | None
+    other: bytes | None
 
-    def apply(self, chance: random.Random) -> bytes | None:
-        """Damage the file; what it held, None when it is the same afterwards."""
+    def apply(self, chance: random.Random) -> bool:
+        """Damage the file, or take a folder away; whether it is another one afterwards."""
         if self.file.is_dir():
-            return self._aside()
+            if self.damage == "gone":
+                shutil.rmtree(self.file)
+            return self.damage == "gone"
         found, content = self.file.stat(), self.file.read_bytes()
-        other = self.other.read_bytes() if self.other and self.other.exists() else content
+        other = content if self.other is None else self.other
         damaged = DAMAGES[self.damage](content, chance, other) if content else None
         if damaged == content:
-            return None
+            return False
         if damaged is None:
             self.file.unlink()
-            return content
+            return True
         with open(self.file, "r+b") as file:  # in place: the inode stays
             file.write(damaged)
             file.truncate()
         os.utime(self.file, ns=(found.st_atime_ns, found.st_mtime_ns))
-        return content
+        return True
 
-    def _aside(self) -> bytes | None:
-        """Take a folder away; it has no content of its own."""
-        if self.damage != "gone":
-            return None
-        self.file.rename(_aside_of(self.file))
-        return b""
 
-    def undo(self, content: bytes, times: tuple[int, int]) -> None:
+MADE = {"evaluation": {"every": 7, "prompts": 50, "curve": None}, "logging": {"every": 5, "weights": [10, 40]}}
+"""What a directory of quadratics is asked for beside what it has."""
+
+
+def kind_of(name: str) -> str:
+    """The kind of a file, given its path in a directory."""
+    parts = name.split("/")
+    for kind in STORED_FILES:
+        pattern = kind.pattern.split("/")
+        if len(pattern) == len(parts) and all(map(fnmatch.fnmatchcase, parts, pattern)):
+            return kind.pattern
+    return FREE
+
+
+@dataclass(kw_only=True)
+class Directory:
+    """A finished directory as it is, what it says, and what some of its files held before."""
+
+    path: Path
+    older: dict[str, bytes]
+
+    def __post_init__(self) -> None:
+        look(self.path)
+        assert not [damage for looked in verify(self.path) for damage in looked.damages]
+        self.whole = look(self.path)
+        assert self.whole.content == look(self.path).content, "a directory says the same twice"
+        self._files = {file: (file.read_bytes(), file.stat()) for file in self._there()}
+        self.kinds: dict[str, list[Path]] = {}
+        finished = {file.parent for file in self._files if file.name == "seal.json"}
+        files = [f for f in self._files if "runs" not in f.relative_to(self.path).parts or finished & {*f.parents}]
+        for file in files:
+            self.kinds.setdefault(kind_of(file.relative_to(self.path).as_posix()), []).append(file)
+        above = {self.path, *self.path.parents}
+        self.kinds[FOLDERS] = sorted({folder for file in files for folder in file.parents} - above)
+
+    def _there(self) -> list[Path]:
+        return sorted(file for file in self.path.rglob("*") if file.is_file())
+
+    def restore(self) -> None:
         """Make it whole again."""
-        if _aside_of(self.file).exists():
-            _aside_of(self.file).rename(self.file)
-            return
-        self.file.write_bytes(content)
-        os.utime(self.file, ns=times)
+        for file in set(self._there()) - set(self._files):
+            file.unlink()
+        for file, (content, found) in self._files.items():
+            if not file.is_file() or file.read_bytes() != content:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+                os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+    def is_made_again(self, case: Case) -> bool:
+        """Whether what is damaged is of no importance, or computed anew."""
+        if case.kind == FOLDERS:
+            inside = {kind_of(f.relative_to(self.path).as_posix()) for f in self._files if case.file in f.parents}
+            return inside <= {*MADE_AGAIN, *UNREAD}
+        return case.kind in UNREAD or (case.kind in MADE_AGAIN and case.damage.startswith(MADE_AGAIN[case.kind]))
 
 
-def _aside_of(folder: Path) -> Path:
-    return folder.with_name(f"aside-{folder.name}")
+def contents(path: Path) -> dict[str, bytes]:
+    """What the files of a directory hold."""
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
-def finished_directories(into: Path) -> list[Path]:
-    """Directories with finished runs of each laboratory, sealed: two of before, and one that was just made."""
+def finished_directories(into: Path) -> list[Directory]:
+    """Directories with finished runs, sealed: two of before, one that was just made, a plan and a search."""
     found = []
     for name in ("icl", "text"):
         path = Path(shutil.copytree(BEFORE / name, into / name))
         list(verify(path, adopt=True))
-        found.append(path)
-    of = quadratic.experiment(evaluation={"every": 7, "prompts": 50, "curve": None})
+        found.append(Directory(path=path, older=contents(BEFORE / name)))
+    of = quadratic.experiment(**MADE)
     store = Store.create(into / "made", of)
-    for arm, seed in of.runs:
-        work(store.add(arm, seed).path, study)
-    return [*found, store.path]
+    runs = [store.add(arm, seed) for arm, seed in of.runs]
+    begun = contents(store.path)
+    for run in runs:
+        work(run.path, study)
+    (store.path / "notes.txt").write_text("of the user")
+    return [*found, Directory(path=store.path, older=begun), *planned_directories(into)]
+
+
+def planned_directories(into: Path) -> Iterator[Directory]:
+    """A plan that was prolonged after its looks, and a search for the best."""
+    planned = planted_effects.experiment({"plain": 0, "near": 0.45}, seeds=2)
+    settle = planted_effects.settle
+    settle(into / "planned", planned, planted_effects.wished(until="0.1%", at_most=3))
+    before = contents(into / "planned")
+    settle(into / "planned", planned, planted_effects.wished(until="0.1%", at_most=4))
+    yield Directory(path=into / "planned", older=before)
+    of = planted_effects.experiment({"plain": 0, "near": 0.45, "worse": 3})
+    Store.create(into / "searched", of)
+    before = contents(into / "searched")
+    settle(into / "searched", of, planted_effects.wished(best=True, budget="9", at_most=3))
+    yield Directory(path=into / "searched", older=before)
 
 
 def study(spec: Any, stored: Any) -> Study:
@@ -196,23 +303,19 @@ def study(spec: Any, stored: Any) -> Study:
     return replace(plain, measures=(*plain.measures, writes), files={"tokenizer.json": '{"a": 0, "b": 1}\n'})
 
 
-def files_of(directory: Path, kind: str) -> list[Path]:
-    """The files of a kind in a directory, of finished runs only."""
-    if kind in BESIDE:
-        return sorted(directory.glob(BESIDE[kind]))
-    done = [folder for folder in directory.glob("runs/*/seed-*") if (folder / "seal.json").is_file()]
-    return done if kind == FOLDER else sorted(file for folder in done for file in folder.glob(RUN_FILES[kind]))
-
-
-def case_of(directories: list[Path], kind: str, damage: str, chance: random.Random) -> Case | None:
+def case_of(directories: Sequence[Directory], kind: str, damage: str, chance: random.Random) -> Case | None:
     """A random file of a kind, with a damage; None where there is none."""
-    places = [files for directory in directories if (files := files_of(directory, kind))]
+    places = [directory for directory in directories if directory.kinds.get(kind)]
     if not places:
         return None
-    files = chance.choice(places)
-    file = chance.choice(files)
-    others = [other for other in files if other != file]
-    return Case(kind=kind, damage=damage, file=file, other=chance.choice(others) if others else None)
+    directory = chance.choice(places)
+    file = chance.choice(directory.kinds[kind])
+    if damage == "older":
+        return Case(
+            kind=kind, damage=damage, file=file, other=directory.older.get(str(file.relative_to(directory.path)))
+        )
+    others = [other for place in places for other in place.kinds[kind] if other != file and other.is_file()]
+    return Case(kind=kind, damage=damage, file=file, other=chance.choice(others).read_bytes() if others else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,34 +327,40 @@ class Seen:
 
 
 def look(directory: Path) -> Seen:
-    """Compare a directory, and read what a report shows of its finished runs."""
+    """Compare a directory, ask for its status, and read what a report shows of its finished runs."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             store = Store.open(directory)
+            said = io.StringIO()
+            Console(file=said, width=1000).print(status_table(store))
             found = results.write(store).to_json()
             words = found.pop("warnings")
             written = json.loads((directory / "results.json").read_text())
-            assert {**found, "warnings": words} == written
-            seen = [found, *(everything(run) for run in store.runs() if run.status == "done")]
+            assert {**found, "warnings": words} == {key: value for key, value in written.items() if key != "digest"}
+            timings = {arm: timing for arm, timing in read_timings(directory).items() if timing is not None}
+            seen = [found, timings, *(everything(run) for run in store.runs() if run.status == "done")]
         except UserError as error:
             return Seen(content="", words=(str(error),))
-    return Seen(content=repr(seen), words=(*words, *(str(one.message) for one in caught)))
+    warned = tuple(line for line in said.getvalue().splitlines() if line.startswith("warning"))
+    return Seen(content=repr(seen), words=(*words, *warned, *(str(one.message) for one in caught)))
 
 
 def everything(run: Run) -> dict[str, Any]:
     """All that can be read of a finished run."""
-    arrays = {step: run.head_arrays(step) for step in run.head_steps()} | {-1: run.weights()}
+    steps = [*((step, run.head_arrays(step)) for step in run.head_steps()), (-1, run.weights())]
+    steps += [(-1 - step, run.weights(step)) for step in run.weight_steps()]
     tokenizer = run.path / "tokenizer.json"
     return {
         "run": (run.name, run.seed, run.id, run.message, run.config, run.execution, run.metrics, run.log_every),
         "records": run.records(),
         "samples": run.samples(),
         "curves": run.curves(),
+        "trained": run.trained,
         "tokenizer": tokenizer.read_bytes() if tokenizer.exists() else None,
         "arrays": {
             (step, name): hashlib.sha256(array.tobytes()).hexdigest()
-            for step, found in arrays.items()
+            for step, found in steps
             for name, array in sorted(found.items())
         },
     }
@@ -260,45 +369,54 @@ def everything(run: Run) -> dict[str, Any]:
 class Finished:
     """Finished directories to be damaged, one file at a time, and made whole again."""
 
-    def __init__(self, into: Path):
-        self.directories = finished_directories(into)
-        self._whole = {path: look(path) for path in self.directories}
-        again = {path: look(path) for path in self.directories}
-        assert again == self._whole, "a directory says the same twice"
-        assert all(not looked.damages for path in self.directories for looked in verify(path))
+    def __init__(self, into: Path, more: Sequence[Directory] = ()):
+        self.directories = [*finished_directories(into), *more]
+        self.cases: list[tuple[Case, Outcome]] = []
 
     def outcome(self, kind: str, damage: str, chance: random.Random) -> Outcome | None:
         """What becomes of a random damage; None where no file of the kind can be damaged so."""
         case = case_of(self.directories, kind, damage, chance)
         if case is None:
             return None
-        found = case.file.stat()
-        content = case.apply(chance)
-        if content is None:
-            return None
+        directory = next(each for each in self.directories if case.file.is_relative_to(each.path))
         try:
-            return self._judged(case)
+            if not case.apply(chance):
+                return None
+            found = self._judged(case, directory)
         finally:
-            case.undo(content, (found.st_atime_ns, found.st_mtime_ns))
+            directory.restore()
+        self.cases.append((case, found))
+        return found
 
-    def _judged(self, case: Case) -> Outcome:
-        directory = next(path for path in self.directories if case.file.is_relative_to(path))
-        if case.kind not in DERIVED and not any(looked.damages for looked in verify(directory)):
-            return "overlooked"
-        seen, whole = look(directory), self._whole[directory]
-        if seen == whole:
-            return "harmless"
+    def _judged(self, case: Case, directory: Directory) -> Outcome:
+        named = [damage for looked in _looked_at(directory.path) for damage in looked.damages]
+        seen, whole = look(directory.path), directory.whole
         said = bool(set(seen.words) - set(whole.words))
-        return "noticed" if said and not _counts(case, directory) else "believed"
+        if (seen.content != whole.content and not said) or _counts(case, directory.path):
+            return "believed"
+        if not named and not directory.is_made_again(case):
+            return "overlooked"
+        return "noticed" if named or said else "harmless"
+
+
+def _looked_at(path: Path) -> list[Any]:
+    try:
+        return list(verify(path))
+    except UserError as error:
+        return [Looked(damages=(str(error),))]
 
 
 def _counts(case: Case, directory: Path) -> bool:
     """Whether a run that was damaged is used all the same."""
-    place = case.file.relative_to(directory).parts
-    if place[0] != "runs":
+    parts = case.file.relative_to(directory).parts
+    if parts[0] != "runs" or len(parts) < 3 or case.kind in UNREAD or (case.kind == FOLDERS and "lease" in parts):
         return False
-    arm, seed = place[1], int(place[2].removeprefix("seed-"))
-    return any((run.name, run.seed, run.status) == (arm, seed, "done") for run in Store.open(directory).runs())
+    arm, seed = parts[1], int(parts[2].removeprefix("seed-"))
+    try:
+        runs = Store.open(directory).runs()
+    except UserError:
+        return False
+    return any((run.name, run.seed, run.status) == (arm, seed, "done") for run in runs)
 
 
 class Interrupted:
@@ -325,7 +443,8 @@ class Interrupted:
         if file is None:
             return None
         place = other / file.relative_to(folder)
-        if Case(kind=kind, damage=damage, file=file, other=place).apply(chance) is None:
+        held = place.read_bytes() if place.exists() else None
+        if not Case(kind=kind, damage=damage, file=file, other=held).apply(chance):
             return None
         try:
             work(folder, study)
@@ -377,13 +496,16 @@ def hurried() -> Iterator[None]:
 Counts = dict[tuple[str, str], Counter[Outcome]]
 
 
-def damages(n: int, seed: int, into: Path, resumes: int) -> tuple[Counts, Counts]:
+def damages(n: int, seed: int, into: Path, resumes: int, more: Sequence[Directory] = ()) -> tuple[Counts, Counts]:
     """The outcomes of random damages by kind of file and of damage: of finished directories, and before a resume."""
     chance = random.Random(seed)
     with hurried():
-        finished = _counted(Finished(into / "finished").outcome, (*RUN_FILES, *BESIDE), n, chance)
-        kinds = [kind for kind in RUN_FILES if kind not in ("seal.json", "curves.json", FOLDER)]
-        return finished, _counted(Interrupted(into / "interrupted").outcome, kinds, resumes, chance)
+        found = Finished(into / "finished", more)
+        finished = _counted(found.outcome, KINDS, n, chance)
+        for case, outcome in found.cases:
+            if outcome in ("believed", "overlooked"):
+                print(f"{outcome}: {case.damage} of {case.file}")
+        return finished, _counted(Interrupted(into / "interrupted").outcome, RUN_FILES, resumes, chance)
 
 
 def _counted(

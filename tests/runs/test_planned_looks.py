@@ -1,12 +1,33 @@
 """Plans of looks in a directory: written once, read by everybody, and only ever made longer."""
 
+import json
+import shutil
 from dataclasses import replace
 from multiprocessing.pool import ThreadPool
 
 import pytest
+import quadratic
 
+from headway.compare import results
 from headway.errors import ResultsError
-from headway.runs.planned_looks import LookMade, Picked, StoredPlan, StoredSearch, keep, keep_plan, stored, stored_plan
+from headway.identity import signed
+from headway.runs import planned_looks, resolved
+from headway.runs.planned_looks import (
+    LookMade,
+    Picked,
+    Seen,
+    StoredPlan,
+    StoredSearch,
+    damages,
+    keep,
+    keep_plan,
+    seen,
+    stored,
+    stored_plan,
+)
+from headway.runs.reservations import reservations
+from headway.runs.store import Store
+from headway.runs.verify import verify
 
 PLAN = StoredPlan(
     looks=(3, 4, 6), margin=0.5, level=0.05, metric="eval_mse", asked={"q": {"a": 1.0, "b": -1.0}}, are_declared=True
@@ -71,3 +92,182 @@ def test_a_directory_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "looks").write_text("a file")
     with pytest.raises(ResultsError, match=r"plan.json cannot be (written|read)"):
         keep_plan(tmp_path, PLAN)
+
+
+LOOK = LookMade(n_seeds=3, outcomes={"q": "open"}, intervals={"q": None}, made="now")
+
+
+@pytest.fixture
+def planned(tmp_path):
+    """A directory with a plan, a look that was made, and verdicts that were given before."""
+    Store.create(tmp_path / "d", quadratic.experiment())
+    keep(tmp_path / "d", "seen-2", Seen(n_seeds=2))
+    keep_plan(tmp_path / "d", PLAN)
+    keep(tmp_path / "d", "after-3", LOOK)
+    return tmp_path / "d"
+
+
+def verified(path, **how):
+    return [damage for looked in verify(path, **how) for damage in looked.damages]
+
+
+def change(file, **changes):
+    """Change what a signed file says, and sign it anew."""
+    file.write_text(json.dumps(signed({**json.loads(file.read_text()), **changes})))
+
+
+def test_what_is_kept_stands_in_the_document_and_is_whole(planned):
+    assert set(resolved.anchors(planned)) == {"plan", "after-3", "seen-2"}
+    assert {len(states) for states in resolved.anchors(planned).values()} == {1}
+    assert list(damages(planned)) == verified(planned) == []
+    assert resolved.doubt(planned) == ""
+    assert Store.open(planned).experiment.dump() == quadratic.experiment().dump()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("looks", [3, 6]), ("margin", 5.0), ("level", 0.2), ("metric", "w"), ("asked", {"q": {"a": 1.0}})],
+)
+def test_a_plan_that_was_changed_gives_no_verdict_though_it_is_signed_anew(planned, key, value):
+    change(planned / "looks/plan.json", **{key: value})
+    said = (
+        f"{planned}/looks/plan.json is not as it was written; put it back from a copy, or `headway verify {planned} "
+        "--adopt` does without it"
+    )
+    assert verified(planned) == list(damages(planned)) == [said]
+    for judges in (stored_plan, lambda path: results.build(Store.open(path)), lambda path: keep_plan(path, PLAN)):
+        with pytest.raises(ResultsError, match="until then nothing is said of what was planned"):
+            judges(planned)
+
+
+@pytest.mark.parametrize("lost", ["looks", "looks/plan.json"])
+def test_a_plan_that_is_gone_gives_no_verdict(planned, lost):
+    shutil.rmtree(planned / lost) if lost == "looks" else (planned / lost).unlink()
+    assert f"{planned}/looks/plan.json is missing" in " ".join(verified(planned))
+    with pytest.raises(ResultsError, match=r"plan.json is missing; put it back from a copy, or"):
+        results.build(Store.open(planned))
+
+
+@pytest.mark.parametrize("name", ["after-3", "seen-2"])
+def test_what_was_looked_at_is_told_where_it_is_lost_and_still_counts(planned, name):
+    (planned / f"looks/{name}.json").unlink()
+    (said,) = damages(planned)
+    assert f"{name}.json is missing" in said
+    assert verified(planned) == [said]
+    assert said in list(reservations(planned, (), ()))
+    assert 2 in seen(planned)
+    assert stored_plan(planned).looks == PLAN.looks
+    keep(planned, name, LOOK if name == "after-3" else Seen(n_seeds=2))
+    assert list(damages(planned)) == [], "it was said again"
+
+
+def test_a_plan_of_another_directory_is_none_of_this_one(planned, tmp_path):
+    Store.create(tmp_path / "other", quadratic.experiment())
+    shutil.copytree(planned / "looks", tmp_path / "other/looks")
+    with pytest.raises(ResultsError, match=r"plan.json was not written here; .* --adopt` takes what is there"):
+        stored_plan(tmp_path / "other")
+    assert verified(tmp_path / "other", adopt=True)
+    assert verified(tmp_path / "other") == []
+    assert stored_plan(tmp_path / "other").looks == PLAN.looks
+
+
+def test_a_plan_that_is_lost_is_done_without_when_somebody_says_so_and_that_stays_said(planned):
+    (planned / "looks/plan.json").write_text("{}")
+    assert verified(planned, adopt=True) == verified(planned) == []
+    assert stored_plan(planned) is None
+    assert (planned / "looks/plan.json.given-up").read_text() == "{}"
+    assert seen(planned) == (2, 3), "a look by a plan that is lost is one without a plan"
+    assert any("looks/plan.json: lost here" in said for said in reservations(planned, (), ()))
+    assert keep_plan(planned, replace(PLAN, margin=1.0)).margin == 1.0
+    assert any("looks/plan.json: lost here" in said for said in reservations(planned, (), ()))
+
+
+@pytest.mark.parametrize("longer", [False, True])
+@pytest.mark.parametrize("after", range(3))
+def test_who_is_killed_while_a_plan_is_written_leaves_the_former_one_or_this(tmp_path, monkeypatch, after, longer):
+    Store.create(tmp_path, quadratic.experiment())
+    if longer:
+        keep_plan(tmp_path, PLAN)
+    plan = replace(PLAN, looks=(3, 4, 6, 8)) if longer else PLAN
+    steps = iter(range(3))
+
+    def killed(do):
+        def step(*given):
+            if next(steps) == after:
+                raise KeyboardInterrupt
+            do(*given)
+
+        return step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(planned_looks, "write_text", killed(planned_looks.write_text))
+        patch.setattr(resolved, "note", killed(resolved.note))
+        with pytest.raises(KeyboardInterrupt):
+            keep_plan(tmp_path, plan)
+    found = stored_plan(tmp_path)
+    assert found == stored_plan(tmp_path)
+    assert (found.looks if found else None) == (plan.looks if after == 2 else PLAN.looks if longer else None)
+    assert verified(tmp_path) == []
+    assert keep_plan(tmp_path, plan).looks == plan.looks
+    assert [len(states) for states in resolved.anchors(tmp_path).values()] == [1]
+    (tmp_path / "looks/plan.json").unlink()
+    assert "plan.json is missing" in verified(tmp_path)[0]
+
+
+def test_a_reader_in_the_middle_of_a_write_waits_for_no_one_and_sees_no_damage(planned, monkeypatch):
+    whole = dict(resolved.anchors(planned))
+    said = iter([{**whole, "plan": ["ffffffffffffffff"]}])
+    monkeypatch.setattr(resolved, "anchors", lambda _: next(said, whole))
+    assert planned_looks.why_not(planned, "plan") == ""
+
+
+def test_looks_of_before_are_read_and_stand_in_the_document_when_it_is_next_written(planned, tmp_path):
+    plan = json.loads((planned / "looks/plan.json").read_text())
+    del plan["digest"]
+    old = tmp_path / "old"
+    (old / "looks").mkdir(parents=True)
+    (old / "experiment.yaml").write_text(quadratic.experiment().dump())
+    (old / "looks/plan.json").write_text(json.dumps(plan))
+    assert stored_plan(old).looks == PLAN.looks
+    assert [looked.unsealed for looked in verify(old)] == [True]
+    assert resolved.anchors(old) == {}
+    Store.create(old, quadratic.experiment())
+    assert set(resolved.anchors(old)) == {"plan"}
+    assert [looked.unsealed for looked in verify(old)] == [False]
+    change(old / "looks/plan.json", margin=5.0)
+    assert "is not as it was written" in verified(old)[0]
+
+
+def test_a_document_that_was_lost_finds_the_plan_that_is_there(planned):
+    of = quadratic.experiment()
+    Store.with_runs(planned, of, of.runs[:1])
+    (planned / "experiment.yaml").unlink()
+    Store.create(planned, of)
+    assert set(resolved.anchors(planned)) == {"plan", "after-3", "seen-2"}
+    assert verified(planned) == []
+
+
+def test_a_document_that_grows_keeps_what_it_says_of_looks(planned):
+    before = resolved.anchors(planned)
+    Store.create(planned, quadratic.experiment(baseline="fast"))
+    assert resolved.anchors(planned) == before
+    (planned / "looks/plan.json").unlink()
+    Store.create(planned, quadratic.experiment())
+    assert "plan.json is missing" in verified(planned)[0]
+
+
+def test_an_edited_document_is_not_signed_by_who_notes_something_in_it(planned):
+    document = planned / "experiment.yaml"
+    document.write_text(document.read_text().replace("baseline: slow", "baseline: fast"))
+    keep(planned, "after-4", replace(LOOK, n_seeds=4))
+    assert "it is damaged, or it was edited" in resolved.doubt(planned)
+    assert stored_plan(planned).history[-1].n_seeds == 4
+    Store.create(planned, quadratic.experiment())
+    assert (set(resolved.anchors(planned)), verified(planned)) == ({"plan", "after-3", "after-4", "seen-2"}, [])
+
+
+def test_a_document_names_no_file_outside(planned):
+    document = planned / "experiment.yaml"
+    resolved._change(planned, {"looks": {"../../outside": ["0" * 16], "plan": 3}, "given_up": ["/etc/x", {}]})
+    assert document.is_file()
+    assert (resolved.anchors(planned), resolved.given_up(planned)) == ({}, [])

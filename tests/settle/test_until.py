@@ -337,7 +337,7 @@ def test_a_damaged_plan_is_told(tmp_path):
     of = experiment({"plain": 0, "worse": 3})
     settle(tmp_path / "d", of, HALF)
     (tmp_path / "d/looks/plan.json").write_text("{")
-    with pytest.raises(ResultsError, match=r"plan.json: cannot be read \(.*\); restore it, or choose another"):
+    with pytest.raises(ResultsError, match=r"plan.json is not as it was written; put it back from a copy, or"):
         settle(tmp_path / "d", of, HALF)
 
 

@@ -85,9 +85,11 @@ def verify(
         for damage in looked.damages:
             print(f"damaged: {damage}")
     runs, whole = counted(len(found) - 1, "run"), sum(looked.n_bytes for looked in found)
+    if found[0].unsealed:
+        print("looks/: not sealed, since they were made before; --adopt does so")
     for n, said in (
         (sum(looked.sealed for looked in found), "sealed as it is"),
-        (sum(looked.unsealed for looked in found), "not sealed, since it was made before; --adopt does so"),
+        (sum(looked.unsealed for looked in found[1:]), "not sealed, since it was made before; --adopt does so"),
         (sum(looked.held for looked in found), "left alone, since a process works on it"),
     ):
         if n:

@@ -5,6 +5,7 @@ made from the value that was written; only readers from outside, and tests, read
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -34,9 +35,10 @@ from headway.declare.experiment import Experiment
 from headway.declare.run import RunSpec
 from headway.errors import ResultsError
 from headway.files import derived, parsed, plain, read_bytes, write_json
-from headway.identity import digest
+from headway.identity import DIGEST, digest, signed
 from headway.runs.folder import Run
 from headway.runs.planned_looks import Seen, keep, seen
+from headway.runs.planned_looks import settle as settle_looks
 from headway.runs.reservations import reservations
 from headway.runs.store import Store
 
@@ -149,6 +151,7 @@ def json_schema() -> dict[str, Any]:
     """The JSON schema of `results.json`."""
     described = _adapter().json_schema()
     described["properties"]["schema"] |= {"const": SCHEMA}
+    described["properties"][DIGEST] = {"type": "string", "description": "of the rest, by which damage is noticed"}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
 
 
@@ -177,9 +180,11 @@ def write(store: Store) -> Results:
     content = _content(store)
     results = Results.from_json(content)
     with derived(path):
-        write_json(path, content)
+        write_json(path, signed(content))
     if (now := looked_at(looks_of(store), results.primary, results.families)) is not None:
         keep(store.path, f"seen-{now}", Seen(n_seeds=now))
+    with suppress(OSError):  # whoever can write the document finishes what a killed process began
+        settle_looks(store.path)
     return results
 
 

@@ -131,6 +131,16 @@ def _kept(directory: Path, written: str) -> Plugin:
     return _file(written, directory / written, text) if is_file else _package(written)
 
 
+def check_kept(path: Path) -> None:
+    """See that a file that a results directory keeps is what its name says.
+
+    Raises:
+        DeclarationError: when it is not.
+        OSError: when it cannot be read.
+    """
+    _checked(path, read_bytes(path))
+
+
 def keep(directory: Path, plugins: Sequence[Plugin]) -> Mapping[str, bytes]:
     """What a results directory has to hold of plugins: contents by path; what is there already is left out."""
     wanted = {plugin.written: plugin.text for plugin in plugins if plugin.text is not None}

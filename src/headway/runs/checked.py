@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.files import is_bare, kept_json, write_text
+from headway.runs import resolved
 from headway.runs.records import holds_run
 
 FILE = ".checked.json"
@@ -63,8 +64,12 @@ class Checked:
             self._changed = True
 
     def is_sealed(self, folder: Path) -> bool:
-        """Whether a run was found as it was sealed, be it now or not."""
-        return self._name(folder) in self._runs
+        """Whether a run was found as it was sealed, be it now or not, or every run of the directory is sealed."""
+        return self._name(folder) in self._runs or resolved.is_sealed(self._directory, "runs")
+
+    def was_done(self, folder: Path) -> bool:
+        """Whether a run was found done, be it now or not."""
+        return self._name(folder) in self._done
 
     def done(self, folders: Iterable[Path]) -> None:
         """Runs are done, and there just now."""

@@ -100,8 +100,11 @@ class Run:
             ResultsError: saying what is damaged, and what to do.
         """
         self.check_name()
-        if self.status != "done":
-            return  # what is damaged is computed again
+        if self.status != "done":  # what is damaged is computed again
+            if known is not None and known.was_done(self.path) and (self.path / seals.FILE).exists():
+                what = f"it was finished here before, and its run.json says that it is {self.status}"
+                raise ResultsError(f"{self.path}: {what}; {anew(self.path)}")
+            return
         if self.seal is not None:
             seals.check(self.path, self.seal, depth, known)
         elif (self.path / seals.FILE).exists() or (known is not None and known.is_sealed(self.path)):

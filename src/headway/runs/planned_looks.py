@@ -9,10 +9,13 @@
 
 Each file is written once, whole; of several processes that come at once, one writes it and the others read it. Only a
 plan that goes on beyond its end takes the place of the one before.
+
+Verdicts rest on these files, so the directory's document says what each of them holds, and a plan that is damaged or
+gone is an error. The document says first what is going to be written, then the file is, and then the document says
+that it is there: who is killed in between leaves a file that may be as it was or as it is to be, and both are right.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,9 +23,10 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from headway.errors import ResultsError
-from headway.files import FULL, create_text, entries, folder_in, inside, parsed, plain, read_bytes, write_json
-from headway.identity import digest
+from headway.errors import ResultsError, UserError
+from headway.files import FULL, Content, folder_in, inside, json_text, kept_json, parsed, plain, read_bytes, write_text
+from headway.identity import DIGEST, digest, is_as_signed, signed
+from headway.runs import resolved
 from headway.runs.growth import turn
 from headway.runs.storage import failure
 
@@ -157,7 +161,64 @@ _Stored = TypeVar("_Stored", StoredPlan, LookMade, StoredSearch, RoundMade, Pick
 
 def folder_of(directory: Path) -> Path:
     """Where all of it is kept."""
-    return inside(directory, "looks")
+    return inside(directory, resolved.LOOKS)
+
+
+def damages(directory: Path) -> Iterator[str]:
+    """A sentence for each file of `DIR/looks` that is not as it was written."""
+    names = {*resolved.looks_there(directory), *resolved.anchors(directory)}
+    yield from filter(None, (why_not(directory, name) for name in sorted(names)))
+
+
+def why_not(directory: Path, name: str) -> str:
+    """Why a file of `DIR/looks` is not to be believed, and what to do; empty where it is, or cannot be there."""
+    file, known = resolved.look_file(directory, name), resolved.anchors(directory).get(name)
+    state = resolved.state_of(file)
+    if state in (known or [None]) or (known is None and not _is_strange(directory, file)):
+        return ""
+    if known != resolved.anchors(directory).get(name):  # it was being written just now
+        return why_not(directory, name)
+    what = "is missing" if state is None else "was not written here" if known is None else "is not as it was written"
+    takes = "takes what is there" if known is None else "does without it"
+    return f"{file} {what}; put it back from a copy, or `headway verify {directory} --adopt` {takes}"
+
+
+def _is_strange(directory: Path, file: Path) -> bool:
+    """Whether a file that the document does not know of is damaged, or others put it there."""
+    if resolved.is_sealed(directory, resolved.LOOKS) and not resolved.doubt(directory):
+        return True
+    content = kept_json(file)  # those of before have no digest, and what cannot be read is told by who reads it
+    return isinstance(content, dict) and DIGEST in content and not is_as_signed(content)
+
+
+def is_unsealed(directory: Path) -> bool:
+    """Whether there are files that the document does not know of, as in directories of before."""
+    return not resolved.anchors(directory).keys() >= set(resolved.looks_there(directory))
+
+
+def settle(directory: Path) -> None:
+    """Have the document say what is there of files that a killed process was writing.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    if any(len(states) > 1 for states in resolved.anchors(directory).values()):
+        with turn(directory):
+            for name, states in resolved.anchors(directory).items():
+                state = resolved.state_of(resolved.look_file(directory, name))
+                if len(states) > 1 and state in states:
+                    resolved.note(directory, name, (state,))
+
+
+def adopt(directory: Path) -> None:
+    """Do without the files that are damaged or lost, for whoever has the turn.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    for name in resolved.anchors(directory):
+        if why_not(directory, name):
+            resolved.give_up(directory, name)
 
 
 def stored_plan(directory: Path) -> StoredPlan | None:
@@ -169,25 +230,35 @@ def stored_plan(directory: Path) -> StoredPlan | None:
     plan = stored(directory, "plan", StoredPlan)
     if plan is None:
         return None
-    looks = [made for n in plan.looks if (made := stored(directory, f"after-{n}", LookMade))]
+    sound = (f"after-{n}" for n in plan.looks if not why_not(directory, f"after-{n}"))
+    looks = [made for name in sound if (made := stored(directory, name, LookMade))]
     return replace(plan, history=tuple(looks))
 
 
 def seen(directory: Path) -> tuple[int, ...]:
-    """The numbers of seeds that verdicts were given on without a plan, ascending; a file's name says it."""
-    names = (file.stem.removeprefix("seen-") for file in entries(folder_of(directory), "seen-*.json"))
-    return tuple(sorted(int(name) for name in names if name.isascii() and name.isdecimal()))
+    """The numbers of seeds that verdicts were given on without a plan, or by one that is lost, ascending.
+
+    The name of a file says it, and the document has the names of those that are lost.
+    """
+    names = {*resolved.looks_there(directory), *resolved.anchors(directory)}
+    kinds = ("seen",) if "plan" in names else ("seen", "after")
+    names.update(resolved.given_up(directory))
+    parts = [name.partition("-") for name in names]
+    return tuple(sorted({int(n) for kind, _, n in parts if kind in kinds and n.isdecimal()}))
 
 
 def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:
     """What stands in a file of `DIR/looks`; None where there is no such file.
 
     Raises:
-        ResultsError: when it cannot be read.
+        ResultsError: when it cannot be read, is not as it was written, or is gone.
     """
-    file = folder_of(directory) / f"{name}.json"
+    if damage := why_not(directory, name):
+        raise ResultsError(f"{damage}; until then nothing is said of what was planned")
+    file = resolved.look_file(directory, name)
     try:
         content = parsed(read_bytes(file))
+        content.pop(DIGEST, None)
         if content.pop("schema") != SCHEMA:
             raise ResultsError(f"{file}: another version of Headway wrote it; use that one, or another directory")
         return TypeAdapter(kind).validate_python(content)
@@ -202,17 +273,21 @@ def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:
 def keep(directory: Path, name: str, value: _Stored) -> _Stored:
     """Write a file of `DIR/looks` unless it is there; what then stands in it.
 
+    What was found at a look, or that verdicts were given, is written anew where it is damaged: runs say it again.
+
     Raises:
         ResultsError: when it can neither be written nor read.
     """
-    file = folder_of(directory) / f"{name}.json"
     try:
-        folder_in(directory, file.parent.name)
-        create_text(file, json.dumps(_content(value), indent=1, allow_nan=False) + "\n")
+        folder_in(directory, resolved.LOOKS)
+        settle(directory)
+        if (found := _there(directory, name, value)) is not None:
+            return found
+        with turn(directory):
+            if (found := _there(directory, name, value)) is None:  # somebody else may have had the turn before
+                _write(directory, name, value)
     except OSError as error:
-        if error.errno in FULL:
-            raise failure(directory, error) from None
-        raise ResultsError(f"{file} cannot be written: {error.strerror}; free space or check permissions") from None
+        raise _unwritable(directory, name, error) from None
     return stored(directory, name, type(value)) or value
 
 
@@ -220,15 +295,42 @@ def keep_plan(directory: Path, plan: StoredPlan) -> StoredPlan:
     """Store a plan, or the one that goes on where a stored one ends; the plan that stands there afterwards."""
     found = keep(directory, "plan", plan)
     if plan.at_most > found.at_most and plan.looks[: len(found.looks)] == found.looks:
-        with turn(directory):
-            former = stored_plan(directory) or found
-            if former.at_most < plan.at_most:
-                write_json(folder_of(directory) / "plan.json", _content(replace(plan, made=former.made)))
+        try:
+            with turn(directory):
+                former = stored_plan(directory) or found
+                if former.at_most < plan.at_most:
+                    _write(directory, "plan", replace(plan, made=former.made))
+        except OSError as error:
+            raise _unwritable(directory, "plan", error) from None
     return stored_plan(directory) or plan
+
+
+def _there(directory: Path, name: str, value: _Stored) -> _Stored | None:
+    """What stands in a file; None where it is not there, or is damaged and can be said again."""
+    if isinstance(value, LookMade | Seen) and why_not(directory, name):
+        return None
+    return stored(directory, name, type(value))
+
+
+def _write(directory: Path, name: str, value: _Stored) -> None:
+    """Write a file and have the document say so, for whoever has the turn."""
+    file = resolved.look_file(directory, name)
+    text = json_text(_content(value))
+    before, now = resolved.state_of(file), Content.of(text.encode()).sha256[:16]
+    resolved.note(directory, name, (before, now))
+    write_text(file, text)
+    resolved.note(directory, name, (now,))
+
+
+def _unwritable(directory: Path, name: str, error: OSError) -> UserError:
+    if error.errno in FULL:
+        return failure(directory, error)
+    file = resolved.look_file(directory, name)
+    return ResultsError(f"{file} cannot be written: {error.strerror}; free space or check permissions")
 
 
 def _content(value: Any) -> Any:
     content = {"schema": SCHEMA, **asdict(value)}
     content.pop("history", None)
     content["made"] = content["made"] or datetime.now(UTC).isoformat(timespec="seconds")
-    return plain(content)
+    return signed(plain(content))

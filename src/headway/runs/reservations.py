@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headway.runs import resolved
+from headway.runs import planned_looks, resolved
 from headway.runs.folder import Run
 from headway.runs.timing_files import read_timings, timing_file
 from headway.words import counted, listed
 
 
 def reservations(directory: Path, runs: Sequence[Run], gone: Sequence[str]) -> Iterator[str]:
-    """A sentence each: a document that was edited, timings that are damaged, runs that are gone or not sealed.
+    """A sentence each on what is not as it was written, is gone, or was never sealed: document, looks, timings, runs.
 
     Args:
         directory: the results directory.
@@ -19,6 +19,13 @@ def reservations(directory: Path, runs: Sequence[Run], gone: Sequence[str]) -> I
     """
     if doubt := resolved.doubt(directory):
         yield doubt
+    yield from planned_looks.damages(directory)
+    if lost := resolved.given_up(directory):
+        it = "it" if len(lost) == 1 else "them"
+        yield (
+            f"{listed(f'looks/{name}.json' for name in lost)}: lost here, and `headway verify --adopt` did without "
+            f"{it}; verdicts err more often than they say where seeds were chosen by what stood there"
+        )
     for name, timing in read_timings(directory).items():
         if timing is None:
             yield (

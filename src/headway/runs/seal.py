@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from headway.errors import ResultsError, shortened
-from headway.files import Content, write_json
+from headway.files import Content, json_text, write_json
 from headway.identity import DIGEST, is_as_signed, signed
-from headway.runs.records import READ, anew, is_of_run, read_json, step_files
+from headway.runs.records import READ, anew, is_of_run, mapping_in, read_bytes, step_files
 from headway.words import counted
 
 FILE = "seal.json"
@@ -30,6 +30,9 @@ class Known(Protocol):
 
     def is_sealed(self, folder: Path) -> bool:
         """Whether a run was found as it was sealed, be it now or not."""
+
+    def was_done(self, folder: Path) -> bool:
+        """Whether a run was found done, be it now or not."""
 
     def note(self, folder: Path, seal: str, names: Iterable[str]) -> None:
         """All files of a sealed run were found so just now."""
@@ -63,8 +66,10 @@ def read(path: Path, digest: str) -> dict[str, Content]:
     file = path / FILE
     if not file.exists():
         raise ResultsError(f"{file} is missing, though run.json says that the run is sealed; {anew(path)}")
-    seal = read_json(file, str(path))
-    if not is_as_signed(seal) or seal[DIGEST] != digest or seal.get("schema") != SCHEMA:
+    text = read_bytes(file, str(path))
+    seal = mapping_in(text, file)
+    is_whole = is_as_signed(seal) and text == json_text(seal).encode()  # a key that stands twice says the same
+    if not is_whole or seal[DIGEST] != digest or seal.get("schema") != SCHEMA:
         raise ResultsError(f"{file}: it is not as it was written; {anew(path)}")
     if wrong := next((name for name in seal["files"] if not is_of_run(name)), None):
         raise ResultsError(f"{file}: it names {shortened(repr(wrong))}, and no run has such a file; {anew(path)}")

@@ -122,7 +122,7 @@ class Store:
         if _document(path) is not None:
             store = cls.open(path)
             there = all((store._folder(arm.full_name, seed) / "run.json").is_file() for arm, seed in runs)
-            signed = resolved.is_headed(path) or not os.access(path, os.W_OK)
+            signed = resolved.is_sealed(path, resolved.LOOKS) or not os.access(path, os.W_OK)
             if there and signed and store.experiment.dump() == experiment.dump() and not resolved.doubt(path):
                 return store
         return None

@@ -5,6 +5,7 @@ from typing import Any
 
 from headway.files import entries, inside, kept_json
 from headway.identity import DIGEST, is_as_signed
+from headway.runs import resolved
 
 SCHEMA = 1
 
@@ -17,12 +18,10 @@ def timing_file(directory: Path, name: str) -> Path:
 def read_timing(file: Path) -> dict[str, Any] | None:
     """A timing; None where it cannot be read or is not as it was written. Those of before were not signed."""
     found = kept_json(file)
-    whole = (
-        isinstance(found, dict)
-        and (DIGEST not in found or is_as_signed(found))
-        and found.get("arm", file.stem) == file.stem
-    )
-    return found if whole else None
+    if not isinstance(found, dict) or not is_as_signed(found):
+        was_never = isinstance(found, dict) and DIGEST not in found
+        return found if was_never and not resolved.is_sealed(file.parents[1], "beside") else None
+    return found if found.get("arm", file.stem) == file.stem else None
 
 
 def read_timings(directory: Path) -> dict[str, dict[str, Any] | None]:

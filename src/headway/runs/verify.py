@@ -3,25 +3,31 @@
 What a directory of before holds is taken as it is, as far as it can be read; it is sealed when somebody asks for it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from headway.errors import ResultsError
-from headway.files import Content, entries, inside, kept_json
-from headway.identity import DIGEST, is_as_signed
-from headway.runs import resolved, seal
+from headway.declare.plugin_files import check_kept
+from headway.errors import DeclarationError, ResultsError
+from headway.files import Content, entries, is_bare, json_text, kept_json, read_bytes
+from headway.identity import DIGEST, is_as_made, is_as_signed
+from headway.runs import checked, planned_looks, resolved, seal
 from headway.runs.checked import Checked
 from headway.runs.folder import Run
 from headway.runs.folder_written import update
-from headway.runs.growth import why_not_asked
+from headway.runs.growth import turn, why_not_asked
 from headway.runs.lease import LeaseHeld
 from headway.runs.recorder import why_not_newest
-from headway.runs.records import READ, anew, run_folders, step_files
+from headway.runs.records import OF_STEPS, READ, anew, run_folders, step_files
 from headway.runs.store import Store
-from headway.runs.timing_files import read_timings, timing_file
+from headway.runs.timing_files import read_timing
 from headway.runs.watching import take_patiently
 from headway.train import checkpoint
+
+DIGESTS = ".digests.json"
+"""In a folder of figures: what each was drawn from, and then held."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +38,7 @@ class Looked:
         n_files: files that were read whole.
         n_bytes: what they hold.
         damages: a sentence each.
-        unsealed: whether it is a finished run of before, which nobody has sealed.
+        unsealed: whether it is a finished run of before, which nobody has sealed; or looks of before stand beside them.
         sealed: whether it was sealed just now.
         held: whether a process works on it, so that it was left alone.
     """
@@ -63,18 +69,50 @@ def verify(directory: Path, *, adopt: bool = False) -> Iterator[Looked]:
             raise
         damages.append(str(error))
     doubt = resolved.doubt(directory) if store else ""
-    if adopt and store and not doubt and not resolved.is_headed(directory):
-        resolved.adopt(directory)
-    known = Checked(directory)
+    known, goes_on = Checked(directory), adopt and store is not None and not doubt
     gone = known.gone()
     if adopt:
         known.forget(gone)
     else:
         damages += [_gone(directory, name) for name in gone]
-    yield Looked(n_files=1, damages=(*damages, *filter(None, [doubt]), *_derived(directory)))
+    if goes_on:
+        _without_lost(directory)
+    beside = _beside(directory)
+    yield replace(beside, damages=(*damages, *filter(None, [doubt]), *beside.damages))
     for folder in run_folders(directory):
         yield _look(folder, store, known, adopt)
+    if goes_on:
+        _adopted_document(directory)
     known.save()
+
+
+@contextmanager
+def _changing(directory: Path) -> Iterator[None]:
+    """In the block, change the document.
+
+    Raises:
+        ResultsError: when it cannot be written.
+    """
+    try:
+        with turn(directory):
+            yield
+    except OSError as error:
+        file = directory / resolved.FILE
+        raise ResultsError(f"{file} cannot be written: {error.strerror}; free space or check permissions") from None
+
+
+def _without_lost(directory: Path) -> None:
+    """Do without looks that are damaged or lost."""
+    if any(planned_looks.damages(directory)):
+        with _changing(directory):
+            planned_looks.adopt(directory)
+
+
+def _adopted_document(directory: Path) -> None:
+    """Have the document say what is sealed now, where it does not yet."""
+    if planned_looks.is_unsealed(directory) or not all(map(partial(resolved.is_sealed, directory), resolved.KINDS)):
+        with _changing(directory):
+            resolved.adopt(directory)
 
 
 def _gone(directory: Path, name: str) -> str:
@@ -84,16 +122,98 @@ def _gone(directory: Path, name: str) -> str:
     )
 
 
-def _derived(directory: Path) -> Iterator[str]:
-    """What is damaged of what was computed from runs and kept."""
-    for file in entries(inside(directory, "estimators"), "*.json"):
-        content = kept_json(file)
-        if not isinstance(content, dict) or (DIGEST in content and not is_as_signed(content)):
-            yield f"{file} is not as it was written; `headway compare {directory}` computes it anew"
-    for name, timing in read_timings(directory).items():
-        if timing is None:
-            file = timing_file(directory, name)
-            yield f"{file} is not as it was written; `headway run` with --timing measures it again"
+def _beside(directory: Path) -> Looked:
+    """What is damaged of what stands beside the runs."""
+    files = [(kind.why_not, file) for kind in STORED_FILES if kind.why_not for file in entries(directory, kind.pattern)]
+    found = [why_not(directory, file) for why_not, file in files]
+    lost = [*planned_looks.damages(directory), *_figures(directory)]
+    sizes = [file.stat().st_size for _, file in files if file.is_file()]
+    said, unsealed = (*filter(None, found), *lost), planned_looks.is_unsealed(directory)
+    return Looked(n_files=len(sizes) + 1, n_bytes=sum(sizes), damages=said, unsealed=unsealed)
+
+
+def _why_not_signed(directory: Path, file: Path) -> str:
+    """Why a file of JSON with a digest of itself is damaged, and what to do; empty where it is not."""
+    if file.parent.name == "timings":
+        is_whole, todo = read_timing(file) is not None, "`headway run` with --timing measures it again"
+    else:
+        content, todo = kept_json(file), f"`headway compare {directory}` computes it anew"
+        was_never = isinstance(content, dict) and DIGEST not in content and not resolved.is_sealed(directory, "beside")
+        is_whole = was_never or (isinstance(content, dict) and is_as_signed(content))
+    if is_whole and (found := kept_json(file)) and DIGEST in found:
+        is_whole = read_bytes(file) == json_text(found).encode()  # a key that stands twice says the same
+    return "" if is_whole else f"{file} is not as it was written; {todo}"
+
+
+def _why_not_page(directory: Path, file: Path) -> str:
+    """The same of a page, whose last line has the hash of the rest; one that somebody made by hand has none."""
+    try:
+        content = read_bytes(file)
+    except OSError as error:
+        return f"{file} cannot be read ({error.strerror}); `headway report {directory}` writes it anew"
+    by_hand = file.name == "look.html" and content.rstrip().endswith(b"</html>")
+    if by_hand or is_as_made(content):
+        return ""
+    return f"{file} is not as it was written; delete it, and `headway report {directory}` writes it anew"
+
+
+def _why_not_code(_: Path, file: Path) -> str:
+    """The same of code that the directory keeps, whose name has its hash."""
+    try:
+        check_kept(file)
+    except (DeclarationError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _figures(directory: Path) -> Iterator[str]:
+    """The same of figures, whose hashes stand beside them."""
+    folder = directory / "figures"
+    noted = kept_json(folder / DIGESTS)
+    for name, digests in noted.items() if isinstance(noted, dict) else ():
+        held = str(digests).partition(", ")[2]
+        if held and is_bare(name) and resolved.state_of(folder / name) not in (held, None):
+            yield f"{folder / name} is not as it was drawn; `headway report {directory}` draws it anew"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    """Files of a results directory that something reads, and what would tell that one of them is damaged.
+
+    Attributes:
+        pattern: of their paths in the directory.
+        by: what tells it: the hash or digest of the file, in a file or a name.
+        why_not: what is said of one that stands beside the runs, and what to do, given the directory; empty where it
+            is as it was written. None: it is looked at otherwise.
+    """
+
+    pattern: str
+    by: str
+    why_not: Callable[[Path, Path], str] | None = None
+
+
+_OF_RUN = "runs/*/seed-*"
+STORED_FILES = (
+    StoredFile(pattern=resolved.FILE, by="its first line"),
+    StoredFile(pattern="looks/*.json", by="the document"),
+    StoredFile(pattern="plugins/*.py", by="its name", why_not=_why_not_code),
+    *(StoredFile(pattern=pattern, by="itself", why_not=_why_not_signed) for pattern in resolved.SIGNED),
+    StoredFile(pattern="report.html", by="its last line", why_not=_why_not_page),
+    StoredFile(pattern="look.html", by="its last line", why_not=_why_not_page),
+    StoredFile(pattern=f"figures/{DIGESTS}", by="nothing: where it is damaged, figures are drawn anew"),
+    StoredFile(pattern="figures/*.*", by=f"figures/{DIGESTS}"),
+    StoredFile(pattern=checked.FILE, by="nothing: where it is damaged, runs are read whole"),
+    StoredFile(pattern=f"{_OF_RUN}/run.json", by="itself"),
+    StoredFile(pattern=f"{_OF_RUN}/{seal.FILE}", by="run.json"),
+    *(StoredFile(pattern=f"{_OF_RUN}/{name}", by="the seal") for name in READ),
+    *(StoredFile(pattern=f"{_OF_RUN}/{name}/*.safetensors", by="the seal") for name in OF_STEPS),
+    StoredFile(pattern=f"{_OF_RUN}/checkpoint/*", by="the seal; before a run is done, the newest commit"),
+    *(
+        StoredFile(pattern=f"{place}/*.json", by="its number")
+        for place in (".lease", "timings/lease", f"{_OF_RUN}/lease")
+    ),
+)
+"""Every file of a results directory that is read; what is not named here is free."""
 
 
 def _look(folder: Path, store: Store | None, known: Checked, adopt: bool) -> Looked:
@@ -106,6 +226,7 @@ def _look(folder: Path, store: Store | None, known: Checked, adopt: bool) -> Loo
         if run.status == "running":
             return Looked(held=True)
         if run.status != "done":
+            run.check(known=known)
             return Looked(damages=tuple(f"{folder}: {damage}" for damage in why_not_newest(folder, run.id)))
         if run.seal is not None:
             return _sealed(run, known)

@@ -16,7 +16,7 @@ from headway.compare.questions import SeedTable, asked_of, extended, seed_table
 from headway.declare.experiment import Experiment
 from headway.errors import UserError
 from headway.runs.folder import Run
-from headway.runs.planned_looks import LookMade, StoredPlan, keep, keep_plan, stored_plan
+from headway.runs.planned_looks import LookMade, StoredPlan, damages, keep, keep_plan, stored_plan
 from headway.runs.store import Store
 from headway.settle import telling
 from headway.settle.asking import AT_MOST, check_metric, check_verdicts
@@ -80,6 +80,8 @@ class Until:
         asked, are_declared = asked_of(experiment, names)
         if former := stored_plan(path):
             self._agreed(former)
+            for damage in damages(path):  # of what was found at looks, which is found again
+                tell(damage)
             if missing := sorted(set(former.arms) - set(names)):
                 raise UserError(f"the plan of {path} asks about {listed(missing)} too; choose all of its arms")
             if late := sorted(set(asked) - set(former.asked)) if are_declared else []:

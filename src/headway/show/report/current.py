@@ -12,11 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from headway.files import NotOrdinary, entries, read_bytes
+from headway.identity import MADE_FROM, signature
 from headway.runs.folder import Run
 
 LOOK = "look.html"
 """The page of `headway look` on a results directory, beside the report."""
-_SIGNED = "<!-- made from "
 _ALL = ("results.json", "experiment.yaml", "timings/*.json", "looks/*.json", "runs/*/seed-*/run.json")
 
 
@@ -43,28 +43,24 @@ def look_state(runs: Iterable[Run]) -> str:
 
 def signed(page: str, state: str) -> str:
     """A page that says what it was written from, and what it then held."""
-    return f"{page}\n{_signature(state, page.encode())}\n"
+    return f"{page}\n{signature(state, page.encode())}\n"
 
 
 def is_of(path: Path, state: str) -> bool:
     """Whether a page is there, was written from a state, and is still as it was written."""
     try:
-        page, _, signature = read_bytes(path).rstrip().rpartition(b"\n")
+        page, _, last = read_bytes(path).rstrip().rpartition(b"\n")
     except OSError:
         return False
-    return signature == _signature(state, page).encode()
+    return last == signature(state, page).encode()
 
 
 def is_signed(path: Path) -> bool:
     """Whether a page is there that says what it was written from, whatever that is."""
     try:
-        return read_bytes(path).rstrip().rpartition(b"\n")[2].startswith(_SIGNED.encode())
+        return read_bytes(path).rstrip().rpartition(b"\n")[2].startswith(MADE_FROM.encode())
     except OSError:
         return False
-
-
-def _signature(state: str, page: bytes) -> str:
-    return f"{_SIGNED}{state}, as {hashlib.sha256(page).hexdigest()[:32]} -->"
 
 
 @cache

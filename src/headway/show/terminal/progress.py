@@ -12,6 +12,7 @@ from rich.text import Text
 
 from headway.files import inside
 from headway.runs.lease import last_holder
+from headway.runs.planned_looks import damages
 from headway.runs.progress import Progress, Snapshot, work_per_step
 from headway.runs.reservations import reservations
 from headway.runs.store import Store
@@ -84,8 +85,8 @@ def status_table(store: Store) -> Group:
 
 
 def _planned(directory: Path) -> Iterator[str]:
-    """Where a plan of looks stands; what says so is loaded where there is one."""
-    if inside(directory, "looks").is_dir():
+    """Where a plan of looks stands, where it is whole; what says so is loaded where there is one."""
+    if inside(directory, "looks").is_dir() and not any(damages(directory)):
         from headway.settle.telling import where_it_stands
 
         yield from where_it_stands(directory)
