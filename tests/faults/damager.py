@@ -280,13 +280,14 @@ def finished_directories(into: Path) -> list[Directory]:
 
 def planned_directories(into: Path) -> Iterator[Directory]:
     """A plan that was prolonged after its looks, and a search for the best."""
-    planned = planted_effects.experiment({"plain": 0, "near": 0.45}, seeds=2)
+    asked = {"evaluation": {"every": 1, "prompts": 50, "curve": None}}
+    planned = planted_effects.experiment({"plain": 0, "near": 0.45}, seeds=2, **asked)
     settle = planted_effects.settle
     settle(into / "planned", planned, planted_effects.wished(until="0.1%", at_most=3))
     before = contents(into / "planned")
     settle(into / "planned", planned, planted_effects.wished(until="0.1%", at_most=4))
     yield Directory(path=into / "planned", older=before)
-    of = planted_effects.experiment({"plain": 0, "near": 0.45, "worse": 3})
+    of = planted_effects.experiment({"plain": 0, "near": 0.45, "worse": 3}, **asked)
     Store.create(into / "searched", of)
     before = contents(into / "searched")
     settle(into / "searched", of, planted_effects.wished(best=True, budget="9", at_most=3))

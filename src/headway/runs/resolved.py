@@ -28,6 +28,7 @@ from headway.files import (
     kept_json,
     parsed,
     read_bytes,
+    remove,
     write_bytes,
     write_json,
     write_text,
@@ -97,7 +98,8 @@ def give_up(directory: Path, name: str) -> None:
     """
     file = look_file(directory, name)
     if file.exists():
-        file.rename(file.with_name(f"{file.name}.given-up"))
+        write_bytes(inside(directory, LOOKS, f"{file.name}.given-up"), read_bytes(file))
+        remove(file)
     left = {key: states for key, states in anchors(directory).items() if key != name}
     _change(directory, {LOOKS: left, "given_up": sorted({*given_up(directory), name})})
 

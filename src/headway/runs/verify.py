@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headway.declare.plugin_files import check_kept
 from headway.errors import DeclarationError, ResultsError
-from headway.files import Content, entries, is_bare, json_text, kept_json, read_bytes
+from headway.files import Content, entries, inside, is_bare, json_text, kept_json, read_bytes
 from headway.identity import DIGEST, is_as_made, is_as_signed
 from headway.runs import checked, planned_looks, resolved, seal
 from headway.runs.checked import Checked
@@ -168,7 +168,7 @@ def _why_not_code(_: Path, file: Path) -> str:
 
 def _figures(directory: Path) -> Iterator[str]:
     """The same of figures, whose hashes stand beside them."""
-    folder = directory / "figures"
+    folder = inside(directory, "figures")
     noted = kept_json(folder / DIGESTS)
     for name, digests in noted.items() if isinstance(noted, dict) else ():
         held = str(digests).partition(", ")[2]
