@@ -153,13 +153,29 @@ def test_a_ray_that_lets_nobody_in_is_told_from_what_is_none(script, said, monke
 
 def test_of_the_cluster_of_this_machine_the_token_is_taken_that_is_here(monkeypatch):
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     asked = "import os, sys; sys.exit(os.environ['RAY_AUTH_MODE'] != 'token' and 'no token')"
     monkeypatch.setattr(ray_address, "_ASK", asked)
     assert ray_address._lets_in("auto", "here:1"), "it wants one, and has it from us"
-    with pytest.raises(UserError, match="lets nobody in without its token"):
-        ray_address._lets_in("here:1", "here:1")
+    for named, address in (("here:1", ""), ("auto", "here:1")):  # Ray sends it to no address that is given
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(UserError, match="lets nobody in without its token"):
+            ray_address._lets_in(named, "here:1")
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     assert ray_address._lets_in("here:1", "here:1")
+
+
+def test_where_a_token_is_asked_for_and_neither_side_has_one_it_is_told_what_to_do(monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    asked = "import os, sys; sys.exit(os.environ['RAY_AUTH_MODE'] == 'token' and 'no token was found')"
+    monkeypatch.setattr(ray_address, "_ASK", asked)
+    said = (
+        "ray auto: the cluster has no token, and RAY_AUTH_MODE=token is set here, where no token is; unset RAY_AUTH_M"
+    )
+    with pytest.raises(UserError, match=said):
+        ray_address._lets_in("auto", "here:1")
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    assert not ray_address._lets_in("auto", "here:1")
 
 
 def test_a_cluster_without_a_token_is_told_with_what_to_do(tmp_path, monkeypatch):
@@ -652,11 +668,12 @@ def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster
 
 
 def test_the_folder_of_a_private_ray_has_a_short_path_and_its_token_is_ours_alone(tmp_path, monkeypatch):
+    ray = pytest.importorskip("ray")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("RAY_AUTH_TOKEN", "another's")
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     before = dict(os.environ)
-    with cluster_module._private(pytest.importorskip("ray")) as folder:
+    with cluster_module._private(ray) as folder:
         assert re.fullmatch(r"/tmp/hw-ray-\w+/ray", str(folder)), "a socket's path has an end"
         assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
         token = folder.parent / "token"

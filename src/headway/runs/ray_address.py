@@ -54,12 +54,19 @@ def check(asked: str) -> bool:
 def _lets_in(asked: str, address: str) -> bool:
     """Put a question without a token, and with ours where that is not answered."""
     code, said = _answer(asked, address, RAY_AUTH_MODE="disabled")
-    wants_token = bool(code and re.search("auth|token", said, re.IGNORECASE))
-    # Ray takes the token that is here where nothing is said, but sends it to no address that is given.
-    if wants_token and os.environ.get("RAY_AUTH_MODE", "token" if asked == "auto" else "").lower() == "token":
+    is_open = code == 0
+    wants_token = not is_open and bool(re.search("auth|token", said, re.IGNORECASE))
+    # Ray takes the token that is here where neither a mode nor an address is given.
+    unsaid = "token" if wants_token and asked == "auto" and "RAY_ADDRESS" not in os.environ else ""
+    if os.environ.get("RAY_AUTH_MODE", unsaid).lower() == "token" and (is_open or wants_token):
         code, said = _answer(asked, address, RAY_AUTH_MODE="token")
     if code == 0:
         return wants_token
+    if is_open:
+        raise UserError(
+            f"ray {asked}: the cluster has no token, and RAY_AUTH_MODE=token is set here, where no token is; unset "
+            "RAY_AUTH_MODE, or give the cluster a token (`ray get-auth-token --generate` before `ray start --head`)"
+        )
     there = _there(asked, address)
     if wants_token:
         raise UserError(
