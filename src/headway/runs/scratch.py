@@ -26,8 +26,7 @@ from headway.runs.processes import is_alive, machine, working_in
 _OWNER = "headway.json"
 _LOOK_EVERY_S = 0.25
 _GRACE_S, _GIVES_UP_S = 6.0, 12.0
-"""Processes of an ended owner are killed after the first, since workers store where they are; none is waited for longer
-than the second."""
+"""Processes of an ended owner may end by themselves until the first, and then are killed until the second."""
 
 
 class Scratch:
