@@ -294,6 +294,33 @@ def planned_directories(into: Path) -> Iterator[Directory]:
     yield Directory(path=into / "searched", older=before)
 
 
+def laboratories(into: Path) -> Iterator[Directory]:
+    """Real small directories of each laboratory, with their reports: trained together, and started from others."""
+    import kills
+    import own_code
+    import small_text
+
+    import headway
+
+    pruned = {"start": {"arm": "falling", "step": 20, "prune": {"by": "taylor", "keep": 0.5, "sequences": 8}}}
+    arms = {"falling": {}, "small": {**pruned, "training": {"steps": 0}}}
+    model = {"family": "gpt-2", "d_model": 8, "n_layers": 1, "n_heads": 2, "norm": "none", "mlp": "none", "tied": False}
+    model |= {"positions": "joint", "n_positions": 5, "residual": False, "readout": 2}
+    asked = {"task": {"kind": "parity", "n_bits": 4}, "model": model, "evaluation": {"every": 20}, "samples": None}
+    known = {**asked, "arms": {"two": {}, "one": {"model": {"n_heads": 1}}}, "baseline": "two", "seeds": 3}
+    code = into / "mine.py"
+    code.write_text(own_code.ECHO)
+    for name, of, how in (
+        ("native", kills.icl(2000, 500), {"trainer": "fused"}),
+        ("torch", kills.icl(60, 20), {"trainer": "torch"}),
+        ("stories", small_text.experiment(arms=arms, seeds=3), {"together": 3, "look": True, "timing": True}),
+        ("known", small_text.experiment(**known, plugins=[str(code)]), {"together": 3}),
+    ):
+        store = headway.run(of, into / name, workers=1, figures=name == "native", progress=False, **how)
+        assert {run.status for run in store.runs()} == {"done"}, [run.message for run in store.runs()]
+        yield Directory(path=into / name, older={})
+
+
 def study(spec: Any, stored: Any) -> Study:
     """The quadratic one, with texts and a tokenizer."""
     plain = quadratic.study(spec, stored)
@@ -497,11 +524,11 @@ def hurried() -> Iterator[None]:
 Counts = dict[tuple[str, str], Counter[Outcome]]
 
 
-def damages(n: int, seed: int, into: Path, resumes: int, more: Sequence[Directory] = ()) -> tuple[Counts, Counts]:
+def damages(n: int, seed: int, into: Path, resumes: int) -> tuple[Counts, Counts]:
     """The outcomes of random damages by kind of file and of damage: of finished directories, and before a resume."""
     chance = random.Random(seed)
     with hurried():
-        found = Finished(into / "finished", more)
+        found = Finished(into / "finished", list(laboratories(into)))
         finished = _counted(found.outcome, KINDS, n, chance)
         for case, outcome in found.cases:
             if outcome in ("believed", "overlooked"):
