@@ -303,3 +303,9 @@ def test_what_cannot_be_settled_is_refused(tmp_path, words, said):
     assert done.returncode == 2
     assert said in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_the_version_is_printed():
+    done = headway("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"headway [0-9]+\.[0-9]+\.[0-9]+\n", done.stdout)

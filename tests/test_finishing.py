@@ -1,5 +1,7 @@
 """What is written of runs that are done: the look at their heads beside the report, made once, and never in the way."""
 
+import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,7 +10,9 @@ import pytest
 import small_text
 
 import headway
+from headway.cli.directories import compare
 from headway.data.tokens import hub
+from headway.errors import UserError
 from headway.finished import look as look_module
 from headway.finished.own_text import brings_text
 from headway.finishing import finish
@@ -159,3 +163,61 @@ def test_a_text_that_would_have_to_be_fetched_gives_no_page(monkeypatch):
     assert not brings_text(run)
     assert brings_text(small_text.experiment().arm("falling").spec(0))
     assert not brings_text(headway.load("heads-for-parity").arms[0].spec(0))
+
+
+@pytest.fixture
+def read_only(trained, tmp_path):
+    """A copy in which nobody may write, and what begins a command that keeps to this as root too."""
+    path = tmp_path / "received"
+    shutil.copytree(trained[0], path)
+    for name in ("results.json", "report.html", "look.html", ".checked.json"):
+        (path / name).unlink(missing_ok=True)
+    folders = [path, *(each for each in path.rglob("*") if each.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    capability = "-dac_override,-dac_read_search,-fowner"
+    lesser = ["setpriv", f"--bounding-set={capability}", f"--inh-caps={capability}"] if os.geteuid() == 0 else []
+    yield path, [*lesser, sys.executable, "-m", "headway"]
+    for folder in folders:
+        folder.chmod(0o755)
+
+
+def test_a_directory_that_cannot_be_written_is_compared_and_reported_elsewhere(read_only, tmp_path):
+    path, headway_as_other = read_only
+
+    def typed(*words):
+        return subprocess.run([*headway_as_other, *map(str, words)], capture_output=True, text=True, check=False)
+
+    for words in (["status", path], ["verify", path]):
+        assert typed(*words).returncode == 0, words
+    refused = typed("compare", path)
+    assert refused.returncode == 2
+    assert (
+        f"results.json cannot be written: Permission denied; `headway report {path} --out FOLDER` writes to another"
+        in refused.stderr
+    )
+    out = tmp_path / "elsewhere"
+    compared = typed("compare", path, "--out", out)
+    assert compared.returncode == 0, compared.stderr
+    assert f"results: {out / 'results.json'}\n" in compared.stdout
+    reported = typed("report", path, "--out", out, "--look", "--no-figures")
+    assert reported.returncode == 0, reported.stderr
+    assert f"report: {out / 'report.html'}\n" in reported.stdout
+    assert LINK in (out / "report.html").read_text()
+    written = (out / "report.html").stat().st_mtime_ns
+    assert typed("report", path, "--out", out, "--no-figures").returncode == 0
+    assert (out / "report.html").stat().st_mtime_ns == written
+    assert {each.name for each in out.iterdir()} == {"results.json", "report.html", "look.html"}
+    assert not (path / "results.json").exists()
+
+
+def test_no_other_results_are_replaced_by_those_that_are_written_elsewhere(trained, tmp_path):
+    path, _ = trained
+    (tmp_path / "experiment.yaml").write_text("")
+    with pytest.raises(UserError, match=r"it is another results directory, whose results.json and report.html would"):
+        compare(path, out=tmp_path)
+    with pytest.raises(UserError, match=r"it stands inside .*; name a folder outside of the results directory"):
+        compare(path, out=path / "runs")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="it is a file; give a folder"):
+        compare(path, out=tmp_path / "file")

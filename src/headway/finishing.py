@@ -26,6 +26,7 @@ def finish(
     *,
     figures: bool = True,
     look: bool | None = None,
+    out: Path | None = None,
     tell: Callable[[str], object] = lambda _: None,
 ) -> "Results":
     """Derive results.json, the report and, unless they are not wanted as files, its figures; what the runs say.
@@ -34,31 +35,34 @@ def finish(
         store: the results directory.
         figures: whether the figures are written as files.
         look: whether look.html is written, where language models are finished; None: with the figures.
+        out: the folder of all of them; None: the directory itself.
         tell: is given what takes a while, and what could not be done.
     """
     from headway.compare.results import write
     from headway.show.report.page import write_report
 
-    results = write(store)
+    results = write(store, out)
     if figures if look is None else look:
-        look_beside(store, tell)
-    write_report(store, results, files=figures)
+        look_beside(store, tell, out)
+    write_report(store, results, files=figures, out=out)
     return results
 
 
-def look_beside(store: Store, tell: Callable[[str], object]) -> None:
+def look_beside(store: Store, tell: Callable[[str], object], out: Path | None = None) -> None:
     """Write look.html as `headway look` on the directory does, unless it is there and nothing of it has changed.
+
+    It stands in the directory, or in another folder `out`.
 
     While runs are worked on it is left as it is; and so is one that somebody made with options of their own. What
     stands in the way is told, and fails nothing.
     """
-    path, runs = store.path / current.LOOK, final_runs(store)
+    path, runs = (out or store.path) / current.LOOK, final_runs(store)
     mine = current.is_signed(path) or not path.exists()
     if not runs or not mine or current.is_of(path, current.look_state(runs)):
         return
     tell(f"looking at the heads of {counted(len(runs), 'finished model')}, for {path.name} (Ctrl-C leaves it out) ...")
     try:
-        write_look(store, runs, tell)
+        write_look(store, runs, tell, out)
     except KeyboardInterrupt:
         tell(f"note: {path.name} was left out")
     except StorageFailed:
@@ -81,8 +85,8 @@ def final_runs(store: Store) -> list[Run]:
     return [run for run in first_of_arms(runs) if brings_text(run.spec)]
 
 
-def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object]) -> Path:
-    """Look at the heads of runs and write the page, which says what it was made from.
+def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object], out: Path | None = None) -> Path:
+    """Look at the heads of runs and write the page, which says what it was made from, to the directory or to `out`.
 
     Raises:
         HeadwayError: when none of them can be looked at, or the page cannot be written.
@@ -96,7 +100,7 @@ def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object])
     if not found:
         raise HeadwayError("none of them can be looked at")
     page = look_page_of(found, store.path, command_line("look", store.path), largest=LARGEST_MB * 1_000_000)
-    return write_signed(page, store.path / current.LOOK, runs)
+    return write_signed(page, (out or store.path) / current.LOOK, runs)
 
 
 def write_signed(page: "LookPage", path: Path, runs: Sequence[Run]) -> Path:

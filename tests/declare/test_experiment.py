@@ -584,3 +584,28 @@ def test_many_arms_that_set_it_themselves_are_listed_once():
         load("heads-for-parity", settings=["task.n_bits=20"]).check_settings()
     assert str(found.value).count("n3-h2") == 1
     assert str(found.value).endswith("set arms.ARM.task.n_bits=... of each of them too")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"arms": {"ONE": {"label": "a"}, "one": {"label": "b"}}, "baseline": None}, "arms.one: arms ONE and one"),
+        ({"controls": {"Fast": {}, "fAST": {}}}, "controls.fAST: controls Fast and fAST"),
+    ],
+)
+def test_names_that_share_a_folder_where_case_is_ignored_are_refused(changed, said):
+    content = {**load("icl-heads").plain(), **changed}
+    with pytest.raises(DeclarationError, match=f"{said} differ only in capital letters, and share a folder on file"):
+        resolve(content)
+
+
+@pytest.mark.parametrize("name", ["one.", "one ", "é", "e\u0301", "ONE/one", "..", "con:"])
+def test_other_names_that_a_file_system_may_change_are_no_names(name):
+    with pytest.raises(DeclarationError, match="becomes part of a path; use letters, digits, dashes and underscores"):
+        resolve({**load("icl-heads").plain(), "arms": {name: {}}, "baseline": None})
+
+
+def test_a_directory_that_has_such_names_is_still_read(tmp_path):
+    content = {**load("icl-heads").plain(), "arms": {"ONE": {"label": "a"}, "one": {"label": "b"}}, "baseline": None}
+    (tmp_path / "experiment.yaml").write_text(write_yaml(content))
+    assert {arm.name for arm in read_resolved(tmp_path / "experiment.yaml").arms} == {"ONE", "one"}

@@ -1,5 +1,8 @@
 """YAML as Headway reads and merges it."""
 
+import json
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +18,22 @@ from headway.errors import DeclarationError
         ("1E-3", 0.001),
         ("1.0e3", 1000.0),
         ("50_000_000", 50_000_000),
-        ("0x1F", "0x1F"),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("012", 12),
+        ("+1", 1),
+        ("-0x1F", "-0x1F"),
+        ("0X1F", "0X1F"),
+        ("0o8", "0o8"),
+        ("0b11", "0b11"),
+        ("1:30", "1:30"),
+        ("-.INF", -math.inf),
+        (".iNF", ".iNF"),
+        ("inf", "inf"),
+        ("tRUE", "tRUE"),
+        ("NULL", None),
+        ("nULL", "nULL"),
+        ("off", "off"),
         ("2024-11-01", "2024-11-01"),
         ("12:30", "12:30"),
         ("yes", "yes"),
@@ -32,6 +50,19 @@ def test_scalars_follow_yaml_1_2(text, value):
     got = read_yaml(text)
     assert got == value
     assert type(got) is type(value)
+    assert read_yaml(write_yaml({"value": got})) == {"value": value}
+    assert read_yaml(write_yaml({"text": text})) == {"text": text}
+
+
+@pytest.mark.parametrize("text", [".nan", ".NaN", ".NAN"])
+def test_what_is_no_number_is_read_and_written_back(text):
+    (value,) = read_yaml(write_yaml({"value": read_yaml(text)})).values()
+    assert math.isnan(value)
+
+
+def test_json_is_read_as_json():
+    text = r'{"a": 1.5e3, "b": [true, null, "x\/y", "\u00e9"], "c": -1E5, "d": "0x1F"}'
+    assert read_yaml(text) == json.loads(text)
 
 
 def test_a_key_that_stands_twice_is_an_error_with_its_line():
@@ -54,7 +85,7 @@ plain = st.recursive(
     | st.booleans()
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text("abe1.-_: 3"),
+    | st.text("abe1.-_: 3x0o"),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3),
     max_leaves=12,
 )

@@ -39,8 +39,9 @@ def compare(file: str, found: list[str]) -> None:
 
 def command_line() -> list[str]:
     """A line for each verb, argument and option, such as `run --seeds`."""
-    lines = []
-    for verb, command in typer.main.get_command(app).commands.items():
+    door = typer.main.get_command(app)
+    lines = [f"headway {form}" for parameter in door.params for form in parameter.opts]
+    for verb, command in door.commands.items():
         lines.append(verb)
         for parameter in command.params:
             names = [parameter.metavar] if parameter.param_type_name == "argument" else parameter.opts

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.options import Directory, Figures, Look, Plugins, app
-from headway.cli.output import print_answer, print_tables, tell_plugins
-from headway.errors import HeadwayError
+from headway.cli.options import Directory, Figures, Look, Plugins, app, path_of
+from headway.cli.output import check_out, print_answer, print_tables, tell_plugins
+from headway.errors import HeadwayError, UserError
 
 if TYPE_CHECKING:
     from headway.runs.store import Store
@@ -23,26 +23,59 @@ def status(directory: Directory, plugins: Plugins = None) -> None:
     print_tables(status_table(open_store(directory, plugins)))
 
 
+Elsewhere = Annotated[
+    Path | None,
+    typer.Option("--out", callback=path_of, metavar="FOLDER", help="Write to this folder; DIR may be read-only."),
+]
+
+
 @app.command()
-def compare(directory: Directory, plugins: Plugins = None) -> None:
+def compare(directory: Directory, out: Elsewhere = None, plugins: Plugins = None) -> None:
     """Compare arms over paired seeds; writes results.json."""
     from headway.compare.results import write
 
+    out = _elsewhere(directory, out)
     store = open_store(directory, plugins)
-    print_answer(store, write(store))
+    print_answer(store, write(store, out), out)
 
 
 @app.command()
-def report(directory: Directory, figures: Figures = True, look: Look = None, plugins: Plugins = None) -> None:
+def report(
+    directory: Directory,
+    out: Elsewhere = None,
+    figures: Figures = True,
+    look: Look = None,
+    plugins: Plugins = None,
+) -> None:
     """Write results.json, report.html, the figures, and look.html for finished language models.
 
     What has not changed since the last report is left as it is.
     """
     from headway.finishing import finish
 
+    out = _elsewhere(directory, out)
     store = open_store(directory, plugins)
-    finish(store, figures=figures, look=look, tell=partial(typer.echo, err=True))
-    print(f"report: {store.path / 'report.html'}")
+    finish(store, figures=figures, look=look, out=out, tell=partial(typer.echo, err=True))
+    print(f"report: {(out or store.path) / 'report.html'}")
+
+
+def _elsewhere(directory: Path, out: Path | None) -> Path | None:
+    """The folder that was given to write to; None where it is the results directory itself.
+
+    Raises:
+        UserError: when it is another results directory, or nothing can be written there.
+    """
+    if out is None or (out.is_dir() and directory.is_dir() and out.samefile(directory)):
+        return None
+    if out.resolve().is_relative_to(directory.resolve()):
+        raise UserError(f"--out {out}: it stands inside {directory}; name a folder outside of the results directory")
+    check_out(out)
+    if (out / "experiment.yaml").exists():
+        raise UserError(
+            f"--out {out}: it is another results directory, whose results.json and report.html would be replaced; name "
+            "another folder"
+        )
+    return out
 
 
 @app.command()

@@ -105,6 +105,7 @@ def _page_of(out: Path | None, models: list[Path]) -> Path:
         check_writable(out.parent, f"--out {out}")
         return out
     if len(models) == 1 and (models[0] / "experiment.yaml").is_file():
+        check_writable(models[0], f"the page would stand in {models[0]}, and")
         return models[0] / "look.html"
     names = [ModelFolder(asked=path, path=path, kind="other").name for path in models]
     return Path("results") / f"look-{'-beside-'.join(names[:2])}.html"
@@ -112,7 +113,7 @@ def _page_of(out: Path | None, models: list[Path]) -> Path:
 
 def _link(page: Path) -> None:
     """The report beside a page, if there is one, is written anew: it links to the page."""
-    if page.name != "look.html" or not (page.parent / "report.html").is_file():
+    if page.name != "look.html" or not all((page.parent / f).is_file() for f in ("report.html", "experiment.yaml")):
         return
     from headway.finishing import finish
     from headway.runs.store import Store

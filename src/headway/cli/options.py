@@ -12,8 +12,25 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="A laboratory for attention heads: a question as a short file, an answer with error bars.",
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from headway import __version__
+
+        print(f"headway {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _door(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A laboratory for attention heads: a question as a short file, an answer with error bars."""
+
 
 MOST = 2**31 - 1
 """Of numbers of tokens and sequences, as arrays count them."""

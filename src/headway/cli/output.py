@@ -38,8 +38,8 @@ def print_tables(*tables: Any) -> None:
         print()
 
 
-def print_answer(store: "Store", results: "Results") -> None:
-    """The warnings, the answer, and where the rest stands."""
+def print_answer(store: "Store", results: "Results", out: Path | None = None) -> None:
+    """The warnings, the answer, and where the rest stands: in the results directory, or in another folder."""
     from headway.compare.answer import answer
 
     for warning in results.warnings:
@@ -49,8 +49,8 @@ def print_answer(store: "Store", results: "Results") -> None:
     for sentence in answer(results):
         print(f"* {sentence}")
     for file in ("report.html", "look.html", "results.json"):
-        if (store.path / file).exists():
-            print(f"{file.partition('.')[0]}: {store.path / file}")
+        if ((out or store.path) / file).exists():
+            print(f"{file.partition('.')[0]}: {(out or store.path) / file}")
 
 
 def check_out(out: Path | None) -> None:
@@ -78,4 +78,6 @@ def check_writable(place: Path, said: str) -> None:
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
-        raise UserError(f"{said}: nothing can be written to {there} ({error.strerror}); name another folder") from None
+        raise UserError(
+            f"{said}: nothing can be written to {there} ({error.strerror}); name another folder with --out"
+        ) from None

@@ -4,6 +4,7 @@ It is computed from the run folders and written whole, so it can be deleted at a
 made from the value that was written; only readers from outside, and tests, read the file.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from headway.runs.planned_looks import Seen, keep, seen
 from headway.runs.planned_looks import settle as settle_looks
 from headway.runs.reservations import reservations
 from headway.runs.store import Store
+from headway.words import command_line
 
 SCHEMA = 2
 
@@ -170,21 +172,34 @@ def read(path: Path) -> Results:
         raise ResultsError(f"{file}: cannot be read ({error}); `headway compare {path}` writes it anew") from None
 
 
-def write(store: Store) -> Results:
+def write(store: Store, out: Path | None = None) -> Results:
     """Derive `results.json` anew and put it in place of the former one; what it holds.
+
+    Args:
+        store: the results directory.
+        out: the folder of the file; None: the directory itself. A directory that cannot be written then keeps no note
+            that verdicts were seen.
 
     Raises:
         ResultsError: when it cannot be written; the former file is then as it was.
     """
-    path = store.path / "results.json"
+    path, can_write = (out or store.path) / "results.json", os.access(store.path, os.W_OK)
     content = _content(store)
     results = Results.from_json(content)
-    with derived(path):
-        write_json(path, signed(content))
-    if (now := looked_at(looks_of(store), results.primary, results.families)) is not None:
+    try:
+        with derived(path):
+            write_json(path, signed(content))
+    except ResultsError as error:
+        if out is not None or can_write:
+            raise
+        todo = f"`{command_line('report', store.path, out='FOLDER')}` writes to another folder"
+        raise ResultsError(f"{str(error).partition(';')[0]}; {todo}") from None
+    now = looked_at(looks_of(store), results.primary, results.families)
+    if now is not None and (out is None or can_write):
         keep(store.path, f"seen-{now}", Seen(n_seeds=now))
-    with suppress(OSError):  # whoever can write the document finishes what a killed process began
-        settle_looks(store.path)
+    if can_write:  # whoever can write the document finishes what a killed process began
+        with suppress(OSError):
+            settle_looks(store.path)
     return results
 
 

@@ -116,6 +116,7 @@ def resolve(
     try:
         experiment = replace(_assemble(resolved, source, loaded), settings=given)
         _check_starts(experiment.arms, source)
+        _check_folders(resolved, source)
         return experiment
     except DeclarationError as error:  # which a setting may have led to that was meant for what an arm has of its own
         also = meant_for(given, resolved.arms, str(error))
@@ -146,6 +147,22 @@ def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ())
     check_kept(document.logging.weights, plain)
     seeds = seeds_of(document.seeds)
     return Experiment(document=document, arms=arms, selected=plain, seeds=seeds, plugins=plugins)
+
+
+def _check_folders(document: Document, source: str) -> None:
+    """See that no two names share a folder where file names ignore case; a directory that has such runs is still read.
+
+    Raises:
+        DeclarationError: naming two that do.
+    """
+    for part in ("arms", "controls", "scales"):
+        first: dict[str, str] = {}
+        for name in getattr(document, part):
+            if (other := first.setdefault(name.lower(), name)) != name:
+                raise DeclarationError(
+                    f"{_in_file(source)(f'{part}.{name}')}: {part} {other} and {name} differ only in capital letters, "
+                    "and share a folder on file systems that ignore case; rename one of them"
+                )
 
 
 def _check_starts(arms: Sequence[Arm], source: str) -> None:

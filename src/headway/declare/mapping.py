@@ -1,9 +1,10 @@
 """Declare: YAML text to plain mappings, and how mappings are merged.
 
-Numbers follow YAML 1.2 (`1e3` is a number, a date is text), with underscores between digits; a key that
-stands twice is an error, since YAML would silently keep the last one.
+Numbers follow YAML 1.2 (`1e3` and `0x1F` are numbers, `012` is 12, a date is text), with underscores between digits; a
+key that stands twice is an error, since YAML would silently keep the last one.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -90,9 +91,11 @@ def _number(text: str) -> int | float:
             f"{shortened(text, 40)} is a number of {len(digits):,} characters; give one of at most {MOST_DIGITS}, or "
             "put text in quotes"
         )
+    if digits[:2] in ("0x", "0o"):
+        return int(digits, 0)
     if re.fullmatch(r"[-+]?[0-9]+", digits):
         return int(digits)
-    value = float(digits.replace(".inf", "inf").replace(".nan", "nan").replace(".NaN", "nan"))
+    value = float(re.sub(r"\.(?=inf|nan)", "", digits.lower()))
     # 1e5 is the natural way to write 100,000 steps.
     return int(value) if "." not in digits and value.is_integer() else value
 
@@ -102,7 +105,10 @@ def _scalar(node: yaml.Node) -> str:
 
 
 _INTEGER = r"[-+]?[0-9]+(?:_[0-9]+)*"
-_FLOAT = rf"(?:{_INTEGER}|[-+]?(?=\.[0-9]))(?:\.[0-9]*(?:_[0-9]+)*)?(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan|\.NaN"
+_FLOAT = (
+    rf"(?:{_INTEGER}|[-+]?(?=\.[0-9]))(?:\.[0-9]*(?:_[0-9]+)*)?(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)|0x[0-9a-fA-F]+|0o[0-7]+"
+)
 _PATTERNS = {
     "null": (r"null|Null|NULL|~|", ["n", "N", "~", ""]),
     "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -221,7 +227,8 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 def _float(dumper: yaml.SafeDumper, number: float) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:float", repr(number))
+    text = repr(number) if math.isfinite(number) else repr(number).replace("inf", ".inf").replace("nan", ".nan")
+    return dumper.represent_scalar("tag:yaml.org,2002:float", text)
 
 
 _Dumper.add_representer(str, _text)

@@ -20,13 +20,22 @@ LOOK = "look.html"
 _ALL = ("results.json", "experiment.yaml", "timings/*.json", "looks/*.json", "runs/*/seed-*/run.json")
 
 
-def state(directory: Path, plugins: Sequence[str] = ()) -> str:
-    """Names what a report of a results directory is made from, and by which code, hashes of plugins among it."""
+def state(directory: Path, plugins: Sequence[str] = (), out: Path | None = None) -> str:
+    """Names what a report of a results directory is made from, and by which code, hashes of plugins among it.
+
+    Args:
+        directory: of results.
+        plugins: hashes of the code of the user's that draws figures.
+        out: the folder of `results.json`, where that is another.
+    """
     found = hashlib.sha256(f"{directory.resolve()} {_code()} {' '.join(plugins)}".encode())
     for file in sorted(file for pattern in _ALL for file in entries(directory, pattern)):
         found.update(file.relative_to(directory).as_posix().encode())
         with contextlib.suppress(NotOrdinary):  # who reads it says so
-            found.update(hashlib.sha256(read_bytes(file)).digest())
+            if out is None or file != directory / _ALL[0]:
+                found.update(hashlib.sha256(read_bytes(file)).digest())
+    if out is not None:
+        found.update(hashlib.sha256(read_bytes(out / _ALL[0])).digest())
     return found.hexdigest()[:32]
 
 

@@ -57,18 +57,18 @@ class Answered:
     """What it is folded under where sentences are many; empty: nothing folds it."""
 
 
-def write_report(store: "Store", results: Results, *, files: bool = True) -> Path:
+def write_report(store: "Store", results: Results, *, files: bool = True, out: Path | None = None) -> Path:
     """Write `report.html`, and its figures as `files` under `figures/`, as far as they changed; the path of the page.
 
-    Where figures are not wanted as files, those of before that the page no longer holds are removed.
+    They stand in the results directory, or in another folder `out`, beside the `results.json` there. Where figures are
+    not wanted as files, those of before that the page no longer holds are removed.
 
     Raises:
         ResultsError: when a file cannot be written.
     """
-    path, plugins = store.path / "report.html", store.experiment.plugins
-    state = current.state(store.path, [plugin.digest for plugin in plugins])
-    folder = inside(store.path, "figures")
-    of_page = current.with_look(state, store.path)
+    path, folder = (out or store.path) / "report.html", inside(out or store.path, "figures")
+    state = current.state(store.path, [plugin.digest for plugin in store.experiment.plugins], out)
+    of_page = current.with_look(state, path.parent)
     written = current.is_of(path, of_page)
     if written and (not files or are_current(folder, state)):
         return path
@@ -78,7 +78,7 @@ def write_report(store: "Store", results: Results, *, files: bool = True) -> Pat
         write_figures(folder, drawn, state=state)
     else:
         remove_outdated(folder, drawn, state)
-    return path if written else write_whole(path, current.signed(page(material, drawn), of_page).encode())
+    return path if written else write_whole(path, current.signed(page(material, drawn, out), of_page).encode())
 
 
 def figures(material: ReportData) -> Iterator[Figure]:
@@ -97,8 +97,8 @@ def _can_look(material: ReportData) -> bool:
     return bool(material.arms) and material.run.n_ctx is not None and not reads_numbers
 
 
-def page(material: ReportData, drawn: Sequence[Figure]) -> str:
-    """The report as HTML."""
+def page(material: ReportData, drawn: Sequence[Figure], out: Path | None = None) -> str:
+    """The report as HTML, for the results directory or another folder."""
     laboratory = laboratory_of(material.run)
     said = by_title(material)
     return render(
@@ -110,7 +110,7 @@ def page(material: ReportData, drawn: Sequence[Figure]) -> str:
         folded=said,
         progress=progress(material),
         luck=laboratory.luck(material),
-        look=(material.path / current.LOOK).is_file(),
+        look=((out or material.path) / current.LOOK).is_file(),
         can_look=_can_look(material),
         look_at=_alone(material),
         statements=laboratory.statements(material),
