@@ -2,16 +2,20 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from headway import api
 from headway.declare.loading import load
+from headway.declare.shipped import shipped
 from headway.declare.tokens.shapes import SHAPES
 from headway.errors import UserError
+from headway.runs import costs as module
 from headway.runs.costs import costs, foreseen, remarks
 from headway.runs.devices import slots
 from headway.show.terminal.plan import Plan
@@ -78,7 +82,7 @@ def test_what_kept_weights_take_is_said():
     experiment = load("x-ray").select(arms=["heads-2", "heads-4"], seeds=3)
     planned = plan(experiment, trial=False)
     per_run = [4 * 6 * cost.budget.n_parameters / 1e6 for cost in planned.costs]
-    said = f"weights of 6 steps of each run are kept: {3 * sum(per_run):,.1f} MB in all, in single precision"
+    said = f"weights of 6 steps of each run are kept: {3 * sum(per_run):,.0f} MB in all, in single precision"
     assert said in list(planned.sentences())
     nothing = load("x-ray", settings="logging.weights=[]").select(arms="heads-2", seeds=1)
     assert not any("are kept" in sentence for sentence in plan(nothing, trial=False).sentences())
@@ -249,3 +253,107 @@ def test_wrong_names_on_the_command_line():
     assert done.returncode == 2
     assert "did you mean head-progression?" in done.stderr
     assert headway("plan", "gpt2", "--out", "shares.gif").returncode == 2
+
+
+def many(n_rates, **changed):
+    """An experiment whose arms are two shapes, each at so many learning rates."""
+    content = load("icl-heads", settings=["training.steps=30"]).plain()
+    arms = {
+        f"h{n_heads}-r{number}": {
+            "label": f"{n_heads} heads, rate {number}",
+            "model": {"n_heads": n_heads},
+            "training": {"learning_rate": 0.001 * (number + 1)},
+        }
+        for n_heads in (1, 2)
+        for number in range(n_rates)
+    }
+    return load({**content, "arms": arms, "baseline": "h1-r0", **changed})
+
+
+def test_each_shape_is_timed_once(monkeypatch):
+    timed, followed = [], []
+    monkeypatch.setattr(module, "_tried", lambda runs: timed.append(runs[0].model.n_heads) or 7.0)
+
+    def follow(arms):
+        followed.extend(arms)
+        return arms
+
+    found = costs(many(5), follow=follow)
+    assert timed == [1, 2]
+    assert followed == ["h1-r0", "h2-r0"]
+    assert {cost.steps_per_s for cost in found} == {7.0}
+    assert [cost.run.training.learning_rate for cost in found[:2]] == [0.001, 0.002]
+
+
+@pytest.mark.parametrize("name", [*shipped()])
+def test_arms_of_one_shape_have_as_much_to_do_in_a_step(name):
+    alike = {}
+    for cost in costs(load(name), trial=False):
+        done = cost.batch_size, dict(cost.budget.parameters), cost.budget.flops_per_example, cost.together
+        assert alike.setdefault(module._timed_as(cost), done) == done
+
+
+def test_choices_that_change_the_time_of_a_step_make_another_shape():
+    def timed_as(*settings):
+        (cost,) = costs(load("head-progression", settings=settings).select(arms="constant-low"), trial=False)
+        return module._timed_as(cost)
+
+    plain = timed_as()
+    same = ["training.learning_rate=0.1", "training.tokens=50_000", "training.warmup_steps=7"]
+    assert timed_as(*same) == plain
+    for other in (
+        "model.dropout=0.1",
+        "training.batch_size=2",
+        "training.clip=null",
+        "task.n_ctx=64",
+        "model.norm=none",
+    ):
+        assert timed_as(other) != plain, other
+
+
+def test_many_arms_share_rows_and_names():
+    planned = plan(many(40), trial=False)
+    text = printed(*planned.tables(), width=100)
+    assert text.count("h1-r0 and 39 others") == text.count("h2-r0 and 39 others") == 2
+    assert "matched in FLOPs: h1-r0 = h1-r1 = ... (40 arms); h2-r0 = h2-r1 = ... (40 arms)" in [*planned.sentences()]
+    assert text.count("h1-r7") == 0
+    assert "h1-r7" in printed(*plan(many(20), trial=False).tables())
+
+
+def test_parts_are_rounded_and_all_is_said_in_full():
+    text = printed(*plan(load("head-progression"), trial=False).tables(), width=120)
+    assert re.search(r"constant-low +65\.5K +8,192 +49\.2K .* 273,024\n", text)
+
+
+def test_what_does_not_fit_into_memory_is_said_before_anything_is_run(monkeypatch):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=23e9, available=20e9))
+    large = load("head-progression", settings=["training.batch_size=100_000"]).select(arms=["constant-low"])
+    found = costs(large, trial=True)
+    (said,) = module.too_large(found)
+    assert re.fullmatch(
+        r"a run of constant-low needs about \d+ GB, which do not fit into this machine's 23 GB; "
+        r"training.batch_size [1-9]\d+ would fit",
+        said,
+    )
+    assert re.fullmatch(r"a run needs more memory \(\d+ GB\) than is free \(20 GB\)", found[0].untimed)
+    assert module.too_large(costs(many(2), trial=False)) == ()
+
+
+def test_what_is_timed_is_said_where_nobody_looks(tmp_path):
+    (tmp_path / "many.yaml").write_text(many(2).dump())
+    done = headway("plan", str(tmp_path / "many.yaml"))
+    assert done.returncode == 0
+    assert "timing 2 shapes on this machine (--no-timing leaves it out) ..." in done.stderr
+
+
+def test_ctrl_c_says_what_there_is_to_say_of_a_plan(tmp_path):
+    code = (
+        "import sys; from headway import cli; from headway.runs import costs\n"
+        "def interrupted(*_, **__): raise KeyboardInterrupt\n"
+        "costs._tried = interrupted\nsys.argv = ['headway', 'plan', 'icl-heads']\ncli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1] == (
+        "interrupted; nothing was written, and --no-timing leaves out what takes longest"
+    )

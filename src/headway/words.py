@@ -37,6 +37,20 @@ def brief(seconds: float) -> str:
     return "under 0.1 s" if seconds < 0.05 else f"{seconds:.1f} s".replace(".0 s", " s")
 
 
+def size(n_bytes: float) -> str:
+    """Bytes as people say them.
+
+    Examples:
+        >>> size(512), size(54_300), size(9_960_000), size(1.23e9), size(85.3e9)
+        ('512 B', '54 kB', '10 MB', '1.2 GB', '85 GB')
+    """
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if n_bytes >= 0.9995 * unit:
+            number = n_bytes / unit
+            return f"{number:,.1f} {name}".replace(".0 ", " ") if number < 9.95 else f"{number:,.0f} {name}"
+    return f"{n_bytes:.0f} B"
+
+
 def plainly(text: str) -> str:
     r"""A text in which every character is seen: those that turn the direction of others, or control, by number.
 

@@ -33,7 +33,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == 130:  # what typer makes of Ctrl-C
-            _fail("interrupted; `headway run` again goes on from here", code)
+            _fail(_INTERRUPTED.get(next(iter(sys.argv[1:]), ""), "interrupted; type the command again"), code)
         sys.exit(code)
     except StorageFailed as error:
         _fail(str(error), 1)
@@ -66,6 +66,12 @@ def _show_what_can_be_shown() -> None:
 
 _LONGEST = 600
 """Of what is wrong with a command line, which may hold any number of arguments."""
+
+_INTERRUPTED = {
+    "run": "interrupted; `headway run` again goes on from here",
+    "plan": "interrupted; nothing was written, and --no-timing leaves out what takes longest",
+}
+"""What to do after Ctrl-C, by verb."""
 
 _TODO = {
     **dict.fromkeys(

@@ -88,8 +88,9 @@ def plan(
         print_tables(shape_table(picture), picture)
         title = "Where parameters go in published models"
     else:
-        from headway.runs.costs import costs, foreseen, remarks
+        from headway.runs.costs import costs, foreseen, remarks, too_large
         from headway.show.terminal.plan import Plan
+        from headway.show.terminal.progress import follow_trials
 
         experiment = _experiment(names[0], *options, plugins)
         notes = foreseen(experiment)
@@ -97,7 +98,10 @@ def plan(
             warn(said)
         for said in experiment.idle:
             typer.echo(said, err=True)
-        planned = Plan(experiment=experiment, costs=costs(experiment, trial=timing if trial is None else trial))
+        found = costs(experiment, trial=timing if trial is None else trial, follow=follow_trials)
+        planned = Plan(experiment=experiment, costs=found)
+        for said in too_large(found):
+            warn(said)
         if cache and "torch" in sys.modules:
             warn(cache)
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"

@@ -147,9 +147,18 @@ class Experiment:
         For other arms, first weights are kept only of runs that start from others themselves: of any other they can be
         drawn again.
         """
-        needed = {step for other in self.arms if other.starts_from(arm) for step in other.template.stored_for}
+        needed = self._needed_steps.get(arm.full_name, set())
         asked = steps_of(self.logging.weights, arm.template.declared_steps)
         return tuple(sorted({*asked, *(needed - ({0} if arm.parent is None else set()))}))
+
+    @cached_property
+    def _needed_steps(self) -> dict[str, set[int]]:
+        """The steps of each arm at which other arms start."""
+        found: dict[str, set[int]] = {}
+        for arm in self.arms:
+            if arm.parent is not None:
+                found.setdefault(arm.parent.full_name, set()).update(arm.template.stored_for)
+        return found
 
     def check_settings(self) -> None:
         """Look whether every setting has an effect in every arm that is to be run.

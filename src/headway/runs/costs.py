@@ -1,8 +1,9 @@
 """Runs: what each arm of an experiment would cost, and what would be said of its data, before it is run."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import psutil
 
@@ -10,9 +11,10 @@ from headway.declare.budget import Budget
 from headway.declare.experiment import Arm, Experiment
 from headway.declare.laboratories import part_of
 from headway.declare.run import RunSpec
+from headway.identity import canonical
 from headway.runs.together import about_alone, how_many
 from headway.train.laboratory import laboratory_of
-from headway.words import together
+from headway.words import size, together
 
 SLOW_FLOPS_PER_S = 20e9
 """What a slow core does; a trial that would last too long even at this rate is left out."""
@@ -66,16 +68,65 @@ class Cost:
         return laboratory_of(self.run).about_trial(self.run)
 
 
-def costs(experiment: Experiment, *, trial: bool = True) -> tuple[Cost, ...]:
-    """Count every selected arm, and time a short trial of it on this machine.
+def costs(
+    experiment: Experiment, *, trial: bool = True, follow: Callable[[Sequence[str]], Iterable[str]] = iter
+) -> tuple[Cost, ...]:
+    """Count every selected arm, and time a short trial of each shape on this machine.
+
+    Arms that differ in seeds, steps and numbers such as the learning rate alone are of one shape: a step takes as long.
 
     Args:
         experiment: whose selected arms are counted.
         trial: whether they are timed too.
+        follow: is given the shapes that are timed, each by its first arm, and goes through them.
     """
-    return tuple(
+    counted = [
         _cost(arm, [arm.expected.at_seed(seed) for seed in experiment.seeds], trial) for arm in experiment.selected
+    ]
+    shapes = {_timed_as(cost): cost for cost in reversed(counted) if cost.untimed is None}
+    first = {cost.arm.full_name: cost for cost in reversed(shapes.values())}
+    seeds = experiment.seeds
+    speeds = {
+        _timed_as(first[name]): _tried([first[name].run.at_seed(seed) for seed in seeds[: first[name].together]])
+        for name in follow(list(first))
+    }
+    return tuple(
+        replace(cost, steps_per_s=speeds[_timed_as(cost)]) if cost.untimed is None else cost for cost in counted
     )
+
+
+_NOT_TIMED = ("steps", "tokens", "epochs", "warmup_steps", "decay")
+"""Keys of training that change how many steps there are, or their size, and not how long one takes."""
+
+
+def _timed_as(cost: Cost) -> str:
+    """Names what decides how long a step takes: the content of a run without seeds and numbers that are no sizes."""
+    content = cost.run.content()
+    training = {key: value for key, value in content["training"].items() if key not in _NOT_TIMED}
+    return canonical(_sizes([content["task"], content["model"], training, cost.together]))
+
+
+def _sizes(value: Any) -> Any:
+    """A JSON value in which one number with a fraction is as any other."""
+    if isinstance(value, dict):
+        return {key: _sizes(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_sizes(inner) for inner in value]
+    return "a number" if isinstance(value, float) else value
+
+
+def too_large(found: Sequence[Cost]) -> tuple[str, ...]:
+    """Which runs do not fit into the memory of this machine, in sentences."""
+    there = psutil.virtual_memory().total
+    said: dict[str, list[str]] = defaultdict(list)
+    for cost in found:
+        if cost.budget.peak_bytes > there:
+            fits = cost.run.fitting_batch(there) if cost.budget.judging_bytes <= there else None
+            todo = f"; training.batch_size {fits} would fit" if fits else ""
+            said[f"{size(cost.budget.peak_bytes)}, which do not fit into this machine's {size(there)}{todo}"].append(
+                cost.arm.full_name
+            )
+    return tuple(f"a run of {together(names, len(found))} needs about {needs}" for needs, names in said.items())
 
 
 def foreseen(experiment: Experiment) -> tuple[str, ...]:
@@ -116,7 +167,7 @@ def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:
         budget=run.budget,
         run=run,
         steps=run.expected_steps,
-        steps_per_s=None if untimed is not None else _tried(together),
+        steps_per_s=None,
         untimed=untimed,
         together=len(together),
     )
@@ -136,5 +187,5 @@ def _reason_not_to_try(run: RunSpec) -> str | None:
         return f"three steps of one sequence are {flops:.0e} FLOPs, too many for a trial on a processor's core"
     free = psutil.virtual_memory().available
     if run.budget.training_bytes > free:
-        return f"a run needs more memory ({run.budget.training_bytes / 1e9:.1f} GB) than is free ({free / 1e9:.1f} GB)"
+        return f"a run needs more memory ({size(run.budget.training_bytes)}) than is free ({size(free)})"
     return None

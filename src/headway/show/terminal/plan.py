@@ -1,7 +1,7 @@
 """Show: what an experiment would cost, as tables and sentences for a terminal."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.markup import escape
@@ -13,7 +13,14 @@ from headway.declare.run import RunSpec
 from headway.runs.costs import Cost
 from headway.runs.execution import cores
 from headway.show.shared.parameters import Parts, compact
-from headway.words import counted, duration, together
+from headway.words import counted, duration, size, together
+
+_ROUNDED = 10_000
+"""Counts of a part from here on are rounded to three digits in a table."""
+_MOST_ROWS = 60
+"""Rows of a table of arms; of more arms, those that are alike share a row."""
+_MOST_NAMES = 12
+"""Arms in a row, and groups of them, in a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,21 +53,38 @@ class Plan:
             _table("arm", *parts, "total"),
             _table("arm", *(["heads"] if heads else []), f"FLOPs/{self._run.example}", "FLOPs", "memory", rate, "time"),
         )
+        by_part: list[tuple[str, ...]] = []
+        by_run: list[tuple[str, ...]] = []
         for cost in self.costs:
             numbers = [cost.budget.parameters.get(part, 0) for part in parts]
-            counts.add_row(cost.arm.full_name, *map(_count, numbers), f"{cost.budget.n_parameters:,}")
+            by_part.append((*map(_count, numbers), f"{cost.budget.n_parameters:,}"))
             per_example = cost.budget.flops_per_token if in_tokens else cost.budget.flops_per_example
             flops, speed = cost.training_flops, cost.tokens_per_s if in_tokens else cost.steps_per_s
-            costs.add_row(
-                cost.arm.full_name,
-                *([_heads(cost.run.heads)] if heads else []),
-                f"{per_example:,.0f}",
-                "–" if flops is None else f"{flops:.2e}",
-                f"{cost.budget.peak_bytes / 1e6:,.1f} MB",
-                "–" if speed is None else f"{speed:,.0f}",
-                "–" if cost.seconds is None else duration(cost.seconds),
+            by_run.append(
+                (
+                    *([_heads(cost.run.heads)] if heads else []),
+                    f"{per_example:,.0f}",
+                    "–" if flops is None else f"{flops:.2e}",
+                    size(cost.budget.peak_bytes),
+                    "–" if speed is None else f"{speed:,.0f}",
+                    "–" if cost.seconds is None else duration(cost.seconds),
+                )
             )
+        for table, rows in ((counts, by_part), (costs, by_run)):
+            for name, cells in self._rows(rows):
+                table.add_row(name, *cells)
         return counts, costs
+
+    def _rows(self, cells: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """A row for each arm; of many arms, those whose cells are the same share one."""
+        names = [cost.arm.full_name for cost in self.costs]
+        if len(names) <= _MOST_ROWS:
+            yield from zip(names, cells, strict=True)
+            return
+        alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for name, row in zip(names, cells, strict=True):
+            alike[row].append(name)
+        yield from ((together(group, len(names)), row) for row, group in alike.items())
 
     def starts(self) -> tuple[Tree, ...]:
         """Which arm starts from which, and what it does to it first; nothing where none does."""
@@ -90,7 +114,8 @@ class Plan:
         yield from dict.fromkeys(c.about_trial for c in self.costs if c.about_trial)
         for reason in dict.fromkeys(c.untimed for c in self.costs if c.untimed):
             names = [c.arm.full_name for c in self.costs if c.untimed == reason]
-            yield f"not timed: {'every arm' if len(names) == len(self.costs) else ', '.join(names)}; {reason}"
+            shown = ", ".join(names) if len(names) <= _MOST_NAMES else together(names, len(self.costs))
+            yield f"not timed: {'every arm' if len(names) == len(self.costs) else shown}; {reason}"
         yield from self._kept()
         yield from self._total()
 
@@ -106,8 +131,8 @@ class Plan:
         n_steps = [len(self.experiment.kept_weights(cost.arm)) for cost in self.costs]
         if any(n_steps):
             numbers = sum(n * cost.budget.n_parameters for n, cost in zip(n_steps, self.costs, strict=True))
-            size = 4 * numbers * len(self.experiment.seeds) / 1e6
-            yield f"weights of {_range(n_steps)} of each run are kept: {size:,.1f} MB in all, in single precision"
+            taken = size(4 * numbers * len(self.experiment.seeds))
+            yield f"weights of {_range(n_steps)} of each run are kept: {taken} in all, in single precision"
 
     def _total(self) -> Iterable[str]:
         times = [c.seconds for c in self.costs if c.seconds is not None]
@@ -156,7 +181,7 @@ def _heads(layout: str) -> str:
 
 
 def _count(number: int) -> str:
-    return f"{number:,}" if number < 1_000_000 else compact(number)
+    return f"{number:,}" if number < _ROUNDED else compact(number)
 
 
 def _matched(what: str, values: Mapping[str, Hashable]) -> str:
@@ -165,5 +190,10 @@ def _matched(what: str, values: Mapping[str, Hashable]) -> str:
         alike[value].append(name)
     if len(alike) == 1 and len(values) > 2:
         return f"matched in {what}: all {len(values)} arms"
-    groups = [" = ".join(names) for names in alike.values() if len(names) > 1]
-    return f"matched in {what}: {'; '.join(groups) or 'no two arms'}"
+    groups = [
+        " = ".join(names) if len(names) <= _MOST_NAMES else f"{names[0]} = {names[1]} = ... ({len(names):,} arms)"
+        for names in alike.values()
+        if len(names) > 1
+    ]
+    more = f"; and {len(groups) - _MOST_NAMES:,} more groups" if len(groups) > _MOST_NAMES else ""
+    return f"matched in {what}: {'; '.join(groups[:_MOST_NAMES]) or 'no two arms'}{more}"

@@ -1,12 +1,13 @@
 """Door: runs while they are going on, as a live table, or as lines where there is no terminal."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -50,6 +51,15 @@ def watch(snapshots: Generator[Snapshot]) -> None:
                     live.update(_picture(snapshot, console.height), refresh=console.is_jupyter)
         else:
             _say(snapshots, console)
+
+
+def follow_trials(arms: Sequence[str]) -> Iterable[str]:
+    """Go through the arms that are timed, one for each shape, and show how far that is."""
+    console = Console(stderr=True)
+    said = f"timing {counted(len(arms), 'shape')} on this machine (--no-timing leaves it out)"
+    if len(arms) > 1 and not console.is_terminal:
+        console.print(f"{said} ...", soft_wrap=True)
+    return track(arms, said, console=console, transient=True, disable=not console.is_terminal)
 
 
 def status_table(store: Store) -> Group:
