@@ -40,11 +40,14 @@ def finish(
     """
     from headway.compare.results import write
     from headway.show.report.page import write_report
+    from headway.show.shared.figure_files import why_not_drawn
 
     results = write(store, out)
     if figures if look is None else look:
         look_beside(store, tell, out)
     write_report(store, results, files=figures, out=out)
+    if why := why_not_drawn():
+        tell(f"warning: {why}")
     return results
 
 

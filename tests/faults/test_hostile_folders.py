@@ -439,3 +439,46 @@ def test_mutated_folders_give_no_traceback_no_hang_and_need_no_memory(tmp_path):
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert " 0 findings" in ended.stdout
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "neox"])
+@pytest.mark.parametrize(("kind", "said"), [("int8", "I8"), ("int64", "I64"), ("bool", "BOOL")])
+def test_weights_of_whole_numbers_are_named(name, kind, said, folder_of):
+    folder, changed = folder_of(name), []
+
+    def change(arrays):
+        changed.append(next(key for key in sorted(arrays) if arrays[key].ndim == 2 and arrays[key].dtype == np.float32))
+        arrays[changed[0]] = (100 * arrays[changed[0]]).astype(kind)
+
+    arrays_of(folder, change)
+    told = refused(
+        folder, "weights are no floating-point numbers that Headway reads (float64, float32, float16, bfloat16)"
+    )
+    assert f"fetch the model as it was before it was quantized:\n  {changed[0]}: {said}" in told
+
+
+@pytest.mark.parametrize("name", ["gpt2", "neox"])
+def test_a_type_that_contradicts_the_file_is_said_before_anything_is_read(name, folder_of, recwarn):
+    folder = folder_of(name)
+    edit(folder, dtype="float32")
+    open_model(folder)
+    assert not [each for each in recwarn if "config.json says" in str(each.message)]
+    edit(folder, dtype="bfloat16")
+    with pytest.warns(
+        RuntimeWarning, match=r"config.json says that weights are bfloat16, but the file holds float32; He"
+    ):
+        open_model(folder)
+
+
+@pytest.mark.parametrize("said", ["float33", ["a"], 7, {"a": 1}])
+def test_a_type_that_is_none_is_refused(said, folder_of):
+    folder = folder_of("gpt2")
+    edit(folder, dtype=said)
+    refused(folder, "is no type of weights; write the type that the file has, such as float32")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_weights_that_are_no_numbers_are_not_traced_in_python_either(name, folder_of):
+    folder = folder_of(name)
+    arrays_of(folder, lambda arrays: arrays[max(arrays)].reshape(-1).__setitem__(0, np.nan))
+    refused(folder, f"{name}: weights are NaN or infinite, so its heads say nothing (")

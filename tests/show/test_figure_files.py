@@ -2,14 +2,18 @@
 
 import json
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import altair as alt
 import pytest
 
-from headway.compare.results import read
-from headway.errors import ResultsError
+from headway.cli.output import check_out
+from headway.compare.results import build, read
+from headway.errors import ResultsError, UserError
 from headway.runs.store import Store
 from headway.show.report import current
 from headway.show.report.page import write_report
@@ -193,3 +197,55 @@ def test_a_folder_of_figures_that_is_a_link_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ResultsError, match="figures is a symbolic link, and Headway follows no link"):
             act()
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.fixture
+def few_addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process that cannot reserve what the drawing library reserves."""
+    monkeypatch.setattr(files, "_ADDRESSES", 1 << 62)
+    files.why_not_drawn.cache_clear()
+    yield
+    files.why_not_drawn.cache_clear()
+
+
+SAID = "vl_convert, which draws them, reserves 4294967296 GiB of address space (not of memory), and the limit of this"
+
+
+def test_without_addresses_nothing_is_drawn_and_the_process_goes_on(few_addresses: None, tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"^nothing can be drawn: vl_convert.* lift it with `ulimit -v unlimited`, or in"
+    ):
+        files.write_figures(tmp_path, [figure("a", 1, 2)])
+    with pytest.raises(UserError, match=r"^nothing can be drawn: .* and run this again$"):
+        check_out(tmp_path)
+    check_out(tmp_path, draws=False)
+
+
+def test_without_addresses_a_report_has_its_numbers_and_says_what_is_left_out(
+    few_addresses: None, heads_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(shutil.copytree(heads_store.path, tmp_path / "results"))
+    results = build(store)
+    (store.path / "results.json").write_text("{}")
+    write_report(store, results)
+    page = (store.path / "report.html").read_text()
+    assert f"figures are left out: {SAID}" in page
+    assert "script-src 'none';" in page
+    assert "<script>" not in page
+    assert "<figure>" not in page
+    assert not (store.path / "figures").exists()
+    monkeypatch.undo()
+    files.why_not_drawn.cache_clear()
+    write_report(store, results)
+    assert "<figure>" in (store.path / "report.html").read_text()
+    assert [*(store.path / "figures").glob("*.png")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v bounds nothing elsewhere")
+def test_a_limit_of_the_shell_is_seen() -> None:
+    code = "from headway.show.shared.figure_files import why_not_drawn; print(why_not_drawn())"
+    command = f"ulimit -v 20000000; exec {sys.executable} -c '{code}'"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(
+        "figures are left out: vl_convert, which draws them, reserves 66 GiB of address space"
+    )

@@ -55,7 +55,7 @@ def patch(
     from headway.words import command_line
 
     share_cores()
-    check_out(out)
+    check_out(out, draws=out is not None or not as_json)
     texts = {"clean": clean, "corrupted": corrupted, "answer": answer, "wrong": wrong}
     given = {name: None if text is None else text_or_lines(text, f"--{name}") for name, text in texts.items()}
     found = patch_texts(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli.options import Directory, Figures, Look, Plugins, app, path_of
-from headway.cli.output import check_out, print_answer, print_tables, tell_plugins
+from headway.cli.output import check_writable, print_answer, print_tables, tell_plugins
 from headway.errors import HeadwayError, UserError
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def _elsewhere(directory: Path, out: Path | None) -> Path | None:
         return None
     if out.resolve().is_relative_to(directory.resolve()):
         raise UserError(f"--out {out}: it stands inside {directory}; name a folder outside of the results directory")
-    check_out(out)
+    if out.is_file():
+        raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
+    check_writable(out, f"--out {out}")
     if (out / "experiment.yaml").exists():
         raise UserError(
             f"--out {out}: it is another results directory, whose results.json and report.html would be replaced; name "

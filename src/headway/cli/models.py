@@ -123,7 +123,7 @@ def xray(
     from headway.words import command_line
 
     share_cores()
-    check_out(out)
+    check_out(out, draws=out is not None or not as_json)
     options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length, "draws": draws}
     found = measure(checkpoint, text=text, device=device, trust_code=trust_code, **options)
     command = command_line("xray", checkpoint, text=text, out=out, **options) + " --trust-code" * trust_code
@@ -179,7 +179,7 @@ def ablate(
     from headway.words import command_line
 
     share_cores()
-    check_out(out)
+    check_out(out, draws=out is not None or not as_json)
     found = measure(
         checkpoint,
         text=text,

@@ -14,24 +14,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        from headway import __version__
-
-        print(f"headway {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _door(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """A laboratory for attention heads: a question as a short file, an answer with error bars."""
-
-
 MOST = 2**31 - 1
 """Of numbers of tokens and sequences, as arrays count them."""
 

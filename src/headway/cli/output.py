@@ -4,16 +4,34 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headway.cli.options import app
 from headway.errors import UserError
 
 if TYPE_CHECKING:
     from headway.compare.results import Results
     from headway.declare.experiment import Experiment
     from headway.runs.store import Store
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from headway import __version__
+
+        print(f"headway {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _door(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A laboratory for attention heads: a question as a short file, an answer with error bars."""
 
 
 def warn(message: str) -> None:
@@ -53,14 +71,18 @@ def print_answer(store: "Store", results: "Results", out: Path | None = None) ->
             print(f"{file.partition('.')[0]}: {(out or store.path) / file}")
 
 
-def check_out(out: Path | None) -> None:
-    """Nothing, when what is measured can be written afterwards.
+def check_out(out: Path | None, *, draws: bool = True) -> None:
+    """Nothing, when what is measured can be drawn, if it is, and written afterwards.
 
     Raises:
         UserError: when it cannot.
     """
+    from headway.show.shared.figure_files import check_drawable
+
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
+    if draws:
+        check_drawable()
     said = f"--out {out}" if out is not None else "the page would stand in results/, and"
     check_writable(Path("results") if out is None else out, said)
 

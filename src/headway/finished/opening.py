@@ -35,8 +35,8 @@ def open_model(path: str | Path, tokenizer: str | None = None, *, trust_code: bo
         trust_code: whether code that comes with a folder is run where it cannot be opened without.
 
     Raises:
-        UserError: for a path that holds no language model, a run that is not done, a folder that cannot be opened, or
-            a tokenizer of another vocabulary.
+        UserError: for a path that holds no language model, a run that is not done, a folder that cannot be opened,
+            weights that are NaN, infinite or no floating-point numbers, or a tokenizer of another vocabulary.
 
     Examples:
         >>> import headway
@@ -45,7 +45,9 @@ def open_model(path: str | Path, tokenizer: str | None = None, *, trust_code: bo
         headway.errors.UserError: nowhere: there is no such folder; give a run's folder (DIR/runs/ARM/seed-N), its checkpoint, or a folder of Hugging Face with a config.json
     """  # noqa: E501 - the doctest's error stands on one line
     folder = model_folder(path)
-    return _other(folder, tokenizer, trust_code) if folder.kind == "other" else _own(folder, tokenizer)
+    opened = _other(folder, tokenizer, trust_code) if folder.kind == "other" else _own(folder, tokenizer)
+    opened.check_finite("so its heads say nothing")
+    return opened
 
 
 def open_own(path: str | Path, tokenizer: str | None = None) -> Opened:

@@ -20,7 +20,7 @@ from transformers.models.auto import modeling_auto
 
 from headway.data.tokens.tokenizer_files import check_growth, check_tokenizer
 from headway.errors import UserError, explained, shortened
-from headway.hf.arrays import Arrays
+from headway.hf.arrays import Arrays, check_types
 from headway.hf.bounds import check_built, check_declared, check_memory
 from headway.hf.folder_code import check_named, model_code, refused, tokenizer_code
 from headway.hf.reading import config_of, named_architectures
@@ -92,6 +92,7 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
             _check_size(folder, config, of_class, arrays)
         check_memory(folder, arrays.numbers)
         model = _loaded(folder, of_class, trust=code is not None)
+        check_types(folder, config, _types_of(model, arrays))
         kind, tokenizer = _kind(folder, model, code), _tokenizer(folder, trust_code)
         _refuse(folder, "are not finite (NaN or infinite); take another checkpoint", _not_finite(model))
         return Pretrained(
@@ -197,6 +198,17 @@ def _loaded(folder: Path, of_class: Any, *, trust: bool) -> transformers.PreTrai
     other = "have other shapes than config.json gives them; one of the two is of another model"
     _refuse(folder, other, [f"{name} {list(found)}" for name, found, _ in report["mismatched_keys"]])
     return model
+
+
+def _types_of(model: transformers.PreTrainedModel, arrays: Arrays) -> dict[str, str]:
+    """The types of the arrays that a model has as weights, some by another name; masks and the like are left out."""
+    prefix = f"{model.base_model_prefix}."
+    weights = {name.removeprefix(prefix) for name, _ in model.named_parameters()}
+    return {
+        name: kind
+        for name, kind in arrays.types.items()
+        if name.removeprefix(prefix) in weights or name.endswith(".weight")
+    }
 
 
 def _refuse(folder: Path, what: str, names: Iterable[str]) -> None:

@@ -17,7 +17,7 @@ from headway.errors import UserError, shortened
 from headway.files import read_json
 from headway.hf.architectures import ARCHITECTURES, Architecture, NotOurs, vocab_size_of
 from headway.hf.array_names import BUFFERS, Table, from_folder, place_of, shapes_of
-from headway.hf.arrays import Arrays, differences
+from headway.hf.arrays import Arrays, check_types, differences
 from headway.hf.bounds import LARGEST_TEXT, check_built, check_declared, check_files, check_memory
 from headway.model.weights import Weights
 
@@ -186,6 +186,7 @@ def _weights(folder: Path, model: TransformerModel, vocab_size: int, table: Tabl
             + "\n  ".join(wrong)
         )
     wanted = {parameter.name: place_of(table, parameter.name)[0] for parameter in parameters}
+    check_types(folder, config_of(folder), {name: arrays.types[name] for name in wanted.values()})
     weights = {name: from_folder(table, name, arrays.read(there)) for name, there in wanted.items()}
     if repeated and not np.array_equal(arrays.read("lm_head.weight"), weights["embedding.weight"]):
         raise UserError(

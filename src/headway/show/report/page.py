@@ -24,7 +24,7 @@ from headway.show.report.laboratory import laboratory_of
 from headway.show.report.own_figures import figures_of_own
 from headway.show.report.report_data import ReportData, gather
 from headway.show.shared.figure import Figure
-from headway.show.shared.figure_files import are_current, remove_outdated, write_figures, write_whole
+from headway.show.shared.figure_files import are_current, remove_outdated, why_not_drawn, write_figures, write_whole
 from headway.show.shared.page import render
 from headway.show.shared.theme import ASKED
 from headway.words import command_line, counted, duration
@@ -61,20 +61,24 @@ def write_report(store: "Store", results: Results, *, files: bool = True, out: P
     """Write `report.html`, and its figures as `files` under `figures/`, as far as they changed; the path of the page.
 
     They stand in the results directory, or in another folder `out`, beside the `results.json` there. Where figures are
-    not wanted as files, those of before that the page no longer holds are removed.
+    not wanted as files, those of before that the page no longer holds are removed. Where nothing can be drawn, the page
+    says so and has no figures, and files of before are left.
 
     Raises:
         ResultsError: when a file cannot be written.
     """
     path, folder = (out or store.path) / "report.html", inside(out or store.path, "figures")
     state = current.state(store.path, [plugin.digest for plugin in store.experiment.plugins], out)
-    of_page = current.with_look(state, path.parent)
+    undrawn = why_not_drawn()
+    of_page = current.with_look(state, path.parent) + "+undrawn" * bool(undrawn)
     written = current.is_of(path, of_page)
-    if written and (not files or are_current(folder, state)):
+    if written and (not files or undrawn or are_current(folder, state)):
         return path
     material = gather(store, results)
-    drawn = tuple(figures(material))
-    if files:
+    drawn = () if undrawn else tuple(figures(material))
+    if undrawn:
+        pass
+    elif files:
         write_figures(folder, drawn, state=state)
     else:
         remove_outdated(folder, drawn, state)
@@ -115,7 +119,10 @@ def page(material: ReportData, drawn: Sequence[Figure], out: Path | None = None)
         look_at=_alone(material),
         statements=laboratory.statements(material),
         doubts=material.results.doubts,
-        warnings=[said for said in material.results.warnings if said not in material.results.doubts],
+        warnings=[
+            *(said for said in material.results.warnings if said not in material.results.doubts),
+            *filter(None, [why_not_drawn()]),
+        ],
         final=laboratory.final(material) if material.arms else None,
         further=laboratory.tables(material),
         writings=laboratory.writings(material),

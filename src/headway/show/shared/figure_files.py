@@ -4,7 +4,9 @@ Digests of what each file was drawn from, and of what it then held, stand beside
 that was changed or damaged since is drawn again.
 """
 
+import mmap
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -145,8 +147,37 @@ def _draw(folder: Path, figure: Figure, files: Iterable[str]) -> None:
             write_whole(folder / file, convert(svg, kind))
 
 
+_ADDRESSES = 66 << 30
+"""Bytes of addresses, not of memory, that the JavaScript engine of vl_convert reserves at once when it starts."""
+
+
+@cache
+def why_not_drawn() -> str:
+    """Why this process cannot draw figures, a sentence; empty where it can.
+
+    vl_convert ends the process if it cannot reserve its addresses, so that is tried first.
+    """
+    try:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+        mmap.mmap(-1, _ADDRESSES, flags=flags, prot=0).close()
+    except OSError:
+        return (
+            f"figures are left out: vl_convert, which draws them, reserves {_ADDRESSES / 2**30:.0f} GiB of address "
+            "space (not of memory), and the limit of this shell or job is lower; lift it with `ulimit -v unlimited`, "
+            "or in the scheduler, and run `headway report` again"
+        )
+    return ""
+
+
+def check_drawable() -> None:
+    """Raise UserError if this process cannot draw figures."""
+    if why := why_not_drawn():
+        raise UserError(why.replace("figures are left out", "nothing can be drawn").replace("`headway report`", "this"))
+
+
 def render(spec: dict[str, Any]) -> str:
     """A Vega-Lite specification drawn as SVG: the slow part, from which the other formats are made."""
+    check_drawable()
     import vl_convert
 
     return str(vl_convert.vegalite_to_svg(spec))

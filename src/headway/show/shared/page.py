@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from headway.show.shared.figure import Figure
+from headway.show.shared.figure_files import check_drawable
 from headway.words import plainly
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def render(template: str, drawn: Sequence[Figure], **content: Any) -> str:
     from markupsafe import Markup
 
     environment = templates()
-    scripts = (_vega(), environment.get_template("draw.js.j2").render())
+    scripts = (_vega(), environment.get_template("draw.js.j2").render()) if drawn else ()
     parts: dict[str, list[Figure]] = {}
     for figure in drawn:
         parts.setdefault(figure.part, []).append(figure)
@@ -57,9 +58,10 @@ def policy(scripts: Sequence[str]) -> str:
 
     Vega sets styles, and makes pictures that one saves from data in the page.
     """
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    hashes = [f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts]
+    allowed = " ".join(hashes) or "'none'"
     return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
         "form-action 'none'"
     )
 
@@ -67,6 +69,7 @@ def policy(scripts: Sequence[str]) -> str:
 @cache
 def _vega() -> str:
     """Vega and its kin, exactly as they stand in a page."""
+    check_drawable()
     import vl_convert
 
     # The bundle declares names; in a function they stay out of the page's. It sets window.vegaEmbed itself.
