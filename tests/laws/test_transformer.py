@@ -211,7 +211,8 @@ def test_the_fast_attention_equals_the_reference_in_value_and_gradient(model):
         looks = attention.q, attention.k, attention.v
         fast_gradients = torch.autograd.grad(attention.z.square().sum(), looks, retain_graph=True)
         slow_gradients = torch.autograd.grad(slow.square().sum(), looks, retain_graph=True)
-        assert_same(fast_gradients, slow_gradients)
+        # Of queries and keys less is left: what a softmax gives back is a difference.
+        assert_same(fast_gradients, slow_gradients, scale=max(gradient.abs().max() for gradient in slow_gradients))
 
 
 @every_model
