@@ -26,14 +26,20 @@ LOWERED = {
     "default": {"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ONEDNN_MAX_CPU_ISA": "SSE41"},
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
 }
-THREADS = {"default": 1, "avx2": 3}
+THREADS = {"default": 1, "avx2": 2}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", LOWERED)
 def test_two_ways_of_computing_agree_on_another_processor(capability):
-    threads = str(THREADS[capability])
-    environment = {**os.environ, **LOWERED[capability], "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    threads = str(THREADS[capability])  # that sleep while they wait: others want the cores too
+    environment = {
+        **os.environ,
+        **LOWERED[capability],
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "OMP_WAIT_POLICY": "passive",
+    }
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *SENSITIVE]
     done = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
