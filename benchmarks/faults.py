@@ -6,6 +6,7 @@
     python benchmarks/faults.py files --n 100000     # mutated experiment files: half an hour on a free core
     python benchmarks/faults.py lines --n 10000      # mutated command lines
     python benchmarks/faults.py folders --n 2000     # hostile model folders
+    python benchmarks/faults.py directories --n 5000 # hostile results directories, and a tree outside
 
 An error for users is what odd input should end with, or nothing; findings are tracebacks, hangs, memory that is filled
 (2 s of processor time and 500 MB for files and lines, 10 s and 1 GB more than before for folders), errors that cannot
@@ -13,6 +14,7 @@ be read, and anything of a folder that was run. How cases are made stands in `te
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -62,6 +64,7 @@ def disk(asked: argparse.Namespace) -> bool:
 
 def fuzz(asked: argparse.Namespace) -> bool:
     """Odd input; each finding is kept in `findings/`."""
+    import fuzz_directories
     import fuzz_experiments
     import fuzz_folders
 
@@ -69,10 +72,11 @@ def fuzz(asked: argparse.Namespace) -> bool:
         "files": partial(fuzz_experiments.fuzz, files=asked.n, commands=0),
         "lines": partial(fuzz_experiments.fuzz, files=0, commands=asked.n),
         "folders": partial(fuzz_folders.fuzz, folders=asked.n),
+        "directories": partial(fuzz_directories.fuzz, directories=asked.n),
     }
-    began, worked = time.monotonic(), time.process_time()
+    began, worked = time.monotonic(), sum(os.times()[:4])
     tried, found = tries[asked.part](seed=asked.seed, seconds=asked.seconds, told=partial(print, flush=True))
-    wall, work = time.monotonic() - began, time.process_time() - worked
+    wall, work = time.monotonic() - began, sum(os.times()[:4]) - worked
     print("| what | tried | findings | wall s | processor s | of them a second of the processor |")
     print("|---|---|---|---|---|---|")
     print(f"| {asked.part} | {tried:,} | {len(found)} | {wall:,.0f} | {work:,.0f} | {tried / work:.1f} |")
@@ -86,6 +90,7 @@ PARTS = {
     "files": (fuzz, 100_000),
     "lines": (fuzz, 10_000),
     "folders": (fuzz, 2_000),
+    "directories": (fuzz, 5_000),
 }
 """With how many of each make the table of LOG.md."""
 

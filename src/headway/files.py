@@ -101,6 +101,14 @@ def entries(folder: Path, pattern: str) -> list[Path]:
     return sorted(path for each in found for path in _matching(each, last, inner=False))
 
 
+def names_in(folder: Path) -> list[str]:
+    """The names of all that stands in a folder, sorted, whatever it is; none where there is no such folder."""
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def _matching(folder: Path, pattern: str, *, inner: bool) -> Iterator[Path]:
     try:
         with os.scandir(folder) as there:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from headway.errors import UserError
-from headway.files import entries
+from headway.files import entries, names_in
 
 KINDS = "a run's folder (DIR/runs/ARM/seed-N), its checkpoint, or a folder of Hugging Face with a config.json"
 
@@ -57,7 +57,7 @@ def _what_else(path: Path) -> str:
         return f"it is a file; give {KINDS}"
     if runs := entries(path, "runs/*/seed-*"):
         return f"it is a results directory with {len(runs)} runs; give one of them, such as {runs[0]}"
-    if others := [each.name for each in entries(path, "*")]:
+    if others := names_in(path):
         few = ", ".join(others[:4]) + ", ..." * (len(others) > 4)
         return (
             f"it holds no model that Headway reads (there is {few}); give {KINDS}. A model of another format becomes "

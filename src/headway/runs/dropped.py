@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from headway.errors import ResultsError, near
-from headway.files import entries, folder_in, inside
+from headway.files import entries, folder_in, inside, names_in
 from headway.runs.growth import turn
 from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.watching import take_patiently
@@ -99,5 +99,5 @@ def _free(target: Path) -> Path:
 
 def _remove_if_empty(*folders: Path) -> None:
     for folder in folders:
-        if folder.is_dir() and not entries(folder, "*"):
+        if folder.is_dir() and not names_in(folder):
             folder.rmdir()

@@ -15,7 +15,7 @@ from headway.declare.experiment import Arm, Experiment
 from headway.declare.mapping import leaves
 from headway.declare.run import RunSpec
 from headway.errors import ResultsError
-from headway.files import entries
+from headway.files import entries, names_in
 from headway.runs import resolved
 from headway.runs.folder import Run, read
 from headway.runs.lease import Lease, LeaseHeld
@@ -84,7 +84,7 @@ def check_content(path: Path) -> None:
     Raises:
         ResultsError: when it holds other things.
     """
-    content = [entry.name for entry in entries(path, "*") if not entry.name.startswith(".")]
+    content = [name for name in names_in(path) if not name.startswith(".")]
     if content and resolved.FILE not in content and not run_folders(path):
         raise ResultsError(
             f"{path} holds other things ({', '.join(sorted(content)[:3])}, ...) and no experiment.yaml; "

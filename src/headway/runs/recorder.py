@@ -215,13 +215,13 @@ def _cut_lines(path: Path, resumed: Checkpoint | None) -> None:
     if not path.is_file():
         return
     # Always into a new file: a former owner that is suspended in the middle of a write has the old one open.
-    if not resumed:  # whatever stands there, be it a link
-        write_bytes(path, b"")
+    if not resumed or (resumed.records is not None and path.name not in resumed.records):
+        write_bytes(path, b"")  # in place of whatever stands there, be it a link
         return
     with replacing(path) as temporary, ordinary(path) as lines, open(temporary, "xb") as kept:
         if resumed.records is None:
             kept.writelines(line for line in lines if _is_record_until(line, resumed.recorded))
-        elif path.name in resumed.records:
+        else:
             left = resumed.records[path.name].n_bytes
             while left and (data := lines.read(min(left, _AT_ONCE))):
                 kept.write(data)

@@ -71,9 +71,13 @@ def read(path: Path, digest: str) -> dict[str, Content]:
     is_whole = is_as_signed(seal) and text == json_text(seal).encode()  # a key that stands twice says the same
     if not is_whole or seal[DIGEST] != digest or seal.get("schema") != SCHEMA:
         raise ResultsError(f"{file}: it is not as it was written; {anew(path)}")
-    if wrong := next((name for name in seal["files"] if not is_of_run(name)), None):
-        raise ResultsError(f"{file}: it names {shortened(repr(wrong))}, and no run has such a file; {anew(path)}")
-    return {name: Content(**content) for name, content in seal["files"].items()}
+    try:
+        contents = {str(name): Content(**content) for name, content in seal["files"].items()}
+    except (KeyError, TypeError, AttributeError):
+        raise ResultsError(f"{file}: it does not say what files must hold; {anew(path)}") from None
+    if wrong := [name for name in contents if not is_of_run(name)]:
+        raise ResultsError(f"{file}: it names {shortened(repr(wrong[0]))}, and no run has such a file; {anew(path)}")
+    return contents
 
 
 def check(path: Path, digest: str, depth: Depth, known: Known | None = None) -> None:

@@ -1,0 +1,177 @@
+"""Hostile results directories: each was tried by hand once, and nothing that stands outside is touched by any."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import damager
+import pytest
+import quadratic
+
+from headway import files
+from headway.compare import results
+from headway.errors import DeclarationError, ResultsError
+from headway.identity import DIGEST, signed
+from headway.runs import seal
+from headway.runs.folder import Run
+from headway.runs.planned_looks import Seen, keep
+from headway.runs.slurm import _log_folder
+from headway.runs.store import Store
+from headway.runs.timing_files import read_timings
+from headway.runs.verify import verify
+from headway.runs.work import DONE, work
+from headway.show.report import current
+from headway.show.report.page import write_report
+
+FUZZER = Path(__file__).with_name("fuzz_directories.py")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Finished runs of two arms, compared."""
+    return damager.finished_directories(tmp_path_factory.mktemp("made"))[2]
+
+
+@pytest.fixture
+def directory(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "directory")
+
+
+@pytest.fixture
+def outside(tmp_path):
+    (tmp_path / "outside").mkdir()
+    return tmp_path / "outside"
+
+
+def moved(path: Path, outside: Path) -> dict[str, bytes]:
+    """Move a folder out and leave a link to it; what it holds."""
+    path.mkdir(parents=True, exist_ok=True)
+    shutil.move(path, outside / path.name)
+    path.symlink_to(outside / path.name)
+    return held(outside)
+
+
+def held(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def arm_of(directory: Path) -> Path:
+    return sorted(directory.glob("runs/*"))[0]
+
+
+VERBS = {
+    "status": lambda directory: Store.open(directory).runs(),
+    "compare": lambda directory: results.write(Store.open(directory)),
+    "verify": lambda directory: list(verify(directory)),
+    "drop": lambda directory: Store.open(directory).drop(arm_of(directory).name),
+    "state": lambda directory: current.state(directory),
+    "keep": lambda directory: keep(directory, "seen-3", Seen(n_seeds=3)),
+    "timings": lambda directory: read_timings(directory),
+    "submit": lambda directory: _log_folder(directory),
+    "report": lambda directory: write_report(Store.open(directory), results.read(directory)),
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "verbs"),
+    [
+        ("runs", "status compare verify drop state"),
+        ("runs/ARM", "status compare verify drop state"),
+        ("runs/ARM/seed-0", "status compare verify drop state"),
+        ("dropped", "drop"),
+        ("dropped/ARM", "drop"),
+        ("looks", "keep compare state"),
+        ("timings", "timings state verify"),
+        ("estimators", "verify"),
+        ("slurm", "submit"),
+        ("figures", "report"),
+        (".lease", "drop"),
+    ],
+)
+def test_a_folder_that_is_a_link_is_refused_with_a_sentence(directory, outside, place, verbs):
+    results.write(Store.open(directory))
+    before = moved(directory / place.replace("ARM", arm_of(directory).name), outside)
+    for verb in verbs.split():
+        with pytest.raises(
+            ResultsError, match="is a symbolic link, and Headway follows no link inside a directory of r"
+        ):
+            VERBS[verb](directory)
+    assert held(outside) == before
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "heads", "lease"])
+def test_a_link_for_a_folder_of_a_run_damages_it_and_stops_its_worker(tmp_path, outside, name):
+    run = quadratic.fresh_run(tmp_path / "directory")
+    before = moved(run.path / name, outside)
+    try:
+        code = work(run.path, damager.study)
+    except ResultsError:
+        code = None
+    assert code != DONE
+    assert held(outside) == before
+    if name != "lease":
+        assert "symbolic link" in Run.open(run.path).message
+
+
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "samples.jsonl", "log.txt", "curves.json", "run.json", "tokenizer.json"]
+)
+@pytest.mark.parametrize("how", ["link", "second name", "pipe"])
+def test_a_run_that_is_trained_writes_to_its_own_files_alone(tmp_path, outside, name, how):
+    run = quadratic.fresh_run(tmp_path / "directory")
+    path, other = run.path / name, outside / name
+    shutil.copy(path, other) if path.exists() else other.write_text("secret\n")
+    path.unlink(missing_ok=True)
+    if how == "link":
+        path.symlink_to(other)
+    elif how == "pipe":
+        os.mkfifo(path)
+    else:
+        os.link(other, path)
+    before = held(outside)
+    if name == "run.json" and how != "second name":
+        with pytest.raises(ResultsError, match=r"it is a symbolic link|it is no ordinary file"):
+            work(run.path, damager.study)
+    else:
+        assert work(run.path, damager.study) == DONE
+        assert path.lstat().st_nlink == 1
+        assert not path.is_symlink()
+        assert not list(verify(tmp_path / "directory"))[1].damages
+    assert held(outside) == before
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../../../../outside/secret", "checkpoint/../../x", "run.json", ""])
+def test_a_seal_that_names_other_files_is_refused_whatever_signs_it(directory, outside, name):
+    folder = arm_of(directory) / "seed-0"
+    told = json.loads((folder / seal.FILE).read_text())
+    told["files"][name] = next(iter(told["files"].values()))
+    changed = signed({key: value for key, value in told.items() if key != DIGEST})
+    files.write_json(folder / seal.FILE, changed)
+    with pytest.raises(ResultsError, match=r"it names .*, and no run has such a file; "):
+        seal.read(folder, changed[DIGEST])
+
+
+@pytest.mark.parametrize(
+    "written", ["/tmp/evil.py", "../evil.py", "plugins/../../evil-0123456789abcdef.py", "plugins/evil.py"]
+)
+def test_a_document_lets_no_file_be_run_that_its_directory_does_not_keep(directory, outside, written):
+    from headway.declare.plugin_files import allow
+
+    (directory / "plugins").mkdir()
+    document = directory / "experiment.yaml"
+    document.write_text(f"{document.read_text()}\nplugins: ['{written}']\n")
+    with pytest.raises(DeclarationError, match=r"no other file is run; fetch the directory again"):
+        allow(directory)
+
+
+def test_a_short_fuzz_finds_nothing(tmp_path):
+    """In a process of its own, which forks: this one may have used torch's threads."""
+    code = "import fuzz_directories as f; print(f.fuzz(directories=60, seed=7, kinds=('icl',)))"
+    told = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FUZZER.parent), str(FUZZER.parents[1])])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=told, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("(60, [])\n"), done.stdout
