@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1] / "tests"
@@ -64,7 +65,6 @@ def disk(asked: argparse.Namespace) -> bool:
 
 def fuzz(asked: argparse.Namespace) -> bool:
     """Odd input; each finding is kept in `findings/`."""
-    import fuzz_directories
     import fuzz_experiments
     import fuzz_folders
 
@@ -72,7 +72,7 @@ def fuzz(asked: argparse.Namespace) -> bool:
         "files": partial(fuzz_experiments.fuzz, files=asked.n, commands=0),
         "lines": partial(fuzz_experiments.fuzz, files=0, commands=asked.n),
         "folders": partial(fuzz_folders.fuzz, folders=asked.n),
-        "directories": partial(fuzz_directories.fuzz, directories=asked.n),
+        "directories": lambda **given: import_module("fuzz_directories").fuzz(directories=asked.n, **given),
     }
     began, worked = time.monotonic(), sum(os.times()[:4])
     tried, found = tries[asked.part](seed=asked.seed, seconds=asked.seconds, told=partial(print, flush=True))
