@@ -386,8 +386,8 @@ def _start(place: LocalPlace, run: Path, *, log: Path, options: Sequence[str] = 
 
     command = [*place.command[3:], str(run.absolute()), *place.slot.options, *options, "--parent", str(os.getpid())]
     with open(appending(log), "ab") as output:
-        pid = kills._forked(lambda: worker.main(command), output.fileno())
-    return LocalWorker(process=kills.Forked(pid))  # type: ignore[arg-type]
+        process = kills.Process(lambda: worker.main(command), output.fileno(), told=False)
+    return LocalWorker(process=process)  # type: ignore[arg-type]
 
 
 def _obey(line: list[str]) -> int:

@@ -32,7 +32,11 @@ FUZZER = Path(__file__).with_name("fuzz_directories.py")
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Finished runs of two arms, compared."""
-    return damager.finished_directories(tmp_path_factory.mktemp("made"))[2]
+    experiment = quadratic.experiment(**damager.MADE)
+    store = Store.create(tmp_path_factory.mktemp("made") / "directory", experiment)
+    for arm, seed in experiment.runs:
+        work(store.add(arm, seed).path, damager.study)
+    return store.path
 
 
 @pytest.fixture
