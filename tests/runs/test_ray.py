@@ -22,7 +22,7 @@ from rich.console import Console
 
 from headway.declare.spec import parse
 from headway.declare.tokens.text import TextTask
-from headway.errors import UserError
+from headway.errors import StorageFailed, UserError
 from headway.runs import ray_address
 from headway.runs import ray_cluster as cluster_module
 from headway.runs.folder import Run
@@ -345,6 +345,23 @@ def test_a_node_whose_disk_is_full_is_used_no_more_and_its_run_goes_on_elsewhere
     worker._take_in(full)
     assert (worker.code, refused) == (LOST, ["its disk is full or fails"])
     assert not quadratic.owner(run)
+
+
+def test_when_no_node_is_left_that_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("headway.runs.ray_places._LOOK_EVERY_S", 0.0)
+    lines, nodes = [], Nodes()
+    places = RayPlaces(nodes, tmp_path, device="cpu", tell=lines.append)
+    for place in list(places):
+        place.refuse(place.node, "its disk is full or fails")
+    assert lines[-1].endswith("is not used: its disk is full or fails")
+    with pytest.raises(UserError, match="no node can be used any more, for the reasons above"):
+        list(places)
+
+
+def test_a_private_ray_is_not_begun_on_a_full_disk(monkeypatch):
+    monkeypatch.setattr("headway.runs.ray_cluster.why_no_room", lambda _: OSError(28, "No space left on device"))
+    with pytest.raises(StorageFailed, match="cannot be written: the disk is full"), cluster_module._private(None):
+        pass
 
 
 class GoneRay:

@@ -20,6 +20,7 @@ from headway.runs import ray_probe
 from headway.runs.execution import cores
 from headway.runs.ray_address import PRIVATE, check
 from headway.runs.scratch import Scratch
+from headway.runs.storage import failure, why_no_room
 
 _LOOKS_WITHIN_S = 60.0
 _OBJECTS_BYTES = 80 * 1024 * 1024
@@ -79,6 +80,7 @@ def _private(ray: Any) -> Iterator[Path]:
 
     Raises:
         UserError: when the folder cannot be made.
+        StorageFailed: when its disk is full or fails.
     """
     short = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_PARENT
     try:
@@ -89,6 +91,8 @@ def _private(ray: Any) -> Iterator[Path]:
             f"write and whose path has at most {_LONGEST_PARENT} characters"
         ) from None
     with scratch as folder:
+        if error := why_no_room(folder):
+            raise failure(folder, error)  # Ray would wait for itself, and then say nothing of a disk
         token, temporary = folder / "token", folder / "tmp"
         with open(token, "x", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as file:
             file.write(secrets.token_hex(32))
