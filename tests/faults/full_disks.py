@@ -198,13 +198,14 @@ class Filler:
         inodes = [3 + round((self._inodes - 5) * at / max(1, by_inodes - 1)) for at in range(by_inodes)]
         sizes = [4 + round((self._at_results - 4) * at / max(1, by_size - 1)) for at in range(by_size - 1)]
         sizes.append(self._kilobytes - 12)  # most of all is the report
+        little = f"size={self._kilobytes + 2_000}k,nr_inodes={self._inodes + 60}"  # which is filled at once
         return [
             *(
                 Way(name=f"{number} inodes of {self._inodes}", mount=f"size=300m,nr_inodes={number}")
                 for number in inodes
             ),
             *(Way(name=f"{size} kB of {self._kilobytes}", mount=f"size={size}k") for size in sizes),
-            *(Way(name=f"filled at {pattern}", at=pattern) for pattern in named),
+            *(Way(name=f"filled at {pattern}", at=pattern, mount=little) for pattern in named),
         ]
 
     def go(self, way: Way) -> Ended:
