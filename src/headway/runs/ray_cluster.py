@@ -91,8 +91,8 @@ def _private(ray: Any) -> Iterator[Path]:
             f"write and whose path has at most {_LONGEST_PARENT} characters"
         ) from None
     with scratch as folder:
-        if error := why_no_room(folder):
-            raise failure(folder, error)  # Ray would wait for itself, and then say nothing of a disk
+        if no_room := why_no_room(folder):
+            raise failure(folder, no_room)  # Ray would wait for itself, and then say nothing of a disk
         token, temporary = folder / "token", folder / "tmp"
         with open(token, "x", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as file:
             file.write(secrets.token_hex(32))
