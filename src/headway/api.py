@@ -18,6 +18,7 @@ from headway.train.laboratory import TrainerChoice
 
 if TYPE_CHECKING:
     from headway.compare.results import Results
+    from headway.runs.batches import Making
     from headway.runs.devices import Slot
     from headway.runs.local import Snapshot
     from headway.runs.site import Site, Where
@@ -64,7 +65,8 @@ def run(
             finalists then get fresh seeds.
         workers: runs at a time; a core each if None.
         trainer: `fused` and `torch` insist on one.
-        together: runs of one shape that a worker trains as one batched program: `auto`, or a number.
+        together: runs of one shape in a batch, which is trained as one program: `auto`, or a number. It decides for
+            runs that are made here; those that exist keep their batches.
         device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`.
         runs_per_gpu: runs that share a GPU; small ones leave most of it idle.
         ray: a Ray cluster to work on: `auto` for that of this machine, its address, or `local` for one of its own.
@@ -177,6 +179,7 @@ def carry_out(
         UserError: as `run`.
         StorageFailed: see there.
     """
+    from headway.runs.batches import Making
     from headway.runs.storage import stored
     from headway.runs.timing import time_arms
 
@@ -190,7 +193,8 @@ def carry_out(
     path = out or experiment.directory
     with stored(path):
         with where.site(path, here, uses_gpu=uses_gpu, files=files, tell=tell) as site:
-            store, runs, trained = _trained(experiment, out, goal, site, tell, watch)
+            making = Making.at(site.slots, where.together)
+            store, runs, trained = _trained(experiment, out, goal, site, making, tell, watch)
         if timing if where.ray else timing is not False:  # on a cluster this machine is not to be timed, unasked
             asked = {"asked": timing is True, "trained": trained}
             for said in time_arms(store.path, runs, here[0], n_places=len(here), **asked):
@@ -204,15 +208,16 @@ def _trained(
     out: Path | None,
     goal: "Goal | None",
     site: "Site",
+    making: "Making",
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], bool]:
     """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
     from headway.runs.local import to_the_end
 
-    begun = None if goal is None else goal.begin(_hands(experiment, out, goal, site, tell, watch))
+    begun = None if goal is None else goal.begin(_hands(experiment, out, goal, site, making, tell, watch))
     first = experiment if begun is None else begun.experiment
-    store, runs = prepare(first, out, site.slots, tell)
+    store, runs = prepare(first, out, site.slots, tell, making.together)
     trained = any(run.status != "done" for run in runs)
     if begun is None:
         watch(to_the_end(runs, site.places))
@@ -233,6 +238,7 @@ def _hands(
     out: Path | None,
     goal: "Goal",
     site: "Site",
+    making: "Making",
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> "Hands":
@@ -246,7 +252,7 @@ def _hands(
         experiment=experiment,
         path=path,
         run=lambda pairs: watch(
-            to_the_end(Store.with_runs(path, experiment, experiment.with_ancestors(pairs))[1], site.places)
+            to_the_end(Store.with_runs(path, experiment, experiment.with_ancestors(pairs), making)[1], site.places)
         ),
         tell=tell,
         guess=lambda: _trial_seconds(experiment) if on_processor else {},
@@ -264,26 +270,39 @@ def _trial_seconds(experiment: Experiment) -> dict[str, float]:
 
 
 def prepare(
-    experiment: Experiment, out: Path | None, slots: Sequence["Slot"], tell: Callable[[str], object] = lambda _: None
+    experiment: Experiment,
+    out: Path | None,
+    slots: Sequence["Slot"],
+    tell: Callable[[str], object] = lambda _: None,
+    together: str | int = "auto",
 ) -> tuple[Store, tuple[Run, ...]]:
     """The results directory of an experiment, with a folder for every run that is asked for.
 
     The tokens of every corpus that is still to be trained on are made here, once; workers find them. `slots` are where
-    runs will be worked on; `tell` is given what was done with texts that one may not expect.
+    runs will be worked on; `tell` is given what was done with texts that one may not expect, and what is to be known
+    of batches. `together` is for runs that are made here: those that exist keep their batches and their threads.
 
     Raises:
         UserError: when the directory holds something else, a corpus or tokenizer cannot be used, or runs that are
             worked on at once do not fit into memory; a new directory is then not made.
     """
-    from headway.runs.preparing import check_and_prepare
+    from headway.runs.batches import Making
+    from headway.runs.memory import check_batches
+    from headway.runs.preparing import about_batches, check_and_prepare
+    from headway.runs.records import run_folders
 
     path = out or experiment.directory
     is_new = not path.exists()
     if is_new:
         check_and_prepare([(arm.full_name, arm.spec(seed)) for arm, seed in experiment.runs], slots, tell)
-    store, runs = Store.with_runs(path, experiment, experiment.runs)
+    before = set(run_folders(path))
+    store, runs = Store.with_runs(path, experiment, experiment.runs, Making.at(slots, together), tell)
+    left = [run for run in runs if run.status not in ("done", "damaged")]
     if not is_new:
-        check_and_prepare([(run.name, run.spec) for run in runs if run.status not in ("done", "damaged")], slots, tell)
+        check_and_prepare([(run.name, run.spec) for run in left], slots, tell)
+        check_batches(left)
+    for said in about_batches(together, [run for run in left if run.path in before], runs, store):
+        tell(said)
     return store, runs
 
 

@@ -2,18 +2,22 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
 from headway import api
 from headway.declare.loading import resolve
 from headway.errors import UserError
+from headway.identity import digest
+from headway.runs.batches import RunBatch, checked_together
 from headway.runs.devices import slots
 from headway.runs.folder import Run
-from headway.runs.lease import Lease
-from headway.runs.together import checked_together, companions
+from headway.runs.lease import Lease, is_held
+from headway.runs.work import ELSEWHERE
 
 DOCUMENT = {
     "name": "small-parity",
@@ -34,35 +38,114 @@ DOCUMENT = {
 
 @pytest.fixture
 def runs(tmp_path):
-    _, made = api.prepare(resolve(DOCUMENT), tmp_path / "out", slots("cpu", workers=1, runs=1))
-    return {(run.arm, run.seed): run.path for run in made}
+    return made(tmp_path / "out")
 
 
-def worked(path, together):
+def made(out, together="auto", **changes):
+    said = []
+    document = resolve({**DOCUMENT, **changes})
+    _, found = api.prepare(document, out, slots("cpu", workers=1, runs=1), said.append, together)
+    made.said = said
+    return {(run.arm, run.seed): run.path for run in found}
+
+
+def worked(path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "headway.runs.worker", str(path), "--together", together, "--device", "cpu"]
+    command = [sys.executable, "-m", "headway.runs.worker", str(path), "--device", "cpu"]
     return subprocess.run(command, env=environment, check=False).returncode
 
 
-def test_runs_of_one_shape_wait_for_one_another(runs):
-    spec = Run.open(runs["h2", 1]).spec
-    found = companions(runs["h2", 1], spec, 100)
-    assert found == [
-        runs[key] for key in [("h2", 0), ("h2", 2), *((a, s) for a in ("faster", "wild") for s in (0, 1, 2))]
+def batch_of(path):
+    return Run.open(path).batch
+
+
+def test_runs_of_one_shape_that_are_made_at_once_are_a_batch(runs):
+    members = [(arm, seed) for seed in (0, 1, 2) for arm in ("h2", "faster", "wild")]
+    assert {batch_of(path) for (arm, _), path in runs.items() if arm != "h1"} == {RunBatch.of(members)}
+    assert {batch_of(path) for (arm, _), path in runs.items() if arm == "h1"} == {
+        RunBatch.of([("h1", 0), ("h1", 1), ("h1", 2)])
+    }
+    assert {Run.open(path).execution["threads"] for path in runs.values()} == {1}, "small steps, whatever the workers"
+    assert batch_of(runs["h2", 1]).folders(runs["h1", 0])[1] == runs["faster", 0]
+
+
+@pytest.mark.parametrize(
+    ("together", "sizes"), [("1", {1: 9}), (2, {2: 6, 1: 3}), (3, {3: 9}), (4, {3: 9}), (7, {6: 6, 3: 3}), (9, {9: 9})]
+)
+def test_those_of_one_seed_stay_together_where_they_fit(tmp_path, together, sizes):
+    """So the halves of a pair are executed alike: of three arms with three seeds, runs by the size of their batch."""
+    batches = [batch_of(path) for (arm, _), path in made(tmp_path / "out", together).items() if arm != "h1"]
+    assert Counter(len(batch.members) if batch else 1 for batch in batches) == sizes
+
+
+def test_runs_that_are_made_later_or_anew_are_batches_of_their_own(tmp_path):
+    """What is asked for later changes nothing of those that exist."""
+    first = made(tmp_path / "out", arms={"h2": {}}, seeds=2)
+    later = made(tmp_path / "out", "1", arms={"h2": {}}, seeds=4)
+    assert {seed: len(batch.members) if (batch := batch_of(path)) else 1 for (_, seed), path in later.items()} == {
+        0: 2, 1: 2, 2: 1, 3: 1
+    }  # fmt: skip
+    assert made.said == [
+        "--together 1 holds for runs that are made from now on: 2 runs that exist keep their batches, since who is "
+        "trained together changes how sums are rounded; `headway drop` puts runs aside, to be made anew"
     ]
-    assert companions(runs["h2", 1], spec, 2) == found[:2]
+    assert worked(first["h2", 0]) == 0
+    store = api.open(tmp_path / "out")
+    store.drop("h2", seeds=[1])
+    again = made(tmp_path / "out", arms={"h2": {}}, seeds=6)
+    assert batch_of(again["h2", 1]) == batch_of(again["h2", 4]) == RunBatch.of([("h2", 1), ("h2", 4), ("h2", 5)])
+    assert batch_of(again["h2", 0]) == RunBatch.of([("h2", 0), ("h2", 1)])
+
+
+def test_a_batch_that_a_killed_process_made_in_part_is_completed(tmp_path):
+    whole = made(tmp_path / "out", arms={"h2": {}})
+    batch = batch_of(whole["h2", 0])
+    for seed in (0, 2):
+        shutil.rmtree(whole["h2", seed])
+    assert {batch_of(path) for path in made(tmp_path / "out", arms={"h2": {}}).values()} == {batch}
+    shutil.rmtree(whole["h2", 0])
+    with Lease.take(whole["h2", 1] / "lease"):  # somebody has begun it
+        pass
+    assert batch_of(made(tmp_path / "out", arms={"h2": {}})["h2", 0]) is None
+
+
+def test_who_chooses_a_part_of_a_batch_reads_that_all_of_it_is_trained(tmp_path):
+    made(tmp_path / "out", arms={"h2": {}, "faster": {"training": {"learning_rate": 0.03}}})
+    chosen = resolve({**DOCUMENT, "arms": {"h2": {}, "faster": {"training": {"learning_rate": 0.03}}}})
+    said = []
+    api.prepare(chosen.select(arms=["h2"], seeds=2), tmp_path / "out", slots("cpu", workers=1, runs=1), said.append)
+    assert said == [
+        "a batch is trained as a whole: h2 seed 2, faster seed 0, faster seed 1, faster seed 2 are trained too, though "
+        "not chosen, since they are runs of one program with some that were"
+    ]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [["../x", 0], ["h2", 1]], [["..", 0], ["h2", 1]], [["/etc", 0], ["h2", 1]], [["h2", "0/../.."], ["h2", 1]],
+        [["h2", -1], ["h2", 1]], [["h2", True], ["h2", 1]], [["h2", 1], ["h2", 1]], [["h2", 1]], [], "ab", None,
+    ],
+)  # fmt: skip
+def test_a_batch_that_names_anything_but_runs_of_the_directory_is_damage(members):
+    """A run.json is data of a stranger."""
+    digested = digest(members)
+    with pytest.raises(TypeError, match="batch is not as it was written"):
+        RunBatch.read({"id": digested, "members": members})
 
 
 def test_each_has_its_own_folder_and_one_that_diverges_ends_alone(runs):
-    """And what another process holds is left to it."""
+    """And while another process holds one of them, nobody works on the others."""
     with Lease.take(runs["faster", 2] / "lease"):
-        assert worked(runs["h2", 1], "auto") == 0
+        assert worked(runs["h2", 1]) == ELSEWHERE
+        assert not any(is_held(path / "lease") for key, path in runs.items() if key != ("faster", 2))
+    assert worked(runs["h2", 1]) == 0
     found = {key: Run.open(path) for key, path in runs.items()}
     for seed in (0, 1, 2):
         run = found["h2", seed]
         run.check()
         assert run.status == "done"
-        assert run.execution["together"] == 8
+        assert run.execution["together"] == 9
         assert [record["step"] for record in run.records()] == [0, 10, 15, 20, 30]
         assert run.metrics["steps_per_s"] > 0
         assert set(run.metrics) >= {"accuracy", "solved", "eval_loss_nats", "train_loss_nats", "wall_s"}
@@ -70,17 +153,14 @@ def test_each_has_its_own_folder_and_one_that_diverges_ends_alone(runs):
         assert found["wild", seed].status == "failed"
         assert "diverged" in found["wild", seed].message
         assert found["h1", seed].status == "waiting"
-    assert found["faster", 2].status == "waiting"
-    alone = Run.open(runs["faster", 2])
-    assert worked(alone.path, "1") == 0
-    assert "together" not in Run.open(alone.path).execution
+    assert found["faster", 2].execution["batch"] == found["faster", 2].batch.id
 
 
 def test_together_and_alone_say_the_same_up_to_rounding(runs, tmp_path):
-    assert worked(runs["h2", 0], "3") == 0
-    _, others = api.prepare(resolve(DOCUMENT), tmp_path / "alone", slots("cpu", workers=1, runs=1))
-    other = next(run.path for run in others if (run.arm, run.seed) == ("h2", 1))
-    assert worked(other, "1") == 0
+    assert worked(runs["h2", 0]) == 0
+    other = made(tmp_path / "alone", "1")["h2", 1]
+    assert worked(other) == 0
+    assert "together" not in Run.open(other).execution
     one, same = (Run.open(path).metrics for path in (runs["h2", 1], other))
     assert one["eval_loss_nats"] == same(same["eval_loss_nats"], dtype="float32")
     assert one["accuracy"] == same["accuracy"]
@@ -120,13 +200,14 @@ def test_workers_that_join_train_together_as_headway_run_does(runs):
         run.check()
 
 
-def test_a_worker_that_joined_can_be_told_to_train_each_alone(tmp_path):
-    of = resolve({**DOCUMENT, "arms": {"h2": {}}, "seeds": 2})
-    store, made = api.prepare(of, tmp_path / "out", slots("cpu", workers=1, runs=1))
-    command = [sys.executable, "-m", "headway", "worker", str(store.path), "--slots", "1", "--device", "cpu"]
+def test_a_worker_that_joined_trains_the_batches_that_were_made(tmp_path):
+    """Whatever it is told: who is trained together was fixed before."""
+    runs = made(tmp_path / "out", arms={"h2": {}}, seeds=2)
+    command = [sys.executable, "-m", "headway", "worker", str(tmp_path / "out"), "--slots", "1", "--device", "cpu"]
     refused = subprocess.run([*command, "--together", "none"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "together none: give auto, or a number of runs" in refused.stderr
-    subprocess.run([*command, "--together", "1"], check=True)
-    assert [Run.open(run.path).status for run in made] == ["done", "done"]
-    assert not any("together" in Run.open(run.path).execution for run in made)
+    joined = subprocess.run([*command, "--together", "1"], capture_output=True, text=True, check=True)
+    assert "--together 1 changes nothing here: batches were fixed when their runs were made" in joined.stderr
+    assert [Run.open(path).status for path in runs.values()] == ["done", "done"]
+    assert {Run.open(path).execution["together"] for path in runs.values()} == {2}

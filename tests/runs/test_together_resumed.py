@@ -1,4 +1,4 @@
-"""Ensembles that are killed: members at different steps go on, and come out as if nobody had disturbed them."""
+"""Batches that are killed: whatever becomes of members, they end with the bits of a batch that nobody disturbed."""
 
 import json
 import os
@@ -8,18 +8,18 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from tolerance import assert_same
 
 from headway import api
 from headway.declare.loading import resolve
-from headway.runs import together
-from headway.runs.devices import slots
+from headway.errors import UserError
+from headway.runs import batches, memory
+from headway.runs.batches import Making
+from headway.runs.devices import Slot, slots
 from headway.runs.folder import Run
+from headway.runs.joining import Joining
 from headway.runs.memory import estimated_bytes
-from headway.train.tokens.study import open_study
-from headway.train.tokens.together import open_together
+from headway.runs.recorder import stored_step
 
 DOCUMENT = {
     "name": "resumed-parity",
@@ -31,9 +31,9 @@ DOCUMENT = {
     "evaluation": {"every": 20},
     "samples": None,
     "logging": {"every": 10},
-    "arms": {"h2": {}},
+    "arms": {"h2": {}, "wild": {"training": {"learning_rate": 1e14}}},
     "baseline": "h2",
-    "seeds": 4,
+    "seeds": 3,
 }  # fmt: skip
 # Without biases: that of keys changes nothing, so that Adam makes large steps of the rounding of its gradient.
 KILLED = """
@@ -60,24 +60,23 @@ sys.exit(main(sys.argv[1:]))
 """A worker that stores each step, and is killed before the next one when a run has so many records."""
 
 
-def prepared(folder):
-    _, made = api.prepare(resolve(DOCUMENT), folder, slots("cpu", workers=1, runs=1))
-    return {run.seed: run.path for run in made}
+def prepared(folder, **changes):
+    _, made = api.prepare(resolve({**DOCUMENT, **changes}), folder, slots("cpu", workers=1, runs=1))
+    return {(run.arm, run.seed): run.path for run in made}
 
 
 def environment():
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def worked(path, at_most="4"):
-    command = [sys.executable, "-m", "headway.runs.worker", str(path), "--together", at_most, "--device", "cpu"]
-    assert subprocess.run(command, env=environment(), check=False).returncode == 0
+def worked(path):
+    command = [sys.executable, "-m", "headway.runs.worker", str(path), "--device", "cpu"]
+    return subprocess.run(command, env=environment(), check=False).returncode
 
 
 def killed(path, records):
-    """Work on a run and its companions, until the process is killed once so many records are written."""
-    command = [sys.executable, "-c", KILLED, str(path / "metrics.jsonl"), str(records)]
-    command += [str(path), "--together", "4", "--device", "cpu"]
+    """Work on a run and its batch, until the process is killed once the run has so many records."""
+    command = [sys.executable, "-c", KILLED, str(path / "metrics.jsonl"), str(records), str(path), "--device", "cpu"]
     assert subprocess.run(command, env=environment(), check=False).returncode == -signal.SIGKILL
 
 
@@ -87,43 +86,69 @@ def steps_of(path):
     return [json.loads(line)["step"] for line in found.read_text().split("\n")[:-1]] if found.exists() else []
 
 
-def outcome(path):
+def bits(path):
+    """What must be the same: all but times and memory."""
     run = Run.open(path)
     run.check()
     assert run.status == "done"
-    timed = ("steps_per_s", "training_s", "wall_s")
-    return [{k: v for k, v in record.items() if k not in timed} for record in run.records()], run.weights()
+    passing = ("steps_per_s", "training_s", "wall_s", "memory_bytes", "peak_memory_bytes", "tokens_per_s")
+    kept = [{k: v for k, v in each.items() if k not in passing} for each in (*run.records(), run.metrics)]
+    return kept, {name: array.tobytes() for name, array in run.weights().items()}
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     runs = prepared(tmp_path_factory.mktemp("undisturbed"))
-    worked(runs[0])
-    return {seed: outcome(path) for seed, path in runs.items()}
+    assert worked(runs["h2", 0]) == 0
+    assert {Run.open(path).status for (arm, _), path in runs.items() if arm == "wild"} == {"failed"}
+    return {key: bits(path) for key, path in runs.items() if key[0] == "h2"}
 
 
-def test_members_at_different_steps_are_those_of_an_undisturbed_ensemble(undisturbed, tmp_path):
-    """After two killings one has lost what it did since the first, and one its checkpoint; equal up to rounding."""
+def test_members_at_different_steps_have_the_bits_of_an_undisturbed_batch(undisturbed, tmp_path):
+    """After two killings one has lost what it did since the first, and one its checkpoint; three have failed."""
     runs = prepared(tmp_path / "out")
-    killed(runs[0], 2)
-    shutil.copytree(runs[1], tmp_path / "early")
-    killed(runs[0], 4)
-    shutil.rmtree(runs[1])
-    shutil.copytree(tmp_path / "early", runs[1])
-    shutil.rmtree(runs[2] / "checkpoint")
-    assert max(steps_of(runs[1])) < max(steps_of(runs[0]))
-    for path in runs.values():
-        if Run.open(path).status != "done":
-            worked(path)
-    for seed, path in runs.items():
-        records, weights = outcome(path)
-        expected, reference = undisturbed[seed]
-        assert [record["step"] for record in records] == [record["step"] for record in expected]
-        for name in ("train_loss_nats", "eval_loss_nats", "accuracy"):
-            found = [[r[name] for r in of if name in r] for of in (records, expected)]
-            assert_same(*found, what=f"{name} of seed {seed}", dtype=np.float32)
-        for name, array in weights.items():
-            assert_same(array, reference[name], dtype=np.float32)
+    killed(runs["h2", 0], 2)
+    shutil.copytree(runs["h2", 1], tmp_path / "early")
+    killed(runs["h2", 0], 4)
+    shutil.rmtree(runs["h2", 1])
+    shutil.copytree(tmp_path / "early", runs["h2", 1])
+    shutil.rmtree(runs["h2", 2] / "checkpoint")
+    steps = {stored_step(runs["h2", seed], "") for seed in range(3)}
+    assert len(steps) == 3
+    assert 0 in steps
+    assert worked(runs["h2", 1]) == 0
+    assert {key: bits(path) for key, path in runs.items() if key[0] == "h2"} == undisturbed
+
+
+def test_a_member_that_is_done_failed_or_put_aside_stays_a_row(undisturbed, tmp_path):
+    """One is dropped, one done before; those that had failed are tried again with the one that is left, and fail."""
+    runs = prepared(tmp_path / "out")
+    killed(runs["h2", 0], 3)
+    api.open(tmp_path / "out").drop("h2", seeds=[0])
+    api.open(tmp_path / "out").drop("wild", seeds=[1], delete=True)
+    assert worked(runs["h2", 2]) == 0
+    assert bits(runs["h2", 1]) == undisturbed["h2", 1]
+    shutil.rmtree(runs["h2", 1])
+    shutil.move(tmp_path / "out" / "dropped" / "h2" / "seed-0", runs["h2", 0])
+    assert worked(runs["wild", 0]) == 1, "it diverges again"
+    assert {key: bits(runs[key]) for key in (("h2", 0), ("h2", 2))} == {
+        key: undisturbed[key] for key in (("h2", 0), ("h2", 2))
+    }
+    assert "training diverged" in Run.open(runs["wild", 2]).message
+
+
+def test_one_that_was_stopped_before_it_was_put_in_says_so_and_goes_on(undisturbed, tmp_path):
+    runs = prepared(tmp_path / "out", arms={"h2": {}, "wild": DOCUMENT["arms"]["wild"]})
+    killed(runs["h2", 0], 5)
+    shutil.rmtree(runs["h2", 1] / "checkpoint")
+    stopping = KILLED.replace("SIGKILL", "SIGTERM").replace("work.CHECKPOINT_EVERY_S = 0.0\n", "")
+    command = [sys.executable, "-c", stopping, str(runs["h2", 1] / "metrics.jsonl"), "2", str(runs["h2", 0])]
+    assert subprocess.run([*command, "--device", "cpu"], env=environment(), check=False).returncode == 130
+    ahead = Run.open(runs["h2", 0])
+    assert ahead.status == "interrupted"
+    assert "before its batch came to step " in ahead.message
+    assert worked(runs["h2", 1]) == 0
+    assert {key: bits(path) for key, path in runs.items() if key[0] == "h2"} == undisturbed
 
 
 @pytest.mark.parametrize(
@@ -131,10 +156,10 @@ def test_members_at_different_steps_are_those_of_an_undisturbed_ensemble(undistu
 )
 def test_more_than_fits_into_memory_is_split_and_says_so(monkeypatch, tmp_path, memory, fit, told):
     """Half of the memory is theirs; a run alone is always tried."""
-    spec = Run.open(prepared(tmp_path)[0]).spec
+    spec = Run.open(prepared(tmp_path)["h2", 0]).spec
     each = estimated_bytes(spec)
-    monkeypatch.setattr(together.psutil, "virtual_memory", lambda: SimpleNamespace(total=memory * each))
-    n, said = together.how_many(spec, 4)
+    monkeypatch.setattr(batches.psutil, "virtual_memory", lambda: SimpleNamespace(total=memory * each))
+    n, said = batches.how_many(spec, 4)
     assert n == fit
     assert said.startswith("4 runs together need about " if told else "")
     assert said.endswith(f": {told} trained together, the others after them" if told else "")
@@ -143,46 +168,74 @@ def test_more_than_fits_into_memory_is_split_and_says_so(monkeypatch, tmp_path, 
 
 def test_on_a_gpu_it_is_the_memory_that_is_free_there(monkeypatch, tmp_path):
     """However much the machine has; and nobody looks where one is trained at a time."""
-    spec = Run.open(prepared(tmp_path)[0]).spec
+    spec = Run.open(prepared(tmp_path)["h2", 0]).spec
     each = estimated_bytes(spec)
-    monkeypatch.setattr(together.psutil, "virtual_memory", lambda: SimpleNamespace(total=1000 * each))
-    n, said = together.how_many(spec, 4, lambda: 5 * each)
+    monkeypatch.setattr(batches.psutil, "virtual_memory", lambda: SimpleNamespace(total=1000 * each))
+    n, said = batches.how_many(spec, 4, 5 * each)
     assert n == 2
     assert "half of what is free of the memory of the GPU is" in said
-    assert together.how_many(spec, 4, lambda: None) == (4, "")
-    assert together.how_many(spec, 1, pytest.fail) == (1, "")
+    assert batches.how_many(spec, 4, None) == (4, "")
 
 
-@pytest.mark.parametrize(("at_most", "says"), [(4, True), (None, False)])
-def test_who_asked_for_several_reads_in_the_log_why_a_run_is_alone(tmp_path, at_most, says):
+@pytest.mark.parametrize(("at_most", "says"), [(4, True), ("auto", False)])
+def test_who_asks_for_several_reads_why_a_run_is_alone(tmp_path, at_most, says):
     document = {**DOCUMENT, "training": {**DOCUMENT["training"], "accumulate": 2, "steps": 2}}
-    _, made = api.prepare(resolve(document), tmp_path / "out", slots("cpu", workers=1, runs=1))
-    path = made[0].path
-    code = together.work_together(
-        path, lambda spec, _stored: open_study(spec, device="cpu"), open_together, at_most=at_most
+    said = []
+    here = slots("cpu", workers=1, runs=1)
+    _, made = api.prepare(resolve(document), tmp_path / "out", here, said.append, at_most)
+    assert {run.batch for run in made} == {None}
+    assert len(said) == 2 * says, "a sentence for each arm"
+    assert all(
+        "trained alone, and not together with others of its shape: training.accumulate: a batch" in s for s in said
     )
-    assert code == 0
-    assert (path / "log.txt").read_text().count("trained alone, and not together with others of its shape: ") == says
-    assert ("training.accumulate: a batch" in (path / "log.txt").read_text()) == says
 
 
-def test_what_was_split_is_all_trained(monkeypatch, tmp_path, capfd):
-    """Two fit: the worker of the first takes one along, and says so; the others wait for the next."""
-    runs = prepared(tmp_path)
-    each = estimated_bytes(Run.open(runs[0]).spec)
-    monkeypatch.setattr(together.psutil, "virtual_memory", lambda: SimpleNamespace(total=5 * each))
-    codes = []
-    for path in (runs[0], runs[2]):
-        codes.append(
-            together.work_together(
-                path,
-                lambda spec, _stored: open_study(spec, device="cpu"),
-                lambda specs: open_together(specs, device="cpu"),
-                at_most=4,
-            )
-        )
-        assert "2 runs are trained together, the others after them" in capfd.readouterr().out
-    assert codes == [0, 0]
-    found = [Run.open(path) for path in runs.values()]
-    assert [run.status for run in found] == ["done"] * 4
-    assert {run.execution["together"] for run in found} == {2}
+def test_what_was_split_is_all_trained(monkeypatch, tmp_path):
+    """Four fit: of six runs, of two arms, those of two seeds are a batch, and those of the third another one."""
+    each = estimated_bytes(resolve(DOCUMENT).arms[0].spec(0))
+    monkeypatch.setattr(batches.psutil, "virtual_memory", lambda: SimpleNamespace(total=9 * each))
+    said = []
+    _, made = api.prepare(resolve(DOCUMENT), tmp_path / "out", slots("cpu", workers=1, runs=1), said.append)
+    assert [len(run.batch.members) for run in made] == [4, 4, 2, 4, 4, 2]
+    assert said[0].endswith("4 runs are trained together, the others after them")
+    for run in (made[0], made[2]):
+        assert worked(run.path) == 0
+    assert {Run.open(run.path).execution["together"] for run in made[:3]} == {2, 4}
+    assert [Run.open(run.path).status for run in made] == ["done"] * 3 + ["failed"] * 3
+
+
+def test_a_batch_that_does_not_fit_into_this_machine_is_not_split(monkeypatch, tmp_path):
+    """It was made on a larger one: a part of it would be another program."""
+    runs = prepared(tmp_path / "out")
+    each = estimated_bytes(Run.open(runs["h2", 0]).spec)
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(total=5 * each))
+    said = (
+        "h2 seed 0 is in a batch of 6 runs, which is trained as one program and needs about .* Resume it on a machine"
+    )
+    with pytest.raises(UserError, match=said):
+        prepared(tmp_path / "out")
+    with pytest.raises(UserError, match=said.replace("h2 seed 0", ".*")):
+        Joining(directory=tmp_path / "out", slots=1, device="cpu").work(list, lambda _: None)
+
+
+def test_threads_are_those_that_a_run_was_made_with(tmp_path):
+    """A second driver that has other places changes nothing; a batch of small steps has one, whoever makes it."""
+
+    def made(workers):
+        here = tuple(Slot(device="cpu", threads=workers) for _ in range(2))
+        document = {**DOCUMENT, "arms": {"h2": {}, "alone": {"training": {"accumulate": 2}}}}
+        return api.prepare(resolve(document), tmp_path / "out", here)[1]
+
+    made(3)
+    assert [run.execution["threads"] for run in made(2)] == [1, 1, 1, 3, 3, 3]
+    spec, batch = made(1)[0].spec, made(1)[0].batch
+    assert Making(threads=3).threads_of(spec, None) == 3
+    large = spec.model_copy(update={"training": spec.training.model_copy(update={"batch_size": 10_000_000})})
+    assert Making(threads=3).threads_of(large, batch) == 3
+
+
+def test_a_worker_takes_the_threads_that_a_run_was_made_with(tmp_path):
+    runs = prepared(tmp_path / "out", arms={"h2": {}}, seeds=2)
+    command = [sys.executable, "-m", "headway.runs.worker", str(runs["h2", 0]), "--threads", "2", "--device", "cpu"]
+    assert subprocess.run(command, check=False).returncode == 0
+    assert {Run.open(path).execution["threads"] for path in runs.values()} == {1}

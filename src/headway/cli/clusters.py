@@ -15,7 +15,9 @@ Slots = Annotated[
     int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core or a GPU each.")
 ]
 Trainer = Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")]
-Together = Annotated[str, typer.Option(metavar="auto|N|1", help="Runs of one shape trained as one program.")]
+Together = Annotated[
+    str, typer.Option(metavar="auto|N|1", help="Of no effect: `headway run` fixes it when it makes runs.")
+]
 OnDevice = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any.")]
 RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
 
@@ -104,9 +106,9 @@ def submit(
     Each stores before its time limit, and comes back into the queue by itself while something is left.
     """
     from headway.errors import UserError
+    from headway.runs.batches import checked_together
     from headway.runs.devices import check_device
     from headway.runs.slurm import submit as submit_to_slurm
-    from headway.runs.together import checked_together
 
     if not device.startswith("cuda"):  # what GPUs the nodes have is not known here
         check_device(device, workers=slots, runs_per_gpu=runs_per_gpu)

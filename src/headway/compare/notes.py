@@ -17,7 +17,10 @@ EXECUTION_KEYS = (
     "processor",
     "system",
 )
-"""What of a run's execution can change its bits or its speed; the two halves of a pair should agree in it."""
+"""What of a run's execution can change its bits or its speed; the two halves of a pair should agree in it.
+
+And in `together`, the size of the batch that it was trained in: who else was in it changes nothing.
+"""
 
 
 def shortfall(label: str, statuses: Sequence[str]) -> list[str]:
@@ -86,7 +89,8 @@ def _differences(arm: Mapping[str, Any], baseline: Mapping[str, Any]) -> list[st
 
 
 def _flat(execution: Mapping[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+    # Who is trained alone does not record that.
+    values: dict[str, Any] = {"runs trained together": execution.get("together", 1)}
     for key in EXECUTION_KEYS:
         value = execution.get(key)
         if key == "instruction_sets" and isinstance(value, Mapping):

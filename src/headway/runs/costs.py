@@ -12,7 +12,7 @@ from headway.declare.experiment import Arm, Experiment
 from headway.declare.laboratories import part_of
 from headway.declare.run import RunSpec
 from headway.identity import canonical
-from headway.runs.together import about_alone, how_many
+from headway.runs.batches import about_alone, how_many
 from headway.train.laboratory import laboratory_of
 from headway.words import size, together
 

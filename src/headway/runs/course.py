@@ -53,8 +53,10 @@ class Course:
         self._steps, self._log_every, self._store_every_s, self._count = steps, log_every, store_every_s, count
         self._first, self._stored = study.trainer.step, time.perf_counter()
 
-    def to_the_end(self) -> Generator[None, None, float]:
+    def to_the_end(self) -> Generator[bool, None, float]:
         """Train, record and store, an event at a time; returns the seconds spent in steps.
+
+        After each event it pauses, and says whether it has yet to measure what the trainer holds.
 
         Raises:
             Stop: when it was asked for, and where it is is stored.
@@ -70,7 +72,7 @@ class Course:
                 # A first step, which may compile the model, and measuring, which changes nothing in the trainer, can
                 # be given up at any moment.
                 self._wishes.patient = event.step > self._first and not _is_measuring(event)
-                yield
+                yield _is_measuring(event)
         except Stop as stop:
             if event is None or self._wishes.patient or not _is_measuring(event):
                 raise

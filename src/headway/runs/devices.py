@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,6 +107,19 @@ def _listed() -> int:
     except (OSError, subprocess.TimeoutExpired):
         return 0
     return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+
+
+def free_gpu_bytes(gpus: Sequence[str]) -> int | None:
+    """The least memory that is free on one of some GPUs, by the driver's tool; None where that cannot be known."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    asked = [tool, "--query-gpu=memory.free", "--format=csv,noheader,nounits", "-i", ",".join(dict.fromkeys(gpus))]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True).stdout.split()
+        return min(int(free) for free in told) << 20
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
 
 
 def _asked(device: str, seen: tuple[str, ...], uses_gpu: bool) -> tuple[str, ...]:

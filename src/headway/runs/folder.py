@@ -26,6 +26,7 @@ from headway.declare.plugin_files import load_needed
 from headway.declare.run import RunSpec
 from headway.errors import DeclarationError, ResultsError
 from headway.runs import seal as seals
+from headway.runs.batches import RunBatch
 from headway.runs.lease import is_held
 from headway.runs.records import anew, beginning_of, reached, read_heads, read_json, read_records, read_weights
 from headway.runs.records import heads_steps as steps_of_heads
@@ -46,7 +47,8 @@ class Run:
     `control` is None for a plain arm, `metrics` is empty until the run is done, and `execution` says how it was
     computed (trainer, instruction set, threads, versions, host, ...). `counted_steps` are those of a run whose length
     its corpus decides, None before that was opened. `keeps_weights` are steps whose weights are kept. `seal` is
-    the digest of its seal, None before it is done, and for a run that was made before there were seals.
+    the digest of its seal, None before it is done, and for a run that was made before there were seals. `batch` are the
+    runs that it is trained together with, None for one that is trained alone.
     """
 
     path: Path
@@ -64,6 +66,7 @@ class Run:
     counted_steps: int | None = None
     keeps_weights: tuple[int, ...] = ()
     seal: str | None = None
+    batch: RunBatch | None = None
 
     @classmethod
     def open(cls, path: Path) -> "Run":
@@ -273,6 +276,7 @@ def read(path: Path) -> Run:
             raise TypeError("done without a seal")
         keeps = tuple(int(step) for step in content["logging"].get("weights", ()))
         named |= {"counted_steps": content.get("steps"), "seal": content.get("seal"), "keeps_weights": keeps}
+        named |= {"batch": RunBatch.read(content["batch"]) if "batch" in content else None}
         return Run(path=path, log_every=content["logging"]["every"], **named)
     except (KeyError, TypeError) as error:
         raise ResultsError(f"{path}: run.json is damaged ({error!r}); {anew(path)}") from None

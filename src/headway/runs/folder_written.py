@@ -17,6 +17,7 @@ def document(run: Run) -> str:
         "status": run.status,
         "message": run.message,
         "config": run.config,
+        **({} if run.batch is None else {"batch": run.batch.content}),
         "logging": {"every": run.log_every, **({"weights": run.keeps_weights} if run.keeps_weights else {})},
         "execution": run.execution,
         "metrics": run.metrics,

@@ -17,18 +17,18 @@ from headway.runs.work import DONE, ELSEWHERE, FAILED
 
 @dataclass(frozen=True, kw_only=True)
 class JoinedWorker:
-    """Whoever has a run."""
+    """Whoever has a run, or some of its batch."""
 
-    run: Path
+    runs: tuple[Path, ...]
     watch: Watch
 
     @property
     def ended(self) -> int | None:
-        """None while the run is held; then what its folder says, or that it is to go on."""
-        if self.watch.is_held(self.run / "lease"):
+        """None while one of the runs is held; then what the folder of the first says, or that it is to go on."""
+        if _held(self.runs, self.watch):
             return None
         try:
-            status = read(self.run).status
+            status = read(self.runs[0]).status
         except ResultsError:
             return FAILED
         return DONE if status == "done" else FAILED if status == "failed" else ELSEWHERE
@@ -58,14 +58,20 @@ class JoinedPlace:
     def make_ready(self) -> None:
         """Nothing: they are."""
 
-    def found(self, run: Path) -> JoinedWorker | None:
-        """The worker that has a run already; None where nobody has."""
-        return self.start(run, log=run / "log.txt") if self.watch.is_held(run / "lease") else None
+    def found(self, *runs: Path) -> JoinedWorker | None:
+        """The worker that has a run already, or one of its batch; None where nobody has."""
+        return JoinedWorker(runs=runs, watch=self.watch) if _held(runs, self.watch) else None
 
     def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> JoinedWorker:
         """Wait for whoever has a run; nothing is started."""
         del log, options
-        return JoinedWorker(run=run, watch=self.watch)
+        return JoinedWorker(runs=(run,), watch=self.watch)
 
     def rest(self) -> None:
         """Nothing: they rest when they want to."""
+
+
+def _held(runs: Sequence[Path], watch: Watch) -> bool:
+    """Whether one of some runs is held; all are looked at, so that those of a lost machine are given up at once."""
+    held = [watch.is_held(run / "lease") for run in runs]
+    return any(held)

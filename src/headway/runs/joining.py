@@ -14,12 +14,14 @@ from pathlib import Path
 
 from headway.declare.plugin_files import allow
 from headway.errors import ResultsError
+from headway.runs.batches import checked_together
 from headway.runs.deadline import Deadline
 from headway.runs.devices import check_device
 from headway.runs.folder import Run
 from headway.runs.lasting import lasting
 from headway.runs.lease import is_held
 from headway.runs.local import to_the_end
+from headway.runs.memory import check_batches
 from headway.runs.places import WORKER, local_places
 from headway.runs.preparing import check_and_prepare
 from headway.runs.progress import Snapshot
@@ -27,7 +29,6 @@ from headway.runs.run_json import check_schema
 from headway.runs.stop import Interruptions
 from headway.runs.storage import stored
 from headway.runs.store import Store
-from headway.runs.together import checked_together
 from headway.words import counted
 
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -76,7 +77,7 @@ class Joining:
         device: as `headway.runs.devices.slots` takes it.
         runs_per_gpu: at a time.
         trainer: that trains in-context models.
-        together: runs of one shape that a worker trains as one batched program: `auto`, or a number.
+        together: `auto` or a number, which changes nothing and is told so: batches are fixed when runs are made.
         until: when it stops; None: when nothing is left.
         command: what starts a worker.
     """
@@ -100,6 +101,8 @@ class Joining:
         """
         check_schema(self.directory)
         check_device(self.device, workers=self.slots, runs_per_gpu=self.runs_per_gpu)
+        if checked_together(self.together) != "auto":
+            tell(f"--together {self.together} changes nothing here: batches were fixed when their runs were made")
         for plugin in allow(self.directory):  # to work on its runs is to run its code
             tell(plugin.sentence)
         store, before, given_up = Store.open(self.directory), set[Path](), set[Path]()
@@ -152,8 +155,9 @@ class Joining:
             runs=len(todo),
             uses_gpu=any(run.spec.uses_gpu for run in todo),
             runs_per_gpu=self.runs_per_gpu,
-            command=(*self.command, "--trainer", self.trainer, "--together", checked_together(self.together)),
+            command=(*self.command, "--trainer", self.trainer),
         )
+        check_batches(todo)
         check_and_prepare([(run.name, run.spec) for run in todo], [place.slot for place in places], tell)
         kept = lasting(places) if self.command == WORKER else places
         failed: set[Path] = set()

@@ -1,7 +1,8 @@
 """Runs: many runs at a few places, until all have settled.
 
 Iterating `run_all` is what starts workers, collects them and notes what became of them; each item shows how far all
-runs are. What is next is the affair of the queue, how a worker is started and stopped that of its place. Other
+runs are. What is next is the affair of the queue, how a worker is started and stopped that of its place. Runs of one
+batch are one item: a worker is started on one of them, and works on all. Other
 processes may work on the same directory: a run that one of them holds is waited for, and taken over if they give it
 up.
 """
@@ -20,7 +21,7 @@ from headway.runs.joined import JoinedPlace
 from headway.runs.lease import Lease, LeaseHeld, last_holder, release_left
 from headway.runs.lease_files import Holder
 from headway.runs.lines import Lines
-from headway.runs.memory import estimated_bytes
+from headway.runs.memory import needed_bytes
 from headway.runs.places import LOST, Place, Worker
 from headway.runs.progress import Progress, Snapshot, work_per_step
 from headway.runs.queue import AtWork, Queue
@@ -36,8 +37,7 @@ from headway.runs.storage import (
     unreachable,
     why_no_room,
 )
-from headway.runs.taken_along import TakenAlong
-from headway.runs.work import ELSEWHERE, STOPPED
+from headway.runs.work import DONE, ELSEWHERE, FAILED, STOPPED
 
 _LOOK_EVERY_S = 0.25
 _SOON_S = 0.02
@@ -107,7 +107,13 @@ class _Sweep:
         self._began = time.monotonic()
         self._by_path: dict[Path, Run] = {}
         self._work_per_step: dict[Path, float] = {}
-        self._along = TakenAlong()
+        self._item: dict[Path, Path] = {}
+        """The run that stands in the queue for a run and its batch: the first of those that are to be worked on."""
+        self._units: dict[Path, list[Path]] = {}
+        self._on: dict[Path, Path] = {}
+        """By item, the run that a worker was started on."""
+        self._ended: dict[Path, Run] = {}
+        """Runs that have ended while others of their batch go on."""
         self._reached: dict[Path, int] = {}
         self._counted: dict[Path, int] = {}
         self._before: dict[Path, int] = {}
@@ -118,6 +124,7 @@ class _Sweep:
         """How often a run was lost with its place without getting further, and how far it was."""
         self._settled: dict[Path, Run] = {}
         self._stopping, self._news, self.stopped = False, False, ""
+        firsts: dict[Path | str, Path] = {}
         self._pause_s = _SOON_S
         for run in runs:
             if run.status in ("done", "damaged"):
@@ -126,9 +133,14 @@ class _Sweep:
                 self._work_per_step[run.path] = work_per_step(run)
                 self._by_path[run.path] = run
                 self._before[run.path] = _written_ns(run)
+                item = self._item[run.path] = firsts.setdefault(
+                    run.path if run.batch is None else run.batch.id, run.path
+                )
+                self._units.setdefault(item, []).append(run.path)
         self._lines = Lines(list(self._by_path.values()), lambda run: max(1, run.steps) * self._work_per_step[run.path])
+        work = {path: self._lines.work_until_the_end(run) for path, run in self._by_path.items()}
         self._queue = Queue(
-            ((path, self._lines.work_until_the_end(run)) for path, run in self._by_path.items()), self, self._may_begin
+            ((item, sum(work[path] for path in unit)) for item, unit in self._units.items()), self, self._may_begin
         )
         self._shown: Snapshot | None = None
         self._shown_at = self._began
@@ -182,10 +194,11 @@ class _Sweep:
     def _looked_at(self) -> Snapshot:
         elapsed_s = time.monotonic() - self._began
         n_places = sum(place.ready for place in self._places)
-        holders = {path: last_holder(path / "lease") for path in self._by_path if self._queue.worker(path)}
-        waiting = [path for path in self._by_path if path not in self._settled and path not in holders]
-        ours = {holder.worker for path, holder in holders.items() if holder and path in self._written}
-        self._along.look(waiting, ours)
+        holders = {
+            path: last_holder(path / "lease")
+            for path in self._by_path
+            if path not in self._settled and self._queue.worker(self._item[path])
+        }
         runs = tuple(self._progress(run, holders.get(run.path)) for run in self._runs)
         return Snapshot(runs=runs, workers=n_places, elapsed_s=elapsed_s, stopped=self.stopped)
 
@@ -201,56 +214,77 @@ class _Sweep:
         if why_never := self._lines.why_never(self._by_path[path], self._settled):
             self._settle(self._by_path[path], "failed", why_never)
             return None
-        if joined := self._joined.found(path):
+        if joined := self._joined.found(*_batch_folders(self._by_path[path])):
             return AtWork(worker=joined, place=None)
-        run, now = self._by_path[path], _written(path)
-        if now.status == "done" or (now.status == "failed" and _written_ns(run) != self._before[path]):  # by others
-            self._settled[path] = now
+        left = {member: now for member in self._units[path] if (now := self._undone(member)) is not None}
+        if not left:
             return None
+        # One that failed before: its worker tries all of the batch that did.
+        first = next((member for member, now in left.items() if now.status == "failed"), next(iter(left)))
         try:
-            self._written[path] = _written_ns(run)
-            return AtWork(worker=place.start(path, log=path / "log.txt"), place=place)
+            self._written |= {member: _written_ns(self._by_path[member]) for member in left}
+            self._on[path] = first
+            return AtWork(worker=place.start(first, log=first / "log.txt"), place=place)
         except OSError as error:
-            said = outcome(path, error) if is_of_storage(error, path) else str(error)
-            self._settled[path] = replace(run, status="failed", message=f"its worker could not be started: {said}")
-            self._see_room(run, exit_code(error))
+            said = outcome(first, error) if is_of_storage(error, first) else str(error)
+            for member in left:
+                message = f"its worker could not be started: {said}"
+                self._settled[member] = replace(self._by_path[member], status="failed", message=message)
+            self._see_room(self._by_path[first], exit_code(error))
             return None
 
+    def _undone(self, path: Path) -> Run | None:
+        """A run as its folder says it, unless it has settled: others may have done it, or failed."""
+        if path in self._settled:
+            return None
+        run, now = self._by_path[path], _written(path)
+        if now.status == "done" or (now.status == "failed" and _written_ns(run) != self._before[path]):
+            self._settled[path] = now
+            return None
+        return now
+
     def has_settled(self, path: Path, code: int) -> bool:
-        """Learn from the folder what became of a run whose worker has ended; write it there if the worker could not."""
+        """Learn what became of a run and its batch, whose worker has ended; write it down if the worker could not."""
         self._news = True
-        now = _written(path)
-        if path not in self._written:  # it was worked on by others
-            if now.status in ("done", "failed", "damaged"):
-                self._settled[path] = now
-            return path in self._settled
-        written_ns = self._written.pop(path)
-        self._see_room(now, code)
-        if now.status in ("done", "damaged"):
-            self._settled[path] = now
-        elif code == ELSEWHERE or (code == LOST and self._may_go_on(now)):
-            return self._stopping
-        elif now.status in ("failed", "interrupted") and _written_ns(now) != written_ns:
-            self._settled[path] = now
-        else:
-            self._settle(now, "interrupted" if self._stopping else "failed", _cause_of_death(now, code))
-        return path in self._settled
+        unit, on = self._units[path], self._on.pop(path, None)
+        left = sorted((member for member in unit if member not in self._settled), key=lambda member: member != on)
+        again = code == ELSEWHERE or (code == LOST and self._may_go_on(path))
+        told = False
+        if on is not None:
+            self._see_room(_written(on), code)
+        for member in left:
+            now, written_ns = _written(member), self._written.pop(member, None)
+            if written_ns is None:  # it was worked on by others
+                if now.status in ("done", "failed", "damaged"):
+                    self._settled[member] = now
+                continue
+            if now.status in ("done", "damaged") or (
+                not again and now.status in ("failed", "interrupted") and _written_ns(now) != written_ns
+            ):
+                self._settled[member] = now
+                told = told or member == on
+            # What its worker said is of the run that it was started on; the others' folders tell of them.
+            elif not again and not (told and code in (DONE, FAILED)):
+                self._settle(now, "interrupted" if self._stopping else "failed", _cause_of_death(now, code))
+            self._ended.pop(member, None)
+        return all(member in self._settled for member in unit)
 
     def _see_room(self, run: Run, code: int) -> None:
         """End everything where a run could not be stored, and others could not be either."""
         directory = run.path.parents[2]
         if self.stopped or code not in (DISK_FULL, UNREACHABLE) or not directory.is_dir():
             return
-        needed = (estimated_bytes(run.spec) or 0) if code == DISK_FULL and run.status != "damaged" else 0
+        needed = needed_bytes(run) if code == DISK_FULL and run.status != "damaged" else 0
         if error := why_no_room(directory, needed):
             self.stopped = str(failure(directory, error))
 
-    def _may_go_on(self, run: Run) -> bool:
-        """Whether a run whose place was lost is to go on at another."""
-        holder = last_holder(run.path / "lease")
-        step, (times, before) = holder.step if holder else 0, self._lost.get(run.path, (0, -1))
-        self._lost[run.path] = (1, step) if step > before else (times + 1, before)
-        return self._lost[run.path][0] <= _MOST_LOST
+    def _may_go_on(self, item: Path) -> bool:
+        """Whether a run, with its batch, whose place was lost is to go on at another."""
+        holders = [last_holder(path / "lease") for path in self._units[item]]
+        step = max((holder.step for holder in holders if holder), default=0)
+        times, before = self._lost.get(item, (0, -1))
+        self._lost[item] = (1, step) if step > before else (times + 1, before)
+        return self._lost[item][0] <= _MOST_LOST
 
     def _settle(self, run: Run, status: Status, message: str) -> None:
         self._settled[run.path] = replace(run, status=status, message=message)
@@ -265,13 +299,13 @@ class _Sweep:
 
     def _progress(self, run: Run, holder: Holder | None) -> Progress:
         """How far a run is; `holder` is who has it, where a worker is on it."""
-        worker = self._queue.worker(run.path)
-        settled = self._settled.get(run.path) or (None if worker else self._along.ended(run.path))
+        settled = self._settled.get(run.path)
+        worker = None if settled else self._queue.worker(self._item[run.path])
         if worker and holder and not worker.has(holder):
             holder = None  # our worker has not got the lease yet
-        if not worker and not settled:
-            holder = self._along.holder(run.path)
-        works = bool(worker or holder)
+        if holder and holder.released and run.batch is not None:
+            settled, holder = self._has_ended(run.path), None
+        works = bool(worker and not settled)
         if works:
             self._reached[run.path] = holder.step if holder else 0
         elif run.path not in self._reached:  # looked at once: of many runs most wait
@@ -292,6 +326,12 @@ class _Sweep:
             held_s=holder.held_s if holder else None,
         )
 
+    def _has_ended(self, path: Path) -> Run | None:
+        """A run that its worker has let go while it works on others of the batch."""
+        if path not in self._ended and (now := _written(path)).status in ("done", "failed"):
+            self._ended[path] = now
+        return self._ended.get(path)
+
     def _steps(self, run: Run, works: bool) -> int:
         """The steps of a run; where its corpus decides them, its worker writes them down when it has opened it."""
         known = self._settled.get(run.path) or run
@@ -308,6 +348,11 @@ def _written(path: Path) -> Run:
         return read(path)
     except ResultsError as error:
         return damaged(path, str(error) if path.is_dir() else unreachable(path))
+
+
+def _batch_folders(run: Run) -> tuple[Path, ...]:
+    """The folder of a run, and those of its batch."""
+    return (run.path, *(path for path in run.batch.folders(run.path) if path != run.path)) if run.batch else (run.path,)
 
 
 def _written_ns(run: Run) -> int:
@@ -331,6 +376,6 @@ def _cause_of_death(run: Run, code: int) -> str:
         return f"its process ended with exit code {code}; {path / 'log.txt'} says more"
     name = signal.Signals(-code).name
     reason = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
-    if reason and (needed := estimated_bytes(run.spec)):
+    if reason and (needed := needed_bytes(run)):
         reason += f" (it needs about {needed / 1e9:.1f} GB)" if needed > 1e8 else ""
     return f"its process was killed by {name}{reason}; run again to go on"

@@ -4,13 +4,16 @@ Nothing here imports torch: its errors are known by their names.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import psutil
 
 from headway.declare.run import RunSpec
 from headway.errors import UserError
-from headway.runs.folder import Run
 from headway.words import counted
+
+if TYPE_CHECKING:
+    from headway.runs.folder import Run
 
 _SAID = ("can't allocate memory", "not enough memory", "out of memory")
 _FEWER = "run fewer at a time (fewer workers), or lower training.batch_size"
@@ -25,12 +28,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def out_of_memory(run: Run) -> str:
+def out_of_memory(run: "Run") -> str:
     """The outcome of a run whose memory ran out: its arm, the estimate, and the batch that would fit."""
     estimate = estimated_bytes(run.spec)
     if estimate is None:
         return f"out of memory: {run.name}; {_FEWER}"
     there = run.execution.get("gpu_memory_bytes") or psutil.virtual_memory().total
+    if run.batch is not None:
+        return f"out of memory: {_about_batch(run, there)}"
     if estimate <= there:
         return (
             f"out of memory: {run.name} needs about {_size(estimate)} by the estimate, and {_size(there)} are there "
@@ -62,6 +67,33 @@ def check_memory(runs: Sequence[tuple[str, RunSpec]], workers: int) -> None:
             f"{len(largest)} runs at a time need about {_size(sum(largest))}, and this machine has {_size(there)}; "
             f"take {counted(max(fit, 1), 'worker')}"
         )
+
+
+def check_batches(runs: Sequence["Run"]) -> None:
+    """Nothing, when each batch fits into this machine's memory by the estimate: it may have been made on another one.
+
+    Raises:
+        UserError: when one does not; a part of it would be another program, and end with other bits.
+    """
+    there = psutil.virtual_memory().total
+    for run in {run.batch.id: run for run in runs if run.batch is not None}.values():
+        if needed_bytes(run) > there:
+            raise UserError(_about_batch(run, there))
+
+
+def needed_bytes(run: "Run") -> int:
+    """What a run and those that are trained together with it need, by the estimate; 0 where there is none."""
+    return (estimated_bytes(run.spec) or 0) * (1 if run.batch is None else len(run.batch.members))
+
+
+def _about_batch(run: "Run", there: int) -> str:
+    """What a batch needs, and what to do where it does not fit: it is resumed whole or not at all."""
+    assert run.batch is not None
+    return (
+        f"{run.name} seed {run.seed} is in a batch of {len(run.batch.members)} runs, which is trained as one program "
+        f"and needs about {_size(needed_bytes(run))}; {_size(there)} are there. Resume it on a machine with more "
+        "memory, or put its runs aside with `headway drop` and make them anew with `--together 1`"
+    )
 
 
 def _too_large(name: str, spec: RunSpec, estimate: int, there: int) -> str:

@@ -1,10 +1,12 @@
 """Runs: runs of which a Ray actor has a copy: this process alone writes their folders, and takes in what is sent.
 
-It has the lease of each, so that other drivers leave it alone. What a checkpoint belongs to arrives whole and is
-written in an order in which the folder can be gone on with at any moment: the commit after its arrays, the end last.
+It has the lease of each, and of the others of its batch, so that other drivers leave them alone. What a checkpoint
+belongs to arrives whole and is written in an order in which the folder can be gone on with at any moment: the commit
+after its arrays, the end last.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from headway.runs.lease_files import Holder
 from headway.runs.places import LOST
 from headway.runs.ray_slot import LEFT_OUT, Changes
 from headway.runs.storage import DISK_FULL, UNREACHABLE, exit_code
+from headway.runs.together import left_of_batch
 from headway.runs.work import ELSEWHERE, STOPPED
 
 _PRUNED = ("checkpoint", "heads")
@@ -33,6 +36,8 @@ class CopyWorker:
     refuse: Callable[[str], None]
     lost: Callable[[], None]
     code: int | None = None
+    others: Mapping[str, tuple[Path, Lease]] = field(default_factory=dict)
+    """The other runs of its batch that are left, by name."""
     _reference: Any = None
     _stopping: bool = field(default=False, repr=False)
 
@@ -40,24 +45,24 @@ class CopyWorker:
     def begun(
         cls, ray: Any, actor: Any, run: Path, refuse: Callable[[str], None], lost: Callable[[], None]
     ) -> "CopyWorker":
-        """Send a run folder to an actor, which begins to work on it.
+        """Send a run folder to an actor, with those of its batch; it begins to work on them.
 
         Raises:
-            OSError: when it cannot be read, or its lease not be written.
+            OSError: when one cannot be read, or its lease not be written.
         """
-        try:
-            lease = Lease.take(run / "lease")
-        except LeaseHeld:
-            return cls(ray, None, run, None, refuse, lost, code=ELSEWHERE)
-        lease.__enter__()
-        try:
-            files = {path.relative_to(run).as_posix(): read_bytes(path) for path in _files(run)}
-            files |= _plugins_of(run)
-        except OSError:
-            lease.__exit__(None, None, None)
-            raise
-        worker = cls(ray, actor, run, lease, refuse, lost)
-        worker._reference = worker.actor.copy.remote(f"{run.parent.name}/{run.name}", files)
+        with contextlib.ExitStack() as held:
+            try:
+                owned = {path: held.enter_context(Lease.take(path / "lease")) for path in left_of_batch(run)}
+            except LeaseHeld:
+                return cls(ray, None, run, None, refuse, lost, code=ELSEWHERE)
+            files = {
+                path: {file.relative_to(path).as_posix(): read_bytes(file) for file in _files(path)} for path in owned
+            }
+            held.pop_all()  # they are given back at the end of the work
+        others = {_name(path): (path, lease) for path, lease in owned.items() if path != run}
+        worker = cls(ray, actor, run, owned[run], refuse, lost, others=others)
+        theirs = {_name(path): files[path] for path in owned if path != run}
+        worker._reference = worker.actor.copy.remote(_name(run), files[run] | _plugins_of(run), theirs)
         return worker
 
     @property
@@ -95,6 +100,12 @@ class CopyWorker:
             return
         self.lease.progress(changes.step, changes.steps_per_s, changes.worker)
         try:
+            for name, (run, lease) in self.others.items():
+                if name in changes.others:
+                    theirs = changes.others[name]
+                    lease.progress(theirs.step, theirs.steps_per_s, theirs.worker)
+                    if theirs.names:
+                        write_changes(run, lease, theirs)
             if changes.names:
                 write_changes(self.run, self.lease, changes)
         except LeaseLost:
@@ -111,10 +122,15 @@ class CopyWorker:
             self._end(changes.code)
 
     def _end(self, code: int) -> int:
-        if self.lease is not None:
-            self.lease.__exit__(None, None, None)
+        for lease in (self.lease, *(lease for _, lease in self.others.values())):
+            if lease is not None:
+                lease.__exit__(None, None, None)
         self.code = STOPPED if code == LOST and self._stopping else code
         return self.code
+
+
+def _name(run: Path) -> str:
+    return f"{run.parent.name}/{run.name}"
 
 
 def write_changes(run: Path, lease: Lease, changes: Changes) -> None:

@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class Changes:
         steps_per_s: how fast.
         code: the worker's exit code, once it has ended.
         worker: who works on it.
+        others: the same of the other runs of its batch, by name.
     """
 
     files: Mapping[str, bytes]
@@ -46,6 +47,7 @@ class Changes:
     steps_per_s: float
     code: int | None
     worker: str = ""
+    others: Mapping[str, "Changes"] = field(default_factory=dict)
 
 
 class RaySlot:
@@ -68,6 +70,7 @@ class RaySlot:
         self._place: Any = LastingPlace(place=place) if lasts else place
         self._worker: Worker | None = None
         self._copy: _Copy | None = None
+        self._others: dict[str, _Copy] = {}
 
     def work(self, run: str) -> int:
         """Work on a run in its folder; the worker's exit code."""
@@ -76,13 +79,17 @@ class RaySlot:
             time.sleep(_LOOK_EVERY_S)
         return code
 
-    def copy(self, name: str, files: Mapping[str, bytes]) -> Changes:
-        """Begin to work on a run in a copy of its folder; what is new of it after a while."""
+    def copy(
+        self, name: str, files: Mapping[str, bytes], others: Mapping[str, Mapping[str, bytes]] | None = None
+    ) -> Changes:
+        """Begin to work on a run, and others of its batch, in copies of their folders; what is new after a while."""
         self.kill()
         if self._copy is not None:
             self._copy.remove()
         try:
-            self._copy = _Copy(name, files)
+            scratch = Scratch("headway-ray-")
+            self._copy = _Copy(scratch, name, files)
+            self._others = {other: _Copy(scratch, other, theirs) for other, theirs in (others or {}).items()}
             path = self._copy.path
             self._worker = self._place.start(path, log=path / "log.txt")
         except OSError as error:  # the disk of this node, which the others do not share
@@ -96,7 +103,8 @@ class RaySlot:
         until = time.monotonic() + _TELL_EVERY_S
         while (code := self._worker.ended) is None and time.monotonic() < until:
             time.sleep(_LOOK_EVERY_S)
-        return self._copy.changes(code)
+        others = {name: copy.changes(code) for name, copy in self._others.items()}
+        return replace(self._copy.changes(code), others=others)
 
     def ask_to_stop(self) -> None:
         """Ask the worker to store where it is."""
@@ -118,8 +126,8 @@ class RaySlot:
 class _Copy:
     """The copy of a run folder."""
 
-    def __init__(self, name: str, files: Mapping[str, bytes]):
-        self._scratch = Scratch("headway-ray-")
+    def __init__(self, scratch: Scratch, name: str, files: Mapping[str, bytes]):
+        self._scratch = scratch
         self.path = self._scratch.path / "runs" / name
         self._told: dict[str, tuple[int, int]] = {}
         self._commit = ""

@@ -171,6 +171,20 @@ def _resumable(path: Path, run: str) -> tuple[Checkpoint | None, list[str]]:
     return found, damages
 
 
+def stored_step(path: Path, run: str) -> int:
+    """The step that an unfinished run goes on from; 0 for the start, and where that cannot be read.
+
+    Args:
+        path: the folder of the run.
+        run: its id.
+    """
+    try:
+        found, _, _ = checkpoint.newest(path / "checkpoint", lambda commit: _why_not(path, run, commit))
+    except (OSError, ResultsError):
+        return 0  # who goes on with it says what is wrong
+    return found.step if found else 0
+
+
 def why_not_newest(path: Path, run: str) -> list[str]:
     """A sentence for each reason why an unfinished run could not go on from its newest checkpoint.
 

@@ -12,7 +12,6 @@ from headway.runs.lasting import lasting
 from headway.runs.places import WORKER, LocalPlace, Place, local_places
 from headway.runs.ray_cluster import ray_cluster
 from headway.runs.ray_places import RayPlaces
-from headway.runs.together import checked_together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +21,7 @@ class Where:
     Attributes:
         workers: runs at a time; None: as many as there are cores, or GPUs.
         trainer: that trains in-context models.
-        together: runs of one shape that a worker trains as one batched program: `auto`, or a number.
+        together: runs of one shape in a batch, for runs that are made: `auto`, or a number.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         runs_per_gpu: that share one.
         ray: `auto`, `local` or the address of a Ray cluster; None: this machine.
@@ -102,7 +101,7 @@ class Where:
 
     @property
     def _command(self) -> tuple[str, ...]:
-        return (*WORKER, "--trainer", self.trainer, "--together", checked_together(self.together))
+        return (*WORKER, "--trainer", self.trainer)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ once per command (`headway.runs.seal`), and a run that is not the one that the d
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -21,15 +21,19 @@ from headway.declare.plugin_files import load
 from headway.errors import DeclarationError, ResultsError, near
 from headway.files import FULL, create_text, entries, folder_in, inside
 from headway.runs import resolved
+from headway.runs.batches import Making, RunBatch, half_made
 from headway.runs.checked import Checked, Stamp, stamp_of
 from headway.runs.dropped import drop
-from headway.runs.folder import Run, Status, damaged
+from headway.runs.folder import Run, Status, damaged, read
 from headway.runs.folder_written import document
 from headway.runs.growth import check, check_content, turn, why_not_asked
 from headway.runs.records import holds_run, run_folders
 from headway.runs.seal import Depth
 from headway.runs.storage import failure
 from headway.words import numbered
+
+_ALONE = Making(together=1)
+"""Runs are trained alone, with the threads of whoever begins them."""
 
 
 class Store:
@@ -96,9 +100,21 @@ class Store:
 
     @classmethod
     def with_runs(
-        cls, path: str | Path, experiment: Experiment, runs: Sequence[tuple[Arm, int]]
+        cls,
+        path: str | Path,
+        experiment: Experiment,
+        runs: Sequence[tuple[Arm, int]],
+        making: Making = _ALONE,
+        tell: Callable[[str], object] = lambda _: None,
     ) -> tuple["Store", tuple[Run, ...]]:
         """The same, with a folder for each of these runs, so that no other process takes their arms away.
+
+        Args:
+            path: of the directory.
+            experiment: its document.
+            runs: that are wanted.
+            making: how those that have no folder yet are to be executed; by itself, each alone.
+            tell: is given what is to be said of their batches.
 
         Raises:
             ResultsError: as `create` and `add`.
@@ -112,7 +128,7 @@ class Store:
                 return store, tuple(store.add(arm, seed) for arm, seed in runs)
             with turn(path):
                 store = cls._grown(path, experiment)
-                return store, tuple(store.add(arm, seed) for arm, seed in runs)
+                return store, store._made(runs, making, tell)
         except OSError as error:
             raise _unwritable(path, error) from None
 
@@ -137,14 +153,39 @@ class Store:
         resolved.write(path, experiment)
         return cls.open(path)
 
+    def _made(self, runs: Sequence[tuple[Arm, int]], making: Making, tell: Callable[[str], object]) -> tuple[Run, ...]:
+        """Runs, those without a folder made in batches; for whoever has the turn."""
+        missing = {
+            (arm.full_name, seed): arm.spec(seed)
+            for arm, seed in runs
+            if not holds_run(self._folder(arm.full_name, seed))
+        }
+        waiting = [path for path in run_folders(self.path) if not (path / "lease").exists()] if missing else []
+        batches = half_made(waiting, _batch, list(missing))
+        anew, said = making.batches({name: spec for name, spec in missing.items() if name not in batches})
+        batches |= anew
+        for sentence in said:
+            tell(sentence)
+        return tuple(
+            self._add(arm, seed, batches.get(name), making.threads_of(missing[name], batches.get(name)))
+            if (name := (arm.full_name, seed)) in missing
+            else self.add(arm, seed)
+            for arm, seed in runs
+        )
+
     def add(self, arm: Arm, seed: int) -> Run:
         """The run of an arm and a seed; its folder is made if it does not exist, and otherwise left as it is.
 
-        A folder that cannot be relied on gives a run with status `damaged`.
+        A folder that is made here is that of a run that is trained alone. One that cannot be relied on gives a run with
+        status `damaged`.
 
         Raises:
             ResultsError: when the folder holds a run of another content, or cannot be written.
         """
+        return self._add(arm, seed, None, None)
+
+    def _add(self, arm: Arm, seed: int, batch: RunBatch | None, threads: int | None) -> Run:
+        """The same, of a run that is to be trained in a batch, with so many threads; None: those of who begins it."""
         path = self._folder(arm.full_name, seed)
         spec = arm.spec(seed)
         run = Run(
@@ -159,8 +200,9 @@ class Store:
             config=arm.configuration(seed),
             log_every=self.experiment.logging.every,
             keeps_weights=self.experiment.kept_weights(arm),
-            execution={},
+            execution={} if threads is None else {"threads": threads},
             metrics={},
+            batch=batch,
         )
         try:
             folder_in(self.path, "runs", arm.full_name, path.name)
@@ -287,6 +329,14 @@ def _document(path: Path) -> Experiment | None:
 
 def _by_name(experiment: Experiment) -> dict[str, Arm]:
     return {arm.full_name: arm for arm in experiment.arms}
+
+
+def _batch(path: Path) -> RunBatch | None:
+    """The runs that a run is trained together with, by its run.json alone."""
+    try:
+        return read(path).batch
+    except ResultsError:
+        return None
 
 
 def _status(path: Path) -> Status:

@@ -1,63 +1,43 @@
-"""Runs: many runs of one shape, worked on by one process as one batched program, each in its own folder.
+"""Runs: a batch, worked on by one process as one program, each of its runs in its own folder.
 
-The worker of a run takes along others of its directory that wait and have its shape, as long as it gets their leases.
-Each is recorded, stored, judged and sealed by itself; a member that fails ends alone. Members are advanced in turn, an
-event at a time, so that all stand at one step after each round.
+The worker of a run works on its whole batch, and owns all members that are left or none. Each is recorded, stored,
+evaluated and sealed by itself; a member that fails ends alone. The program has a row for each member, whatever became
+of it, and rows never mix. So a batch that was disturbed ends with the same bits as one that was not: a member whose
+checkpoint is ahead of the others' is put in when the others have reached it.
 """
 
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-import psutil
-
 from headway.declare.run import RunSpec
-from headway.errors import HeadwayError, ResultsError, UserError, shortened
-from headway.files import appending, entries
+from headway.errors import ResultsError
+from headway.files import appending
 from headway.runs.folder import Run
 from headway.runs.lease import Lease, LeaseHeld
-from headway.runs.memory import estimated_bytes
-from headway.runs.records import holds_run
+from headway.runs.recorder import stored_step
 from headway.runs.stop import Wishes
-from headway.runs.storage import exit_code, outcome
+from headway.runs.storage import exit_code
+from headway.runs.storage import outcome as outcome_of_storage
 from headway.runs.work import DONE, ELSEWHERE, OpenStudy, OwnedRun, work
 from headway.train.loop import Study
-from headway.words import counted
 
-USUAL = 64
-"""Runs that are worked on together at most, where nobody says how many."""
-
-_MEMORY = 0.5
-"""The share of the machine's memory, or of what is free of a GPU's, that runs may take together, by the estimate."""
-
-GpuMemory = Callable[[], int | None]
-"""Bytes that are free on a GPU; None where there is none."""
-
-OpenTogether = Callable[[Sequence[RunSpec]], Sequence[Study]]
-"""Opens the studies of runs of one shape."""
+OpenTogether = Callable[[Sequence[RunSpec], Collection[int]], Sequence[Study]]
+"""Opens the studies of runs of one shape; rows are put in at these steps."""
 
 
-def work_together(
-    path: Path,
-    open_study: OpenStudy,
-    open_together: OpenTogether,
-    *,
-    at_most: int | None,
-    parent: int | None = None,
-    gpu_memory: GpuMemory = lambda: None,
-) -> int:
-    """Train and judge the run in a folder, and along with it others of its shape that wait in its directory.
+def work_together(path: Path, open_study: OpenStudy, open_together: OpenTogether, *, parent: int | None = None) -> int:
+    """Train and judge the run in a folder, and along with it what is left of its batch.
+
+    Members that failed before are left alone, unless this one did, too: then all are tried again.
 
     Args:
         path: the run folder.
-        open_study: what opens its study where it is worked on alone.
-        open_together: what opens those of several.
-        at_most: runs; None: `USUAL` of those whose steps are small, otherwise one.
+        open_study: what opens its study where it is trained alone.
+        open_together: what opens those of a batch.
         parent: the process to stop with; None to outlive any.
-        gpu_memory: bytes that are free on the GPU that they would be trained on; None: on none.
 
     Returns:
         The exit code of the run in the folder, as `headway.runs.work` lists them; the others' folders tell of them.
@@ -68,128 +48,19 @@ def work_together(
     run = Run.open(path)
     if run.status == "done":
         return DONE
-    try:
-        n, said = how_many(run.spec, at_most, gpu_memory)
-        alone = about_alone(run.spec) if at_most is not None and at_most > 1 else ""
-        others = companions(path, run.spec, n - 1) if n > 1 else []
-    except HeadwayError:  # whoever works on it alone says what is wrong with it
-        others, alone = [], ""
-    if not others:
-        return work(path, _saying(alone, open_study) if alone else open_study, parent=parent)
+    if run.batch is None:
+        return work(path, open_study, parent=parent)
     with _Patient(parent).heard() as wishes, contextlib.ExitStack() as held:
-        members = []
-        for each in (path, *others):
-            try:
-                member = _Member.take(each, held)
-            except LeaseHeld as error:
-                if each == path:
-                    print(f"{path}: {error}")
-                    return ELSEWHERE
-                continue
-            except OSError as error:
-                print(outcome(path, error))
-                return exit_code(error)
-            if member.run.status != "done":  # its former owner may have finished it since
-                members.append(member)
-        if said:
-            print(said, flush=True)
-        codes = _work_on(members, wishes, open_study, open_together)
+        try:
+            rows = [_Row.of(folder, run, held) for folder in run.batch.folders(path)]
+        except LeaseHeld as error:
+            print(f"{path}: {error}, which is a run of its batch")
+            return ELSEWHERE
+        except OSError as error:
+            print(outcome_of_storage(path, error))
+            return exit_code(error)
+        codes = _Rounds(rows, wishes, open_together).codes()
         return codes.get(path, DONE)
-
-
-def checked_together(asked: str | int) -> str:
-    """How many runs are to be trained together, as a worker is told.
-
-    Raises:
-        UserError: for anything but `auto` and numbers from 1.
-
-    Examples:
-        >>> checked_together(8)
-        '8'
-    """
-    text = str(asked)
-    if text == "auto" or (text.isdecimal() and int(text) > 0):
-        return text
-    raise UserError(f"together {shortened(text)}: give auto, or a number of runs; 1 trains each alone")
-
-
-def companions(path: Path, spec: RunSpec, at_most: int) -> list[Path]:
-    """Other run folders of a directory that wait for the same program: of the same shape, not begun or interrupted."""
-    found: list[Path] = []
-    for arm in [path.parent, *(each for each in entries(path.parent.parent, "*") if each != path.parent)]:
-        folders = sorted((f for f in entries(arm, "seed-*") if f != path and holds_run(f)), key=_seed)
-        # Seeds are no part of a shape: one run tells that of its arm.
-        if not folders or (arm != path.parent and _shape(folders[0]) != spec.shape):
-            continue
-        for folder in folders:
-            if len(found) >= at_most:
-                return found
-            if _waits(folder):
-                found.append(folder)
-    return found
-
-
-def _seed(folder: Path) -> tuple[int, str]:
-    number = folder.name.removeprefix("seed-")
-    return (int(number) if number.isdecimal() else -1, number)
-
-
-def _shape(folder: Path) -> str | None:
-    try:
-        return Run.open(folder).spec.shape
-    except ResultsError:
-        return ""
-
-
-def _waits(folder: Path) -> bool:
-    try:
-        return Run.open(folder).status in ("waiting", "interrupted")
-    except ResultsError:
-        return False
-
-
-def about_alone(spec: RunSpec) -> str:
-    """Why a run is not trained together with others, a sentence; empty where it can be."""
-    return (
-        f"trained alone, and not together with others of its shape: {'; '.join(why)}"
-        if (why := spec.trained_alone)
-        else ""
-    )
-
-
-def _saying(said: str, open_study: OpenStudy) -> OpenStudy:
-    """The same, which writes a sentence into the log of the run first."""
-
-    def opened(spec: RunSpec, stored: Any) -> Study:
-        print(said, flush=True)
-        return open_study(spec, stored)
-
-    return opened
-
-
-def how_many(spec: RunSpec, at_most: int | None, gpu_memory: GpuMemory = lambda: None) -> tuple[int, str]:
-    """How many runs of a shape are worked on together, and where memory bounds it, a sentence that says so.
-
-    Args:
-        spec: one of them.
-        at_most: so many; None: as `work_together`.
-        gpu_memory: what is free of a GPU's memory; None: the machine's own counts.
-    """
-    if spec.shape is None:
-        return 1, ""
-    asked = at_most if at_most is not None else USUAL if spec.small else 1
-    if asked == 1:
-        return 1, ""
-    free = gpu_memory()
-    each, there = estimated_bytes(spec) or 1, _MEMORY * (psutil.virtual_memory().total if free is None else free)
-    fit = max(1, int(there / each))
-    if fit >= asked:
-        return asked, ""
-    return fit, (
-        f"{counted(asked, 'run')} together need about {asked * each / 1e9:.1f} GB, and half of "
-        f"{'the memory' if free is None else 'what is free of the memory of the GPU'} is {there / 1e9:.1f} GB: "
-        f"{counted(fit, 'run')} {'is' if fit == 1 else 'are'} trained together, the others after them"
-    )
 
 
 class _Patient(Wishes):
@@ -205,70 +76,143 @@ class _Patient(Wishes):
         pass
 
 
+def left_of_batch(path: Path) -> tuple[Path, ...]:
+    """The folders of what is left of a run's batch, in the order in which they are owned; its own where it is alone."""
+    try:
+        first = Run.open(path)
+        if first.batch is None:
+            return (path,)
+        members = {folder: _of_batch(folder, first) for folder in first.batch.folders(path)}
+    except ResultsError:
+        return (path,)  # whoever works on it says what is wrong with it
+    return tuple(f for f, run in members.items() if f == path or (run is not None and _is_left(run, first)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Member:
-    """One run of several, owned by this process, and its log."""
+    """One run of a batch that is left, owned by this process, and its log."""
 
     run: Run
     lease: Lease
     log: IO[str]
 
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """A row of the program: what it is of, and who it is, unless nobody reads it."""
+
+    spec: RunSpec
+    member: _Member | None = None
+
     @classmethod
-    def take(cls, path: Path, held: contextlib.ExitStack) -> "_Member":
-        """Own a run as long as others are held.
+    def of(cls, folder: Path, first: Run, held: contextlib.ExitStack) -> "_Row":
+        """The row of a member, which is owned as long as others are held, if anything is left to do.
+
+        One that is no more of the batch, since it was put aside or is damaged, has the row of another run: what
+        is in it changes no bit of the others.
 
         Raises:
             LeaseHeld: when another process has it.
+            OSError: when its lease or its log cannot be written.
         """
-        lease = held.enter_context(Lease.take(path / "lease"))
-        log = held.enter_context(open(appending(path / "log.txt"), "a", encoding="utf-8", buffering=1))  # noqa: SIM115
-        return cls(run=Run.open(path), lease=lease, log=log)
+        run = _of_batch(folder, first)
+        if run is None or not _is_left(run, first):
+            return cls(spec=first.spec if run is None else run.spec)
+        lease = held.enter_context(Lease.take(folder / "lease"))
+        run = _of_batch(folder, first)  # its former owner may have finished it since
+        if run is None or not _is_left(run, first):
+            return cls(spec=first.spec if run is None else run.spec)
+        log = held.enter_context(open(appending(folder / "log.txt"), "a", encoding="utf-8", buffering=1))  # noqa: SIM115
+        return cls(spec=run.spec, member=_Member(run=run, lease=lease, log=log))
 
 
-def _work_on(
-    members: Sequence[_Member], wishes: Wishes, open_study: OpenStudy, open_together: OpenTogether
-) -> dict[Path, int]:
-    """The exit codes of runs that are worked on together; of those at different steps, step by step."""
-    if len(members) == 1:
-        with contextlib.redirect_stdout(members[0].log):
-            code = OwnedRun(members[0].run, members[0].lease, wishes).outcome(open_study)
-        return {members[0].run.path: code}
-    studies: list[Study] = []
+def _of_batch(folder: Path, first: Run) -> Run | None:
+    """A member of the batch of a run; None where it is none any more, or cannot be read."""
+    try:
+        run = Run.open(folder)
+        run.check_name()
+        return run if run.batch == first.batch else None
+    except ResultsError:
+        if folder == first.path:
+            raise
+        return None
 
-    def opened(number: int) -> OpenStudy:
+
+def _is_left(run: Run, first: Run) -> bool:
+    return run.status != "done" and (run.status != "failed" or first.status == "failed")
+
+
+class _Rounds:
+    """The members of a batch, gone through in rounds: an event of each, so that all stand at one step after it."""
+
+    def __init__(self, rows: Sequence[_Row], wishes: Wishes, open_together: OpenTogether):
+        self._rows, self._wishes, self._open_together = rows, wishes, open_together
+        self._batch_id = next(iter(batch.id for row in rows if row.member and (batch := row.member.run.batch)), "")
+        self._members = {number: row.member for number, row in enumerate(rows) if row.member is not None}
+        self._joins = {number: stored_step(member.run.path, member.run.id) for number, member in self._members.items()}
+        self._waiting = dict(self._joins)
+        self._owned = {n: OwnedRun(member.run, member.lease, wishes) for n, member in self._members.items()}
+        self._goings: dict[int, Generator[bool, None, int]] = {}
+        self._measures: dict[int, bool] = {}
+        """Which of those that have begun may measure, before their next step, what is in their row."""
+        self._studies: Sequence[Study] = ()
+        self._broken: Exception | None = None
+        self._codes: dict[Path, int] = {}
+
+    def codes(self) -> dict[Path, int]:
+        """Work on them to their ends; the exit codes."""
+        for number, step in self._waiting.items():
+            self._members[number].lease.progress(step, 0.0)
+        while self._goings or self._waiting:
+            if not self._goings and self._wishes.stop:
+                self._stop()
+                break
+            front = min(self._front() if self._goings else self._waiting.values())
+            for number in [number for number, step in self._waiting.items() if step <= front]:
+                self._put_in(number, self._waiting.pop(number))
+            # Those first that measure what is in their rows: the first of the others moves them all.
+            for number in sorted(self._goings, key=lambda number: not self._measures[number]):
+                self._next(number)
+        return self._codes
+
+    def _put_in(self, number: int, step: int) -> None:
+        """Begin with a member that goes on from a step where the others stand."""
+        self._goings[number] = self._owned[number].going(self._opening(number))
+        self._next(number)
+        if number in self._goings and self._studies[number].trainer.step != step:
+            self._goings.pop(number).close()  # its checkpoint was damaged since it was looked at: another time
+            self._codes[self._members[number].run.path] = ELSEWHERE
+
+    def _front(self) -> list[int]:
+        return [self._studies[number].trainer.step for number in self._goings]
+
+    def _opening(self, number: int) -> OpenStudy:
         def open_study(_spec: RunSpec, _stored: Any) -> Study:
-            if not studies:
-                studies.extend(open_together([member.run.spec for member in members]))
-            return studies[number]
+            if self._broken is not None:  # what ends one of them at its beginning ends them all
+                raise self._broken
+            try:
+                if not self._studies:
+                    self._studies = self._open_together([row.spec for row in self._rows], set(self._joins.values()))
+            except Exception as error:
+                self._broken = error
+                raise
+            study = self._studies[number]
+            return replace(study, execution={**study.execution, "batch": self._batch_id})
 
         return open_study
 
-    goings = {
-        number: OwnedRun(member.run, member.lease, wishes).going(opened(number))
-        for number, member in enumerate(members)
-    }
-    codes: dict[Path, int] = {}
-    _round(goings, members, codes)
-    steps = Counter(studies[number].trainer.step for number in goings) if studies else Counter[int]()
-    if len(steps) > 1:
-        # They were interrupted at different steps: those of one step go on together.
-        for going in goings.values():
-            going.close()
-        for step in sorted(steps):
-            some = [members[number] for number in goings if studies[number].trainer.step == step]
-            codes |= _work_on(some, wishes, open_study, open_together)
-        return codes
-    while goings:
-        _round(goings, members, codes)
-    return codes
-
-
-def _round(goings: dict[int, Generator[None, None, int]], members: Sequence[_Member], codes: dict[Path, int]) -> None:
-    """An event of each member that is left; those that ended leave."""
-    for number, going in list(goings.items()):
+    def _next(self, number: int) -> None:
+        """The next event of a member; one that has ended leaves."""
+        member = self._members[number]
         try:
-            with contextlib.redirect_stdout(members[number].log):
-                next(going)
+            with contextlib.redirect_stdout(member.log):
+                self._measures[number] = next(self._goings[number])
         except StopIteration as end:
-            codes[members[number].run.path] = int(end.value)
-            del goings[number]
+            self._codes[member.run.path] = int(end.value)
+            del self._goings[number]
+
+    def _stop(self) -> None:
+        """Those that were not put in yet stay where they are stored."""
+        for number, step in self._waiting.items():
+            with contextlib.redirect_stdout(self._members[number].log):
+                self._codes[self._members[number].run.path] = self._owned[number].stopped_before(step)

@@ -88,8 +88,11 @@ class OwnedRun:
             except StopIteration as end:
                 return int(end.value)
 
-    def going(self, open_study: OpenStudy) -> Generator[None, None, int]:
-        """The same, to be gone through: it pauses when its study is open, and after each event; gives the exit code."""
+    def going(self, open_study: OpenStudy) -> Generator[bool, None, int]:
+        """The same, to be gone through: it pauses when its study is open, and after each event; gives the exit code.
+
+        Each pause says whether the run may measure, before its next step, what its trainer holds now.
+        """
         try:
             yield from self._work(open_study)
         except Stop as stop:
@@ -111,6 +114,13 @@ class OwnedRun:
             return self._ended(FAILED, "failed", f"{type(error).__name__}: {error}; log.txt says where")
         return DONE
 
+    def stopped_before(self, step: int) -> int:
+        """Record that it was stopped before it was put into its batch, at the step where it is stored; an exit code."""
+        how = self._wishes.fulfilled()
+        return self._ended(
+            STOPPED, "interrupted", f"stopped {how}, before its batch came to step {step}; run again to go on"
+        )
+
     def _ended(self, code: int, status: Status, message: str) -> int:
         _say(message)
         try:
@@ -123,7 +133,7 @@ class OwnedRun:
             _say(f"this could not be recorded: {error}")
         return code
 
-    def _work(self, open_study: OpenStudy) -> Generator[None, None, None]:
+    def _work(self, open_study: OpenStudy) -> Generator[bool, None, None]:
         with Recorder(self._run.path, self._lease, self._run.id) as recorder:
             resumed = recorder.resumed
             study = open_study(self._run.spec, self._run.execution if resumed else {})
@@ -132,7 +142,7 @@ class OwnedRun:
             for note in notes:
                 _say(note)
             base = resumed.counters if resumed else {}
-            yield
+            yield resumed is None or resumed.unrecorded is not None
             training_s = yield from Course(
                 study,
                 recorder,

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     environment = dict(os.environ)
     said = set_up_process(threads)
     from headway.runs.stop import Stop, Wishes
-    from headway.runs.work import STOPPED, work
+    from headway.runs.work import STOPPED
 
     def open_study(spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
         study = _open_study(asked.run_dir, spec, stored, trainer=asked.trainer, threads=threads, device=asked.device)
@@ -51,17 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def work_on(path: Path) -> int:
         _load_plugins(path)
-        if asked.together == "1":
-            return work(path, open_study, parent=asked.parent)
         from headway.runs.together import work_together
 
         return work_together(
             path,
             open_study,
-            lambda specs: _open_together(specs, threads=threads, device=asked.device),
-            at_most=None if asked.together == "auto" else int(asked.together),
+            lambda specs, joins: _open_together(specs, joins, threads=threads, device=asked.device),
             parent=asked.parent,
-            gpu_memory=lambda: _free_on_gpu(asked.device),
         )
 
     try:
@@ -85,10 +81,9 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m headway.runs.worker", description="Work on one run.")
     parser.add_argument("run_dir", type=Path, help="the run folder")
     parser.add_argument("--trainer", choices=("auto", "fused", "torch"), default="auto", help="what trains the model")
-    parser.add_argument("--threads", type=int, default=1, help="threads, for a run that has not begun")
+    parser.add_argument("--threads", type=int, default=1, help="threads, for a run that does not say how many")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--time", type=Path, metavar="FILE", help="only time some steps, and write what came out")
-    parser.add_argument("--together", default="1", help="runs of its shape that it takes along: auto, or at most N")
     parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
     parser.add_argument(
         "--answers", type=int, help="go on with the runs that the standard input names, and answer here"
@@ -110,7 +105,6 @@ def _serve(
             return 2
 
     options = ["--trainer", asked.trainer, "--threads", str(asked.threads), "--device", asked.device]
-    options += ["--together", asked.together]
     options += ["--answers", str(asked.answers), *(["--parent", str(asked.parent)] if asked.parent else [])]
     return serve(
         asked.run_dir,
@@ -173,18 +167,12 @@ def _load_plugins(path: Path) -> None:
 
 
 def _stored_threads(path: Path) -> int | None:
-    """The threads that a run began with, be it interrupted before its first checkpoint; None for a new one."""
+    """The threads that a run was made for, or began with; None where its folder does not say it."""
     record = path / "run.json"  # read here: what reads others imports numpy, which reads the threads that are set
     try:
         return json.loads(record.read_text())["execution"].get("threads") if record.is_file() else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # `work` says what is wrong with it
-
-
-def _free_on_gpu(device: str) -> int | None:
-    from headway.train.device import find_device, free_bytes
-
-    return free_bytes(find_device(device))
 
 
 def _open_study(
@@ -210,10 +198,11 @@ def _open_study(
     return _set_up(study, threads)
 
 
-def _open_together(specs: Sequence["RunSpec"], *, threads: int, device: str) -> list["Study"]:
+def _open_together(specs: Sequence["RunSpec"], joins: Collection[int], *, threads: int, device: str) -> list["Study"]:
     from headway.train.laboratory import laboratory_of
 
-    return [_set_up(study, threads) for study in laboratory_of(specs[0]).open_together(specs, device=device)]
+    studies = laboratory_of(specs[0]).open_together(specs, device=device, joins=joins)
+    return [_set_up(study, threads) for study in studies]
 
 
 def _set_up(study: "Study", threads: int) -> "Study":

@@ -35,11 +35,6 @@ def find_device(asked: str) -> torch.device:
     return torch.device(asked)
 
 
-def free_bytes(device: torch.device) -> int | None:
-    """What is free of a GPU's memory; None of a processor, whose memory is the machine's."""
-    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else None
-
-
 @cache
 def instruction_sets() -> dict[str, str]:
     """The instruction set of each library that computes for torch on this processor, as the library itself says.

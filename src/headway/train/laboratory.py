@@ -1,7 +1,7 @@
 """Train: what a laboratory supplies so that its runs can be trained, and the one way to get at it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -67,8 +67,19 @@ class TrainingSlice(ABC):
             UserError: for a trainer or device that cannot do it, or data that are missing or not fit.
         """
 
-    def open_together(self, runs: Sequence[Any], *, device: str = "auto") -> Sequence[Study]:  # noqa: ARG002
+    def open_together(
+        self,
+        runs: Sequence[Any],
+        *,
+        device: str = "auto",  # noqa: ARG002
+        joins: Collection[int] = (),  # noqa: ARG002
+    ) -> Sequence[Study]:
         """Runs of one shape, a study of each, which take their steps together when they are advanced in turn.
+
+        Args:
+            runs: all of the program; those that are not advanced take part as rows that nobody reads.
+            device: `auto`, `cpu`, `cuda` or `cuda:N`.
+            joins: steps that some of them were stored at: they are restored when the others have come there.
 
         Raises:
             UserError: as `open_study`, or where a laboratory cannot.

@@ -8,7 +8,7 @@
   `probes`: what heads do meanwhile; `ablating`: what the loss does without them at the end.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,11 +39,13 @@ class TokensTrainingSlice(TrainingSlice):
 
         return open_study(run, trainer=trainer, compile=compile, device=device, origin=origin, beginning=beginning)
 
-    def open_together(self, runs: Sequence[TokensRun], *, device: str = "auto") -> Sequence[Study]:
+    def open_together(
+        self, runs: Sequence[TokensRun], *, device: str = "auto", joins: Collection[int] = ()
+    ) -> Sequence[Study]:
         """See `together`."""
         from headway.train.tokens.together import open_together
 
-        return open_together(runs, device=device)
+        return open_together(runs, device=device, joins=joins)
 
     def trained_model(self, run: TokensRun, weights: dict[str, np.ndarray]) -> "Transformer":
         """The torch module of a run with these weights."""

@@ -6,7 +6,7 @@ probed and stored like a model that is trained alone. Rows never mix: a member t
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import torch
@@ -70,8 +70,9 @@ class StackedParameters:
 class _AdamW:
     """AdamW of all members at once, each with the numbers of its own declaration; only matrices decay.
 
-    Torch's own fused step, as a run alone takes it: of all rows where members have the same numbers. Operation by
-    operation it takes five times as long, most of it for the roots of what was never reached and is still 0.
+    Torch's own fused step, as a run alone takes it, row by row: of a whole matrix it would compute the last few numbers
+    otherwise than the rest, so that bits would depend on who else has the same numbers. Operation by operation it takes
+    five times as long, most of it for the roots of what was never reached and is still 0.
     """
 
     def __init__(self, stack: StackedParameters, trainings: Sequence[TokensTraining], steps: int):
@@ -100,12 +101,13 @@ class _AdamW:
             stack.rows.mul_(1 - each_rate[:, None] * self._decays)
         done = torch.tensor(float(step), device=stack.rows.device)
         for training, members in self._groups.items():
-            rows = self._of(members, stack.rows)
+            matrices = (stack.rows, stack.grads, self.mean, self.square)
+            rows, grads, means, squares = ([matrix[member] for member in members] for matrix in matrices)
             torch._fused_adamw_(
                 rows,
-                self._of(members, stack.grads),
-                self._of(members, self.mean),
-                self._of(members, self.square),
+                grads,
+                means,
+                squares,
                 [],
                 [done] * len(rows),
                 lr=rates[training],
@@ -117,16 +119,14 @@ class _AdamW:
                 maximize=False,
             )
 
-    def _of(self, members: Sequence[int], matrix: Tensor) -> list[Tensor]:
-        """The rows of some members, or the whole matrix where it is all of them."""
-        return [matrix] if len(members) == len(matrix) else [matrix[member] for member in members]
-
 
 class Ensemble:
     """Models of one shape that take their steps together.
 
     Law: each member is the run that it would be alone: the same data and initial weights, and losses that differ by
-    rounding only.
+    rounding only. Of the others its bits depend on nothing but how many they are: a member that failed, or is done,
+    stays as a row that nobody reads. `joins` are steps at which rows that were stored there are put in: no step goes
+    beyond one of them before.
     """
 
     def __init__(
@@ -136,8 +136,9 @@ class Ensemble:
         steps: int,
         batches: Batches,
         last: int | None,
+        joins: Collection[int] = (),
     ):
-        self.stack, self._batches = StackedParameters(modules), batches
+        self.stack, self._batches, self._joins = StackedParameters(modules), batches, joins
         self.adamw = _AdamW(self.stack, trainings, steps)
         leaves = {f"module.{name}": leaf for name, leaf in self.stack.leaves.items()}
         self._grads = [self.stack.of(self.stack.grads, name) for name in self.stack.leaves]
@@ -147,7 +148,7 @@ class Ensemble:
         self._interrupted: BaseException | None = None
 
     def advance(self, n: int) -> Float64[np.ndarray, "n member"]:
-        """Do n steps; the loss of each member before each, finite or not.
+        """Do n steps, or those until a row is put in; the loss of each member before each, finite or not.
 
         Raises:
             BaseException: what interrupted it once, again: rows may then be between two steps.
@@ -155,6 +156,7 @@ class Ensemble:
         self.check()
         began = time.perf_counter()
         try:
+            n = min([n, *(join - self.step for join in self._joins if join > self.step)])
             losses = [self._advance_one() for _ in range(n)]
             found = torch.stack(losses).double().cpu().numpy()
         except BaseException as error:
@@ -248,7 +250,7 @@ class Member:
         return found | counts
 
     def restore(self, step: int, state: Arrays) -> None:
-        """Stand where a trainer of the same run stood; all members have to stand at one step before any advances."""
+        """Stand where a trainer of the same run stood, which is where those stand that have begun."""
         ensemble, number = self._ensemble, self._number
         rows = {"weights/": ensemble.stack.rows, "optimizer/exp_avg/": ensemble.adamw.mean}
         rows["optimizer/exp_avg_sq/"] = ensemble.adamw.square
@@ -258,6 +260,7 @@ class Member:
                 if arrays:
                     matrix[number] = ensemble.stack.join(arrays)
         self.step = ensemble.step = step
+        self._taken, self._seconds = len(self._done), ensemble.seconds
 
 
 def members_of(ensemble: Ensemble) -> tuple[Member, ...]:

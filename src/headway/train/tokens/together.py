@@ -1,6 +1,6 @@
 """Train: studies of runs of one shape, which are trained as one batched program."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,12 +18,13 @@ from headway.train.tokens.schedule import steps_of
 from headway.train.tokens.study import execution_of, initial_module, study_of
 
 
-def open_together(runs: Sequence[TokensRun], *, device: str = "auto") -> tuple[Study, ...]:
+def open_together(runs: Sequence[TokensRun], *, device: str = "auto", joins: Collection[int] = ()) -> tuple[Study, ...]:
     """A study of each of some runs; advanced in turn, they take their steps together.
 
     Args:
         runs: of one shape (`RunSpec.shape`).
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        joins: steps at which runs that were stored there are put in.
 
     Raises:
         UserError: as `open_study`.
@@ -35,7 +36,7 @@ def open_together(runs: Sequence[TokensRun], *, device: str = "auto") -> tuple[S
     steps = steps_of(runs[0], examples)
     check_judged(runs[0], examples)
     meter = Meter(place)
-    ensemble, losses = ensemble_of(runs, examples, steps, place)
+    ensemble, losses = ensemble_of(runs, examples, steps, place, joins)
     execution = {**execution_of(examples, place, compiled=False), "together": len(runs)}
     memory = partial(_shared, meter, len(runs))
     return tuple(
@@ -45,7 +46,7 @@ def open_together(runs: Sequence[TokensRun], *, device: str = "auto") -> tuple[S
 
 
 def ensemble_of(
-    runs: Sequence[TokensRun], examples: Examples, steps: int, place: torch.device
+    runs: Sequence[TokensRun], examples: Examples, steps: int, place: torch.device, joins: Collection[int] = ()
 ) -> tuple[Ensemble, list[TokensLoss]]:
     """Runs of one shape at their beginnings, as one batched program, and what judges each."""
     losses = [TokensLoss(run, initial_module(run, examples).to(place), compile=False) for run in runs]
@@ -55,7 +56,7 @@ def ensemble_of(
         return examples.training_batch(runs[member].seed, step - 1, runs[member].training.batch_size)
 
     ensemble = Ensemble(
-        [loss.module for loss in losses], [run.training for run in runs], steps, batch, losses[0].asked_last
+        [loss.module for loss in losses], [run.training for run in runs], steps, batch, losses[0].asked_last, joins
     )
     return ensemble, losses
 
