@@ -101,6 +101,42 @@ def test_a_member_that_diverges_leaves_the_others_alone():
         assert_same(losses[number], curve(alone), dtype=np.float32)
 
 
+@pytest.mark.parametrize("model", [MODEL, DEEPER, ROTARY, ATTENDS], ids=["joint", "smeared", "rotary", "future"])
+def test_bits_depend_on_nothing_of_the_others(model):
+    """Neither on who they are, nor on their numbers, nor on the row: so a failed member may be any, and stays a row."""
+
+    def state_of(row, *runs):
+        studies = open_together(runs, device="cpu")
+        studies[row].trainer.advance(20)
+        return {name: array.tobytes() for name, array in studies[row].trainer.state().items()}
+
+    mine, other = run_of(0, model, batch_size=5), run_of(1, model, batch_size=5)
+    wild = run_of(2, model, batch_size=5, learning_rate=1e30, clip=None, weight_decay=0.3, betas=[0.8, 0.9])
+    expected = state_of(0, mine, other, other)
+    assert state_of(0, mine, wild, other) == expected
+    assert state_of(1, wild, mine, other) == expected
+    assert state_of(2, other, wild, mine) == expected
+
+
+def test_a_row_is_put_in_where_the_others_have_come():
+    """No step goes beyond where one is stored, and its bits are those of one that was there all the time."""
+    runs = [run_of(0), run_of(3)]
+    whole = open_together(runs, device="cpu")
+    for study in whole:
+        study.trainer.advance(15)
+    stored = whole[1].trainer.state()
+    late = open_together(runs, device="cpu", joins=[15])
+    assert len(late[0].trainer.advance(25)) == 15
+    late[1].trainer.restore(15, stored)
+    for some in (late, whole):
+        for study in some:
+            study.trainer.advance(10)
+    for one, same in zip(late, whole, strict=True):
+        assert one.trainer.step == same.trainer.step == 25
+        state, expected = one.trainer.state(), same.trainer.state()
+        assert all(np.array_equal(state[name], expected[name]) for name in expected)
+
+
 def test_alone_or_together_a_run_goes_on_from_either():
     runs = [run_of(0), run_of(3)]
     studies = open_together(runs, device="cpu")

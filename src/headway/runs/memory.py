@@ -76,7 +76,11 @@ def check_batches(runs: Sequence["Run"]) -> None:
         UserError: when one does not; a part of it would be another program, and end with other bits.
     """
     there = psutil.virtual_memory().total
-    for run in {run.batch.id: run for run in runs if run.batch is not None}.values():
+    firsts: dict[str, Run] = {}
+    for run in runs:
+        if run.batch is not None:
+            firsts.setdefault(run.batch.id, run)
+    for run in firsts.values():
         if needed_bytes(run) > there:
             raise UserError(_about_batch(run, there))
 
