@@ -9,7 +9,7 @@
 * `parents`: the run that another one starts from, and `lines` of those that wait for one another;
 * `local`: many runs worked on at once, with their `progress`, in the order of a `queue`, by workers that `places`
   start: those of this machine, on the `devices` there are, which may be `lasting`; those that have `joined`. `worker`
-  is such a process, which may take runs of one shape `together`, seen as `taken_along` by who started it; `serving`
+  is such a process, which works on a batch `together`, whose members `batches` fixes when runs are made; `serving`
   what it does after its first run, `work` what it does in one, `course` its part until the model is judged, `second`
   what to do with one that two finished, `stop` how it is asked to end; `execution` is how it computed; `storage`: what
   is said when a folder cannot be written; `preparing`: what is seen to before; `callbacks`: what is told of each line;
