@@ -47,3 +47,14 @@ def test_an_instruction_set_that_one_side_does_not_record_is_no_difference():
     assert execution_warning("a", "b", [(ALIKE, new), (new, ALIKE)]) is None
     old = {**ALIKE, "instruction_sets": {"ATen": "DEFAULT"}}
     assert "(instruction set of ATen AVX512 against DEFAULT)" in str(execution_warning("a", "b", [(new, old)]))
+
+
+def test_a_run_alone_and_one_in_a_batch_are_not_executed_alike():
+    """Sums of batches of other sizes are rounded otherwise; who else is in a batch of that size changes nothing."""
+    of_five, another = {**ALIKE, "together": 5, "batch": "a"}, {**ALIKE, "together": 5, "batch": "b"}
+    assert execution_warning("a", "b", [(of_five, another)]) is None
+    assert execution_warning("a", "b", [(of_five, ALIKE), (of_five, another)]) == (
+        "a and b were not executed alike in 1 of 2 pairs (runs trained together 5 against 1): a difference between "
+        "them may come from that, above all in speed and memory"
+    )
+    assert "runs trained together 5 against 3" in execution_warning("a", "b", [(of_five, {**another, "together": 3})])

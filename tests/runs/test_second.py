@@ -109,6 +109,16 @@ def test_an_instruction_set_that_is_not_recorded_makes_no_defect_of_a_machine(fi
     assert "defect" in second.said(replace(run, execution=of_torch), of_torch, ["eval_mse"])
 
 
+def test_a_run_in_a_batch_and_alone_is_no_defect_of_a_machine(tmp_path, first):
+    in_batch = {**Run.open(first.path).execution, "together": 5, "batch": "0123"}
+    stored.rewrite(first.path, execution=in_batch)
+    run = quadratic.fresh_run(tmp_path / "second")
+    assert overtaken(run, first, spoil=flip) == DONE
+    message = Run.open(run.path).message
+    assert "executed differently (batch 0123 -> None, together 5 -> None)" in message
+    assert "defect" not in message
+
+
 def test_times_and_memory_are_no_difference(first):
     run = Run.open(first.path)
     slower = {name: value * 2 if name.endswith(("_s", "_bytes")) else value for name, value in run.metrics.items()}
