@@ -9,7 +9,7 @@ import pytest
 from headway.icl import fused
 
 NATIVE = ("icl, native", "plan", "search")
-TORCH = ("icl, torch", "icl, stacks", "tokens", "known answers", "starts")
+TORCH = ("icl, torch", "icl, stacks", "tokens", "known answers", "together", "starts")
 KILLS = Path(__file__).with_name("kills.py")
 
 
