@@ -61,17 +61,16 @@ FOLDERS = "folders"
 FREE = "free"
 """Logs, what was put aside, and what users put beside: read by nobody."""
 KINDS = (*(kind.pattern for kind in STORED_FILES), FREE, FOLDERS)
-MADE_AGAIN = {
-    "estimators/*.json": "",
-    "results.json": "",
-    "report.html": "",
-    "look.html": "",
-    "figures/*.*": "",
-    "figures/.digests.json": "",
-    ".checked.json": "",
-    "timings/*.json": "gone",
-}
-"""Kinds that are computed, drawn or measured anew; of timings, where one is gone."""
+MADE_AGAIN = (
+    "estimators/*.json",
+    "results.json",
+    "report.html",
+    "look.html",
+    "figures/*.*",
+    "figures/.digests.json",
+    ".checked.json",
+)
+"""Kinds that are computed or drawn anew."""
 UNREAD = (FREE, ".lease/*.json", "timings/lease/*.json", "runs/*/seed-*/lease/*.json")
 """Kinds in which no number stands."""
 
@@ -253,7 +252,7 @@ class Directory:
         if case.kind == FOLDERS:
             inside = {kind_of(f.relative_to(self.path).as_posix()) for f in self._files if case.file in f.parents}
             return inside <= {*MADE_AGAIN, *UNREAD}
-        return case.kind in UNREAD or (case.kind in MADE_AGAIN and case.damage.startswith(MADE_AGAIN[case.kind]))
+        return case.kind in UNREAD or case.kind in MADE_AGAIN
 
 
 def contents(path: Path) -> dict[str, bytes]:

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from headway.cli import app
 from headway.compare import icl, results
 from headway.errors import HeadwayError, ResultsError
-from headway.files import Content
-from headway.identity import is_as_signed
+from headway.files import Content, json_text
+from headway.identity import is_as_signed, signed
 from headway.runs import checked, resolved, seal
 from headway.runs.folder import Run
 from headway.runs.store import Store
@@ -347,3 +347,16 @@ def test_odd_json_is_said_in_words_and_made_again_where_it_is_derived(path, text
     assert damages(path) == []
     (path / "runs/slow/seed-0/run.json").write_text(text)
     assert any(said in damage for damage in damages(path))
+
+
+def test_a_timing_that_is_gone_is_missed_until_somebody_says_so(path):
+    (path / "timings").mkdir()
+    (path / "timings/slow.json").write_text(json_text(signed({"arm": "slow", "step_s": 1.0})))
+    results.write(Store.open(path))
+    assert (resolved.timed(path), damages(path)) == (["slow"], [])
+    (path / "timings/slow.json").unlink()
+    said = f"{path}/timings/slow.json is gone; `headway run` with --timing measures it again"
+    assert damages(path) == [said]
+    assert said in results.write(Store.open(path)).warnings
+    assert damages(path, adopt=True) == [said]
+    assert damages(path) == []

@@ -37,7 +37,9 @@ from headway.declare.run import RunSpec
 from headway.errors import ResultsError
 from headway.files import derived, parsed, plain, read_bytes, write_json
 from headway.identity import DIGEST, digest, signed
+from headway.runs import resolved
 from headway.runs.folder import Run
+from headway.runs.growth import turn
 from headway.runs.planned_looks import Seen, keep, seen
 from headway.runs.planned_looks import settle as settle_looks
 from headway.runs.reservations import reservations
@@ -200,6 +202,9 @@ def write(store: Store, out: Path | None = None) -> Results:
     if can_write:  # whoever can write the document finishes what a killed process began
         with suppress(OSError):
             settle_looks(store.path)
+        if resolved.lacks_timings(store.path):
+            with turn(store.path):
+                resolved.note_timings(store.path)
     return results
 
 

@@ -28,9 +28,9 @@ def reservations(directory: Path, runs: Sequence[Run], gone: Sequence[str]) -> I
         )
     for name, timing in read_timings(directory).items():
         if timing is None:
-            yield (
-                f"{timing_file(directory, name)} is damaged and left out; `headway run` with --timing measures it again"
-            )
+            file = timing_file(directory, name)
+            what = "is damaged and left out" if file.exists() else "is gone"
+            yield f"{file} {what}; `headway run` with --timing measures it again"
     if gone:
         it, one = ("it", "its folder is") if len(gone) == 1 else ("them", "their folders are")
         yield (

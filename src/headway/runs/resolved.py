@@ -7,6 +7,7 @@ of `looks/`, whose loss nothing else would tell.
     seals: [runs, beside, looks]  of these all are sealed: what has no seal has lost it
     looks: {plan: [HASH], ...}    what a file may be; two hashes, or null for none, while it is being written
     given_up: [plan, ...]         files that were lost, and that somebody did without
+    timed: [ARM, ...]             arms that have a timing
 """
 
 import re
@@ -25,6 +26,7 @@ from headway.files import (
     entries,
     folder_in,
     inside,
+    is_bare,
     kept_json,
     parsed,
     read_bytes,
@@ -74,7 +76,7 @@ def adopt(directory: Path) -> None:
         content = kept_json(file)
         if isinstance(content, dict) and DIGEST not in content:
             write_json(file, signed(content))
-    _change(directory, _seals(directory, anew=True))
+    _change(directory, {**_seals(directory, anew=True), "timed": _timings(directory)})
 
 
 def note(directory: Path, name: str, states: Sequence[State]) -> None:
@@ -115,6 +117,31 @@ def given_up(directory: Path) -> Sequence[str]:
     """The files of `looks/` that somebody did without."""
     found = _note_of(directory).get("given_up")
     return [name for name in found if is_look(name)] if isinstance(found, list) else []
+
+
+def timed(directory: Path) -> Sequence[str]:
+    """The arms whose timings were there, as the document says."""
+    found = _note_of(directory).get("timed")
+    return [name for name in found if isinstance(name, str) and is_bare(name)] if isinstance(found, list) else []
+
+
+def lacks_timings(directory: Path) -> bool:
+    """Whether there are timings that the document could name and does not."""
+    there = set(_timings(directory))
+    return not there <= set(timed(directory)) and is_sealed(directory, LOOKS) and not doubt(directory)
+
+
+def note_timings(directory: Path) -> None:
+    """Note the timings that are there, for whoever has the turn.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    _change(directory, {"timed": sorted({*timed(directory), *_timings(directory)})})
+
+
+def _timings(directory: Path) -> list[str]:
+    return [file.stem for file in entries(directory, "timings/*.json")]
 
 
 def is_look(name: object) -> bool:
@@ -159,11 +186,12 @@ def _seals(directory: Path, *, anew: bool = False) -> dict[str, Any]:
     runs = is_sealed(directory, "runs") or not any(map(_is_unsealed, entries(directory, "runs/*/seed-*/run.json")))
     beside = [file for pattern in SIGNED for file in entries(directory, pattern)]
     all_signed = is_sealed(directory, "beside") or all(_is_whole(file, is_signed=True) for file in beside)
-    lost = given_up(directory)
+    lost, arms = given_up(directory), timed(directory)
     return {
         "seals": [*(["runs"] if runs else []), *(["beside"] if all_signed else []), LOOKS],
         **({LOOKS: looks | there} if looks or there else {}),
         **({"given_up": lost} if lost else {}),
+        **({"timed": arms} if arms else {}),
     }
 
 

@@ -25,5 +25,6 @@ def read_timing(file: Path) -> dict[str, Any] | None:
 
 
 def read_timings(directory: Path) -> dict[str, dict[str, Any] | None]:
-    """Every timing of a directory, by the full name of its arm; None for one that is damaged."""
-    return {file.stem: read_timing(file) for file in entries(inside(directory, "timings"), "*.json")}
+    """Every timing of a directory, by the full name of its arm; None for one that is damaged or gone."""
+    there = {file.stem: read_timing(file) for file in entries(inside(directory, "timings"), "*.json")}
+    return {**dict.fromkeys(resolved.timed(directory)), **there}

@@ -22,7 +22,7 @@ from headway.runs.lease import LeaseHeld
 from headway.runs.recorder import why_not_newest
 from headway.runs.records import OF_STEPS, READ, anew, run_folders, step_files
 from headway.runs.store import Store
-from headway.runs.timing_files import read_timing
+from headway.runs.timing_files import read_timing, timing_file
 from headway.runs.watching import take_patiently
 from headway.train import checkpoint
 
@@ -110,7 +110,9 @@ def _without_lost(directory: Path) -> None:
 
 def _adopted_document(directory: Path) -> None:
     """Have the document say what is sealed now, where it does not yet."""
-    if planned_looks.is_unsealed(directory) or not all(map(partial(resolved.is_sealed, directory), resolved.KINDS)):
+    untimed = any(not timing_file(directory, arm).exists() for arm in resolved.timed(directory))
+    is_sealed = all(map(partial(resolved.is_sealed, directory), resolved.KINDS))
+    if planned_looks.is_unsealed(directory) or untimed or not is_sealed:
         with _changing(directory):
             resolved.adopt(directory)
 
@@ -126,7 +128,9 @@ def _beside(directory: Path) -> Looked:
     """What is damaged of what stands beside the runs."""
     files = [(kind.why_not, file) for kind in STORED_FILES if kind.why_not for file in entries(directory, kind.pattern)]
     found = [why_not(directory, file) for why_not, file in files]
-    lost = [*planned_looks.damages(directory), *_figures(directory)]
+    untimed = [file for arm in resolved.timed(directory) if not (file := timing_file(directory, arm)).exists()]
+    lost = [f"{file} is gone; `headway run` with --timing measures it again" for file in untimed]
+    lost += [*planned_looks.damages(directory), *_figures(directory)]
     sizes = [file.stat().st_size for _, file in files if file.is_file()]
     said, unsealed = (*filter(None, found), *lost), planned_looks.is_unsealed(directory)
     return Looked(n_files=len(sizes) + 1, n_bytes=sum(sizes), damages=said, unsealed=unsealed)
