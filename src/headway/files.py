@@ -302,10 +302,12 @@ def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[byte
         if error.errno == errno.ENXIO:
             raise NotOrdinary(errno.EINVAL, "it is no ordinary file", str(path)) from None
         raise
-    file = open(descriptor, "rb", buffering=buffering)  # noqa: SIM115 - the caller's
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return file
-    file.close()
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return open(descriptor, "rb", buffering=buffering)
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise NotOrdinary(errno.EINVAL, "it is no ordinary file", str(path))
 
 

@@ -507,7 +507,7 @@ def _problem(before: dict[str, Any], after: dict[str, Any], code: int | None, sa
     logs = [log for log in case.glob("directory/runs/*/seed-*/log.txt") if _is_ours(log)]
     for text in (said, *(log.read_text(errors="replace") for log in logs)):
         if "Traceback (most recent call last)" in text:
-            return f"a traceback: {text[-3000:]}"
+            return f"a traceback: {text[-2500:]}"
     if code not in (0, 1, 2, 3, 130):
         return f"it ended with {code}: {said[-1500:]}"
     if SECRET in said:

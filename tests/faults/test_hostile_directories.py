@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from headway.runs.slurm import _log_folder
 from headway.runs.store import Store
 from headway.runs.timing_files import read_timings
 from headway.runs.verify import verify
-from headway.runs.work import DONE, work
+from headway.runs.work import DONE, FAILED, work
 from headway.show.report import current
 from headway.show.report.page import write_report
 
@@ -179,3 +180,25 @@ def test_a_short_fuzz_finds_nothing(tmp_path):
         [sys.executable, "-c", code], env=told, cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.endswith("(60, [])\n"), done.stdout
+
+
+@pytest.mark.parametrize("name", ["seal.json", "metrics.jsonl", "checkpoint", "tokenizer.json", "curves.json"])
+def test_what_stands_in_the_way_of_a_run_is_named_with_what_to_do(tmp_path, name, capfd):
+    run = quadratic.fresh_run(tmp_path / "directory")
+    if name == "checkpoint":
+        (run.path / name).write_text("no folder")
+    else:
+        (run.path / name / "inner").mkdir(parents=True)
+    assert work(run.path, damager.study) == FAILED
+    assert re.search(
+        rf"{name}.* is not what Headway writes there \(.*\); move it away, and run again to go on",
+        Run.open(run.path).message,
+    )
+    assert "Traceback" not in capfd.readouterr().out + (run.path / "log.txt").read_text()
+
+
+def test_a_folder_for_a_file_that_a_report_is_made_from_is_no_reason_to_end(directory):
+    (directory / "timings" / "one.json" / "inner").mkdir(parents=True)
+    before = current.state(directory)
+    os.mkfifo(directory / "timings" / "two.json")
+    assert current.state(directory) != before

@@ -12,13 +12,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from headway.errors import StorageFailed
-from headway.files import FULL, NO_INODE, lacks_inodes
+from headway.files import FULL, NO_INODE, NotOrdinary, lacks_inodes
 
 DISK_FULL, UNREACHABLE = 74, 73
 """Exit codes of workers: EX_IOERR and EX_CANTCREAT of sysexits.h for a full disk, and for any other that fails."""
 
 _NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 _GONE = (errno.ENOENT, errno.ENOTDIR)
+_IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY)
 _FAILING = (errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.ETIMEDOUT)
 
 
@@ -27,6 +28,16 @@ def is_of_storage(error: BaseException, path: Path) -> bool:
     if not isinstance(error, OSError):
         return False
     return error.errno in (*FULL, *_FAILING) or (error.errno in _GONE and not path.is_dir())
+
+
+def what_blocks(path: Path, error: Exception) -> str:
+    """A sentence on a folder, link or pipe that stands where a run folder has a file; empty for any other error."""
+    if not isinstance(error, OSError) or not (isinstance(error, NotOrdinary) or error.errno in _IN_THE_WAY):
+        return ""
+    named = error.filename2 or error.filename
+    if not isinstance(named, str) or not Path(named).is_relative_to(path) or not path.is_dir():
+        return ""
+    return f"{named} is not what Headway writes there ({error.strerror}); move it away, and run again to go on"
 
 
 def exit_code(error: OSError) -> int:

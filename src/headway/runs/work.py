@@ -26,7 +26,7 @@ from headway.runs.lease import Lease, LeaseHeld
 from headway.runs.memory import is_out_of_memory, out_of_memory
 from headway.runs.recorder import Recorder
 from headway.runs.stop import Stop, Wishes
-from headway.runs.storage import exit_code, is_of_storage
+from headway.runs.storage import exit_code, is_of_storage, what_blocks
 from headway.runs.storage import outcome as outcome_of_storage
 from headway.train import checkpoint
 from headway.train.checkpoint import Checkpoint
@@ -106,6 +106,8 @@ class OwnedRun:
         except HeadwayError as error:
             return self._ended(FAILED, "failed", str(error))
         except Exception as error:  # noqa: BLE001 - whatever a study raises is the outcome of this run
+            if blocked := what_blocks(self._run.path, error):
+                return self._ended(FAILED, "failed", blocked)
             _say(traceback.format_exc())
             if isinstance(error, OSError) and is_of_storage(error, self._run.path):
                 return self._ended(exit_code(error), "failed", outcome_of_storage(self._run.path, error))

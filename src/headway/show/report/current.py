@@ -31,7 +31,7 @@ def state(directory: Path, plugins: Sequence[str] = (), out: Path | None = None)
     found = hashlib.sha256(f"{directory.resolve()} {_code()} {' '.join(plugins)}".encode())
     for file in sorted(file for pattern in _ALL for file in entries(directory, pattern)):
         found.update(file.relative_to(directory).as_posix().encode())
-        with contextlib.suppress(NotOrdinary):  # who reads it says so
+        with contextlib.suppress(NotOrdinary, IsADirectoryError):  # who reads it says so
             if out is None or file != directory / _ALL[0]:
                 found.update(hashlib.sha256(read_bytes(file)).digest())
     if out is not None:
