@@ -19,6 +19,7 @@ from headway.identity import DIGEST, signed
 from headway.runs import seal
 from headway.runs.folder import Run
 from headway.runs.planned_looks import Seen, keep
+from headway.runs.run_json import signed_text
 from headway.runs.slurm import _log_folder
 from headway.runs.store import Store
 from headway.runs.timing_files import read_timings
@@ -202,3 +203,14 @@ def test_a_folder_for_a_file_that_a_report_is_made_from_is_no_reason_to_end(dire
     before = current.state(directory)
     os.mkfifo(directory / "timings" / "two.json")
     assert current.state(directory) != before
+
+
+@pytest.mark.parametrize("logging", ["every", [], {"every": 2, "weights": ["x"]}, {"every": 2, "weights": 7}])
+def test_a_signed_run_json_of_other_types_damages_its_run_alone(directory, logging):
+    folder = arm_of(directory) / "seed-0"
+    told = json.loads((folder / "run.json").read_text())
+    content = {key: value for key, value in told.items() if key not in ("schema", DIGEST)}
+    (folder / "run.json").write_text(signed_text({**content, "logging": logging}))
+    assert {run.path.parent.name: run.status for run in Store.open(directory).runs() if run.path == folder} == {
+        folder.parent.name: "damaged"
+    }

@@ -278,7 +278,7 @@ def read(path: Path) -> Run:
         named |= {"counted_steps": content.get("steps"), "seal": content.get("seal"), "keeps_weights": keeps}
         named |= {"batch": RunBatch.read(content["batch"]) if "batch" in content else None}
         return Run(path=path, log_every=content["logging"]["every"], **named)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ResultsError(f"{path}: run.json is damaged ({error!r}); {anew(path)}") from None
 
 
