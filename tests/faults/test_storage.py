@@ -24,7 +24,7 @@ from headway.runs.work import DONE, ELSEWHERE, FAILED
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the last line was cut short")
 
-ADVICE = "run again|try again|give another path|choose another directory"
+ADVICE = "run again|run the same command again|try again|give another path|choose another directory"
 
 
 def records(path):
