@@ -214,3 +214,28 @@ def test_a_signed_run_json_of_other_types_damages_its_run_alone(directory, loggi
     assert {run.path.parent.name: run.status for run in Store.open(directory).runs() if run.path == folder} == {
         folder.parent.name: "damaged"
     }
+
+
+def test_a_note_of_what_was_read_that_names_no_file_is_none(directory):
+    list(verify(directory))
+    folder = arm_of(directory) / "seed-0"
+    digest = json.loads((folder / "run.json").read_text())["seal"]
+    noted = {f"{folder.parent.name}/seed-0": {"seal": digest, "stamps": {"a\0b": [0]}}}
+    (directory / ".checked.json").write_text(
+        json.dumps({"schema": 1, "runs": noted, "done": ["../../outside", "/etc"]})
+    )
+    store = Store.open(directory)
+    assert {run.status for run in store.runs()} == {"done"}
+    assert store.gone() == []
+
+
+def test_logs_of_jobs_are_written_to_no_file_that_has_another_name(directory, outside):
+    (outside / "secret").touch()
+    (directory / "slurm").mkdir()
+    os.link(outside / "secret", directory / "slurm" / "1_0_log.out")
+    with pytest.raises(ResultsError, match="is also a file elsewhere, and a job might write to it; remove it"):
+        _log_folder(directory)
+    shutil.rmtree(directory / "slurm")
+    (directory / "slurm").touch()
+    with pytest.raises(ResultsError, match="slurm is no folder, and jobs write their logs there; move it away"):
+        _log_folder(directory)

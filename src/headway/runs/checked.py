@@ -52,7 +52,7 @@ class Checked:
                 return set(), False
             same = {name for name, stamp in noted["stamps"].items() if _stamp(f"{folder}{os.sep}{name}") == stamp}
             return same, len(same) == len(noted["stamps"])
-        except (AttributeError, KeyError, TypeError):  # a note that is damaged is none
+        except (AttributeError, KeyError, TypeError, ValueError):  # a note that is damaged is none
             return set(), False
 
     def note(self, folder: Path, seal: str, names: Iterable[str]) -> None:
