@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import damager
@@ -18,6 +19,8 @@ from headway.errors import DeclarationError, ResultsError
 from headway.identity import DIGEST, signed
 from headway.runs import seal
 from headway.runs.folder import Run
+from headway.runs.lease import is_held, last_holder
+from headway.runs.lease_files import this_process
 from headway.runs.planned_looks import Seen, keep
 from headway.runs.run_json import signed_text
 from headway.runs.slurm import _log_folder
@@ -239,3 +242,21 @@ def test_logs_of_jobs_are_written_to_no_file_that_has_another_name(directory, ou
     (directory / "slurm").touch()
     with pytest.raises(ResultsError, match="slurm is no folder, and jobs write their logs there; move it away"):
         _log_folder(directory)
+
+
+@pytest.mark.parametrize("how", ["folder", "pipe", "link", "other types"])
+def test_a_lease_that_is_none_ends_no_verb(tmp_path, how):
+    run = quadratic.fresh_run(tmp_path / "directory")
+    (run.path / "lease").mkdir()
+    lease = run.path / "lease" / "000001.json"
+    if how == "folder":
+        lease.mkdir()
+    elif how == "pipe":
+        os.mkfifo(lease)
+    elif how == "link":
+        lease.symlink_to(tmp_path / "secret")
+    else:
+        lease.write_text(json.dumps({**asdict(this_process()), "pid": "1", "step": [], "steps_per_s": None}))
+    assert last_holder(run.path / "lease") is None
+    assert is_held(run.path / "lease")
+    assert [found.status for found in Store.open(tmp_path / "directory").runs()] == ["waiting"]

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -21,6 +22,7 @@ from headway.runs.processes import born_at, is_alive, machine
 
 _KEPT = 32
 """Former leases that stay. A number that was removed could be taken twice, by one who sees the others late."""
+_NO_FILE = (FileNotFoundError, IsADirectoryError, NotOrdinary)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
 
@@ -93,7 +95,7 @@ def seen(directory: Path) -> Sight | None:
         number = newest(directory)
         if not number:
             return None
-        with contextlib.suppress(FileNotFoundError, NotOrdinary), ordinary(file_of(directory, number)) as file:
+        with contextlib.suppress(*_NO_FILE), ordinary(file_of(directory, number)) as file:
             content = file.read()
             mark = content, os.fstat(file.fileno()).st_mtime_ns
             return Sight(number=number, holder=parsed(content), mark=mark)
@@ -184,16 +186,17 @@ def _claim(path: Path, temporary: Path) -> bool:
 def _has(path: Path, token: str) -> bool:
     try:
         holder = parsed(read_bytes(path))
-    except (FileNotFoundError, NotOrdinary):
+    except _NO_FILE:
         return False
     return holder is not None and holder.token == token
 
 
 def parsed(content: bytes) -> Holder | None:
     """What a lease says; None for one that is just being created. What a later Headway adds is left out."""
-    known = {field.name for field in fields(Holder)}
+    kinds: dict[str, Any] = {each.name: (float, int) if each.type is float else each.type for each in fields(Holder)}
     try:
-        return Holder(**{name: value for name, value in json.loads(content).items() if name in known})
+        told = {name: value for name, value in json.loads(content).items() if name in kinds}
+        return Holder(**told) if all(isinstance(value, kinds[name]) for name, value in told.items()) else None
     except (ValueError, TypeError, AttributeError):
         return None
 
