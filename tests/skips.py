@@ -9,7 +9,6 @@ EXCUSES = (
     "there is no GPU",
     "which is no part of the project",
     "only root can",
-    "this user cannot mount",
     "this processor has no",
     "this torch computes without MKL",
     "the allocator is not glibc's",

@@ -72,7 +72,7 @@ def test_nothing_is_left_to_be_filled_in(name):
     words = set(
         re.findall(r"(?<![\w-])[A-Z]{4,}(?:_[A-Z]+)*(?![\w-])", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     )
-    variables = {"HEADWAY_CACHE", "TORCHINDUCTOR_CACHE_DIR", "GOMP_SPINCOUNT", "SLURM_JOB_ID"}
+    variables = {"HEADWAY_CACHE", "HEADWAY_NO_SKIPS", "TORCHINDUCTOR_CACHE_DIR", "GOMP_SPINCOUNT", "SLURM_JOB_ID"}
     known = {
         "ICML",
         "YAML",
@@ -83,6 +83,8 @@ def test_nothing_is_left_to_be_filled_in(name):
         "README",
         "EPYC",
         "SIGTERM",
+        "SIGKILL",
+        "STORED_FILES",
         "SIGINT",
         "SIGHUP",
         "PLANTED",

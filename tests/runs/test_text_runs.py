@@ -16,6 +16,7 @@ from headway import api
 from headway.compare.notes import execution_warning
 from headway.declare.metrics import METRICS
 from headway.errors import UserError
+from headway.identity import signed
 from headway.runs import memory, second, timing
 from headway.runs.devices import slots, visible_gpus
 from headway.runs.execution import cores
@@ -307,7 +308,7 @@ def test_arms_that_were_timed_on_another_machine_are_timed_again_only_when_asked
     (tmp_path / "results/timings").mkdir()
     for run in runs:
         execution = {"host": "elsewhere", "processor": "another", "versions": {"headway": "0"}, "threads": 4}
-        content = {"id": timing._id(run), "execution": execution}
+        content = signed({"id": timing._id(run), "execution": execution})
         timing.timing_file(tmp_path / "results", run.name).write_text(json.dumps(content))
     fail = (sys.executable, "-c", "raise SystemExit(1)")
     assert timed(tmp_path / "results", runs, fail) == []

@@ -101,7 +101,8 @@ def test_estimates_are_exact_where_only_the_read_out_follows(name):
     for site in PATCH_SITES:
         heads, effects = patched_effects(runs, site)
         last = [at for at, (layer, _) in enumerate(heads) if layer == declared.n_layers - 1]
-        assert_same(estimates[site][last], effects[last], dtype=np.float32)
+        # Effects are differences of two passes, and are rounded as what these give is.
+        assert_same(estimates[site][last], effects[last], dtype=np.float32, scale=runs.values(runs.tokens))
 
 
 def test_estimates_by_position_add_up_to_those_of_contexts():
