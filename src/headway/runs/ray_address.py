@@ -65,7 +65,7 @@ def _lets_in(asked: str, address: str) -> bool:
     if is_open:
         raise UserError(
             f"ray {asked}: the cluster has no token, and RAY_AUTH_MODE=token is set here, where no token is; unset "
-            "RAY_AUTH_MODE, or give the cluster a token (`ray get-auth-token --generate` before `ray start --head`)"
+            "RAY_AUTH_MODE, or give the cluster a token (`ray get-auth-token` makes one before the cluster starts)"
         )
     there = _there(asked, address)
     if wants_token:
