@@ -299,7 +299,7 @@ def test_the_picture_of_a_plan_is_drawn_under_the_policy(tmp_path, server):
 
 
 def test_the_policy_names_the_scripts_of_the_page_and_lets_nothing_else_in(heads):
-    html = page(heads, ())
+    html = page(heads, tuple(figures(heads)))
     policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', html)[1]
     directives = {words.split()[0]: words.split()[1:] for words in policy.split(";")}
     assert directives["default-src"] == ["'none'"]
@@ -307,6 +307,10 @@ def test_the_policy_names_the_scripts_of_the_page_and_lets_nothing_else_in(heads
     assert all(source.startswith("'sha256-") for source in directives["script-src"])
     assert html.index("Content-Security-Policy") < html.index("<style>") < html.index("<script")
     assert "unsafe-eval" not in policy
+
+
+def test_a_page_without_figures_runs_no_script(heads):
+    assert "script-src 'none'" in page(heads, ())
 
 
 def test_an_odd_character_is_told_by_its_number_in_specifications_too(tmp_path):
