@@ -17,7 +17,7 @@ sizes, in its own forward passes.
 import argparse
 import importlib.util
 
-from headway.runs.worker import set_up_process
+from headway.execute.worker import set_up_process
 
 set_up_process(threads=1)  # before torch reads it
 
@@ -31,15 +31,14 @@ from collections.abc import Callable
 
 import torch
 
-from headway.declare.tokens.transformer import GptNeo
-from headway.heads.causes.attribution import attribute
-from headway.heads.causes.passes import work_of
-from headway.heads.causes.pruning import pruned
-from headway.heads.causes.substitutes import heads_of, substitutes
-from headway.heads.causes.without import Removal, losses_without
-from headway.model.transformer import Transformer, mean_nll
-from headway.model.weights import initial_weights
-from headway.train.meter import Meter
+from headway.causal.attribution import attribute
+from headway.causal.pruning import pruned
+from headway.causal.removal import Removal, losses_without, work_of
+from headway.causal.substitutes import heads_of, substitutes
+from headway.config.lm.model import GptNeo
+from headway.models.transformer import Transformer, mean_nll
+from headway.models.weights import initial_weights
+from headway.train.device import Meter
 
 VOCAB = 512
 
@@ -168,7 +167,10 @@ def transformer_lens(bench: Bench, heads: int) -> None:
     if importlib.util.find_spec("transformer_lens") is None:
         print("TransformerLens is not installed: its loop over heads is left out")
         return
-    from transformer_lens import HookedTransformer, HookedTransformerConfig  # type: ignore[import-not-found]
+    from transformer_lens import (
+        HookedTransformer,
+        HookedTransformerConfig,  # type: ignore[import-not-found]
+    )
 
     model = HookedTransformer(
         HookedTransformerConfig(

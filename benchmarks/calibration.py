@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from headway.compare.blocks import judge
-from headway.compare.halving import chances, new_seeds, ranked
-from headway.compare.look_plan import LookPlan, followed, needed_arms
+from headway.stats.best_arm import chances, new_seeds, ranked
+from headway.stats.blocks import judge
+from headway.stats.sequential import LookPlan, followed, needed_arms
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "laws"))
 from test_associations_hold import KINDS, p_of

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-IMPORTS = "import headway.cli.directories, headway.compare.results"
+IMPORTS = "import headway.cli.directories, headway.stats.results"
 
 
 def make(path: Path, seeds: int) -> None:
@@ -27,7 +27,7 @@ def make(path: Path, seeds: int) -> None:
     sys.path[:0] = [str(ROOT / "tests" / "show"), str(ROOT / "tests")]
     from fabricate_text import fabricate_text, head_progression
 
-    from headway.runs.verify import verify
+    from headway.store.verify import verify
 
     contrasts = {"descending": {"better": "descending-*", "than": "constant-*"}}
     experiment = head_progression(baseline="constant-medium", contrasts=contrasts).select(seeds=seeds, controls=[])

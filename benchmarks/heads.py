@@ -11,7 +11,7 @@ above what the process held before the model was built. A point that memory does
 
 import argparse
 
-from headway.runs.worker import set_up_process
+from headway.execute.worker import set_up_process
 
 set_up_process(threads=2)  # before torch reads it
 
@@ -32,14 +32,15 @@ def point(total: int, kind: str, batch: int, context: int, steps: int) -> dict[s
     """Seconds of each of some steps, and the memory, in this process."""
     import torch
 
-    from headway.data.tokens.examples import Batch
-    from headway.declare.laboratories import parse_run
-    from headway.declare.tokens.run import TokensRun
-    from headway.model import attention
-    from headway.model.transformer import Transformer
-    from headway.model.weights import initial_weights
-    from headway.train.meter import Meter
-    from headway.train.tokens.study import TokensLoss, tokens_trainer
+    from headway.config.kinds import parse_run
+    from headway.config.lm.run import TokensRun
+    from headway.data.batch import Batch
+    from headway.models import attention
+    from headway.models.transformer import Transformer
+    from headway.models.weights import initial_weights
+    from headway.train.device import Meter
+    from headway.train.lm.loss import TokensLoss
+    from headway.train.lm.study import tokens_trainer
 
     def eager(q, k, v, *, scale, **_):  # type: ignore[no-untyped-def]
         hidden = ~attention.sees(q.shape[2], k.shape[2], None, q.device)

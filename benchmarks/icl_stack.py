@@ -15,11 +15,11 @@ import time
 
 import torch
 
-from headway.declare.icl.run import IclRun
-from headway.declare.laboratories import parse_run
+from headway.config.kinds import parse_run
+from headway.config.regression import IclRun
 from headway.icl.weights import initial_weights
-from headway.train.icl.torch_trainer import torch_trainer
-from headway.train.trainer import TorchTrainer
+from headway.train.regression_torch import torch_trainer
+from headway.train.torch_trainer import TorchTrainer
 
 TURNS = 5
 TURN_S = 1.0

@@ -23,11 +23,11 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from headway import streams
-from headway.data.icl import native
-from headway.data.icl.prompts import Scales, draw
-from headway.declare.icl.run import IclRun
-from headway.declare.laboratories import parse_run
+from headway.base import rng
+from headway.config.kinds import parse_run
+from headway.config.regression import IclRun
+from headway.data import native
+from headway.data.regression import Scales, draw
 from headway.icl.fused import FusedTrainer
 from headway.icl.weights import initial_weights
 
@@ -63,7 +63,7 @@ class PlainAttention(nn.Module):
 
 
 def eager(run: IclRun) -> Advance:
-    key, n = streams.key(run.seed, "training data"), run.training.batch_size
+    key, n = rng.key(run.seed, "training data"), run.training.batch_size
     batches = []
     for step in range(PREDRAWN):
         prompts = draw(run.task, key=key, step=step, batch_size=n)

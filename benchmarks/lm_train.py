@@ -13,7 +13,7 @@ import argparse
 import os
 import sys
 
-from headway.runs.worker import set_up_process
+from headway.execute.worker import set_up_process
 
 AS_IT_COMES, AS_A_WORKER = "Hugging Face, eager fp32", "the same, a worker's memory"
 if AS_IT_COMES in sys.argv:
@@ -30,12 +30,13 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from headway.data.tokens.examples import Batch
-from headway.declare.laboratories import parse_run
-from headway.declare.tokens.run import TokensRun
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
-from headway.train.tokens.study import TokensLoss, tokens_trainer
+from headway.config.kinds import parse_run
+from headway.config.lm.run import TokensRun
+from headway.data.batch import Batch
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
+from headway.train.lm.loss import TokensLoss
+from headway.train.lm.study import tokens_trainer
 
 VOCAB, CONTEXT, BATCH, D_MODEL, LAYERS, HEADS = 4096, 256, 16, 128, 4, 8
 RATE = 5e-4

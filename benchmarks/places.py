@@ -24,16 +24,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from headway.declare.experiment import Experiment
-from headway.declare.loading import resolve
-from headway.runs.folder import Run
-from headway.runs.lasting import lasting
-from headway.runs.lease import Lease
-from headway.runs.local import run_all
-from headway.runs.places import Place, local_places
-from headway.runs.ray_cluster import ray_cluster
-from headway.runs.ray_places import RayPlaces
-from headway.runs.store import Store
+from headway.config.experiment import Experiment
+from headway.config.load import resolve
+from headway.execute.places import Place, lasting, local_places
+from headway.execute.ray_cluster import ray_cluster
+from headway.execute.ray_places import RayPlaces
+from headway.execute.sweep import run_all
+from headway.store.directory import Store
+from headway.store.lease import Lease
+from headway.store.run import Run
 
 _PASSING = ("_s", "_bytes")
 

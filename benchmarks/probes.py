@@ -36,15 +36,15 @@ def seconds_of(layout: str, probes: str, last: int) -> tuple[float, float]:
 
 def child(layout: str, probes: str, last: int) -> None:
     """Train and print the seconds."""
-    from headway.runs.worker import set_up_process
+    from headway.execute.worker import set_up_process
 
     set_up_process(threads=1)
     import torch
 
-    from headway.declare.laboratories import parse_run
-    from headway.declare.loading import load
+    from headway.config.kinds import parse_run
+    from headway.config.load import load
+    from headway.train.lm.study import open_study
     from headway.train.loop import Measured, Milestone, train
-    from headway.train.tokens.study import open_study
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)

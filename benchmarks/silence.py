@@ -24,17 +24,17 @@ import numpy as np
 import torch
 from scipy.stats import t as student
 
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, TransformerModel
-from headway.heads.comparison import examine_beside_untrained
-from headway.heads.compositions import compositions
-from headway.heads.examination import Repeated, Repetition
+from headway.config.lm.model import Gpt2, GptNeo, Llama, TransformerModel
 from headway.heads.findings import Finding, findings
-from headway.heads.names import row_labels
-from headway.model import redraw
-from headway.model.redraw import Redrawable
-from headway.model.trace import AttentionTrace
-from headway.model.transformer import Transformer
-from headway.model.weights import Weights, initial_weights
+from headway.heads.measure import Repeated, Repetition
+from headway.heads.scores import row_labels
+from headway.heads.token_circuits import compositions
+from headway.heads.untrained import examine_beside_untrained
+from headway.models import redraw
+from headway.models.redraw import Redrawable
+from headway.models.trace import AttentionTrace
+from headway.models.transformer import Transformer
+from headway.models.weights import Weights, initial_weights
 
 DRAWS = 16
 WIDEST = 256

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.runs.worker import set_up_process
+from headway.execute.worker import set_up_process
 
 set_up_process(threads=1)
 
@@ -33,15 +33,15 @@ import numpy as np
 import torch
 from scipy.special import chdtri
 
-from headway import streams
-from headway.data.tokens.examples import Batch, open_examples
-from headway.declare.loading import load
-from headway.declare.tokens.parameters import parameters_of
-from headway.declare.tokens.run import TokensRun
-from headway.model.transformer import Transformer
-from headway.model.weights import Weights, initial_weights
-from headway.train.tokens.loss import TokensLoss
-from headway.train.tokens.study import tokens_trainer
+from headway.base import rng
+from headway.config.lm.parameters import parameters_of
+from headway.config.lm.run import TokensRun
+from headway.config.load import load
+from headway.data.batch import Batch, open_examples
+from headway.models.transformer import Transformer
+from headway.models.weights import Weights, initial_weights
+from headway.train.lm.loss import TokensLoss
+from headway.train.lm.study import tokens_trainer
 
 CUT = {
     "gqa": ["model.d_model=32"],
@@ -113,7 +113,7 @@ class Lab:
             theirs = {p.name: p.shape for p in parameters_of(self.others.model, self.examples.vocab_size)}
             for name, array in weights.items():
                 shape = tuple(map(max, array.shape, theirs[name]))
-                draw = streams.generator(seed, "initial weights", name).standard_normal(shape, np.float32)
+                draw = rng.generator(seed, "initial weights", name).standard_normal(shape, np.float32)
                 if array.ndim == 2:
                     part = draw[tuple(map(slice, array.shape))] * np.float32(self.run.model.init_std)
                     weights[name] = np.ascontiguousarray(part)

@@ -1,7 +1,7 @@
 """How much faster runs of one shape are together than one by one, on one core: `python benchmarks/together.py`.
 
 `python benchmarks/together.py threads` tells what a second thread costs a batch: processor and wall-clock time of a
-step, with one and two threads in turn, for batches of growing steps. `headway.runs.batches` has its threshold from it.
+step, with one and two threads in turn, for batches of growing steps. `headway.store.batches` has its threshold from it.
 
 Together: one worker process trains all seeds as one batched program. One by one: a fresh worker process for each run,
 as `headway run --together 1` starts them; a few of them are timed, and their mean stands for all. Processor seconds are
@@ -23,10 +23,10 @@ from statistics import median
 from typing import Any
 
 from headway import api
-from headway.declare.experiment import Experiment
-from headway.declare.loading import load, resolve
-from headway.runs.devices import slots
-from headway.runs.worker import set_up_process
+from headway.config.experiment import Experiment
+from headway.config.load import load, resolve
+from headway.execute.worker import set_up_process
+from headway.store.environment import slots
 
 LANGUAGE = {
     "name": "small-language-model",
@@ -68,7 +68,7 @@ def stepped(title: str, n: int, n_threads: int, seconds: float = 8.0) -> None:
     set_up_process(n_threads)
     import torch
 
-    from headway.train.laboratory import laboratory_of
+    from headway.train.loop import laboratory_of
 
     torch.set_num_threads(n_threads)
     name, arm, _, settings = SETTINGS[title]

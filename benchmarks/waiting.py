@@ -30,7 +30,7 @@ _OF_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 
 def measure(width: int, seconds: float, threads: int, nice: int) -> tuple[float, float]:
     """Steps per second of this process, alone and beside load."""
-    from headway.runs.worker import set_up_process
+    from headway.execute.worker import set_up_process
 
     chosen = {name: os.environ[name] for name in _OF_WAITING if name in os.environ}
     set_up_process(threads)
@@ -39,8 +39,8 @@ def measure(width: int, seconds: float, threads: int, nice: int) -> tuple[float,
     os.environ |= chosen
     import torch
 
-    from headway.declare.laboratories import parse_run
-    from headway.train.laboratory import laboratory_of
+    from headway.config.kinds import parse_run
+    from headway.train.loop import laboratory_of
 
     torch.set_num_threads(threads)
     run = parse_run(

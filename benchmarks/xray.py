@@ -27,12 +27,12 @@ import psutil
 import torch
 from torch import Tensor
 
-from headway.declare.head_metrics import HEAD_METRICS
-from headway.declare.tokens.transformer import GptNeo
-from headway.heads.stream import HeadStream
-from headway.model import attention
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.config.head_metrics import HEAD_METRICS
+from headway.config.lm.model import GptNeo
+from headway.heads.measure import HeadStream
+from headway.models import attention
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 from headway.train.process_memory import peak_bytes
 
 LAYERS, HEADS, D_MODEL, VOCAB = 4, 48, 768, 50_257

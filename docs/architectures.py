@@ -12,10 +12,10 @@ import transformers
 from transformers.models.auto import modeling_auto
 
 import headway
+from headway.causal.checks import check_patching
+from headway.causal.patch_result import PATCH_SITES
 from headway.errors import UserError
-from headway.heads.causes.patch_check import check_patching
-from headway.heads.causes.patched import PATCH_SITES
-from headway.hf.intervening import TheirDecoder
+from headway.hf.intervene import TheirDecoder
 
 VOCAB_SIZE = 97
 _TABLES = (

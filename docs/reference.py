@@ -8,17 +8,17 @@ from pathlib import Path
 import headway
 
 RETURNED = {
-    "headway.declare.experiment": ["Experiment", "Arm"],
-    "headway.runs.store": ["Store"],
-    "headway.runs.folder": ["Run"],
-    "headway.model.transformer": ["Transformer"],
-    "headway.finished.opened": ["Opened"],
-    "headway.model.trace": ["Trace", "AttentionTrace"],
+    "headway.config.experiment": ["Experiment", "Arm"],
+    "headway.store.directory": ["Store"],
+    "headway.store.run": ["Run"],
+    "headway.models.transformer": ["Transformer"],
+    "headway.analysis.model": ["Opened"],
+    "headway.models.trace": ["Trace", "AttentionTrace"],
     "headway.heads.scores": ["HeadScores"],
-    "headway.heads.model_on_text": ["ModelOnText"],
-    "headway.heads.causes.effects": ["ExactEffects", "HeadEffects"],
-    "headway.heads.causes.patched": ["Patching", "HeadPaths"],
-    "headway.heads.causes.faithful": ["Faithfulness"],
+    "headway.heads.results": ["ModelOnText"],
+    "headway.causal.effects": ["ExactEffects", "HeadEffects"],
+    "headway.causal.patch_result": ["Patching", "HeadPaths"],
+    "headway.causal.ablation_result": ["Faithfulness"],
 }
 """What the functions of `headway` return, by the module where it stands; `headway.ablate`, `look`, `prune` and `xray`
 say themselves what they return."""

@@ -7,7 +7,7 @@ import pytest
 import skips
 from jaxtyping import install_import_hook
 
-install_import_hook(["headway.data", "headway.heads", "headway.icl", "headway.model"], "beartype.beartype")
+install_import_hook(["headway.data", "headway.heads", "headway.icl", "headway.models"], "beartype.beartype")
 
 pytest_runtest_makereport = skips.pytest_runtest_makereport
 pytest_make_collect_report = skips.pytest_make_collect_report
@@ -26,7 +26,7 @@ def pytest_collection_finish():
 @pytest.fixture(scope="session")
 def compiles():
     """Skips where torch cannot compile; asked by tests that do, since asking takes seconds."""
-    from headway.train.trainer import compiling_obstacle
+    from headway.train.torch_trainer import compiling_obstacle
 
     if obstacle := compiling_obstacle():
         pytest.skip(obstacle)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.config.lm.model import Gpt2, GptNeo, Llama, Ranks
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 SMALL = {"d_model": 48, "n_layers": 3, "n_positions": 128, "init_std": 0.2}
 NEO = {"family": "gpt-neo", **SMALL}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headway.declare.head_metrics import HEAD_METRICS
+from headway.config.head_metrics import HEAD_METRICS
 from headway.heads.scores import Composition, HeadScores
 
 

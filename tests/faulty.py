@@ -12,10 +12,10 @@ from typing import Any
 
 import quadratic
 
-import headway.runs.work
+import headway.execute.work
 from headway.errors import UserError
-from headway.runs.folder import Run
-from headway.runs.work import work
+from headway.execute.work import work
+from headway.store.run import Run
 
 KILLED = 9
 _ANNOUNCED = ("open", "os.rename", "os.mkdir", "os.link", "os.chmod")
@@ -90,7 +90,7 @@ def working(run: Run, number: int, instead: Callable[[], None], *, checkpoint_ev
     if pid == 0:
         code = 99
         try:
-            headway.runs.work.CHECKPOINT_EVERY_S = checkpoint_every_s
+            headway.execute.work.CHECKPOINT_EVERY_S = checkpoint_every_s
             Operations(run.path, number, instead, **how)
             code = work(run.path, quadratic.study)
         except UserError:

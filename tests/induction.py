@@ -3,8 +3,8 @@
 import numpy as np
 from shared import data
 
-from headway.declare.tokens.transformer import Gpt2
-from headway.model.transformer import Transformer
+from headway.config.lm.model import Gpt2
+from headway.models.transformer import Transformer
 
 VOCAB, CONTEXT = 26, 8
 MODEL = Gpt2(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.declare import plugins
+from headway.config import plugins
 
 ECHO = """
 from typing import Literal

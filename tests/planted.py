@@ -9,9 +9,9 @@ the same size, read everything and write into the ignored part.
 import numpy as np
 import torch
 
-from headway.declare.tokens.transformer import Gpt2
-from headway.heads.repeated import repeated_tokens
-from headway.model.transformer import Transformer
+from headway.config.lm.model import Gpt2
+from headway.heads.measure import repeated_tokens
+from headway.models.transformer import Transformer
 
 VOCAB, PERIOD, POSITIONS, SEQUENCES = 16, 12, 32, 24
 TOKEN, POSITION, BEFORE, PREDICTED, IGNORED = (

@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 import psutil
 
-import headway.runs.lease
-import headway.runs.work
-from headway import streams
-from headway.declare.experiment import Experiment
-from headway.declare.loading import resolve
-from headway.declare.run import RunSpec
+import headway.execute.work
+import headway.store.lease
+from headway.base import rng
+from headway.config.experiment import Experiment
+from headway.config.load import resolve
+from headway.config.run import RunSpec
 from headway.errors import Diverged
-from headway.runs import lease_files
-from headway.runs.folder import Run
-from headway.runs.lease import Lease, last_holder
-from headway.runs.places import LocalPlace, local_places
-from headway.runs.store import Store
-from headway.runs.work import work
+from headway.execute.places import LocalPlace, local_places
+from headway.execute.work import work
+from headway.store import lease
+from headway.store.directory import Store
+from headway.store.lease import Lease, last_holder
+from headway.store.run import Run
 from headway.train.loop import Conclusion, Measure, Measured, Study
 
 WORKER = (sys.executable, __file__)
@@ -39,14 +39,14 @@ class Quadratic:
 
     def __init__(self, seed: int, rate: float, step_s: float = 0.0):
         self.step, self._seed, self._rate, self._step_s = 0, seed, rate, step_s
-        self._w = streams.generator(seed, "start").normal(size=(2, 3)).astype(np.float32)
+        self._w = rng.generator(seed, "start").normal(size=(2, 3)).astype(np.float32)
         self._velocity = np.zeros_like(self._w)
 
     def advance(self, n: int) -> np.ndarray:
         losses = np.empty(n)
         for i in range(n):
             time.sleep(self._step_s)
-            noise = streams.generator(self._seed, "noise", self.step + 1).normal(size=self._w.shape)
+            noise = rng.generator(self._seed, "noise", self.step + 1).normal(size=self._w.shape)
             with np.errstate(over="ignore", invalid="ignore"):
                 self._velocity = np.float32(0.9) * self._velocity - np.float32(self._rate) * (self._w + noise)
                 self._velocity = self._velocity.astype(np.float32)
@@ -174,9 +174,9 @@ def owner(run: Run) -> int | None:
 
 def given_up(run: Run) -> None:
     """Let somebody give up on the owner of a run, as after a minute of watching it in vain."""
-    sight = lease_files.seen(run.path / "lease")
+    sight = lease.seen(run.path / "lease")
     assert sight is not None
-    assert lease_files.give_up(run.path / "lease", sight)
+    assert lease.give_up(run.path / "lease", sight)
 
 
 def take_over(run: Run) -> None:
@@ -207,8 +207,8 @@ def main() -> int:
     parser.add_argument("--together")
     asked, _ = parser.parse_known_args()
     step_s = float(os.environ.get("QUADRATIC_STEP_S", "0"))
-    headway.runs.lease._BEAT_S = 0.1
-    headway.runs.work.CHECKPOINT_EVERY_S = float(os.environ.get("QUADRATIC_CHECKPOINT_S", "60"))
+    headway.store.lease._BEAT_S = 0.1
+    headway.execute.work.CHECKPOINT_EVERY_S = float(os.environ.get("QUADRATIC_CHECKPOINT_S", "60"))
 
     def opened(spec: RunSpec, stored: Mapping[str, Any]) -> Study:
         if "QUADRATIC_ERROR" in os.environ:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headway.runs.places import LOST
-from headway.runs.queue import AtWork, Queue
+from headway.execute.places import LOST
+from headway.execute.queue import AtWork, Queue
 
 LOOK_EVERY_S = 0.25
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from headway.declare.experiment import Experiment
-from headway.declare.laboratories import parse_run
-from headway.declare.loading import resolve
-from headway.declare.tokens.run import TokensRun
+from headway.config.experiment import Experiment
+from headway.config.kinds import parse_run
+from headway.config.lm.run import TokensRun
+from headway.config.load import resolve
+from headway.train.lm.study import open_study
 from headway.train.loop import Study
-from headway.train.tokens.study import open_study
 
 CONTENT: dict[str, Any] = {
     "task": {"kind": "text", "corpus": "stories", "stories": 200, "tokenizer": "bytes", "n_ctx": 24},

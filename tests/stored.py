@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headway.runs import resolved
-from headway.runs.run_json import signed_text
+from headway.store import document
+from headway.store.run import signed_text
 
 
 def rewrite(folder: Path, **changes: Any) -> None:
@@ -22,5 +22,5 @@ def unseal(folder: Path, **changes: Any) -> None:
     file.write_text(json.dumps({key: value for key, value in content.items() if key not in ("digest", "seal")}))
     (folder / "seal.json").unlink(missing_ok=True)
     directory = folder.parents[2]
-    if resolved.is_sealed(directory, "runs"):
-        resolved._change(directory, {"seals": []})
+    if document.is_sealed(directory, "runs"):
+        document._change(directory, {"seals": []})

@@ -6,7 +6,7 @@ import tokenizers
 from model.stories260k import Tokenizer as Published
 from tokenizers import AddedToken, decoders, models, normalizers, processors
 
-from headway.data.tokens.tokenizer import Tokenizer
+from headway.data.tokenizer import Tokenizer
 
 SPECIAL = ("<unk>", "<s>", "</s>")
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from headway.caches import private_folder
+from headway.base.files import private_folder
 
 
 @pytest.fixture
@@ -96,6 +96,6 @@ def test_what_may_be_somebody_elses_is_not_used_and_it_is_said(folder, make, sai
 def test_what_it_is_replaced_by_ends_with_the_process(folder):
     writable(folder)
     made = "f, _ = private_folder('torch'); (f / 'a').write_text(''); print(f)"
-    script = f"from headway.caches import private_folder; {made}"
+    script = f"from headway.base.files import private_folder; {made}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not os.path.exists(done.stdout.strip())

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from headway.declare.shipped import shipped
+from headway.config.shipped import shipped
 
 SMALL = [
     word

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway import files
+from headway.base import files
 from headway.errors import ResultsError
 
 

@@ -10,14 +10,14 @@ import pytest
 import small_text
 
 import headway
+from headway.analysis import look as look_module
+from headway.analysis.inputs import brings_text
+from headway.api import finish
 from headway.cli.directories import compare
-from headway.data.tokens import hub
+from headway.data import corpus
 from headway.errors import UserError
-from headway.finished import look as look_module
-from headway.finished.own_text import brings_text
-from headway.finishing import finish
-from headway.runs.store import Store
-from headway.show.report import current
+from headway.report.experiment import current
+from headway.store.directory import Store
 
 LINK = '<a href="look.html">'
 
@@ -138,8 +138,8 @@ def _running(run):
 def test_a_report_whose_page_is_there_loads_no_torch(trained):
     path, _ = trained
     code = (
-        "import sys; from pathlib import Path; from headway.finishing import finish; "
-        "from headway.runs.store import Store; "
+        "import sys; from pathlib import Path; from headway.api import finish; "
+        "from headway.store.directory import Store; "
         f"finish(Store.open(Path({str(path)!r})), figures=False, look=True, tell=print); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -157,9 +157,9 @@ def test_other_laboratories_have_no_page(tmp_path, told):
 
 def test_a_text_that_would_have_to_be_fetched_gives_no_page(monkeypatch):
     run = headway.load("x-ray", scale="paper").arm("heads-2").spec(0)
-    monkeypatch.setattr(hub, "is_fetched", lambda limit: limit is None)
+    monkeypatch.setattr(corpus, "is_fetched", lambda limit: limit is None)
     assert brings_text(run)
-    monkeypatch.setattr(hub, "is_fetched", lambda limit: False)
+    monkeypatch.setattr(corpus, "is_fetched", lambda limit: False)
     assert not brings_text(run)
     assert brings_text(small_text.experiment().arm("falling").spec(0))
     assert not brings_text(headway.load("heads-for-parity").arms[0].spec(0))

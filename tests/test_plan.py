@@ -11,15 +11,14 @@ import pytest
 from rich.console import Console
 
 from headway import api
-from headway.declare.loading import load
-from headway.declare.shipped import shipped
-from headway.declare.tokens.shapes import SHAPES
+from headway.config.lm.budget import SHAPES
+from headway.config.load import load
+from headway.config.shipped import shipped
 from headway.errors import UserError
-from headway.runs import costs as module
-from headway.runs.costs import costs, foreseen, remarks
-from headway.runs.devices import slots
-from headway.show.terminal.plan import Plan
-from headway.show.terminal.shapes import named_shapes, shape_table
+from headway.execute import costs as module
+from headway.execute.costs import costs, foreseen, remarks
+from headway.report.terminal import Plan, named_shapes, shape_table
+from headway.store.environment import slots
 
 
 def headway(*arguments, columns=80):
@@ -348,7 +347,7 @@ def test_what_is_timed_is_said_where_nobody_looks(tmp_path):
 
 def test_ctrl_c_says_what_there_is_to_say_of_a_plan(tmp_path):
     code = (
-        "import sys; from headway import cli; from headway.runs import costs\n"
+        "import sys; from headway import cli; from headway.store import costs\n"
         "def interrupted(*_, **__): raise KeyboardInterrupt\n"
         "costs._tried = interrupted\nsys.argv = ['headway', 'plan', 'icl-heads']\ncli.main()"
     )

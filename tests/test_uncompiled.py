@@ -9,11 +9,11 @@ import sys, zlib
 {before}
 import small_text
 import torch
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
-from headway.train.meter import Meter
-from headway.train.tokens.optimizer import tokens_optimizers
-from headway.train.trainer import Part, TorchTrainer
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
+from headway.train.device import Meter
+from headway.train.lm.optimizer import tokens_optimizers
+from headway.train.torch_trainer import Part, TorchTrainer
 
 torch.set_num_threads(1)
 run = small_text.run_of(training=small_text.MUON)

@@ -17,8 +17,10 @@ import json
 import re
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
 
 PACKAGE = "headway"
@@ -552,7 +554,7 @@ class Move:
         return re.sub(rf"\b{PACKAGE}(?:\.\w+)+", replaced, text)
 
     def paths(self, text: str) -> str:
-        """A text with paths of modules, such as `runs/seal.py`, as they are afterwards."""
+        """A text with paths of modules, such as `store/integrity.py`, as they are afterwards."""
         by_old = {s: t for t, sources in self.table["modules"].items() for s in sources}
 
         def replaced(match: re.Match[str]) -> str:

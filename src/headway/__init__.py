@@ -19,20 +19,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway import hf as hf
-    from headway import icl as icl
+    from headway import hf, icl
+    from headway.analysis.ablate import ablate as ablate
+    from headway.analysis.ablate import circuit as circuit
+    from headway.analysis.look import look as look
+    from headway.analysis.open import open_model as open_model
+    from headway.analysis.patch import patch as patch
+    from headway.analysis.prune import prune as prune
+    from headway.analysis.xray import xray as xray
     from headway.api import open as open
     from headway.api import run as run
-    from headway.declare.loading import load as load
-    from headway.finished.ablate import ablate as ablate
-    from headway.finished.circuit import circuit as circuit
-    from headway.finished.look import look as look
-    from headway.finished.opening import open_model as open_model
-    from headway.finished.patch import patch as patch
-    from headway.finished.prune import prune as prune
-    from headway.finished.xray import xray as xray
-    from headway.model.plain import plain_attention as plain_attention
-    from headway.model.trace import Trace as Trace
+    from headway.config.load import load as load
+    from headway.models.redraw import plain_attention as plain_attention
+    from headway.models.trace import Trace as Trace
 
 __all__ = [
     "Trace",
@@ -53,18 +52,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "load": "headway.declare.loading",
+    "load": "headway.config.load",
     "run": "headway.api",
     "open": "headway.api",
-    "look": "headway.finished.look",
-    "open_model": "headway.finished.opening",
-    "xray": "headway.finished.xray",
-    "ablate": "headway.finished.ablate",
-    "patch": "headway.finished.patch",
-    "circuit": "headway.finished.circuit",
-    "prune": "headway.finished.prune",
-    "Trace": "headway.model.trace",
-    "plain_attention": "headway.model.plain",
+    "look": "headway.analysis.look",
+    "open_model": "headway.analysis.open",
+    "xray": "headway.analysis.xray",
+    "ablate": "headway.analysis.ablate",
+    "patch": "headway.analysis.patch",
+    "circuit": "headway.analysis.ablate",
+    "prune": "headway.analysis.prune",
+    "Trace": "headway.models.trace",
+    "plain_attention": "headway.models.redraw",
 }
 
 

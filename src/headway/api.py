@@ -1,29 +1,162 @@
-"""Door: Headway from Python; what `headway.run` and `headway.open` are."""
+"""Door: what is written of runs that are done: results, the page on which one looks at their heads, and the report.
+
+Door: Headway from Python; what `headway.run` and `headway.open` are.
+"""
 
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from headway.declare.experiment import Experiment
-from headway.declare.loading import load
-from headway.errors import RunFailed, UserError, near
-from headway.finishing import finish as finish
-from headway.runs.folder import Run
-from headway.runs.store import Store
-from headway.train.laboratory import TrainerChoice
+from headway.base.text import command_line, counted
+from headway.config.experiment import Experiment
+from headway.config.load import load
+from headway.errors import HeadwayError, RunFailed, StorageFailed, UserError, near
+from headway.execute.worker import share_cores
+from headway.report.experiment import current
+from headway.store.directory import Store
+from headway.store.run import Run
+from headway.train.loop import TrainerChoice
 
 if TYPE_CHECKING:
-    from headway.compare.results import Results
-    from headway.runs.batches import Making
-    from headway.runs.devices import Slot
-    from headway.runs.local import Snapshot
-    from headway.runs.site import Site, Where
-    from headway.settle.goals import Goal
-    from headway.settle.spending import Hands
+    from headway.adaptive.goal import Goal
+    from headway.adaptive.until import Hands
+    from headway.execute.site import Site, Where
+    from headway.execute.sweep import Snapshot
+    from headway.heads.results import ModelView
+    from headway.report.models.look import LookPage
+    from headway.stats.results import Results
+    from headway.store.batches import Making
+    from headway.store.environment import Slot
+
+
+LARGEST_MB = 10
+"""Of a page on which one looks at heads, where nobody says."""
+
+
+def finish(
+    store: Store,
+    *,
+    figures: bool = True,
+    look: bool | None = None,
+    out: Path | None = None,
+    tell: Callable[[str], object] = lambda _: None,
+) -> "Results":
+    """Derive results.json, the report and, unless they are not wanted as files, its figures; what the runs say.
+
+    Args:
+        store: the results directory.
+        figures: whether the figures are written as files.
+        look: whether look.html is written, where language models are finished; None: with the figures.
+        out: the folder of all of them; None: the directory itself.
+        tell: is given what takes a while, and what could not be done.
+    """
+    from headway.report.charts.files import why_not_drawn
+    from headway.report.experiment.page import write_report
+    from headway.stats.results import write
+
+    results = write(store, out)
+    if figures if look is None else look:
+        look_beside(store, tell, out)
+    write_report(store, results, files=figures, out=out)
+    if why := why_not_drawn():
+        tell(f"warning: {why}")
+    return results
+
+
+def look_beside(store: Store, tell: Callable[[str], object], out: Path | None = None) -> None:
+    """Write look.html as `headway look` on the directory does, unless it is there and nothing of it has changed.
+
+    It stands in the directory, or in another folder `out`.
+
+    While runs are worked on it is left as it is; and so is one that somebody made with options of their own. What
+    stands in the way is told, and fails nothing.
+    """
+    path, runs = (out or store.path) / current.LOOK, final_runs(store)
+    mine = current.is_signed(path) or not path.exists()
+    if not runs or not mine or current.is_of(path, current.look_state(runs)):
+        return
+    tell(f"looking at the heads of {counted(len(runs), 'finished model')}, for {path.name} (Ctrl-C leaves it out) ...")
+    try:
+        write_look(store, runs, tell, out)
+    except KeyboardInterrupt:
+        tell(f"note: {path.name} was left out")
+    except StorageFailed:
+        raise  # the report could not be written either
+    except Exception as error:  # noqa: BLE001 - a report does without it, whatever happened
+        tell(f"note: {path.name} was not written: {_why(error)}")
+
+
+def final_runs(store: Store) -> list[Run]:
+    """The runs that `headway look` on a directory takes, as far as they have a text; none while any is worked on."""
+    from headway.analysis.inputs import brings_text
+
+    if not any(brings_text(arm.template) for arm in store.experiment.arms):
+        return []
+    runs = store.runs(depth="sizes")
+    if any(run.status == "running" for run in runs):
+        return []
+    from headway.analysis.look import first_of_arms
+
+    return [run for run in first_of_arms(runs) if brings_text(run.spec)]
+
+
+def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object], out: Path | None = None) -> Path:
+    """Look at the heads of runs and write the page, which says what it was made from, to the directory or to `out`.
+
+    Raises:
+        HeadwayError: when none of them can be looked at, or the page cannot be written.
+    """
+    from headway.analysis.look import check_number
+
+    share_cores()
+    paths = [run.path for run in runs]
+    check_number(paths)
+    found = list(_views(paths, tell))
+    if not found:
+        raise HeadwayError("none of them can be looked at")
+    page = look_page_of(found, store.path, command_line("look", store.path), largest=LARGEST_MB * 1_000_000)
+    return write_signed(page, (out or store.path) / current.LOOK, runs)
+
+
+def write_signed(page: "LookPage", path: Path, runs: Sequence[Run]) -> Path:
+    """Write a page that says what it was made from, so that a report makes it anew when that changes, and only then.
+
+    Raises:
+        ResultsError: when it cannot be written.
+    """
+    from headway.report.charts.files import write_whole
+
+    return write_whole(path, current.signed(page.html, current.look_state(runs)).encode())
+
+
+def _views(paths: Sequence[Path], tell: Callable[[str], object]) -> "Iterator[ModelView]":
+    from headway.analysis.look import look
+
+    for path in paths:
+        try:
+            yield look(path, largest=LARGEST_MB * 1_000_000 // len(paths))
+        except Exception as error:  # noqa: BLE001 - the others are there all the same
+            tell(f"note: {path.parent.name} is not on {current.LOOK}: {_why(error)}")
+
+
+def look_page_of(views: "Sequence[ModelView]", models: Path, command: str, **options: Any) -> "LookPage":
+    """The page of several models of a results directory, called as the directory is, or of one."""
+    from headway.report.models.look import look_page
+
+    if len(views) == 1:
+        return look_page(views, command, **options)
+    title = models.resolve().name
+    shown = [replace(view, name=view.name.removeprefix(f"{title}-")) for view in views]
+    return look_page(shown, command, title=title, **options)
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
 
 
 def run(
@@ -91,10 +224,10 @@ def run(
     """
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
-    from headway.runs.asked import asked_in, is_directory
-    from headway.runs.site import Where
-    from headway.settle.goals import goal_of
-    from headway.show.terminal.progress import can_be_shown, watch
+    from headway.adaptive.goal import goal_of
+    from headway.execute.site import Where
+    from headway.report.progress import can_be_shown, watch
+    from headway.store.directory import asked_in, is_directory
 
     where = Where(
         workers=workers,
@@ -179,9 +312,9 @@ def carry_out(
         UserError: as `run`.
         StorageFailed: see there.
     """
-    from headway.runs.batches import Making
-    from headway.runs.storage import stored
-    from headway.runs.timing import time_arms
+    from headway.execute.timing import time_arms
+    from headway.store.batches import Making
+    from headway.store.storage import stored
 
     uses_gpu = any(arm.template.uses_gpu for arm in experiment.selected)
     here = where.here(runs=len(experiment.runs), uses_gpu=uses_gpu)
@@ -213,7 +346,7 @@ def _trained(
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], bool]:
     """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
-    from headway.runs.local import to_the_end
+    from headway.execute.sweep import to_the_end
 
     begun = None if goal is None else goal.begin(_hands(experiment, out, goal, site, making, tell, watch))
     first = experiment if begun is None else begun.experiment
@@ -243,8 +376,8 @@ def _hands(
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> "Hands":
     """What a goal works with: this experiment, its directory, and these places."""
-    from headway.runs.local import to_the_end
-    from headway.settle.spending import Hands, Spending
+    from headway.adaptive.until import Hands, Spending
+    from headway.execute.sweep import to_the_end
 
     path = out or experiment.directory
     on_processor = bool(site.slots) and all(slot.device == "cpu" for slot in site.slots)
@@ -262,8 +395,8 @@ def _hands(
 
 def _trial_seconds(experiment: Experiment) -> dict[str, float]:
     """Seconds of a run of each arm by a short trial on a core of this machine; nothing of those that are not tried."""
-    from headway.runs.costs import costs
-    from headway.runs.worker import set_up_process
+    from headway.execute.costs import costs
+    from headway.execute.worker import set_up_process
 
     set_up_process(threads=1)
     return {cost.arm.full_name: cost.seconds for cost in costs(experiment) if cost.seconds is not None}
@@ -286,10 +419,9 @@ def prepare(
         UserError: when the directory holds something else, a corpus or tokenizer cannot be used, or runs that are
             worked on at once do not fit into memory; a new directory is then not made.
     """
-    from headway.runs.batches import Making
-    from headway.runs.memory import check_batches
-    from headway.runs.preparing import about_batches, check_and_prepare
-    from headway.runs.records import run_folders
+    from headway.execute.costs import about_batches, check_and_prepare
+    from headway.store.batches import Making, check_batches
+    from headway.store.records import run_folders
 
     path = out or experiment.directory
     is_new = not path.exists()
@@ -312,7 +444,7 @@ def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
     Raises:
         UserError: when the fused trainer is asked for and cannot train an arm.
     """
-    from headway.train.laboratory import laboratory_of
+    from headway.train.loop import laboratory_of
 
     reasons: dict[str, list[str]] = {}
     for arm in experiment.selected if trainer != "torch" else ():

@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
 
-from headway.data.tokens.examples import MASKED as MASKED
-from headway.data.tokens.examples import Batch as Batch
-from headway.data.tokens.known import asked_last as asked_last
-from headway.data.tokens.own_task import OwnTask
-from headway.declare.head_metrics import HEAD_METRICS, HeadMetric
-from headway.declare.laboratories import RUN_KINDS, kinds_of, run_of_own
-from headway.declare.metrics import METRICS, Metric
-from headway.declare.plugins import register
-from headway.declare.tokens.tasks import TASKS
-from headway.declare.tokens.text import OWN_CORPORA
-from headway.declare.tokens.training import REGULARIZED, Better
-from headway.declare.tokens.transformer import OWN_ATTENTIONS, OWN_FAMILIES, Gpt2, GptNeo, Llama, TransformerModel
+from headway.config.head_metrics import HEAD_METRICS, HeadMetric
+from headway.config.kinds import RUN_KINDS, kinds_of, run_of_own
+from headway.config.lm.model import OWN_ATTENTIONS, OWN_FAMILIES, Gpt2, GptNeo, Llama, TransformerModel
+from headway.config.lm.tasks import TASKS
+from headway.config.lm.text import OWN_CORPORA
+from headway.config.lm.training import REGULARIZED, Better
+from headway.config.metrics import METRICS, Metric
+from headway.config.plugins import register
+from headway.data.batch import MASKED as MASKED
+from headway.data.batch import Batch as Batch
+from headway.data.synthetic import OwnTask
+from headway.data.synthetic import asked_last as asked_last
 from headway.errors import DeclarationError, near
-from headway.heads.registry import FUNCTIONS, NULLS, SUMS, TERMS, Term
+from headway.heads.metric import FUNCTIONS, NULLS, SUMS, TERMS, Term
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from headway.heads.subject import Subject
-    from headway.runs.folder import Run
-    from headway.show.report.report_data import ReportData
+    from headway.heads.attention import Subject
+    from headway.report.experiment.data import ReportData
+    from headway.store.run import Run
 
     OfHeads = Callable[[Subject], Tensor]
 
@@ -200,7 +200,7 @@ def regularizer(*, better: Better) -> "Callable[[OfHeads], OfHeads]":
 
     def registered(function: "OfHeads") -> "OfHeads":
         def measure(attention: Any) -> "Tensor":
-            from headway.heads.subject import subject
+            from headway.heads.attention import subject
 
             return function(subject(attention))
 
@@ -230,7 +230,7 @@ def figure(*, title: str, caption: str = "") -> "Callable[[Callable[[ReportData]
         name = function.__name__.replace("_", "-")
 
         def draw(material: "ReportData") -> Any:
-            from headway.show.shared.figure import Figure
+            from headway.report.charts.figure import Figure
 
             chart = function(material)
             return None if chart is None else Figure(name=name, part=PART, title=title, caption=caption, chart=chart)

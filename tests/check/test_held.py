@@ -13,21 +13,20 @@ from own_code import DOCUMENT, ECHO
 from own_code import write as write
 
 import headway
-from headway import api
-from headway.check import choices, heads
-from headway.check.held import check
-from headway.data.tokens.examples import Batch, open_examples
-from headway.data.tokens.own_laws import broken
-from headway.data.tokens.own_task import OwnTask, examples_of
-from headway.declare.head_metrics import HEAD_METRICS, REPEATED
-from headway.declare.metrics import METRICS
-from headway.declare.spec import parse
-from headway.declare.tokens.tasks import TASKS
-from headway.declare.tokens.transformer import OWN_ATTENTIONS
+from headway import api, check
+from headway.check import check as check_check
+from headway.config.head_metrics import HEAD_METRICS, REPEATED
+from headway.config.lm.model import OWN_ATTENTIONS
+from headway.config.lm.tasks import TASKS
+from headway.config.metrics import METRICS
+from headway.config.spec import parse
+from headway.data.batch import Batch, open_examples
+from headway.data.synthetic import OwnTask, examples_of
+from headway.data.task_laws import broken
 from headway.errors import UserError
-from headway.heads.stream import measure
-from headway.heads.terms import TERMS
-from headway.runs.costs import costs, foreseen
+from headway.execute.costs import costs, foreseen
+from headway.heads.measure import measure
+from headway.heads.metric import TERMS
 
 OWN = "import random as r\nimport numpy as np, torch\nfrom headway import own\n"
 KNOWN = {
@@ -47,24 +46,24 @@ def test_headways_own_tasks_keep_the_laws(kind):
 
 
 def test_headways_own_metrics_of_heads_keep_the_laws():
-    trace = heads.traced()
+    trace = check.traced()
     for name, declared in HEAD_METRICS.items():
         if declared.family != "circuits" and name not in REPEATED:
             if not name.endswith("_published"):  # which has no heads
-                assert [*heads.of_other_order(name, trace)] == [], name
+                assert [*check.of_other_order(name, trace)] == [], name
             scores = measure(trace, [name])[name]
-            assert [*heads.out_of_range(declared, scores)] == [], name
+            assert [*check.out_of_range(declared, scores)] == [], name
 
 
 @pytest.mark.parametrize("name", TERMS)
 def test_headways_own_regularisers_keep_the_laws(name):
     term = TERMS[name]
-    assert list(heads.regularizer(lambda of: term.measure(of.attention))) == []
+    assert list(check.regularizer(lambda of: term.measure(of.attention))) == []
 
 
 def test_the_usual_attention_keeps_the_laws(monkeypatch):
     monkeypatch.setitem(OWN_ATTENTIONS, "usual", lambda scores: scores)
-    assert list(choices.attention("usual")) == []
+    assert list(check.attention("usual")) == []
 
 
 def test_rounding_of_sharp_weights_breaks_no_law(monkeypatch):
@@ -74,12 +73,12 @@ def test_rounding_of_sharp_weights_breaks_no_law(monkeypatch):
         return torch.where(seen, kept * kept.sum(-1, keepdim=True), -torch.inf)
 
     monkeypatch.setitem(OWN_ATTENTIONS, "sharp", sharp)
-    assert list(choices.attention("sharp")) == []
+    assert list(check.attention("sharp")) == []
 
 
 def sentences(write, code):
     write(code)
-    return [said for held in check("mine.py") for said in held.broken]
+    return [said for held in check_check("mine.py") for said in held.broken]
 
 
 def echo(before, after):
@@ -89,7 +88,7 @@ def echo(before, after):
 
 def test_what_keeps_the_laws_says_so(write):
     write(ECHO + "\n@own.callback\ndef log(run, line): pass\n@own.figure(title='T')\ndef mine(material): pass\n")
-    held = check("mine.py")
+    held = check_check("mine.py")
     assert [each.sentence.partition(";")[0] for each in held] == [
         "task echo: all laws hold",
         "callback log: all laws hold",
@@ -348,7 +347,7 @@ OTHERS_THAT_BREAK = [
 BREAKING = [*TASKS_THAT_BREAK, *WRONG_TASKS, *OTHERS_THAT_BREAK]
 SCRIPT = """
 import json, pathlib, sys
-from headway.check.held import check
+from headway.check import check
 print(json.dumps([[said for held in check(file) for said in held.broken] for file in sys.argv[1:]]))
 """
 
@@ -415,7 +414,7 @@ def test_tasks_are_tried_with_all_inputs_too(write):
         "    def draw", "    def every(self):\n        return self.draw(np.random.default_rng(1), 40)\n\n    def draw"
     )
     write(code)
-    assert [each.broken for each in check("mine.py")] == [()]
+    assert [each.broken for each in check_check("mine.py")] == [()]
 
 
 def test_the_laws_of_a_task_are_held_before_it_is_trained_on(write):

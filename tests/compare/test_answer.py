@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from headway.compare.answer import MANY, answer
-from headway.compare.evidence import Comparison, JudgedFamily
-from headway.compare.look_plan import LookPlan
-from headway.compare.rates import ComparedAtBest, RatesOfArm
-from headway.compare.results import Results
-from headway.compare.tokens.fits import Fit
-from headway.compare.tokens.plain_curve import SizeComparison
+from headway.stats.answer import MANY, answer
+from headway.stats.evidence import Comparison, JudgedFamily
+from headway.stats.learning_rates import ComparedAtBest, RatesOfArm
+from headway.stats.lm.plain_curve import SizeComparison
+from headway.stats.lm.scaling import Fit
+from headway.stats.results import Results
+from headway.stats.sequential import LookPlan
 
 NO_TEST = {
     **dict.fromkeys(("means", "interval", "se", "freedom", "bound", "p", "p_family", "detectable", "seeds_for_margin")),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tolerance import assert_same, nearly
 
-from headway.compare.tokens import association
-from headway.compare.tokens.association import FEWEST, associate, p_of_swaps, r_squared, swapped_shares, untested
+from headway.stats.lm import diversity
+from headway.stats.lm.diversity import FEWEST, associate, p_of_swaps, r_squared, swapped_shares, untested
 
 LOSSES = [
     [9.0, 6.1, 4.2, 3.4, 3.0, 2.5],
@@ -86,7 +86,7 @@ def test_the_p_of_few_seeds_is_over_all_permutations_and_of_many_over_some() -> 
         shares = rng.uniform(size=(n, n))
         sums = [sum(shares[i, to] for i, to in enumerate(one)) for one in itertools.permutations(range(n))]
         assert p_of_swaps(shares) == pytest.approx(np.mean(np.array(sums) >= np.trace(shares) - 1e-9))
-    assert len(association._permutations(7)) == 5_040
+    assert len(diversity._permutations(7)) == 5_040
     assert p_of_swaps(np.eye(9)) == pytest.approx(1 / 5_001)
     assert p_of_swaps(np.eye(9)) == p_of_swaps(np.eye(9))
 

@@ -7,10 +7,10 @@ import time
 import numpy as np
 import pytest
 
-from headway.compare.icl.estimators import estimator_errors
-from headway.data.icl.prompts import curve_prompts, evaluation_prompts
-from headway.declare.icl.task import LengthCurve, Power, PromptEvaluation, RegressionTask
+from headway.config.regression import LengthCurve, Power, PromptEvaluation, RegressionTask
+from headway.data.regression import curve_prompts, evaluation_prompts
 from headway.icl import estimators, evaluation, theory
+from headway.stats.regression import estimator_errors
 
 NOTEBOOK = RegressionTask(kind="regression", d_x=5, n_pairs=40, noise_variance=0.0005)
 TWO = RegressionTask(

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from headway.compare import results
-from headway.compare.answer import answer
-from headway.declare.loading import resolve
+from headway.config.load import resolve
+from headway.stats import results
+from headway.stats.answer import answer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "show"))
 from fabricate import material_of
 from fabricate_text import SHARED, fabricate_text
 
-from headway.runs.store import Store
-from headway.show.report.page import figures
-from headway.show.tokens.report import LABORATORY
+from headway.report.experiment.page import figures
+from headway.report.lm.report import LABORATORY
+from headway.store.directory import Store
 
 
 def tokenizers(**changes):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tolerance import nearly
 
-from headway.compare.blocks import _residual, judge, prior_freedom
+from headway.stats.blocks import _residual, judge, prior_freedom
 
 STAR = np.array([[100.2, 99.6, 100.4], [101.5, 100.9, 101.3], [100.1, 100.3, 99.9], [99.0, 99.9, 98.7]])
 WILD = np.array(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.compare.tokens.every_layer import every_layer
+from headway.stats.lm.claims import every_layer
 
 RISES = np.array([[0.02, 0.03, 0.01], [-0.03, -0.01, -0.02], [0.05, 0.04, 0.06], [0.01, -0.02, 0.0]]).T
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import curve_fit, minimize_scalar
 
-from headway.compare.tokens.falling import FREE_FORM, PARAMETERS, PUBLISHED_FORM, fit, limit, minima, refitted
-from headway.compare.tokens.fits import Point, fits
+from headway.stats.lm.scaling import FREE_FORM, PARAMETERS, PUBLISHED_FORM, Point, fit, fits, limit, minima, refitted
 
 TOTALS = np.array([16.0, 24.0, 32.0, 48.0, 64.0])
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from headway.compare.halving import chances, finalists, new_seeds, ranked, sizes
+from headway.stats.best_arm import chances, finalists, new_seeds, ranked, sizes
 
 
 @pytest.mark.parametrize("n", range(2, 70))

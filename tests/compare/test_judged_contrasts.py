@@ -5,11 +5,15 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from test_results import DOCUMENT, FakeStore, calls  # noqa: F401 - a fixture
+from test_results import (
+    DOCUMENT,
+    FakeStore,
+    calls,  # noqa: F401 - a fixture
+)
 
-from headway.compare import results
-from headway.compare.answer import answer
-from headway.declare.loading import resolve
+from headway.config.load import resolve
+from headway.stats import results
+from headway.stats.answer import answer
 
 ARMS = {
     name: {"model": {"n_heads": heads}}

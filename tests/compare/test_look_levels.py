@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.compare.look_levels import error_of, levels, looks_until
+from headway.stats.sequential import error_of, levels, looks_until
 
 
 @pytest.mark.parametrize(

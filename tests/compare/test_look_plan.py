@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from headway.compare.blocks import Judged, judge
-from headway.compare.look_plan import LookPlan, follow, needed_arms, reading
+from headway.stats.blocks import Judged, judge
+from headway.stats.sequential import LookPlan, follow, needed_arms, reading
 
 STAR = np.array([[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0]])
 

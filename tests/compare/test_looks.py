@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 from quadratic import experiment, train_here
 
-from headway.compare.look_levels import levels
-from headway.compare.look_plan import LookPlan
-from headway.compare.looks import looks_of
-from headway.compare.questions import asked_of, extended, seed_table
-from headway.declare.loading import load
+from headway.config.load import load
 from headway.errors import UserError
-from headway.runs.planned_looks import StoredPlan, keep, keep_plan
-from headway.runs.store import Store
+from headway.stats.questions import asked_of, extended, seed_table
+from headway.stats.sequential import LookPlan, levels, looks_of
+from headway.store.directory import Store
+from headway.store.look_plans import StoredPlan, keep, keep_plan
 
 PLAN = StoredPlan(
     looks=(3, 4, 6), margin=0.5, level=0.05, metric="eval_mse", asked={"q": {"fast": 1, "slow": -1}}, are_declared=False

@@ -1,7 +1,7 @@
 """What is compared with what: groups, baselines and controls, and arms that a control does not change."""
 
-from headway.compare.matches import matches_of
-from headway.declare.loading import load
+from headway.config.load import load
+from headway.stats.cells import matches_of
 
 
 def pairs(experiment, control):

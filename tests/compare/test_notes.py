@@ -2,7 +2,7 @@
 
 import math
 
-from headway.compare.notes import execution_warning, left_out, shortfall
+from headway.stats.notes import execution_warning, left_out, shortfall
 
 
 def test_shortfall_counts_by_kind():

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from headway.compare.evidence import Comparison
-from headway.compare.paired_verdicts import paired_finding
-from headway.compare.sides import Sides
-from headway.declare.metrics import METRICS, Metric
+from headway.config.metrics import METRICS, Metric
+from headway.stats.evidence import Comparison
+from headway.stats.verdicts import Sides, paired_finding
 
 EVAL_MSE = METRICS["eval_mse"]
 

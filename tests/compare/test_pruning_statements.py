@@ -8,12 +8,11 @@ import pytest
 import small_text
 from test_paired_verdicts import CLEAR
 
-from headway.compare.evidence import Comparison
-from headway.compare.tokens.pruning_statements import pruning_claims
-from headway.compare.tokens.without_training import pruned_at_once
-from headway.declare.tokens.run import TokensRun
-from headway.declare.tokens.without_heads import without_heads
-from headway.runs.folder import Run
+from headway.config.lm.head_units import without_heads
+from headway.config.lm.run import TokensRun
+from headway.stats.evidence import Comparison
+from headway.stats.lm.claim_verdicts import pruned_at_once, pruning_claims
+from headway.store.run import Run
 
 
 def pruned(by: str, keep: float = 0.5, **start) -> dict[str, Any]:

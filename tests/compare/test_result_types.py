@@ -9,18 +9,18 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from headway.compare import reference, results
-from headway.compare.results import Results, json_schema
+from headway.base.files import plain
+from headway.base.identity import signed
 from headway.errors import ResultsError
-from headway.files import plain
-from headway.identity import signed
+from headway.stats import reference, results
+from headway.stats.results import Results, json_schema
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "show"))
 from fabricate import fabricate, small
 from fabricate_heads import fabricate_heads, xray
 from fabricate_text import data_lane, fabricate_text, head_progression
 
-from headway.runs.store import Store
+from headway.store.directory import Store
 
 ROOT = Path(__file__).parents[2]
 

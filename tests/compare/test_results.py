@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import stored
 
-from headway.compare import icl, results
-from headway.compare.answer import answer
-from headway.compare.matches import matches_of
-from headway.declare.loading import resolve
+from headway.base.identity import signed
+from headway.base.text import duration
+from headway.config.load import resolve
 from headway.errors import ResultsError
-from headway.identity import signed
-from headway.runs.folder import damaged
-from headway.runs.store import Store
+from headway.stats import regression, results
+from headway.stats.answer import answer
+from headway.stats.cells import matches_of
+from headway.store.directory import Store
+from headway.store.run import damaged
 from headway.train import checkpoint
-from headway.words import duration
 
 DOCUMENT = {
     "name": "small",
@@ -104,7 +104,7 @@ class FakeStore:
 def calls(monkeypatch):
     """The tasks for which estimators were computed, in place of computing them."""
     calls = []
-    monkeypatch.setattr(icl, "estimator_errors", lambda task, evaluation: calls.append(task) or ESTIMATES)
+    monkeypatch.setattr(regression, "estimator_errors", lambda task, evaluation: calls.append(task) or ESTIMATES)
     return calls
 
 

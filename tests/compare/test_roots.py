@@ -6,7 +6,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import polygamma
 
-from headway.compare.roots import root
+from headway.stats.simultaneous import root
 
 
 @pytest.mark.parametrize(

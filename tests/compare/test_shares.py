@@ -6,11 +6,10 @@ from math import comb
 import numpy as np
 import pytest
 
-from headway.compare.cells import Cells
-from headway.compare.families import Asked, judged
-from headway.compare.looks import Looking
-from headway.compare.share_verdicts import Solver, decimal, share_finding
-from headway.compare.shares import Share, compare_shares, difference_interval, mid_p
+from headway.stats.cells import Cells
+from headway.stats.contrasts import Asked, judged
+from headway.stats.sequential import Looking
+from headway.stats.shares import Share, Solver, compare_shares, decimal, difference_interval, mid_p, share_finding
 
 
 def slow_mid_p(b, c):

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 from tolerance import nearly
 
-from headway.compare.evidence import Comparison
-from headway.compare.statistics import compare, corrected, detectable_effect, holm, paired, pairs_to_detect
+from headway.stats.evidence import Comparison
+from headway.stats.paired import compare, corrected, detectable_effect, holm, paired, pairs_to_detect
 
 NAMES = {"metric": "eval_mse", "arm": "a", "baseline": "b"}
 
@@ -152,5 +152,5 @@ def test_a_family_is_one_metric():
 
 
 def test_importing_it_loads_no_torch():
-    code = "import sys, headway.compare.statistics; sys.exit('torch' in sys.modules)"
+    code = "import sys, headway.stats.paired; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from headway.compare import results
-from headway.compare.answer import answer
-from headway.compare.matches import matches_of, title
-from headway.compare.rates import rate_controls
-from headway.compare.tokens.plain_curve import Sized, against_plain
-from headway.compare.tokens.schemes import layout_of, on_curves
-from headway.declare.loading import load
+from headway.config.load import load
+from headway.stats import results
+from headway.stats.answer import answer
+from headway.stats.cells import matches_of, title
+from headway.stats.learning_rates import rate_controls
+from headway.stats.lm.plain_curve import Sized, against_plain
+from headway.stats.lm.scaling import layout_of, on_curves
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "show"))
 from fabricate_text import LOSSES, data_lane, fabricate_text, head_progression
 
-from headway.runs.store import Store
+from headway.store.directory import Store
 
 
 @pytest.fixture(scope="module")

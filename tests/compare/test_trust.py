@@ -2,11 +2,16 @@
 
 import numpy as np
 import pytest
-from test_results import DOCUMENT, FakeRun, FakeStore, calls  # noqa: F401 - a fixture
+from test_results import (
+    DOCUMENT,
+    FakeRun,
+    FakeStore,
+    calls,  # noqa: F401 - a fixture
+)
 
-from headway.compare import results
-from headway.compare.tokens.untrained import untrained
-from headway.declare.loading import resolve
+from headway.config.load import resolve
+from headway.stats import results
+from headway.stats.lm.summary import untrained
 
 
 def falling(by, steps=100):
@@ -256,7 +261,7 @@ def test_of_many_runs_that_are_unlike_the_others_the_arms_are_counted(store, mon
         "of 2 heads (2.00 where the others have 1.00) and 1 of 6 seeds of 4 heads (0.500 where the others have 1.00); "
         "a mean over them describes no run"
     )
-    monkeypatch.setattr("headway.compare.trust._ARMS", 2)
+    monkeypatch.setattr("headway.stats.warnings._ARMS", 2)
     (said,) = [one for one in results.build(store).warnings if "unlike" in one]
     assert said.endswith(" and 1 run of 1 further arm; a mean over them describes no run")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.compare import results
-from headway.compare.look_levels import error_of
-from headway.runs.planned_looks import Seen, StoredPlan, keep, keep_plan, seen
-from headway.runs.store import Store
+from headway.stats import results
+from headway.stats.sequential import error_of
+from headway.store.directory import Store
+from headway.store.look_plans import Seen, StoredPlan, keep, keep_plan, seen
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "show"))
 from fabricate_text import fabricate_text, head_progression

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from headway.compare.evidence import JudgedDifference, JudgedFamily
-from headway.compare.look_plan import LookPlan
-from headway.compare.verdicts import scope, verdict
-from headway.declare.metrics import METRICS, Metric
+from headway.config.metrics import METRICS, Metric
+from headway.stats.evidence import JudgedDifference, JudgedFamily
+from headway.stats.sequential import LookPlan
+from headway.stats.verdicts import scope, verdict
 
 LOSS = METRICS["eval_loss_nats"]
 FAMILY = JudgedFamily(

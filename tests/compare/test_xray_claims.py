@@ -8,18 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.compare.answer import in_short
-from headway.compare.statistics import compare, paired
-from headway.compare.tokens.association import FEWEST_SEEDS
-from headway.compare.tokens.diversity_loss import EARLY, ProbedRun, associations
-from headway.compare.tokens.head_progress import HeadProgress
-from headway.compare.tokens.statement_evidence import Evidence, late_rise_beyond_layer_0
-from headway.compare.tokens.statement_verdicts import _known, _of_one, claims, overall_verdict
-from headway.compare.tokens.statements import CLAIMS
-from headway.declare.experiment import Experiment
-from headway.declare.head_metrics import HEAD_METRICS
-from headway.declare.loading import load, resolve
-from headway.words import number
+from headway.base.text import number
+from headway.config.experiment import Experiment
+from headway.config.head_metrics import HEAD_METRICS
+from headway.config.load import load, resolve
+from headway.stats.answer import in_short
+from headway.stats.lm.claim_verdicts import _known, _of_one, claims, overall_verdict
+from headway.stats.lm.claims import CLAIMS, Evidence, late_rise_beyond_layer_0
+from headway.stats.lm.diversity import EARLY, FEWEST_SEEDS, HeadProgress, ProbedRun, associations
+from headway.stats.paired import compare, paired
 
 STEPS = np.array([*range(50), *range(100, 1001, 50)])
 N_LAYERS = 6

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from headway.data.tokens.grammar import Choice, Grammar, Option, Said, Shown
+from headway.data.grammar import Choice, Grammar, Option, Said, Shown
 
 _State = tuple[int, dict[str, Said], float]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.caches import cache_folder
-from headway.data.tokens import token_cache as cache
-from headway.data.tokens.token_cache import cached, content_hash
+from headway.base.files import cache_folder
+from headway.data import cache
+from headway.data.cache import cached, content_hash
 from headway.errors import UserError
 
 

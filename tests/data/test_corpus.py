@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from headway.data.tokens import corpus, hub
-from headway.data.tokens.corpus import find_corpus
-from headway.data.tokens.documents import split_documents
-from headway.data.tokens.stories import LANGUAGE
+from headway.data import corpus
+from headway.data.corpus import find_corpus
+from headway.data.documents import split_documents
+from headway.data.grammar import LANGUAGE
 from headway.errors import UserError
 
 
@@ -145,4 +145,4 @@ def test_no_network_and_no_datasets_are_clear_errors(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UserError, match=r"not installed; pip install 'headway\[hf\]', or give the path of a text file"):
         documents("tinystories", 5)
-    assert hub.TINYSTORIES == "skeskinen/TinyStories-GPT4"
+    assert corpus.TINYSTORIES == "skeskinen/TinyStories-GPT4"

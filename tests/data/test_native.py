@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.icl import native
+from headway.data import native
 from headway.errors import UserError
 
 NAME = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tolerance import nearly
 
-from headway.data.tokens import ngrams
+from headway.data import ngrams
 
 V, END = 6, 5
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.tokens import packing
-from headway.data.tokens.packing import evaluation_batches, steps_per_epoch, training_batch
-from headway.declare.tokens.text import TextTask
+from headway.config.lm.text import TextTask
+from headway.data import text
+from headway.data.text import evaluation_batches, steps_per_epoch, training_batch
 from headway.errors import UserError
 
 END = 0
@@ -43,7 +43,7 @@ def task(n_ctx, padding="packed"):
 
 def epoch(tokens, text_task, seed, number, batch_size=1):
     """All sequences of an epoch, one after the other."""
-    n = packing.sequences_per_epoch(tokens, text_task)
+    n = text.sequences_per_epoch(tokens, text_task)
     assert n % batch_size == 0
     steps = range(number * n // batch_size, (number + 1) * n // batch_size)
     return [training_batch(tokens, text_task, seed, step, batch_size) for step in steps]
@@ -81,7 +81,7 @@ def test_epochs_begin_elsewhere_and_go_in_another_order():
 def test_a_batch_is_a_function_of_seed_step_and_batch_size():
     tokens, text_task = arrays([31] * 50), task(16)
     one = training_batch(tokens, text_task, 3, 17, 8)
-    packing._order.cache_clear()
+    text._order.cache_clear()
     training_batch(tokens, text_task, 4, 2, 8)
     again = training_batch(tokens, text_task, 3, 17, 8)
     assert np.array_equal(one.inputs, again.inputs)
@@ -112,7 +112,7 @@ def test_published_stories_stand_alone_and_never_end():
             seen.append(len(story))
             assert END not in wanted
             assert np.array_equal(wanted[: len(story) - 1], story[1:])
-            assert np.all(wanted[len(story) - 1 :] == packing.MASKED)
+            assert np.all(wanted[len(story) - 1 :] == text.MASKED)
             assert np.array_equal(story, np.arange(story[0], story[0] + len(story)))
     assert sorted(seen[:4]) == sorted(seen[4:]) == [3, 5, 8, 8]
 

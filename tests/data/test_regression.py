@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from headway import streams
-from headway.data.icl import native
-from headway.data.icl import prompts as regression
-from headway.data.icl.prompts import (
+from headway.base import rng
+from headway.config.regression import RegressionTask
+from headway.data import native, regression
+from headway.data.regression import (
     Prompts,
     curve_prompts,
     draw,
@@ -20,10 +20,9 @@ from headway.data.icl.prompts import (
     standard_normals,
     tuning_prompts,
 )
-from headway.declare.icl.task import RegressionTask
 from headway.errors import UserError
 
-KEY = streams.key(0, "test of draws")
+KEY = rng.key(0, "test of draws")
 NATIVE = pytest.mark.parametrize("instruction_set", native.instruction_sets())
 
 

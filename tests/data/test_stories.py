@@ -9,10 +9,9 @@ import pytest
 from parse_stories import derivations
 from tolerance import nearly
 
-from headway.data.tokens import story_plots, story_words
-from headway.data.tokens.corpus import STORIES_KEY
-from headway.data.tokens.grammar import Choice, Grammar
-from headway.data.tokens.stories import LANGUAGE, RULES, entropy_nats, story
+from headway.data import stories_data
+from headway.data.corpus import STORIES_KEY
+from headway.data.grammar import LANGUAGE, RULES, Choice, Grammar, entropy_nats, story
 from headway.errors import DeclarationError
 
 
@@ -99,7 +98,7 @@ NAMES = {
 
 
 def test_no_rule_is_written_twice_and_none_is_idle():
-    rooms = [v for module in (story_words, story_plots) for name, v in vars(module).items() if name.isupper()]
+    rooms = [v for module in (stories_data, stories_data) for name, v in vars(module).items() if name.isupper()]
     assert sum(map(len, rooms)) == len(RULES)
     asked = {
         part.rule

@@ -11,13 +11,13 @@ import pytest
 from shared import data
 from tolerance import nearly
 
-from headway.data.tokens import building, corpus, token_cache
-from headway.data.tokens.building import held_out_documents
-from headway.data.tokens.corpus import STORIES_KEY
-from headway.data.tokens.corpus_tokens import open_corpus
-from headway.data.tokens.packing import evaluation_batches, training_batch
-from headway.data.tokens.stories import story
-from headway.declare.tokens.text import TextTask
+from headway.config.lm.text import TextTask
+from headway.data import cache as token_cache
+from headway.data import corpus, token_store
+from headway.data.corpus import STORIES_KEY
+from headway.data.grammar import story
+from headway.data.text import evaluation_batches, training_batch
+from headway.data.token_store import held_out_documents, open_corpus
 from headway.errors import UserError
 
 
@@ -102,7 +102,7 @@ def test_made_once_and_by_content(numbered, tmp_path, cache, monkeypatch):
     def never(*arguments):
         raise AssertionError("made again")
 
-    monkeypatch.setattr(building.Sources, "write", never)
+    monkeypatch.setattr(token_store.Sources, "write", never)
     open_corpus(task(corpus=str(tmp_path / "copy.txt"), n_ctx=64))
     assert open_corpus(task(corpus=numbered)).digest == first.digest
     (tmp_path / "copy.txt").write_text("changed")
@@ -144,7 +144,7 @@ def test_a_damaged_cache_is_made_again(numbered, cache, damage):
 
 def test_many_processes_at_once_get_the_same(numbered, tmp_path, cache):
     code = (
-        "from headway.data.tokens.corpus_tokens import open_corpus; from headway.declare.tokens.text import TextTask;"
+        "from headway.data.token_store import open_corpus; from headway.config.lm.text import TextTask;"
         f"t = open_corpus(TextTask(kind='text', corpus={numbered!r}, n_ctx=32, tokenizer='bpe-270')); print(t.digest)"
     )
     started = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(4)]
@@ -156,7 +156,7 @@ def test_many_processes_at_once_get_the_same(numbered, tmp_path, cache):
 def test_large_vocabularies_have_wide_tokens(tmp_path, numbered):
     folder = tmp_path / "wide"
     folder.mkdir()
-    characters = building.open_tokenizer("bytes", list).inner.get_vocab()
+    characters = token_store.open_tokenizer("bytes", list).inner.get_vocab()
     (folder / "vocab.json").write_text(json.dumps({**characters, "last": 65_536}))
     (folder / "merges.txt").write_text("")
     tokens = open_corpus(task(corpus=numbered, tokenizer=str(folder)))
@@ -166,7 +166,7 @@ def test_large_vocabularies_have_wide_tokens(tmp_path, numbered):
 
 
 def test_no_torch_is_needed():
-    code = "import headway.data.tokens.text, sys; assert not {'torch', 'datasets', 'transformers'} & set(sys.modules)"
+    code = "import headway.data.text, sys; assert not {'torch', 'datasets', 'transformers'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

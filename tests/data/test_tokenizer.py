@@ -9,11 +9,11 @@ import pytest
 import tokenizers
 from shared import data
 
-from headway.data.tokens.corpus import STORIES_KEY, find_corpus
-from headway.data.tokens.corpus_tokens import open_corpus
-from headway.data.tokens.stories import story
-from headway.data.tokens.tokenizer import Tokenizer, bytes_tokenizer, open_tokenizer, trained_bpe
-from headway.declare.tokens.text import TextTask
+from headway.config.lm.text import TextTask
+from headway.data.corpus import STORIES_KEY, find_corpus
+from headway.data.grammar import story
+from headway.data.token_store import open_corpus
+from headway.data.tokenizer import Tokenizer, bytes_tokenizer, open_tokenizer, trained_bpe
 from headway.errors import UserError
 
 TEXT = 'Once upon a time, "Ölaf" said:\n\n\thello  wörld 🙂!'
@@ -63,7 +63,7 @@ def test_a_trained_bpe_has_the_size_that_was_asked_for(n, tmp_path):
 
 def test_a_trained_bpe_is_the_same_in_every_process():
     code = (
-        "from headway.data.tokens.tokenizer import trained_bpe; from headway.data.tokens.stories import story;"
+        "from headway.data.tokenizer import trained_bpe; from headway.data.grammar import story;"
         "print(trained_bpe((story(1, i).text for i in range(200)), 700).digest)"
     )
     found = {

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.declare.loading import load, resolve
-from headway.declare.tokens.alone import ALONE
-from headway.runs.costs import remarks
+from headway.config.lm.run import ALONE
+from headway.config.load import load, resolve
+from headway.execute.costs import remarks
 
 PARITY = {
     "name": "alone",

@@ -2,10 +2,10 @@
 
 import pytest
 
-from headway.declare.contrasts import contrasts_of
-from headway.declare.loading import load, resolve
-from headway.declare.mapping import read_file
-from headway.declare.shipped import shipped
+from headway.config.contrasts import contrasts_of
+from headway.config.load import load, resolve
+from headway.config.shipped import shipped
+from headway.config.yaml import read_file
 from headway.errors import DeclarationError
 
 ARMS = ("falling-low", "falling-high", "rising-low", "rising-high", "flat", "better")

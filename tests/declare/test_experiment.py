@@ -2,12 +2,11 @@
 
 import pytest
 
-from headway.declare.icl.run import IclRun
-from headway.declare.loading import load, read_resolved, resolve
-from headway.declare.mapping import read_file, write_yaml
-from headway.declare.selection import seeds_in
-from headway.declare.settings import unheard
-from headway.declare.shipped import shipped
+from headway.config.document import seeds_in, unheard
+from headway.config.load import load, read_resolved, resolve
+from headway.config.regression import IclRun
+from headway.config.shipped import shipped
+from headway.config.yaml import read_file, write_yaml
 from headway.errors import DeclarationError
 
 BASE = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.declare.tokens.head_units import heads_to_keep, units_of
-from headway.declare.tokens.layout import HeadLayout
+from headway.config.lm.head_units import heads_to_keep, units_of
+from headway.config.lm.layout import HeadLayout
 from headway.errors import UserError
 
 PLAIN = units_of(HeadLayout.parse("4-0-2", 16))

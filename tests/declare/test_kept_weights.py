@@ -3,7 +3,7 @@
 import pytest
 import small_text
 
-from headway.declare.loading import load
+from headway.config.load import load
 from headway.errors import DeclarationError
 
 REWOUND = {"start": {"arm": "falling", "weights": "rewound", "rewind_to": 10, "prune": {"by": "random", "keep": 0.5}}}

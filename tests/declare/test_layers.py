@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.declare.tokens.layers import line, make_divisible, per_layer, widths
+from headway.config.lm.layout import line, make_divisible, per_layer, widths
 from headway.errors import DeclarationError
 
 

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.declare.tokens.layout import HeadLayout, LayerHeads
-from headway.declare.tokens.schedules import divisors
-from headway.declare.tokens.transformer import Llama
+from headway.config.lm.layout import HeadLayout, LayerHeads, divisors
+from headway.config.lm.model import Llama
 from headway.errors import DeclarationError
 
 

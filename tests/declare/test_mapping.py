@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.declare.mapping import at_path, leaves, merge, read_yaml, write_yaml
+from headway.config.yaml import at_path, leaves, merge, read_yaml, write_yaml
 from headway.errors import DeclarationError
 
 

@@ -8,14 +8,14 @@ from own_code import DOCUMENT, ECHO
 from own_code import write as write
 
 import headway
-import headway.runs.store
-from headway.declare import plugin_files, plugins
-from headway.declare.head_metrics import HEAD_METRICS
-from headway.declare.laboratories import RUN_KINDS, parse_run
-from headway.declare.metrics import METRICS
-from headway.declare.tokens.tasks import TASKS
+import headway.store.directory
+from headway.config import plugins
+from headway.config.head_metrics import HEAD_METRICS
+from headway.config.kinds import RUN_KINDS, parse_run
+from headway.config.lm.tasks import TASKS
+from headway.config.metrics import METRICS
 from headway.errors import DeclarationError, ResultsError
-from headway.heads.registry import FUNCTIONS, NULLS, SUMS, TERMS
+from headway.heads.metric import FUNCTIONS, NULLS, SUMS, TERMS
 
 FIGURE = "from headway import own\n@own.figure(title='T')\ndef nothing(material): pass\n"
 METRIC = "from headway import own\n@own.run_metric(sentence='s')\ndef seven(model, batches): return 7.0\n"
@@ -24,7 +24,7 @@ METRIC = "from headway import own\n@own.run_metric(sentence='s')\ndef seven(mode
 def refused(match: str, code: str, write, name: str = "mine.py"):
     write(code, name)
     with pytest.raises(DeclarationError, match=match):
-        plugin_files.load(name)
+        plugins.load(name)
 
 
 def test_a_task_of_a_file_is_a_task_like_others(write):
@@ -48,7 +48,7 @@ def test_an_experiment_is_given_as_a_mapping_too(write):
 def test_paths_begin_where_the_file_stands_and_those_of_the_caller_where_he_is(write, tmp_path):
     write(ECHO, "below/mine.py")
     write(FIGURE, "figures.py")
-    (tmp_path / "below" / "echo.yaml").write_text(headway.declare.mapping.write_yaml(DOCUMENT))
+    (tmp_path / "below" / "echo.yaml").write_text(headway.config.yaml.write_yaml(DOCUMENT))
     found = headway.load("below/echo.yaml", plugins="figures.py")
     assert [plugin.name for plugin in found.plugins] == ["mine", "figures"]
     assert "mine.py" in found.dump(as_given=True)
@@ -81,7 +81,7 @@ def test_a_family_is_written_out_so_that_no_id_needs_it(write):
 
 def test_what_a_plugin_registered_is_gone_without_it(write):
     write(ECHO + METRIC.partition("\n")[2])
-    plugin = plugin_files.load("mine.py")
+    plugin = plugins.load("mine.py")
     assert "seven" in METRICS
     plugins.unload(plugin)
     assert not {"echo", "seven"} & {*TASKS, *RUN_KINDS, *METRICS}
@@ -91,9 +91,9 @@ def test_what_a_plugin_registered_is_gone_without_it(write):
 
 def test_a_changed_file_takes_the_place_of_what_it_was(write):
     write(METRIC)
-    former = plugin_files.load("mine.py")
+    former = plugins.load("mine.py")
     write(METRIC.replace("7.0", "8.0"))
-    now = plugin_files.load("mine.py")
+    now = plugins.load("mine.py")
     assert not plugins.is_loaded(former.digest)
     assert next(plugins.of_kind("run metric", [now.digest])).value(None, ()) == 8.0
 
@@ -146,7 +146,7 @@ def test_what_cannot_be_loaded_is_told_and_leaves_nothing(code, match, write):
 def test_a_metric_of_heads_leaves_nothing_in_any_table(write):
     before = [dict(table) for table in (HEAD_METRICS, FUNCTIONS, SUMS, NULLS)]
     write("from headway import own\n@own.head_metric(sentence='s', high='h', null=0.0)\ndef query(of): pass\n")
-    plugin = plugin_files.load("mine.py")
+    plugin = plugins.load("mine.py")
     assert "query" in HEAD_METRICS
     assert "own_query" in SUMS
     assert SUMS.get("query_total") is before[2].get("query_total")  # which is a sum of Headway's own
@@ -156,7 +156,7 @@ def test_a_metric_of_heads_leaves_nothing_in_any_table(write):
 
 def test_a_name_of_another_plugin_says_whose_it_is(write):
     write(METRIC, "first.py")
-    plugin_files.load("first.py")
+    plugins.load("first.py")
     refused(r"run metric 'seven' exists already, of plugin first.py; give it another name", METRIC, write)
 
 
@@ -176,12 +176,12 @@ def test_nothing_is_registered_outside_of_a_plugin():
 
 def test_what_is_not_there_is_told(write):
     with pytest.raises(DeclarationError, match=r"plugins: gone.py: there is no such file \(.*gone.py\); give the path"):
-        plugin_files.load("gone.py")
+        plugins.load("gone.py")
     with pytest.raises(DeclarationError, match="no installed package offers 'my-heads'"):
-        plugin_files.load("my-heads")
-    write("#" * plugin_files.LARGEST + METRIC, "large.py")
+        plugins.load("my-heads")
+    write("#" * plugins.LARGEST + METRIC, "large.py")
     with pytest.raises(DeclarationError, match="more than 1,000,000 bytes; is it code"):
-        plugin_files.load("large.py")
+        plugins.load("large.py")
 
 
 def test_a_metric_of_runs_is_of_transformers(write):
@@ -194,24 +194,24 @@ def test_a_package_offers_plugins_by_an_entry_point(write, tmp_path, monkeypatch
     write("", "my_package/__init__.py")
     heads = write(METRIC, "my_package/heads.py")
     monkeypatch.syspath_prepend(str(tmp_path))
-    entry = importlib.metadata.EntryPoint("my-heads", "my_package.heads", plugin_files.GROUP)
-    monkeypatch.setattr(plugin_files, "entry_points", lambda group: [entry] if group == plugin_files.GROUP else [])
-    found = plugin_files.load("my-heads")
+    entry = importlib.metadata.EntryPoint("my-heads", "my_package.heads", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [entry] if group == plugins.GROUP else [])
+    found = plugins.load("my-heads")
     assert found.written == f"my-heads@{found.digest[:16]}"
     assert found.text is None
-    assert plugin_files.load(found.written) is found
+    assert plugins.load(found.written) is found
     heads.write_text(METRIC + "# changed\n")
     with pytest.raises(
         DeclarationError, match=r"package my-heads was changed since runs were made with it \([0-9a-f]+"
     ):
-        plugin_files.load(found.written)
+        plugins.load(found.written)
     for name in ("my_package", "my_package.heads"):
         sys.modules.pop(name, None)
 
 
 def test_a_directory_of_somebody_else_runs_nothing_until_it_is_allowed(write, tmp_path, monkeypatch):
     write(ECHO + "\nopen('was-run', 'a').write('x')\n")
-    store = headway.runs.store.Store.create("results", headway.load(DOCUMENT))
+    store = headway.store.directory.Store.create("results", headway.load(DOCUMENT))
     kept = tmp_path / "results" / store.experiment.plugins[0].written
     ran = tmp_path / "was-run"
     assert ran.read_text() == "x"
@@ -241,15 +241,15 @@ def test_a_directory_of_somebody_else_runs_nothing_until_it_is_allowed(write, tm
 def test_a_directory_goes_on_with_the_code_that_it_began_with(write, tmp_path):
     write(ECHO)
     experiment = headway.load(DOCUMENT)
-    headway.runs.store.Store.with_runs("results", experiment, experiment.runs)
+    headway.store.directory.Store.with_runs("results", experiment, experiment.runs)
     write(ECHO + "# changed\n")
     changed = headway.load(DOCUMENT)
     with pytest.raises(ResultsError, match=r"the code of its plugins was changed since arm h1 seed 0 was run.*put"):
-        headway.runs.store.Store.with_runs("results", changed, changed.runs)
+        headway.store.directory.Store.with_runs("results", changed, changed.runs)
     write(FIGURE, "figures.py")
     write(ECHO)
     more = headway.load(DOCUMENT, plugins=["figures.py"])
-    _, runs = headway.runs.store.Store.with_runs("results", more, more.runs)
+    _, runs = headway.store.directory.Store.with_runs("results", more, more.runs)
     assert len(list((tmp_path / "results" / "plugins").iterdir())) == 2
     assert {run.status for run in runs} == {"waiting"}
     # The document of the directory is an experiment that is found with what it keeps.

@@ -3,11 +3,11 @@
 import pytest
 import small_text
 
-from headway.declare.experiment import Experiment
-from headway.declare.loading import load, read_resolved, resolve
-from headway.declare.mapping import read_yaml, write_yaml
-from headway.declare.starts import starts_of
-from headway.declare.tokens.run import TokensRun
+from headway.config.document import starts_of
+from headway.config.experiment import Experiment
+from headway.config.lm.run import TokensRun
+from headway.config.load import load, read_resolved, resolve
+from headway.config.yaml import read_yaml, write_yaml
 from headway.errors import DeclarationError
 
 TAYLOR = {"by": "taylor", "keep": 0.5}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.declare.laboratories import parse_run, parse_stored
-from headway.declare.loading import load
+from headway.config.kinds import parse_run, parse_stored
+from headway.config.load import load
 from headway.errors import DeclarationError
 
 NAMES = ("icl-heads", "head-progression", "heads-for-parity")

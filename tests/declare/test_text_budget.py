@@ -2,10 +2,10 @@
 
 import pytest
 
-from headway.declare.laboratories import parse_run
-from headway.declare.loading import load
-from headway.declare.tokens.budget import forward_flops
-from headway.declare.tokens.transformer import Gpt2, GptNeo
+from headway.config.kinds import parse_run
+from headway.config.lm.budget import forward_flops
+from headway.config.lm.model import Gpt2, GptNeo
+from headway.config.load import load
 
 
 def run(model=None, training=None, n_ctx=128):

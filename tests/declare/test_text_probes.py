@@ -2,10 +2,10 @@
 
 import pytest
 
-from headway.declare.head_metrics import HEAD_METRICS
-from headway.declare.laboratories import parse_run
-from headway.declare.spec import parse
-from headway.declare.tokens.probes import HeadProbes
+from headway.config.head_metrics import HEAD_METRICS
+from headway.config.kinds import parse_run
+from headway.config.lm.measurement import HeadProbes
+from headway.config.spec import parse
 from headway.errors import DeclarationError
 
 RUN = {

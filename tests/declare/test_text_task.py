@@ -5,9 +5,9 @@ import json
 import pytest
 from shared import data
 
-from headway.declare.spec import parse
-from headway.declare.tokens.text import TextTask
-from headway.declare.tokens.training import Muon, TokensAdamW
+from headway.config.lm.text import TextTask
+from headway.config.lm.training import Muon, TokensAdamW
+from headway.config.spec import parse
 from headway.errors import DeclarationError
 
 

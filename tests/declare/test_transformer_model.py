@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from headway.declare.spec import parse
-from headway.declare.tokens.parameters import parameters_of
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama
+from headway.config.lm.model import Gpt2, GptNeo, Llama
+from headway.config.lm.parameters import parameters_of
+from headway.config.spec import parse
 from headway.errors import DeclarationError
 
 NEO = {"family": "gpt-neo", "d_model": 48, "n_layers": 4, "n_heads": "8-4-2-1"}

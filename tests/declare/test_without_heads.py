@@ -2,9 +2,9 @@
 
 import pytest
 
-from headway.declare.spec import parse
-from headway.declare.tokens.transformer import GptNeo
-from headway.declare.tokens.without_heads import spread_evenly, without_heads
+from headway.config.lm.head_units import spread_evenly, without_heads
+from headway.config.lm.model import GptNeo
+from headway.config.spec import parse
 
 NEO = {"family": "gpt-neo", "d_model": 48, "n_layers": 2}
 

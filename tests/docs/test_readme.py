@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.declare.loading import load, resolve
-from headway.declare.mapping import read_yaml
-from headway.declare.shipped import shipped
+from headway.config.load import load, resolve
+from headway.config.shipped import shipped
+from headway.config.yaml import read_yaml
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -6,9 +6,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from headway.declare.mapping import read_file
-from headway.declare.reference import UNITS, main, reference, schema
-from headway.declare.shipped import shipped
+from headway.config.reference import UNITS, main, reference, schema
+from headway.config.shipped import shipped
+from headway.config.yaml import read_file
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -10,7 +10,7 @@ from torch import nn
 
 import headway
 from headway.errors import UserError
-from headway.model.trace import Trace
+from headway.models.trace import Trace
 
 PAGE = Path(__file__).parents[2] / "docs/toy-models.md"
 

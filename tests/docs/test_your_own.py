@@ -11,7 +11,7 @@ import pytest
 import your_own
 
 import headway.own
-from headway.declare.plugins import CHANGES_NOTHING
+from headway.config.plugins import CHANGES_NOTHING
 
 ROOT = Path(__file__).parents[2]
 FAKES = """

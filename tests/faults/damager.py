@@ -34,15 +34,15 @@ import planted_effects
 import quadratic
 from rich.console import Console
 
-from headway.compare import results
 from headway.errors import UserError
-from headway.runs import work as work_module
-from headway.runs.folder import Run
-from headway.runs.store import Store
-from headway.runs.timing_files import read_timings
-from headway.runs.verify import STORED_FILES, Looked, verify
-from headway.runs.work import work
-from headway.show.terminal.progress import status_table
+from headway.execute import work as work_module
+from headway.execute.work import work
+from headway.report.progress import status_table
+from headway.stats import results
+from headway.store.directory import Store
+from headway.store.run import Run
+from headway.store.timings import read_timings
+from headway.store.verify import STORED_FILES, Looked, verify
 from headway.train.loop import Measure, Measured, Study
 
 BEFORE = Path(__file__).parents[1] / "before"

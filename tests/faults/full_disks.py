@@ -29,7 +29,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from headway.runs import worker
+from headway.execute import worker
 
 if __name__ == "__main__":  # as a worker does, before anything that reads it is imported
     worker.set_up_process(1)
@@ -37,11 +37,11 @@ if __name__ == "__main__":  # as a worker does, before anything that reads it is
 import kills
 
 import headway.api
-import headway.runs.places
+import headway.execute.places
 from headway import cli
-from headway.compare.results import write
-from headway.declare.experiment import Experiment
-from headway.runs.store import Store
+from headway.config.experiment import Experiment
+from headway.stats.results import write
+from headway.store.directory import Store
 
 WITHIN_S = 30.0
 """Seconds in which whatever worked on a full disk ends, beside those that it takes on an ample one."""
@@ -162,7 +162,7 @@ def _command(words: Sequence[str], output: int, laboratory: Laboratory) -> int:
             sys.modules.pop("torch", None)  # its processes go on with the next run
         if not laboratory.reports:
             headway.api.finish = lambda store, **_: write(store)  # type: ignore[assignment]
-        headway.runs.places.LocalPlace.process = kills.process  # type: ignore[method-assign,assignment]
+        headway.execute.places.LocalPlace.process = kills.process  # type: ignore[method-assign,assignment]
         sys.argv = ["headway", *words]
         try:
             cli.main()

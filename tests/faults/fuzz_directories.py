@@ -38,13 +38,11 @@ import kills
 import own_code
 from fuzz_experiments import Finding
 
-from headway.declare.mapping import write_yaml
-from headway.files import Content
-from headway.identity import DIGEST, signed
-from headway.runs.folder import Run
-from headway.runs.folder_written import document
-from headway.runs.lasting import LastingPlace
-from headway.runs.places import LocalPlace, LocalWorker
+from headway.base.files import Content
+from headway.base.identity import DIGEST, signed
+from headway.config.yaml import write_yaml
+from headway.execute.places import LastingPlace, LocalPlace, LocalWorker
+from headway.store.run import Run, document
 
 SECONDS_OF_CPU = 30
 SECONDS = 180.0
@@ -224,7 +222,7 @@ def named(path: Path, outside: Path, draw: random.Random) -> None:
 
 def _write_signed(path: Path, content: Any) -> None:
     if path.name == "run.json" and isinstance(content, dict):
-        from headway.runs.run_json import signed_text
+        from headway.store.run import signed_text
 
         path.write_text(signed_text({key: value for key, value in content.items() if key not in (DIGEST, "schema")}))
         return
@@ -355,34 +353,34 @@ def line_of(directory: Path, draw: random.Random, kind: str) -> list[str]:
 def prepare() -> None:
     """Load what verbs load, so that a process which is forked has it; workers are forked, and pictures not drawn."""
     for module in (
-        *kills._LOADED, "headway.cli", "headway.api", "headway.finished.xray", "headway.finished.ablate",
-        "headway.finished.prune", "headway.finished.look", "headway.finishing", "headway.show.report.page",
-        "headway.show.xray", "headway.show.look.look_page", "headway.hf.export", "headway.settle.until",
-        "headway.show.tokens.report", "headway.show.icl.report", "headway.runs.joining", "headway.finished.generate",
+        *kills._LOADED, "headway.cli", "headway.api", "headway.analysis.xray", "headway.analysis.ablate",
+        "headway.analysis.prune", "headway.analysis.look", "headway.api", "headway.report.experiment.page",
+        "headway.report.xray", "headway.report.models.look", "headway.hf.write", "headway.adaptive.until",
+        "headway.report.lm.report", "headway.report.regression.report", "headway.execute.join", "headway.analysis.generate",
     ):  # fmt: skip
         with contextlib.suppress(ModuleNotFoundError):
             import_module(module)
     import torch
 
-    import headway.show.report.page
-    import headway.show.shared.figure_files
-    import headway.show.shared.parameters
+    import headway.report.charts.files
+    import headway.report.charts.parameters
+    import headway.report.experiment.page
 
     torch.set_num_threads(1)
-    whole = headway.show.report.page.figures
-    headway.show.report.page.figures = lambda material: islice(whole(material), 2)  # the others are written alike
-    headway.show.shared.figure_files.render = lambda _: "<svg/>"
-    headway.show.shared.figure_files.convert = lambda svg, _: svg.encode()
-    headway.show.shared.parameters.render = lambda _: "<svg/>"
-    headway.show.shared.parameters.convert = lambda svg, _: svg.encode()
+    whole = headway.report.experiment.page.figures
+    headway.report.experiment.page.figures = lambda material: islice(whole(material), 2)  # the others are written alike
+    headway.report.charts.files.render = lambda _: "<svg/>"
+    headway.report.charts.files.convert = lambda svg, _: svg.encode()
+    headway.report.charts.parameters.render = lambda _: "<svg/>"
+    headway.report.charts.parameters.convert = lambda svg, _: svg.encode()
     LocalPlace.start = _start  # type: ignore[method-assign]
     LastingPlace.start = lambda self, run, *, log, options=(): _start(self.place, run, log=log, options=options)  # type: ignore[method-assign]
 
 
 def _start(place: LocalPlace, run: Path, *, log: Path, options: Sequence[str] = ()) -> LocalWorker:
     """As `LocalPlace.start`, by a fork."""
-    from headway.files import appending
-    from headway.runs import worker
+    from headway.base.files import appending
+    from headway.execute import worker
 
     command = [*place.command[3:], str(run.absolute()), *place.slot.options, *options, "--parent", str(os.getpid())]
     with open(appending(log), "ab") as output:

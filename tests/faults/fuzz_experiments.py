@@ -29,19 +29,19 @@ from typing import Any
 
 import yaml
 
-from headway.declare.loading import load, resolve
-from headway.declare.mapping import read_yaml
-from headway.declare.shipped import shipped
+from headway.config.load import load, resolve
+from headway.config.shipped import shipped
+from headway.config.yaml import read_yaml
 from headway.errors import HeadwayError, UserError
-from headway.runs.costs import costs
-from headway.show.terminal.plan import Plan
+from headway.execute.costs import costs
+from headway.report.terminal import Plan
 
 _LOADER, _DUMPER = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 MOST_SECONDS = 2.0
 MOST_BYTES = 500_000_000
 VERBS = (
-    *(f"headway.finished.{name}" for name in ("opening", "xray", "look", "ablate", "prune")),
-    *("headway.hf.export", "headway.show.look.look_page", "headway.show.ablate.ablation_page"),
+    *(f"headway.analysis.{name}" for name in ("opening", "xray", "look", "ablate", "prune")),
+    *("headway.hf.write", "headway.report.models.look", "headway.report.models.ablation"),
 )
 """What verbs on models load."""
 LONGEST_MESSAGE = 20_000
@@ -279,19 +279,19 @@ def obey(line: list[str]) -> None:
     """Run a command line in this process; a run is resolved, and not trained, and a picture is not drawn."""
     import headway.api
     import headway.cli
-    import headway.runs.costs
-    import headway.show.shared.page
-    import headway.show.shared.parameters
+    import headway.execute.costs
+    import headway.report.charts.page
+    import headway.report.charts.parameters
 
     def not_trained(*_: Any, **__: Any) -> Any:
         raise HeadwayError("a fuzzer trains nothing")
 
     headway.api.carry_out = not_trained
-    headway.runs.costs._reason_not_to_try = lambda _: "a fuzzer times nothing"
+    headway.execute.costs._reason_not_to_try = lambda _: "a fuzzer times nothing"
     # What draws pictures reserves gigabytes of addresses, and ends the process where it does not get them.
-    headway.show.shared.parameters.render = lambda _: "<svg/>"
-    headway.show.shared.parameters.convert = lambda *_: b""
-    headway.show.shared.page.render = lambda *_, **__: "<html></html>"
+    headway.report.charts.parameters.render = lambda _: "<svg/>"
+    headway.report.charts.parameters.convert = lambda *_: b""
+    headway.report.charts.page.render = lambda *_, **__: "<html></html>"
     sys.argv = ["headway", *line]
     said = io.StringIO()
     try:

@@ -60,10 +60,10 @@ def models(folder: Path) -> list[Path]:
     import transformers
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
-    from headway.data.tokens.tokenizer import bytes_tokenizer
-    from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama
-    from headway.hf.export import export
-    from headway.model.weights import initial_weights
+    from headway.config.lm.model import Gpt2, GptNeo, Llama
+    from headway.data.tokenizer import bytes_tokenizer
+    from headway.hf.write import export
+    from headway.models.weights import initial_weights
 
     small = {"d_model": 24, "n_layers": 2, "n_positions": 64}
     for name, model in {
@@ -336,7 +336,7 @@ def fuzz(
     """Try so many folders, or as many as there is time for; how many, and what was found."""
     import torch
 
-    for module in ("headway.finished.xray", "headway.hf.export", "headway.hf.pretrained"):
+    for module in ("headway.analysis.xray", "headway.hf.write", "headway.hf.open"):
         import_module(module)  # which loads torch: not a case's own time and memory
     torch.set_num_threads(1)
     draw, until, tried, found = random.Random(seed), time.monotonic() + seconds, 0, []

@@ -34,7 +34,7 @@ from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from headway.runs import worker
+from headway.execute import worker
 
 if __name__ == "__main__":  # as a worker does, before anything that reads it is imported
     worker.set_up_process(1)
@@ -43,24 +43,23 @@ import psutil
 import small_text
 
 import headway.api
-import headway.runs.course
-import headway.runs.lease
-import headway.runs.local
-import headway.runs.places
-import headway.runs.site
-import headway.runs.stop
-import headway.runs.work
+import headway.execute.places
+import headway.execute.site
+import headway.execute.stop
+import headway.execute.sweep
+import headway.execute.work
+import headway.store.lease
 from headway import api
-from headway.compare.results import write
-from headway.declare.experiment import Experiment
-from headway.declare.loading import resolve
-from headway.runs.folder import Run
-from headway.runs.lease import last_holder
-from headway.runs.site import Where
-from headway.runs.store import Store
-from headway.settle.goals import goal_of
+from headway.adaptive.goal import goal_of
+from headway.config.experiment import Experiment
+from headway.config.load import resolve
+from headway.execute.site import Where
+from headway.stats.results import write
+from headway.store.directory import Store
+from headway.store.lease import last_holder
+from headway.store.run import Run
 from headway.train import checkpoint
-from headway.train.laboratory import TrainerChoice
+from headway.train.loop import TrainerChoice
 
 KINDS = ("kill -9 a worker", "kill -9 the parent", "kill -9 all", "SIGTERM to the tree", "SIGINT or SIGHUP to the tree")
 ENDS_WITHIN_S = 15.0
@@ -182,12 +181,12 @@ class Found:
 _LOADED = (
     "scipy.stats",
     "torch._dynamo",
-    "headway.train.icl.torch_trainer",
-    "headway.train.tokens.study",
+    "headway.train.regression_torch",
+    "headway.train.lm.study",
     "headway.icl.fused",
-    "headway.compare.results",
-    "headway.compare.icl",
-    "headway.compare.tokens",
+    "headway.stats.results",
+    "headway.stats.regression",
+    "headway.stats.lm",
 )
 
 PROBLEMS = ("differing bits", "lost lines", "lost steps", "orphans", "deaf", "other")
@@ -270,12 +269,12 @@ def _forked(work: Callable[[], int], output: int | None = None, *, group: bool =
 def _sweep(directory: Path, name: str) -> int:
     """What `headway run` does, but for the report."""
     laboratory = LABORATORIES[name]
-    headway.runs.places.LocalPlace.process = process  # type: ignore[method-assign,assignment]
+    headway.execute.places.LocalPlace.process = process  # type: ignore[method-assign,assignment]
     headway.api.finish = lambda store, **_: write(store)
     if laboratory.trainer == "fused":
         sys.modules.pop("torch", None)  # which this laboratory never loads: its processes go on with the next run
     else:
-        headway.runs.site.lasting = tuple  # type: ignore[assignment]
+        headway.execute.site.lasting = tuple  # type: ignore[assignment]
     nothing = {"until": None, "at_most": None, "budget": None, "best": False, "seeds": None}
     api.carry_out(
         laboratory.experiment(),
@@ -490,11 +489,11 @@ def _hurried() -> Iterator[None]:
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     hurried = [
-        (headway.runs.work, "CHECKPOINT_EVERY_S", 0.05),
-        (headway.runs.course, "_BETWEEN_S", 0.05),
-        (headway.runs.lease, "_BEAT_S", 0.03),
-        (headway.runs.local, "_LOOK_EVERY_S", 0.03),
-        (headway.runs.stop, "_LOOK_EVERY_S", 0.05),
+        (headway.execute.work, "CHECKPOINT_EVERY_S", 0.05),
+        (headway.execute.work, "_BETWEEN_S", 0.05),
+        (headway.store.lease, "_BEAT_S", 0.03),
+        (headway.execute.sweep, "_LOOK_EVERY_S", 0.03),
+        (headway.execute.stop, "_LOOK_EVERY_S", 0.05),
     ]
     former = [(module, name, getattr(module, name)) for module, name, _ in hurried]
     for module, name, value in hurried:

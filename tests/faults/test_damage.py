@@ -9,14 +9,14 @@ import quadratic
 import stored
 from rich.console import Console
 
-from headway.compare import icl, results
 from headway.errors import ResultsError
-from headway.runs import work as work_module
-from headway.runs.folder import Run
-from headway.runs.local import run_all
-from headway.runs.store import Store
-from headway.runs.work import DONE, work
-from headway.show.terminal.progress import status_table
+from headway.execute import work as work_module
+from headway.execute.sweep import run_all
+from headway.execute.work import DONE, work
+from headway.report.progress import status_table
+from headway.stats import regression, results
+from headway.store.directory import Store
+from headway.store.run import Run
 
 
 def stopped_run(directory) -> Run:
@@ -233,7 +233,7 @@ def test_a_damaged_run_is_said_left_alone_and_left_out_while_the_others_go_on(tm
     with pytest.raises(ResultsError) as raised:
         _ = run.spec
     assert str(raised.value) == run.message
-    monkeypatch.setattr(icl, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
+    monkeypatch.setattr(regression, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
     found = results.build(store)
     assert found.comparisons[0].n_pairs == 1
     assert found.warnings[0] == f"slow: a damaged run is left out: {run.message}"

@@ -14,14 +14,14 @@ import full_disks
 import pytest
 import quadratic
 
+from headway.base.files import derived
 from headway.errors import ResultsError, StorageFailed
-from headway.files import derived
+from headway.execute.sweep import run_all, to_the_end
+from headway.execute.work import DONE
 from headway.icl import fused
-from headway.runs.folder import Run
-from headway.runs.local import run_all, to_the_end
-from headway.runs.storage import DISK_FULL, UNREACHABLE, disk_full, failure, stored, why_no_room
-from headway.runs.store import Store
-from headway.runs.work import DONE
+from headway.store.directory import Store
+from headway.store.run import Run
+from headway.store.storage import DISK_FULL, UNREACHABLE, disk_full, failure, stored, why_no_room
 
 NATIVE = "icl, native" if fused.available() is None else "known answers"
 

@@ -13,23 +13,21 @@ import damager
 import pytest
 import quadratic
 
-from headway import files
-from headway.compare import results
+from headway.base import files
+from headway.base.identity import DIGEST, signed
 from headway.errors import DeclarationError, ResultsError
-from headway.identity import DIGEST, signed
-from headway.runs import seal
-from headway.runs.folder import Run
-from headway.runs.lease import is_held, last_holder
-from headway.runs.lease_files import this_process
-from headway.runs.planned_looks import Seen, keep
-from headway.runs.run_json import signed_text
-from headway.runs.slurm import _log_folder
-from headway.runs.store import Store
-from headway.runs.timing_files import read_timings
-from headway.runs.verify import verify
-from headway.runs.work import DONE, FAILED, work
-from headway.show.report import current
-from headway.show.report.page import write_report
+from headway.execute.slurm import _log_folder
+from headway.execute.work import DONE, FAILED, work
+from headway.report.experiment import current
+from headway.report.experiment.page import write_report
+from headway.stats import results
+from headway.store import integrity
+from headway.store.directory import Store
+from headway.store.lease import is_held, last_holder, this_process
+from headway.store.look_plans import Seen, keep
+from headway.store.run import Run, signed_text
+from headway.store.timings import read_timings
+from headway.store.verify import verify
 
 FUZZER = Path(__file__).with_name("fuzz_directories.py")
 
@@ -155,19 +153,19 @@ def test_a_run_that_is_trained_writes_to_its_own_files_alone(tmp_path, outside, 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../../../../outside/secret", "checkpoint/../../x", "run.json", ""])
 def test_a_seal_that_names_other_files_is_refused_whatever_signs_it(directory, outside, name):
     folder = arm_of(directory) / "seed-0"
-    told = json.loads((folder / seal.FILE).read_text())
+    told = json.loads((folder / integrity.SEAL).read_text())
     told["files"][name] = next(iter(told["files"].values()))
     changed = signed({key: value for key, value in told.items() if key != DIGEST})
-    files.write_json(folder / seal.FILE, changed)
+    files.write_json(folder / integrity.SEAL, changed)
     with pytest.raises(ResultsError, match=r"it names .*, and no run has such a file; "):
-        seal.read(folder, changed[DIGEST])
+        integrity.read(folder, changed[DIGEST])
 
 
 @pytest.mark.parametrize(
     "written", ["/tmp/evil.py", "../evil.py", "plugins/../../evil-0123456789abcdef.py", "plugins/evil.py"]
 )
 def test_a_document_lets_no_file_be_run_that_its_directory_does_not_keep(directory, outside, written):
-    from headway.declare.plugin_files import allow
+    from headway.config.plugins import allow
 
     (directory / "plugins").mkdir()
     document = directory / "experiment.yaml"

@@ -13,10 +13,10 @@ from fuzz_experiments import guarded, look_at
 
 import headway
 from headway.cli import main
-from headway.declare.limits import MOST_ARMS, MOST_LAYERS
-from headway.declare.loading import load
-from headway.declare.mapping import read_yaml, write_yaml
-from headway.declare.shipped import shipped
+from headway.config.load import load
+from headway.config.shipped import shipped
+from headway.config.spec import MOST_ARMS, MOST_LAYERS
+from headway.config.yaml import read_yaml, write_yaml
 from headway.errors import DeclarationError, UserError
 
 FUZZER = Path(__file__).with_name("fuzz_experiments.py")

@@ -17,14 +17,14 @@ from fuzz_folders import models
 from safetensors.numpy import load_file, save_file
 
 import headway
+from headway.analysis.open import open_model, open_own
 from headway.cli import main
-from headway.data.tokens.tokenizer import Tokenizer, bytes_tokenizer
-from headway.declare.tokens.transformer import GptNeo
+from headway.config.lm.model import GptNeo
+from headway.data.tokenizer import Tokenizer, bytes_tokenizer
 from headway.errors import UserError
-from headway.finished.opening import open_model, open_own
-from headway.hf.bounds import check_built, check_declared, check_memory
-from headway.hf.export import export
-from headway.model.weights import initial_weights
+from headway.hf.safety import check_built, check_declared, check_memory
+from headway.hf.write import export
+from headway.models.weights import initial_weights
 
 FUZZER = Path(__file__).with_name("fuzz_folders.py")
 DEEP = '{"a": ' + "[" * 100_000 + "1" + "]" * 100_000 + "}"

@@ -5,7 +5,7 @@ import os
 import pytest
 from faulty import KILLED, Operations, die, disk_full
 
-from headway.data.tokens.token_cache import cached
+from headway.data.cache import cached
 from headway.errors import UserError
 
 

@@ -16,11 +16,11 @@ import pytest
 import quadratic
 
 from headway.cli import main
-from headway.runs import checked
-from headway.runs.folder import Run
-from headway.runs.storage import DISK_FULL, UNREACHABLE
-from headway.runs.store import Store
-from headway.runs.work import DONE, ELSEWHERE, FAILED
+from headway.execute.work import DONE, ELSEWHERE, FAILED
+from headway.store import integrity
+from headway.store.directory import Store
+from headway.store.run import Run
+from headway.store.storage import DISK_FULL, UNREACHABLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the last line was cut short")
 
@@ -124,7 +124,7 @@ def said(arguments, below, operation, number, output):
 
 def content(directory):
     """Of all files but the cache of what was checked, which depends on how old the files are and may be deleted."""
-    files = (path for path in directory.rglob("*") if path.is_file() and path.name != checked.FILE)
+    files = (path for path in directory.rglob("*") if path.is_file() and path.name != integrity.CHECKED)
     return {path.relative_to(directory): path.read_bytes() for path in files}
 
 

@@ -14,15 +14,15 @@ from planted import planted, texts
 from tolerance import assert_same, nearly
 
 import headway
-from headway.data.tokens.tokenizer import bytes_tokenizer
-from headway.declare.head_causes import HEAD_CAUSES
-from headway.declare.tokens.transformer import GptNeo
+from headway.causal.effects import KINDS
+from headway.config.head_metrics import HEAD_CAUSES
+from headway.config.lm.model import GptNeo
+from headway.data.tokenizer import bytes_tokenizer
 from headway.errors import UserError
-from headway.heads.causes.kinds import KINDS
-from headway.hf.export import export
-from headway.model.attention import Attention
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.hf.write import export
+from headway.models.attention import Attention
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 RAGGED = GptNeo(
     family="gpt-neo", d_model=16, n_layers=3, n_heads="4-0-2", n_positions=64, windows=(None, 8), init_std=0.3
@@ -67,8 +67,8 @@ def test_it_says_what_it_read_and_what_stood_in(found):
 
 
 def test_effects_are_losses_with_and_without(found, ragged, text):
-    from headway.finished.opening import open_model
-    from headway.model.transformer import mean_nll
+    from headway.analysis.open import open_model
+    from headway.models.transformer import mean_nll
 
     opened = open_model(ragged)
     tokens = torch.from_numpy(opened.sequences(iter(STORIES.split("\n<|endoftext|>\n")), n=5, length=33))
@@ -80,9 +80,9 @@ def test_effects_are_losses_with_and_without(found, ragged, text):
 
 
 def test_batches_change_nothing(found, ragged, text, monkeypatch):
-    import headway.finished.batched_text
+    import headway.analysis.interventions
 
-    monkeypatch.setattr(headway.finished.batched_text, "BATCH", 64)
+    monkeypatch.setattr(headway.analysis.interventions, "BATCH", 64)
     other = headway.ablate(ragged, text=text, sequences=5, length=32, pairs=True)
     nats = {"dtype": np.float32, "scale": found.loss_nats}  # effects are differences of losses
     for kind in KINDS:
@@ -200,7 +200,7 @@ def test_a_run_of_headway(tmp_path):
     results = tmp_path / "results"
     from small_text import CONTENT
 
-    from headway.declare.loading import resolve
+    from headway.config.load import resolve
 
     document = {**CONTENT, "name": "small", "question": "?", "arms": {"one": {}}, "baseline": "one"}
     document.pop("seed")

@@ -9,8 +9,8 @@ from test_ablate import STORIES, verb
 from tolerance import nearly
 
 import headway
+from headway.causal.effects import KINDS
 from headway.errors import UserError
-from headway.heads.causes.kinds import KINDS
 
 transformers = pytest.importorskip("transformers")
 SIZES = {"vocab_size": 257, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}

@@ -7,21 +7,19 @@ import pytest
 import small_text
 import torch
 
-from headway.data.tokens.tokenizer import bytes_tokenizer
+from headway.analysis.look import look
+from headway.analysis.look_tokens import PageRoom, circuit_tokens
+from headway.analysis.open import open_model
+from headway.data.tokenizer import bytes_tokenizer
 from headway.errors import ResultsError
-from headway.finished.look import look
-from headway.finished.opening import open_model
-from headway.finished.page_room import PageRoom
-from headway.finished.shown_tokens import circuit_tokens
-from headway.heads.compositions import compositions
-from headway.heads.packed import STEPS
-from headway.heads.token_circuits import token_circuits
-from headway.hf.export import export
-from headway.model.transformer import Transformer
-from headway.runs.folder import Run
-from headway.runs.store import Store
-from headway.runs.work import DONE, work
-from headway.runs.worker import _open_study
+from headway.execute.work import DONE, work
+from headway.execute.worker import _open_study
+from headway.heads.results import STEPS
+from headway.heads.token_circuits import compositions, token_circuits
+from headway.hf.write import export
+from headway.models.transformer import Transformer
+from headway.store.directory import Store
+from headway.store.run import Run
 
 KEPT = (0, 3, 12)
 OPTIONS = {"length": 16, "sequences": 2, "draws": 0}

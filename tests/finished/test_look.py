@@ -12,16 +12,16 @@ import tokenizers
 import torch
 
 import headway
-from headway.data.tokens.tokenizer import Tokenizer, bytes_tokenizer
-from headway.declare.tokens.transformer import GptNeo
+from headway.analysis.look import models_in
+from headway.analysis.look_tokens import token_words, visible
+from headway.analysis.model import Encoder
+from headway.analysis.open import open_model
+from headway.config.lm.model import GptNeo
+from headway.data.tokenizer import Tokenizer, bytes_tokenizer
 from headway.errors import UserError
-from headway.finished.encoder import Encoder
-from headway.finished.looked_at import models_in
-from headway.finished.opening import open_model
-from headway.finished.token_words import token_words, visible
-from headway.heads.packed import STEPS
-from headway.hf.export import export
-from headway.model.weights import initial_weights
+from headway.heads.results import STEPS
+from headway.hf.write import export
+from headway.models.weights import initial_weights
 
 RAGGED = GptNeo(family="gpt-neo", d_model=16, n_layers=3, n_heads="4-2-1", n_positions=64, windows=(None, 8))
 STORY = "Once upon a time there was a heron. It stood in the reeds and waited for a fish that never came.\n"

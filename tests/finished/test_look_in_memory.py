@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 import headway
-from headway.declare.tokens.transformer import GptNeo
+from headway.config.lm.model import GptNeo
 from headway.errors import UserError
-from headway.heads.packed import STEPS
-from headway.show.look.look_page import look_page
+from headway.heads.results import STEPS
+from headway.report.models.look import look_page
 
 OWN = GptNeo(family="gpt-neo", d_model=16, n_layers=2, n_heads="2-1", n_positions=32)
 
@@ -65,9 +65,9 @@ def test_what_is_open_already_is_looked_at(text):
 
 
 def _exported(path):
-    from headway.data.tokens.tokenizer import bytes_tokenizer
-    from headway.hf.export import export
-    from headway.model.weights import initial_weights
+    from headway.data.tokenizer import bytes_tokenizer
+    from headway.hf.write import export
+    from headway.models.weights import initial_weights
 
     export(OWN, 257, initial_weights(OWN, 257, seed=0), path, bytes_tokenizer())
     return path

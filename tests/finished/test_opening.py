@@ -14,10 +14,10 @@ from shared import data
 from tolerance import assert_same
 
 import headway
-from headway.data.tokens.tokenizer import trained_bpe
+from headway.analysis.model import model_folder
+from headway.analysis.open import open_model
+from headway.data.tokenizer import trained_bpe
 from headway.errors import ResultsError, UserError
-from headway.finished.model_folder import model_folder
-from headway.finished.opening import open_model
 
 EXPERIMENT = """
 name: tiny
@@ -274,7 +274,7 @@ def test_messages_are_right_from_python_as_on_the_command_line(run):
 def test_a_run_of_the_other_laboratory(tmp_path):
     settings = ["training.steps=50", "evaluation.prompts=100", "evaluation.curve=null"]
     experiment = headway.load("icl-heads", settings=settings).select(arms=["h1"])
-    from headway.runs.store import Store
+    from headway.store.directory import Store
 
     store = Store.create(tmp_path / "icl", experiment)
     folder = store.add(*experiment.runs[0]).path

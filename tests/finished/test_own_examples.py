@@ -5,9 +5,9 @@ import pytest
 from tolerance import nearly
 
 import headway
-from headway.declare.loading import resolve
+from headway.analysis.inputs import own_text
+from headway.config.load import resolve
 from headway.errors import UserError
-from headway.finished.own_text import own_text
 
 MODEL = {"family": "gpt-2", "d_model": 8, "n_layers": 1, "n_heads": 2, "d_head": 4, "norm": "none", "mlp": "none",
          "tied": False}  # fmt: skip

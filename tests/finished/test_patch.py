@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import headway
+from headway.causal.effects import share_interval
+from headway.causal.patch_result import Patching
 from headway.errors import UserError
-from headway.heads.causes.effects import share_interval
-from headway.heads.causes.patched import Patching
 
 
 def pair(seed=0):

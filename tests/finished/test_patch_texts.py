@@ -8,13 +8,13 @@ from test_ablate import RAGGED, verb
 from tolerance import TERMS, assert_same, nearly
 
 import headway
-from headway.data.tokens.tokenizer import bytes_tokenizer
+from headway.analysis.patch import patch_texts
+from headway.analysis.text_pairs import text_or_lines
+from headway.causal.patch_result import strongest_path
+from headway.data.tokenizer import bytes_tokenizer
 from headway.errors import UserError
-from headway.finished.patch_texts import patch_texts
-from headway.finished.text_pairs import text_or_lines
-from headway.heads.causes.patched_model import strongest_path
-from headway.hf.export import export
-from headway.model.weights import initial_weights
+from headway.hf.write import export
+from headway.models.weights import initial_weights
 
 CLEAN, CORRUPTED = "A heron stood in", "A stork waded at"
 

@@ -12,15 +12,14 @@ from hf.drawn import STOCK, weights_of
 from tolerance import assert_same
 
 import headway
-from headway.data.tokens.tokenizer import bytes_tokenizer
-from headway.declare.tokens.head_units import units_of
-from headway.declare.tokens.transformer import GptNeo, Llama
+from headway.causal.importance import METHODS, PruningText, at_random
+from headway.config.lm.head_units import units_of
+from headway.config.lm.model import GptNeo, Llama
+from headway.data.tokenizer import bytes_tokenizer
 from headway.errors import UserError
-from headway.heads.causes.importance import PruningText, at_random
-from headway.heads.causes.methods import METHODS
-from headway.hf.export import export
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.hf.write import export
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 GROUPED = Llama(family="llama", d_model=16, n_layers=2, n_heads="4:2-4:2", n_positions=64, init_std=0.3)
 PLAIN = GptNeo(family="gpt-neo", d_model=16, n_layers=2, n_heads=4, n_positions=64, windows=(None, 8), init_std=0.3)

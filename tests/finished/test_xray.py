@@ -15,14 +15,14 @@ from stories_tokenizer import tokenizer as stories_tokenizer
 from tolerance import assert_same, nearly
 
 import headway
-from headway.data.tokens.tokenizer import bytes_tokenizer
-from headway.declare.tokens.transformer import GptNeo
+from headway.analysis.open import open_model
+from headway.config.lm.model import GptNeo
+from headway.data.tokenizer import bytes_tokenizer
 from headway.errors import UserError
-from headway.finished.opening import open_model
 from headway.heads.scores import from_arrays
-from headway.hf.export import export
-from headway.model.weights import initial_weights
-from headway.show.xray.drawing import heads, layers
+from headway.hf.write import export
+from headway.models.weights import initial_weights
+from headway.report.models.xray import heads, layers
 
 RAGGED = GptNeo(family="gpt-neo", d_model=16, n_layers=3, n_heads="4-2-1", n_positions=64, windows=(None, 8))
 STORY = "Once upon a time there was a heron. It stood in the reeds and waited for a fish that never came.\n"
@@ -77,8 +77,8 @@ def test_the_text_is_one_ring_of_documents_with_the_end_of_text_between(ragged, 
 
 
 def test_what_batches_say_together_is_what_the_whole_text_says(ragged, text, found, monkeypatch):
-    import headway.finished.xray
-    from headway.heads.stream import measure
+    import headway.analysis.xray
+    from headway.heads.measure import measure
 
     opened = open_model(ragged)
     tokens = opened.sequences(iter([(STORY * 3).strip()] * 4), n=3, length=48)
@@ -86,7 +86,7 @@ def test_what_batches_say_together_is_what_the_whole_text_says(ragged, text, fou
     for metric, score in measure(whole).items():
         for name, value in score.values.items():
             assert_same(found.scores[metric].values[name], value, what=metric, dtype=np.float32)
-    monkeypatch.setattr(headway.finished.xray, "_BATCH", 48)
+    monkeypatch.setattr(headway.analysis.xray, "_BATCH", 48)
     one_by_one = headway.xray(ragged, text=text, sequences=3, length=48)
     for metric, score in one_by_one.scores.items():
         for name, value in score.values.items():
@@ -152,7 +152,7 @@ try:
     main()
 except SystemExit as end:
     assert not end.code, end.code
-loaded = [name for name in sys.modules if name.startswith("headway.show.")]
+loaded = [name for name in sys.modules if name.startswith("headway.report.")]
 print(*sorted({name.split(".")[2] for name in loaded}), file=sys.stderr)
 """
 
@@ -193,7 +193,7 @@ def test_no_figure_of_a_report_is_loaded(written):
 
 
 def test_a_page_leads_to_the_look_at_the_same_heads_or_says_how_to_have_it(ragged, found, tmp_path):
-    from headway.show.xray.page import xray_page
+    from headway.report.models.xray import xray_page
 
     page, folder = few(xray_page(found, "headway look ragged")), tmp_path / "xray-ragged"
     html = page.write(folder, ragged, "headway xray").read_text()
@@ -207,7 +207,7 @@ def test_a_page_leads_to_the_look_at_the_same_heads_or_says_how_to_have_it(ragge
 
 
 def test_another_model_in_the_same_folder_leaves_no_figure_of_the_former(ragged, text, found, tmp_path):
-    from headway.show.xray.page import xray_page
+    from headway.report.models.xray import xray_page
 
     few(xray_page(found)).write(tmp_path, ragged, "headway xray")
     mine = tmp_path / "figures/mine.png"
@@ -222,7 +222,7 @@ def test_another_model_in_the_same_folder_leaves_no_figure_of_the_former(ragged,
 
 
 def test_models_of_one_name_are_not_written_over_each_other(found, tmp_path, monkeypatch):
-    from headway.show.shared.model_page import folder_of
+    from headway.report.models.page import folder_of
 
     monkeypatch.chdir(tmp_path)
     first, second = tmp_path / "a/seed-0", tmp_path / "b/seed-0"

@@ -11,15 +11,15 @@ import zoo
 from tolerance import assert_same, nearly
 
 import headway
-from headway.cli.output import check_out
-from headway.data.tokens import documents
-from headway.declare.tokens.transformer import GptNeo
+from headway.analysis.model import _beginnings
+from headway.analysis.open import open_model, open_own
+from headway.cli.options import check_out
+from headway.config.lm.model import GptNeo
+from headway.data import documents
 from headway.errors import UserError
-from headway.finished.opened import _beginnings
-from headway.finished.opening import open_model, open_own
-from headway.hf.export import export
 from headway.hf.reading import check_own
-from headway.model.weights import initial_weights
+from headway.hf.write import export
+from headway.models.weights import initial_weights
 
 SMALL = {"sequences": 3, "length": 24, "draws": 4}
 STORY = "Once upon a time there was a heron. It stood in the reeds and waited for a fish. "

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import torch
 
-from headway.model.trace import AttentionTrace, Trace
+from headway.models.trace import AttentionTrace, Trace
 
 BATCH, LENGTH = 3, 13
 

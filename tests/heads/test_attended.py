@@ -7,9 +7,9 @@ import pytest
 import torch
 from tolerance import nearly
 
-from headway.declare.tokens.transformer import GptNeo
-from headway.heads.attended import TOP, TokenPairs
-from headway.model.transformer import Transformer
+from headway.config.lm.model import GptNeo
+from headway.heads.token_circuits import TOP_TOKENS, TokenPairs
+from headway.models.transformer import Transformer
 
 MODEL = GptNeo(family="gpt-neo", d_model=16, n_layers=2, n_heads="4-2", n_positions=16, windows=(None, 3))
 
@@ -42,7 +42,7 @@ def test_the_most_attended_pairs_are_those_of_the_slow_definition(at_once):
         expected = slow(tokens, attention)
         for head, found in pairs.top(attention.name).items():
             mine = {key[1:]: value for key, value in expected.items() if key[0] == head}
-            order = sorted(mine, key=lambda key: mine[key][1] - mine[key][0])[:TOP]
+            order = sorted(mine, key=lambda key: mine[key][1] - mine[key][0])[:TOP_TOKENS]
             assert [(pair.query, pair.key) for pair in found] == [key for key in order if mine[key][0] > mine[key][1]]
             for pair in found:
                 weight, even, n = mine[pair.query, pair.key]
@@ -52,7 +52,7 @@ def test_the_most_attended_pairs_are_those_of_the_slow_definition(at_once):
 
 
 def drawn():
-    from headway.model.weights import initial_weights
+    from headway.models.weights import initial_weights
 
     weights = initial_weights(MODEL, 7, seed=0)
     louder = {name: 8 * weight if ".q." in name or ".k." in name else weight for name, weight in weights.items()}

@@ -5,15 +5,13 @@ import pytest
 import torch
 from tolerance import assert_same
 
-from headway.declare.head_metrics import HEAD_METRICS, REPEATED
-from headway.declare.tokens.transformer import Gpt2
+from headway.config.head_metrics import HEAD_METRICS, REPEATED
+from headway.config.lm.model import Gpt2
 from headway.errors import UserError
 from headway.heads.circuits import CIRCUITS, circuit_scores
-from headway.heads.examination import Repetition, examine
-from headway.heads.repeated import drawn_repeats
-from headway.heads.stream import HeadStream, measure
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.heads.measure import HeadStream, Repetition, drawn_repeats, examine, measure
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 MODEL = Gpt2(family="gpt-2", d_model=24, n_layers=2, n_heads="4-2", n_positions=32, init_std=0.5)
 VOCAB, PERIOD = 31, 6

@@ -6,8 +6,7 @@ from fabricate_scores import composition, names, scores
 from tolerance import assert_same
 
 from headway.heads.findings import findings
-from headway.heads.names import row_labels
-from headway.heads.scores import HeadScores
+from headway.heads.scores import HeadScores, row_labels
 
 DRAWS = 16
 

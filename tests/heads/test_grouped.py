@@ -5,8 +5,8 @@ import math
 import numpy as np
 from head_definitions import attention, causal, of
 
-from headway.heads.grouped import within_and_between
-from headway.heads.stream import measure
+from headway.heads.findings import within_and_between
+from headway.heads.measure import measure
 
 
 def test_pairs_are_told_apart():

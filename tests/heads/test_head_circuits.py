@@ -7,13 +7,12 @@ import pytest
 import torch
 from tolerance import assert_same, nearly
 
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks
+from headway.config.lm.model import Gpt2, GptNeo, Llama, Ranks
 from headway.errors import UserError
-from headway.heads.circuits import circuit_scores, circuits
-from headway.heads.compositions import compositions
-from headway.heads.factored import gaussian_effective_rank
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.heads.circuits import circuit_scores, circuits, gaussian_effective_rank
+from headway.heads.token_circuits import compositions
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 SMALL = {"d_model": 24, "n_layers": 3, "n_positions": 32, "init_std": 0.2}
 VOCAB = 37

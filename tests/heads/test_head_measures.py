@@ -10,14 +10,14 @@ from head_definitions import BATCH, DEFINITIONS, LENGTH, Slow, attention, cases,
 from tolerance import assert_same, nearly
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headway.declare.head_metrics import HEAD_METRICS, REPEATED
+from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.errors import UserError
-from headway.heads import query_blocks as looks
+from headway.heads import patterns as looks
+from headway.heads.attention import subject
 from headway.heads.circuits import circuit_scores  # noqa: F401 - registers the metrics of weights
-from headway.heads.registry import FUNCTIONS
-from headway.heads.stream import HeadStream, measure
-from headway.heads.subject import subject
-from headway.model.trace import Trace
+from headway.heads.measure import HeadStream, measure
+from headway.heads.metric import FUNCTIONS
+from headway.models.trace import Trace
 
 CASES = cases()
 OF_TRACES = [name for name, declared in HEAD_METRICS.items() if declared.family != "circuits"]

@@ -8,9 +8,9 @@ import torch
 from head_definitions import attention, causal, of
 from tolerance import nearly
 
+from headway.heads.measure import measure
 from headway.heads.nulls import gaussian_attention, gaussian_excess, gaussian_heads, measured_spectra, normal_excess
-from headway.heads.stream import measure
-from headway.model.trace import AttentionTrace
+from headway.models.trace import AttentionTrace
 
 NAME = "layers.0.attention"
 

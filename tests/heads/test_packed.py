@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.heads.packed import STEPS, PackedPatterns
+from headway.heads.results import STEPS, PackedPatterns
 
 
 def causal(n_heads, n, seed=0, sharp=1.0):

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from headway.declare.tokens.transformer import Gpt2
+from headway.config.lm.model import Gpt2
 from headway.errors import UserError
-from headway.heads.repeated import drawn_repeats, repeated_tokens
-from headway.heads.stream import HeadStream
-from headway.model.trace import AttentionTrace, Trace
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.heads.measure import HeadStream, drawn_repeats, repeated_tokens
+from headway.models.trace import AttentionTrace, Trace
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 
 def test_each_text_is_its_first_half_twice():

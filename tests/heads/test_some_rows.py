@@ -6,12 +6,12 @@ import torch
 from drawn_transformers import MODELS, VOCAB, weights_of
 from tolerance import assert_same
 
-from headway.heads import comparison
-from headway.heads.comparison import examine_beside_untrained, rows_of_draws
-from headway.heads.stream import HeadStream
-from headway.model.redraw import read
-from headway.model.trace import SomeQueries
-from headway.model.transformer import Transformer
+from headway.heads import untrained
+from headway.heads.measure import HeadStream
+from headway.heads.untrained import examine_beside_untrained, rows_of_draws
+from headway.models.redraw import read
+from headway.models.trace import SomeQueries
+from headway.models.transformer import Transformer
 
 CKA = ("query_cka", "context_cka", "query_cka_centred", "context_cka_centred")
 PER_QUERY = ("previous_token_score", "sink_score", "attention_entropy_nats", "disagreement_position", "output_share")
@@ -65,8 +65,8 @@ def test_a_mean_over_rows_that_take_turns_is_that_of_all(metric):
 def test_draws_at_some_positions_have_the_null_of_all(monkeypatch):
     """And cost a fraction: as many rows as are asked for, whoever asks."""
     model, tokens = module_and_tokens("rotary", batch=16, length=64)
-    monkeypatch.setattr(comparison, "_ROWS_OF_DRAWS", tokens.numel() // 4)
-    monkeypatch.setattr(comparison, "_ROWS_PER_WIDTH", 1)
+    monkeypatch.setattr(untrained, "_ROWS_OF_DRAWS", tokens.numel() // 4)
+    monkeypatch.setattr(untrained, "_ROWS_PER_WIDTH", 1)
     found = {}
     with torch.no_grad():
         for n_rows in (None, tokens.numel()):

@@ -7,13 +7,13 @@ import transformers
 from tolerance import nearly
 
 import headway
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama
-from headway.heads.stream import measure
-from headway.heads.stream_null import stream_null
-from headway.hf import redrawing
-from headway.model.redraw import read
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.config.lm.model import Gpt2, GptNeo, Llama
+from headway.heads.measure import measure
+from headway.heads.nulls import stream_null
+from headway.hf import redraw
+from headway.models.redraw import read
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 VOCAB, LENGTH = 211, 96
 OWN = {
@@ -39,7 +39,7 @@ def reading(name, seed):
         return read(module, tokens)
     torch.manual_seed(seed)
     kind = transformers.AutoModelForMaskedLM if name == "bert" else transformers.AutoModelForCausalLM
-    return redrawing.read(kind.from_config(THEIRS[name]).eval(), tokens)
+    return redraw.read(kind.from_config(THEIRS[name]).eval(), tokens)
 
 
 @pytest.mark.parametrize("name", [*OWN, *THEIRS])

@@ -11,8 +11,8 @@ import torch
 from head_definitions import attention, causal
 from tolerance import nearly
 
-from headway.declare.tokens.training import REGULARIZED
-from headway.heads.terms import TERMS
+from headway.config.lm.training import REGULARIZED
+from headway.heads.metric import TERMS
 
 every_term = pytest.mark.parametrize("name", TERMS)
 VECTORS = ("q", "k", "v", "z", "W_O")
@@ -104,7 +104,7 @@ from dataclasses import replace
 torch.set_num_threads(1)
 sys.path.insert(0, FOLDER)
 from head_definitions import attention, causal
-from headway.heads.terms import TERMS
+from headway.heads.regularizers import TERMS
 
 VECTORS = ("q", "k", "v", "z", "W_O")
 base = attention(heads=4, kv_of=(0, 0, 1, 1), mask=causal(), dtype=torch.float64)

@@ -5,11 +5,11 @@ import pytest
 import torch
 from tolerance import assert_same
 
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama
+from headway.config.lm.model import Gpt2, GptNeo, Llama
 from headway.heads.circuits import read_out_rows, written_rows
 from headway.heads.token_circuits import token_circuits
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 VOCAB = 12
 

@@ -3,7 +3,7 @@
 import pytest
 
 from headway.errors import UserError
-from headway.heads.view import chosen_heads
+from headway.heads.results import chosen_heads
 
 LABELS = {"a": "L0", "b": "L1"}
 N_HEADS = {"a": 3, "b": 1}

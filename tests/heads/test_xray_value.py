@@ -6,9 +6,8 @@ import numpy as np
 from fabricate_scores import composition, names, scores
 from safetensors.numpy import load_file
 
-from headway.heads.model_on_text import AttentionHeads
+from headway.heads.results import AttentionHeads, XRay
 from headway.heads.scores import from_arrays
-from headway.heads.xray import XRay
 
 
 def test_json_of_many_heads_says_what_it_leaves_out():

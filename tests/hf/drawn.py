@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks, TransformerModel
-from headway.model.weights import Weights, initial_weights
+from headway.config.lm.model import Gpt2, GptNeo, Llama, Ranks, TransformerModel
+from headway.models.weights import Weights, initial_weights
 
 VOCAB_SIZE = 257
 

@@ -10,8 +10,7 @@ import torch
 import transformers
 from tolerance import assert_same
 
-from headway.heads.causes.patching import TwoRuns, patched_effects
-from headway.heads.causes.paths import head_paths
+from headway.causal.patching import TwoRuns, head_paths, patched_effects
 from headway.hf.interface import attentions, intercepted, own_function
 
 DOCS = Path(__file__).parents[2] / "docs"

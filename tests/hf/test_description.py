@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.declare.tokens.transformer import GptNeo, Ranks
-from headway.hf.description import describe
+from headway.config.lm.model import GptNeo, Ranks
+from headway.hf.architectures import describe
 
 LANE = GptNeo(
     family="gpt-neo", d_model=48, n_layers=2, n_heads=4, d_embed=20, positions="rotary", mlp="gelu", windows=(7, None)

@@ -11,7 +11,7 @@ from transformers.pytorch_utils import Conv1D
 
 import headway
 from headway.errors import UserError
-from headway.hf.entering import entering
+from headway.hf.interface import entering
 
 _llama, _wide = zoo._llama, zoo._wide
 _narrow = {**_llama, "head_dim": 8}

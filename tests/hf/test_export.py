@@ -11,12 +11,11 @@ import transformers
 from tolerance import assert_same
 
 import headway
-from headway.data.tokens.tokenizer import bytes_tokenizer, trained_bpe
+from headway.data.tokenizer import bytes_tokenizer, trained_bpe
 from headway.errors import UserError
-from headway.hf.architectures import stock
-from headway.hf.description import declared, describe
-from headway.hf.export import export
-from headway.model.transformer import Transformer
+from headway.hf.architectures import declared, describe, stock
+from headway.hf.write import export
+from headway.models.transformer import Transformer
 
 MODELS = {name: model for name, (_, model) in drawn.STOCK.items()} | drawn.RAGGED
 TOKENS = torch.randint(0, drawn.VOCAB_SIZE, (2, 50), generator=torch.Generator().manual_seed(1))
@@ -89,7 +88,7 @@ def test_padding_changes_no_logit_and_generate_writes_what_headway_writes(name, 
         plain, shifted = theirs(prompt).logits, theirs(padded, attention_mask=mask).logits
     assert_same(shifted[:, 6:], plain, dtype=np.float32)
 
-    from headway.model.generate import generate
+    from headway.models.generate import generate
 
     written = generate(reference(model), prompt[0].tolist(), n_tokens=15, temperature=0.0)
     options = {"max_new_tokens": 15, "do_sample": False, "eos_token_id": None}
@@ -160,7 +159,7 @@ def test_a_folder_is_whole_or_absent(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("headway.hf.export.shutil.copyfile", full)
+    monkeypatch.setattr("headway.hf.write.shutil.copyfile", full)
     model = drawn.RAGGED["descending"]
     with pytest.raises(UserError, match="out cannot be written: No space left on device; free space or check perm"):
         export(model, drawn.VOCAB_SIZE, drawn.weights_of(model), tmp_path / "deep/out")

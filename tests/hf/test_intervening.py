@@ -7,14 +7,14 @@ import transformers
 import zoo
 from tolerance import assert_same
 
+from headway.causal.attribution import attribute
+from headway.causal.checks import check_interventions
+from headway.causal.effects import KINDS
+from headway.causal.removal import Removal, losses_without, reference_losses_without
+from headway.causal.substitutes import contexts_of, heads_of, substitutes
 from headway.errors import UserError
-from headway.heads.causes.attribution import attribute
-from headway.heads.causes.kinds import KINDS
-from headway.heads.causes.selfcheck import check_interventions
-from headway.heads.causes.substitutes import contexts_of, heads_of, substitutes
-from headway.heads.causes.without import Removal, losses_without, reference_losses_without
-from headway.hf import intervening, kept_pass
-from headway.hf.intervening import TheirDecoder
+from headway.hf import intervene
+from headway.hf.intervene import TheirDecoder
 
 _llama = zoo.CONFIGS["llama"].to_dict() | {"architectures": None}
 _sizes = {key: _llama[key] for key in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")} | {
@@ -104,17 +104,17 @@ def refused(found, said):
 
 
 def test_a_mask_that_is_ignored_is_refused(monkeypatch):
-    monkeypatch.setattr(intervening, "_changed", lambda *given: given[-1])
+    monkeypatch.setattr(intervene, "_changed", lambda *given: given[-1])
     refused(decoder("gpt-neox"), "gates of 0 change the logits; they do not in layer 0")
 
 
 def test_a_mask_of_another_head_is_refused(monkeypatch):
-    changed = intervening._changed
+    changed = intervene._changed
 
     def other(heads, layer, gate, *rest):
         return changed(heads, layer, None if gate is None else gate.roll(1, -1), *rest)
 
-    monkeypatch.setattr(intervening, "_changed", other)
+    monkeypatch.setattr(intervene, "_changed", other)
     refused(decoder("gpt-neox"), "L0H2 masked is L0H2 removed; they differ by up to")
 
 
@@ -126,7 +126,7 @@ def test_contributions_that_do_not_add_up_are_refused():
 
 
 def test_layers_that_do_not_pass_on_what_they_gave_are_refused(monkeypatch):
-    monkeypatch.setattr(kept_pass, "_copied", lambda output, _: output * 1.1 if torch.is_tensor(output) else output)
+    monkeypatch.setattr(intervene, "_copied", lambda output, _: output * 1.1 if torch.is_tensor(output) else output)
     refused(decoder("gpt-neox"), "the losses without a head are those of a whole pass")
 
 

@@ -14,16 +14,14 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 import headway
+from headway.causal import patching
+from headway.causal.checks import check_patching
+from headway.causal.patch_result import PATCH_SITES
+from headway.causal.patching import TwoRuns, cancelling, estimated_effects, head_paths, patched_effects
 from headway.errors import UserError
-from headway.heads.causes import patching
-from headway.heads.causes.patch_check import check_patching
-from headway.heads.causes.patch_estimates import cancelling, estimated_effects
-from headway.heads.causes.patched import PATCH_SITES
-from headway.heads.causes.patching import TwoRuns, patched_effects
-from headway.heads.causes.paths import head_paths
-from headway.hf import attending, kept_pass
-from headway.hf.export import export
-from headway.hf.intervening import TheirDecoder
+from headway.hf import intervene
+from headway.hf.intervene import TheirDecoder
+from headway.hf.write import export
 
 SCALED = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -168,7 +166,7 @@ def test_copies_side_by_side_are_what_they_are_one_by_one(monkeypatch):
     """As where a layer gives something that is not by text: what its router says, for one."""
     together = runs_of("mistral")
     assert together.run.kept.repeats
-    monkeypatch.setattr(kept_pass, "_by_text", lambda *_: False)
+    monkeypatch.setattr(intervene, "_by_text", lambda *_: False)
     alone = runs_of("mistral")
     assert not alone.run.kept.repeats
     for site in ("z", "k"):
@@ -184,7 +182,7 @@ def refused(found, said, sites=PATCH_SITES):
 
 
 def test_parts_that_are_ignored_are_refused(monkeypatch):
-    monkeypatch.setattr(attending, "edited", lambda x, *_: x)
+    monkeypatch.setattr(intervene, "edited", lambda x, *_: x)
     for site in "qkv":
         refused(TheirDecoder(zoo.model_of("gpt-neox")), f"0 {site} of another text, given to the model's own", (site,))
 

@@ -12,9 +12,9 @@ import zoo
 from safetensors.torch import load_file, save_file
 
 import headway
-from headway.data.tokens.tokenizer import bytes_tokenizer
+from headway.data.tokenizer import bytes_tokenizer
 from headway.errors import UserError
-from headway.hf.export import export
+from headway.hf.write import export
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from tolerance import assert_same
 
 import headway
-from headway.data.tokens.tokenizer import bytes_tokenizer
+from headway.data.tokenizer import bytes_tokenizer
 from headway.errors import UserError
 
 SMALL = {"vocab_size": 97, "initializer_range": 0.2, "bos_token_id": None, "eos_token_id": None}

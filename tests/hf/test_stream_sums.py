@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from headway.hf.stream_sums import stream_sums
-from headway.model.intervenable import StreamSums
+from headway.hf.intervene import stream_sums
+from headway.models.intervene import StreamSums
 
 WIDTH = 6
 

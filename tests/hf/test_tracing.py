@@ -10,11 +10,11 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 import headway
-from headway.declare.tokens.transformer import GptNeo
+from headway.config.lm.model import GptNeo
 from headway.errors import UserError
-from headway.hf.recording import recording
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.hf.tracing import recording
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 NAMES = tuple(zoo.CONFIGS)
 THEIRS = {"self": "attentions", "encoder": "attentions"}

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from headway.declare.icl.model import IclModel, OneLayer
+from headway.config.regression import IclModel, OneLayer
 from headway.icl.attention import InContextAttention
 
 

@@ -6,9 +6,8 @@ import reference_attention
 import torch
 from tolerance import assert_same
 
-from headway.data.icl.prompts import draw
-from headway.declare.icl.model import OneLayer, Stack
-from headway.declare.icl.task import RegressionTask
+from headway.config.regression import OneLayer, RegressionTask, Stack
+from headway.data.regression import draw
 from headway.errors import UserError
 from headway.icl.attention import InContextAttention
 from headway.icl.circuits import circuits

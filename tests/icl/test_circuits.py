@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from tolerance import assert_same, nearly
 
-from headway.declare.icl.model import OneLayer, Stack
-from headway.declare.icl.task import RegressionTask
+from headway.config.regression import OneLayer, RegressionTask, Stack
 from headway.icl.circuits import circuits, head_scalars, head_table
 from headway.icl.weights import initial_weights
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tolerance import assert_same
 
-from headway import streams
-from headway.data.icl.prompts import Prompts, draw, tuning_prompts
-from headway.declare.icl.task import Power, RegressionTask
+from headway.base import rng
+from headway.config.regression import Power, RegressionTask
+from headway.data.regression import Prompts, draw, tuning_prompts
 from headway.errors import UserError
 from headway.icl import estimators, theory
 
@@ -35,7 +35,7 @@ def task(request):
 
 
 def prompts_of(task, n=12, n_pairs=40):
-    return draw(task, key=streams.key(7, "test"), step=0, batch_size=n, n_pairs=n_pairs)
+    return draw(task, key=rng.key(7, "test"), step=0, batch_size=n, n_pairs=n_pairs)
 
 
 def slowly(prompts, lengths, predict):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tolerance import assert_same, nearly
 
-from headway import streams
-from headway.data.icl.prompts import draw, evaluation_prompts
-from headway.declare.icl.task import Power, RegressionTask
+from headway.base import rng
+from headway.config.regression import Power, RegressionTask
+from headway.data.regression import draw, evaluation_prompts
 from headway.icl import estimators, evaluation
 from headway.icl.evaluation import Control
 
@@ -46,7 +46,7 @@ def test_adjusting_removes_luck_and_keeps_the_mean():
     w, mu = np.array([-0.1393, 0.1420]), np.array([-3.1719, 3.1868])
     plain, better = [], []
     for step in range(30):
-        prompts = draw(TASK, key=streams.key(5, "test"), step=step, batch_size=2_000)
+        prompts = draw(TASK, key=rng.key(5, "test"), step=step, batch_size=2_000)
         errors = evaluation.squared_errors(estimators.kernel(prompts, w, mu), prompts)[:, 0]
         plain.append(evaluation.summary(errors))
         better.append(evaluation.adjusted(errors, evaluation.debiased_gd_control(prompts, TASK)))

@@ -8,10 +8,10 @@ import pytest
 import torch
 from tolerance import assert_same, nearly
 
-from headway import streams
-from headway.data.icl import native
-from headway.data.icl.prompts import Prompts, draw
-from headway.declare.laboratories import parse_run
+from headway.base import rng as streams
+from headway.config.kinds import parse_run
+from headway.data import native
+from headway.data.regression import Prompts, draw
 from headway.errors import Diverged, UserError
 from headway.icl import fused
 from headway.icl.fused import FusedTrainer, obstacle

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from headway.data.icl.prompts import tuning_prompts
-from headway.declare.icl.task import Power, RegressionTask
+from headway.config.regression import Power, RegressionTask
+from headway.data.regression import tuning_prompts
 from headway.errors import UserError
 from headway.icl import estimators
 from headway.icl.evaluation import adjusted, debiased_gd_control, squared_errors

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import chi2
 from tolerance import nearly
 
-from headway.declare.icl.task import RegressionTask
+from headway.config.regression import RegressionTask
 from headway.icl.second_head import effective_worth, exact_worth, worth_in_the_limit
 
 

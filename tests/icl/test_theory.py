@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tolerance import assert_same
 
-from headway.data.icl.prompts import tuning_prompts
-from headway.declare.icl.task import Identity, Power, RegressionTask
+from headway.config.regression import Identity, Power, RegressionTask
+from headway.data.regression import tuning_prompts
 from headway.errors import UserError
 from headway.icl import estimators, theory
 from headway.icl.evaluation import squared_errors, summary

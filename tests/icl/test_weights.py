@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from tolerance import assert_same
 
-from headway.declare.icl.model import OneLayer, Stack
-from headway.declare.icl.task import RegressionTask
-from headway.declare.laboratories import parse_run
+from headway.config.kinds import parse_run
+from headway.config.regression import OneLayer, RegressionTask, Stack
 from headway.icl.weights import initial_weights, weight_shapes
 
 TASK = RegressionTask(kind="regression", d_x=5, n_pairs=40)

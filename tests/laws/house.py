@@ -14,7 +14,7 @@ SLICES = ("icl", "tokens")
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """A file of the source; `place` is its path inside the package, such as `declare/run.py`."""
+    """A file of the source; `place` is its path inside the package, such as `config/run.py`."""
 
     place: str
     lines: int

@@ -10,9 +10,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from headway import streams
-from headway.declare.tokens import tasks
-from headway.declare.tokens.task import TokensTask
+from headway.base import rng
+from headway.config.lm import tasks
+from headway.config.lm.task import TokensTask
 
 
 class EchoTask(TokensTask):
@@ -20,7 +20,7 @@ class EchoTask(TokensTask):
 
     primary: ClassVar[str] = "eval_loss_nats"
     examples: ClassVar[str] = "__main__.EchoExamples"
-    judge: ClassVar[str] = "headway.train.tokens.judge.Judge"
+    judge: ClassVar[str] = "headway.train.lm.evaluate.Judge"
     baselines: ClassVar[str] = "__main__.baselines"
     vocab_size: ClassVar[int] = 8
 
@@ -30,7 +30,11 @@ class EchoTask(TokensTask):
 
 tasks.TASKS["echo"] = EchoTask
 
-from headway.data.tokens.examples import MASKED, Batch, Examples  # noqa: E402
+from headway.data.batch import (
+    MASKED,
+    Batch,
+    Examples,  # noqa: E402
+)
 
 
 class EchoExamples(Examples):
@@ -43,11 +47,11 @@ class EchoExamples(Examples):
     digest = "echo"
 
     def training_batch(self, seed, step, batch_size):
-        return self._drawn(streams.generator(seed, "echo", step), batch_size)
+        return self._drawn(rng.generator(seed, "echo", step), batch_size)
 
     def evaluation_batches(self, sequences, batch_size):
         for step in range(-(-(sequences or 16) // batch_size)):
-            yield self._drawn(streams.generator(0, "echo evaluation", step), batch_size)
+            yield self._drawn(rng.generator(0, "echo evaluation", step), batch_size)
 
     def _drawn(self, generator, batch_size):
         inputs = generator.integers(self.vocab_size, size=(batch_size, self.task.n_ctx))
@@ -82,10 +86,10 @@ DOCUMENT = {
 
 def main(directory):
     from headway import api
-    from headway.declare.loading import resolve
-    from headway.runs.devices import slots
-    from headway.runs.work import work
-    from headway.train.laboratory import laboratory_of
+    from headway.config.load import resolve
+    from headway.execute.work import work
+    from headway.store.environment import slots
+    from headway.train.loop import laboratory_of
 
     store, runs = api.prepare(resolve(DOCUMENT), directory, slots("cpu", workers=1, runs=1))
     for run in runs:

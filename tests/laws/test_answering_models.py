@@ -6,15 +6,14 @@ import torch
 from drawn_transformers import GPT2, LLAMA
 from tolerance import assert_same
 
-from headway.declare.tokens.budget import parameters_by_part
-from headway.declare.tokens.parameters import parameters_of
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama
+from headway.config.lm.budget import parameters_by_part
+from headway.config.lm.model import Gpt2, GptNeo, Llama
+from headway.config.lm.parameters import parameters_of
 from headway.errors import UserError
-from headway.hf.export import export
-from headway.model.attention import smeared
-from headway.model.cache import KVCache
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights, vocab_size_of
+from headway.hf.write import export
+from headway.models.attention import KVCache, smeared
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights, vocab_size_of
 
 N_INPUTS, LENGTH = 7, 20
 ANSWERING = {

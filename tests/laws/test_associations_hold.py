@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from headway.compare.tokens.association import associate
+from headway.stats.lm.diversity import associate
 
 SWEEPS = 2_000
 

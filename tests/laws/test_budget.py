@@ -5,15 +5,15 @@ from functools import cache
 
 import pytest
 
-from headway.declare import loading
-from headway.declare.icl.run import IclRun
-from headway.declare.laboratories import parse_run
-from headway.declare.shipped import shipped
-from headway.declare.tokens.run import TokensRun
+from headway.config import load as loading
+from headway.config.kinds import parse_run
+from headway.config.lm.run import TokensRun
+from headway.config.regression import IclRun
+from headway.config.shipped import shipped
 from headway.icl.attention import InContextAttention
 from headway.icl.weights import initial_weights, weight_shapes
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights as initial_text_weights
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights as initial_text_weights
 
 
 @cache

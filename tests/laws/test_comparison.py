@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.compare.statistics import LEVEL, POWER, compare, detectable_effect, paired, pairs_to_detect
+from headway.stats.paired import LEVEL, POWER, compare, detectable_effect, paired, pairs_to_detect
 
 EXPERIMENTS = 4_000
 

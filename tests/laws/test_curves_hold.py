@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from headway.compare.tokens.falling import PUBLISHED_FORM
-from headway.compare.tokens.fits import Point, fits
-from headway.compare.tokens.plain_curve import Sized, against_plain
+from headway.stats.lm.plain_curve import Sized, against_plain
+from headway.stats.lm.scaling import PUBLISHED_FORM, Point, fits
 
 SIZES = (12_624, 31_392, 87_360, 167_904, 273_024)
 

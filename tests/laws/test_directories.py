@@ -1,4 +1,4 @@
-"""What stands in a directory is a stranger's: every room reads, writes and removes files by `headway.files` alone."""
+"""What stands in a directory is a stranger's: every room reads, writes and removes files by `headway.base.files` alone."""
 
 import ast
 import re
@@ -38,70 +38,73 @@ EXPORT = "a new folder of a name that nobody knows, moved to one that is free"
 SCRATCH = "a private folder in the temporary one, made by this process"
 GUARDED = "after `checked` or its hash, which follow no link"
 EXCEPTIONS = {
-    "caches.py": ("mkdir chmod tempfile.mkdtemp", "the cache, whose owner and rights are checked there"),
-    "cli/output.py": ("tempfile.TemporaryFile", "a file without a name, to see whether some can be made"),
-    "compare/reference.py": ("mkdir write_text", "generated documentation"),
-    "data/tokens/building.py": ("np.save open", CACHE),
-    "data/tokens/corpus.py": ("rglob", GIVEN),
-    "data/tokens/corpus_tokens.py": ("read_text np.load np.memmap", CACHE),
-    "data/tokens/documents.py": ("gzip.open open", GIVEN),
-    "data/tokens/endless_tokenizer.py": ("from_file", GIVEN),
-    "data/tokens/hub.py": ("open", CACHE),
-    "data/tokens/ids.py": ("np.load", GIVEN),
-    "data/tokens/token_cache.py": ("glob iterdir mkdir open os.rename read_text shutil.rmtree", CACHE),
-    "data/tokens/tokenizer.py": ("from_file write_text", GIVEN + ", or " + CACHE),
-    "declare/experiment.py": ("read_text", OWN),
-    "declare/plugin_files.py": ("read_bytes rglob touch", "installed packages, and a mark in the private cache"),
-    "declare/reference.py": ("mkdir write_text", "generated documentation"),
-    "declare/shipped.py": ("glob", OWN),
-    "finished/prune.py": ("iterdir", "whether a folder that the user names is empty"),
-    "finished/text_pairs.py": ("read_text", GIVEN),
-    "hf/arrays.py": ("glob safe_open", GIVEN + "; `hf/bounds.py` keeps its links in it"),
-    "hf/bounds.py": ("os.scandir", GIVEN),
-    "hf/export.py": ("iterdir mkdir rename shutil.copyfile shutil.rmtree write_bytes write_text", EXPORT),
-    "hf/pretrained.py": ("glob", GIVEN),
-    "runs/devices.py": ("glob", SYSTEM),
-    "runs/dropped.py": ("rename rmdir shutil.rmtree", "whole run folders, which `entries` found and `inside` checked"),
-    "runs/execution.py": ("read_text", SYSTEM),
-    "runs/joining.py": ("tempfile.TemporaryFile", "a file without a name, to see whether some can be made"),
-    "runs/lease.py": ("os.open os.replace os.utime", "leases: renamed over, touched or marked where they are no link"),
-    "runs/lease_files.py": ("os.link os.listdir os.replace", "leases, which are made by links"),
-    "runs/processes.py": ("read_text", SYSTEM),
-    "runs/ray_cluster.py": ("mkdir os.open", SCRATCH),
-    "runs/ray_places.py": ("glob unlink write_text", "a probe file, whose name nobody knows before"),
-    "runs/ray_probe.py": (
+    "base/files.py": ("mkdir chmod tempfile.mkdtemp", "the cache, whose owner and rights are checked there"),
+    "cli/options.py": ("tempfile.TemporaryFile", "a file without a name, to see whether some can be made"),
+    "stats/reference.py": ("mkdir write_text", "generated documentation"),
+    "data/token_store.py": ("np.save open", CACHE),
+    "data/corpus.py": ("rglob", GIVEN),
+    "data/token_store.py": ("read_text np.load np.memmap", CACHE),
+    "data/documents.py": ("gzip.open open", GIVEN),
+    "data/tokenizer.py": ("from_file", GIVEN),
+    "data/corpus.py": ("open", CACHE),
+    "data/corpus.py": ("np.load", GIVEN),
+    "data/cache.py": ("glob iterdir mkdir open os.rename read_text shutil.rmtree", CACHE),
+    "data/tokenizer.py": ("from_file write_text", GIVEN + ", or " + CACHE),
+    "config/experiment.py": ("read_text", OWN),
+    "config/plugins.py": ("read_bytes rglob touch", "installed packages, and a mark in the private cache"),
+    "config/reference.py": ("mkdir write_text", "generated documentation"),
+    "config/shipped.py": ("glob", OWN),
+    "analysis/prune.py": ("iterdir", "whether a folder that the user names is empty"),
+    "analysis/text_pairs.py": ("read_text", GIVEN),
+    "hf/reading.py": ("glob safe_open", GIVEN + "; `hf/safety.py` keeps its links in it"),
+    "hf/safety.py": ("os.scandir", GIVEN),
+    "hf/write.py": ("iterdir mkdir rename shutil.copyfile shutil.rmtree write_bytes write_text", EXPORT),
+    "hf/open.py": ("glob", GIVEN),
+    "store/environment.py": ("glob", SYSTEM),
+    "store/directory.py": (
+        "rename rmdir shutil.rmtree",
+        "whole run folders, which `entries` found and `inside` checked",
+    ),
+    "store/environment.py": ("read_text", SYSTEM),
+    "execute/join.py": ("tempfile.TemporaryFile", "a file without a name, to see whether some can be made"),
+    "store/lease.py": ("os.open os.replace os.utime", "leases: renamed over, touched or marked where they are no link"),
+    "store/lease.py": ("os.link os.listdir os.replace", "leases, which are made by links"),
+    "store/lease.py": ("read_text", SYSTEM),
+    "execute/ray_cluster.py": ("mkdir os.open", SCRATCH),
+    "execute/ray_places.py": ("glob unlink write_text", "a probe file, whose name nobody knows before"),
+    "execute/ray_probe.py": (
         "read_bytes read_text rglob write_text",
         "sent to a node as it stands, imports nothing of ours",
     ),
-    "runs/ray_slot.py": ("mkdir", SCRATCH),
-    "runs/records.py": ("load_file", GUARDED),
-    "runs/scratch.py": ("glob read_bytes shutil.rmtree tempfile.mkdtemp write_text", SCRATCH),
-    "runs/slurm.py": ("rmdir", "an empty folder of logs, which `inside` checked"),
-    "runs/storage.py": ("tempfile.TemporaryFile", "files without a name, to see whether there is room"),
-    "runs/store.py": ("mkdir", "the directory itself, which the user names"),
-    "runs/worker.py": ("os.open read_text", "the null device; a number of run.json, before anything may load numpy"),
-    "show/report/current.py": ("rglob", OWN),
+    "execute/ray_copies.py": ("mkdir", SCRATCH),
+    "store/records.py": ("load_file", GUARDED),
+    "execute/ray_cluster.py": ("glob read_bytes shutil.rmtree tempfile.mkdtemp write_text", SCRATCH),
+    "execute/slurm.py": ("rmdir", "an empty folder of logs, which `inside` checked"),
+    "store/storage.py": ("tempfile.TemporaryFile", "files without a name, to see whether there is room"),
+    "store/directory.py": ("mkdir", "the directory itself, which the user names"),
+    "execute/worker.py": ("os.open read_text", "the null device; a number of run.json, before anything may load numpy"),
+    "report/experiment/current.py": ("rglob", OWN),
     "train/checkpoint.py": ("chmod load_file", GUARDED),
     "train/device.py": ("open", "a file in memory"),
     "train/process_memory.py": ("read_text write_text", SYSTEM),
 }
 NAMED = {
-    "cli/clusters.py": ("slurm", "a path that is told"),
+    "cli/directories.py": ("slurm", "a path that is told"),
     "cli/directories.py": ("dropped", "a path that is told"),
-    "runs/growth.py": ("plugins", "a path that is told"),
-    "runs/verify.py": ("runs", "a path that is told"),
-    "runs/checked.py": ("runs dropped", "whether something is there: nothing is opened"),
-    "runs/joining.py": ("runs", "the path alone of a run that failed"),
-    "runs/ray_slot.py": ("runs", SCRATCH),
-    "show/shared/model_page.py": ("figures", "`write_figures` refuses a link"),
+    "store/growth.py": ("plugins", "a path that is told"),
+    "store/verify.py": ("runs", "a path that is told"),
+    "store/integrity.py": ("runs dropped", "whether something is there: nothing is opened"),
+    "execute/join.py": ("runs", "the path alone of a run that failed"),
+    "execute/ray_copies.py": ("runs", SCRATCH),
+    "report/models/page.py": ("figures", "`write_figures` refuses a link"),
 }
 
 
 def opened(tree: ast.AST) -> Iterator[str]:
-    """What a module calls that reaches files past `headway.files`."""
+    """What a module calls that reaches files past `headway.base.files`."""
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         named = call.func
-        if isinstance(named, ast.Name):  # what is read and written by name alone is a function of `headway.files`
+        if isinstance(named, ast.Name):  # what is read and written by name alone is a function of `headway.base.files`
             if named.id == "open" or named.id in METHODS - {"read_text", "read_bytes", "write_text", "write_bytes"}:
                 yield from () if _is_safe(call) else (named.id,)
         elif isinstance(named, ast.Attribute):
@@ -133,12 +136,12 @@ def named(tree: ast.AST) -> Iterator[str]:
 
 
 def modules() -> list[str]:
-    return sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if path != ROOT / "files.py")
+    return sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if path != ROOT / "base/files.py")
 
 
 @pytest.mark.parametrize(("calls", "exceptions"), [(opened, EXCEPTIONS), (named, NAMED)])
 def test_files_are_reached_by_the_functions_of_files_alone(calls, exceptions):
-    """One sentence a call: use a function of `headway.files`, or name the call with its reason above."""
+    """One sentence a call: use a function of `headway.base.files`, or name the call with its reason above."""
     found = {module: set(calls(ast.parse((ROOT / module).read_text(encoding="utf-8")))) for module in modules()}
     allowed = {module: set(names.split()) for module, (names, _) in exceptions.items()}
     new = {module: sorted(names - allowed.get(module, set())) for module, names in found.items()}

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from headway.compare.blocks import judge
-from headway.compare.cells import Cells
-from headway.compare.families import Asked, judged
-from headway.compare.look_levels import levels
-from headway.compare.looks import Looking
+from headway.stats.blocks import judge
+from headway.stats.cells import Cells
+from headway.stats.contrasts import Asked, judged
+from headway.stats.sequential import Looking, levels
 
 SWEEPS = 2_000
 SEED_SPREAD = 0.3

@@ -7,13 +7,13 @@ import pytest
 import torch
 from tolerance import assert_same, nearly
 
-from headway.declare.head_metrics import HEAD_METRICS, REPEATED
-from headway.declare.tokens.transformer import Gpt2, Llama
-from headway.heads.stream import measure
-from headway.heads.terms import TERMS
-from headway.model.trace import AttentionTrace, Trace
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.config.head_metrics import HEAD_METRICS, REPEATED
+from headway.config.lm.model import Gpt2, Llama
+from headway.heads.measure import measure
+from headway.heads.metric import TERMS
+from headway.models.trace import AttentionTrace, Trace
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 VOCAB, PERIOD = 31, 9
 SMALL = {"d_model": 24, "n_layers": 3, "n_positions": 32, "init_std": 0.5}

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from headway.declare.laboratories import parse_run
-from headway.declare.loading import load, resolve
-from headway.declare.tokens.endpoint import EndpointTask
-from headway.declare.tokens.start import Start
-from headway.declare.tokens.tasks import TASKS
-from headway.declare.tokens.transformer import OWN_ATTENTIONS
+from headway.config.kinds import parse_run
+from headway.config.lm.init_from import Start
+from headway.config.lm.model import OWN_ATTENTIONS
+from headway.config.lm.synthetic import EndpointTask
+from headway.config.lm.tasks import TASKS
+from headway.config.load import load, resolve
 
 GOLDEN = {
     ("icl-heads", "h2", 0): "run1-a3050d9aff89e458",
@@ -175,7 +175,7 @@ def test_every_field_changes_the_id(kind, part, field, monkeypatch):
 
 @pytest.mark.parametrize("kind", BASES)
 def test_code_of_ones_own_changes_the_id(kind, monkeypatch):
-    monkeypatch.setattr("headway.declare.plugins.is_loaded", lambda _digest: True)
+    monkeypatch.setattr("headway.config.plugins.is_loaded", lambda _digest: True)
     plain, with_code, with_other = (
         parse_run({**BASES[kind], **given}).id for given in ({}, {"plugins": ["7" * 64]}, {"plugins": ["8" * 64]})
     )

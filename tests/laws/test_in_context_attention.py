@@ -5,9 +5,8 @@ import pytest
 import torch
 from tolerance import assert_same
 
-from headway.data.icl.prompts import draw
-from headway.declare.icl.model import OneLayer, Stack
-from headway.declare.icl.task import RegressionTask
+from headway.config.regression import OneLayer, RegressionTask, Stack
+from headway.data.regression import draw
 from headway.icl.attention import InContextAttention
 from headway.icl.weights import initial_weights
 

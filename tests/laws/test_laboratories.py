@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from house import modules
 
-import headway.compare.laboratory
-import headway.show.report.laboratory
-import headway.train.laboratory
-from headway.declare.laboratories import PARTS, RUN_KINDS, part_of
-from headway.declare.run import RunSpec, Task, imported
-from headway.declare.tokens.tasks import TASKS
-from headway.train.tokens.judge import Judge
+import headway.report.experiment.laboratory
+import headway.stats.laboratory
+import headway.train.loop
+from headway.config.kinds import PARTS, RUN_KINDS, part_of
+from headway.config.lm.tasks import TASKS
+from headway.config.run import RunSpec, Task, imported
+from headway.train.lm.evaluate import Judge
 
 WITH_A_LABORATORY = {
-    "train": headway.train.laboratory.TrainingSlice,
-    "compare": headway.compare.laboratory.ComparisonSlice,
-    "show": headway.show.report.laboratory.ReportSlice,
+    "train": headway.train.loop.TrainingSlice,
+    "compare": headway.stats.laboratory.ComparisonSlice,
+    "show": headway.report.experiment.laboratory.ReportSlice,
 }
 
 
@@ -50,7 +50,7 @@ def test_nobody_outside_the_slices_asks_which_kind_a_run_is():
     asking = {
         module.place
         for module in modules()
-        if not module.in_slice and module.place != "declare/laboratories.py" and any(questions(module.tree))
+        if not module.in_slice and module.place != "config/kinds.py" and any(questions(module.tree))
     }
     assert not asking
 

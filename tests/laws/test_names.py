@@ -29,17 +29,17 @@ ONE_IDEA = {
 
 PRINTERS = {
     "cli/__init__.py": "the door",
-    "cli/checking.py": "the door",
-    "cli/clusters.py": "the door",
+    "cli/directories.py": "the door",
+    "cli/directories.py": "the door",
     "cli/directories.py": "the door",
     "cli/experiments.py": "the door",
-    "cli/looking.py": "the door",
     "cli/models.py": "the door",
-    "cli/output.py": "the door",
-    "runs/timing.py": "a worker's log",
-    "runs/together.py": "a worker's log",
-    "runs/work.py": "a worker's log",
-    "runs/worker.py": "a worker's log",
+    "cli/models.py": "the door",
+    "cli/options.py": "the door",
+    "execute/timing.py": "a worker's log",
+    "execute/ensemble.py": "a worker's log",
+    "execute/work.py": "a worker's log",
+    "execute/worker.py": "a worker's log",
 }
 
 

@@ -11,8 +11,8 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from calibration import runs, same_until, searched, verdicts_until, wrong_until
 
-from headway.compare.halving import new_seeds
-from headway.compare.look_plan import LookPlan
+from headway.stats.best_arm import new_seeds
+from headway.stats.sequential import LookPlan
 
 SWEEPS = 2_000
 

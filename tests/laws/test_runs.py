@@ -13,9 +13,9 @@ import faulty
 import pytest
 import quadratic
 
+from headway.execute.work import DONE, ELSEWHERE
 from headway.icl import fused
-from headway.runs.folder import Run
-from headway.runs.work import DONE, ELSEWHERE
+from headway.store.run import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the last line was cut short")
 

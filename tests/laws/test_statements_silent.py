@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.compare.tokens.diversity_loss import ProbedRun, associations
-from headway.compare.tokens.head_progress import HeadProgress
-from headway.compare.tokens.statement_verdicts import claims
-from headway.declare.experiment import Experiment
-from headway.declare.loading import resolve
+from headway.config.experiment import Experiment
+from headway.config.load import resolve
+from headway.stats.lm.claim_verdicts import claims
+from headway.stats.lm.diversity import HeadProgress, ProbedRun, associations
 
 STEPS = np.arange(0, 300, 15)
 METRICS = ("query_cka", "output_dissimilarity", "attention_diversity")

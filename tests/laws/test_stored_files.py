@@ -11,14 +11,14 @@ import stored
 from house import ROOT
 from typer.testing import CliRunner
 
-from headway.cli import app
-from headway.runs.growth import turn
-from headway.runs.records import READ
-from headway.runs.store import Store
-from headway.runs.verify import STORED_FILES, verify
-from headway.runs.work import work
-from headway.show.report import page
-from headway.show.shared import figure_files
+from headway.cli.options import app
+from headway.execute.work import work
+from headway.report.charts import files as figure_files
+from headway.report.experiment import page
+from headway.store.directory import Store
+from headway.store.growth import turn
+from headway.store.records import READ
+from headway.store.verify import STORED_FILES, verify
 
 sys.path.append(str(ROOT / "tests/faults"))
 
@@ -87,7 +87,7 @@ def test_every_file_that_is_opened_is_named_and_every_one_that_is_named_is_opene
         for name in files:
             if (path / name).is_file() and not name.endswith(".tmp"):
                 found.setdefault(damager.kind_of(name), set()).add(name)
-    assert found.pop(damager.FREE, set()) == set(), "headway.runs.verify.STORED_FILES names it, or nothing opens it"
+    assert found.pop(damager.FREE, set()) == set(), "headway.store.verify.STORED_FILES names it, or nothing opens it"
     unread = {kind.pattern for kind in STORED_FILES} - found.keys()
     assert unread == set(NOT_HERE), "what is read no more is taken out of the table"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 import headway
-from headway.cli import app
+from headway.cli.options import app
 
 HERE = Path(__file__).parent
 DOCUMENTED = runpy.run_path(str(HERE.parents[1] / "docs" / "reference.py"))["public"]()

@@ -5,29 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from drawn_transformers import (
-    GPT2,
-    LENGTH,
-    MODELS,
-    VOCAB,
-    built,
-    every_model,
-    logits_of,
-    ones,
-    text,
-    weights_of,
-)
+from drawn_transformers import GPT2, LENGTH, MODELS, VOCAB, built, every_model, logits_of, ones, text, weights_of
 from tolerance import assert_same
 
-from headway.declare.tokens.layout import HeadLayout
-from headway.declare.tokens.parameters import parameters_of
-from headway.declare.tokens.transformer import Gpt2, Ranks
+from headway.config.lm.layout import HeadLayout
+from headway.config.lm.model import Gpt2, Ranks
+from headway.config.lm.parameters import parameters_of
 from headway.errors import UserError
-from headway.model.attention import of_queries, reference_attention
-from headway.model.cache import KVCache
-from headway.model.generate import generate
-from headway.model.trace import AttentionTrace
-from headway.model.transformer import Transformer
+from headway.models.attention import KVCache, of_queries, reference_attention
+from headway.models.generate import generate
+from headway.models.trace import AttentionTrace
+from headway.models.transformer import Transformer
 
 
 @every_model

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.compare import results
-from headway.declare.loading import resolve
+from headway.config.load import resolve
+from headway.stats import results
 
 TEXT = {
     "name": "text",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.declare.tokens.transformer import Llama
-from headway.model.weights import Weights
+from headway.config.lm.model import Llama
+from headway.models.weights import Weights
 
 MODEL = Llama(
     family="llama",

@@ -11,9 +11,9 @@ import pytest
 SCRIPT = """
 import torch
 from tolerance import assert_same
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.config.lm.model import Gpt2, GptNeo, Llama, Ranks
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 torch.set_num_threads(1)
 SMALL = {"d_model": 32, "n_layers": 2, "n_positions": 40}

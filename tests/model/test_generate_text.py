@@ -4,12 +4,12 @@ import pytest
 import torch
 from tolerance import assert_same
 
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama
+from headway.config.lm.model import Gpt2, GptNeo, Llama
 from headway.errors import UserError
-from headway.model.cache import KVCache
-from headway.model.generate import choose, generate
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.models.attention import KVCache
+from headway.models.generate import choose, generate
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 SMALL = {"d_model": 32, "n_layers": 3, "n_positions": 60, "init_std": 0.3}
 MODELS = {

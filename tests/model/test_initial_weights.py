@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, Ranks
+from headway.config.lm.model import Gpt2, GptNeo, Llama, Ranks
 from headway.errors import UserError
-from headway.model.weights import check_weights, initial_weights
+from headway.models.weights import check_weights, initial_weights
 
 WIDE = {"d_model": 96, "n_layers": 2, "n_positions": 64}
 

@@ -6,8 +6,8 @@ import torch
 from shared import data
 from tolerance import assert_same
 
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama
-from headway.model.transformer import Transformer
+from headway.config.lm.model import Gpt2, GptNeo, Llama
+from headway.models.transformer import Transformer
 
 transformers = pytest.importorskip("transformers")
 SIZES = {"vocab_size": 101, "bos_token_id": 0, "eos_token_id": 0}
@@ -113,7 +113,7 @@ def test_a_model_that_others_trained_keeps_its_loss():
 
 
 def test_a_model_that_others_trained_tells_a_story():
-    from headway.model.generate import generate
+    from headway.models.generate import generate
 
     model = Transformer(stories260k.MODEL, 512, stories260k.load(data("stories260K/weights.npz")))
     tokenizer = stories260k.Tokenizer(data("stories260K/tok512.bin"))

@@ -5,10 +5,10 @@ import torch
 from drawn_transformers import GPT2, LLAMA, MODELS, VOCAB, built
 from tolerance import assert_same
 
-from headway.declare.tokens.transformer import OWN_ATTENTIONS, Gpt2, Llama
-from headway.heads.stream import measure
-from headway.model.attention import Attention, of_queries
-from headway.model.trace import SomeQueries
+from headway.config.lm.model import OWN_ATTENTIONS, Gpt2, Llama
+from headway.heads.measure import measure
+from headway.models.attention import Attention, of_queries
+from headway.models.trace import SomeQueries
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,10 @@ import torch
 from tolerance import assert_same, nearly
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.declare.tokens.transformer import Gpt2
-from headway.model.attention import attend, of_queries, reference_attention, sees
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.config.lm.model import Gpt2
+from headway.models.attention import attend, of_queries, reference_attention, sees
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 
 def drawn(heads, queries, keys, d_head, dtype=torch.float64):

@@ -5,9 +5,9 @@ import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, weights_of
 from tolerance import assert_same
 
-from headway.model.redraw import drawn_weight, read, redrawn, shuffled_rows
-from headway.model.trace import SomeQueries
-from headway.model.transformer import Transformer
+from headway.models.redraw import drawn_weight, read, redrawn, shuffled_rows
+from headway.models.trace import SomeQueries
+from headway.models.transformer import Transformer
 
 CHOSEN = ("ragged", "unequal KV groups", "rotary", "low rank", "RMSNorm after", "attends to the future")
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from tolerance import assert_same, nearly
 
-from headway.declare.tokens.transformer import Gpt2, GptNeo
+from headway.config.lm.model import Gpt2, GptNeo
 from headway.errors import UserError
-from headway.model.positions import rotary_table, rotate, sinusoids
-from headway.model.residual import enter, lane_share
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.models.attention import rotary_table, rotate, sinusoids
+from headway.models.layers import enter, lane_share
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 TOKENS = torch.randint(0, 11, (3, 20), generator=torch.Generator().manual_seed(0))
 

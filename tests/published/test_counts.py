@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.declare.loading import load
-from headway.declare.tokens.shapes import SHAPES
+from headway.config.lm.budget import SHAPES
+from headway.config.load import load
 
 DATA_LANE = {
     "plain-eighth": (5_467_680, "NoDL-96-96-5.5M"),

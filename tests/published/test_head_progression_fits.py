@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.compare.tokens.falling import FREE_FORM, PUBLISHED_FORM, fit
-from headway.compare.tokens.fits import Point, fits
+from headway.stats.lm.scaling import FREE_FORM, PUBLISHED_FORM, Point, fit, fits
 
 POINTS = {
     "ascending": {45: 1.86, 90: 1.74, 180: 1.65},

@@ -6,11 +6,11 @@ Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734, and an earlier notebook
 import numpy as np
 import pytest
 
-from headway.compare.icl.estimators import estimator_errors
-from headway.data.icl.prompts import evaluation_prompts
-from headway.declare.icl.task import PromptEvaluation, RegressionTask
+from headway.config.regression import PromptEvaluation, RegressionTask
+from headway.data.regression import evaluation_prompts
 from headway.icl import estimators, theory
 from headway.icl.evaluation import adjusted, debiased_gd_control, squared_errors, summary
+from headway.stats.regression import estimator_errors
 
 NOTEBOOK = RegressionTask(kind="regression", d_x=5, n_pairs=40, noise_variance=0.0005)
 PAPER = RegressionTask(

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from headway.data.icl.prompts import tuning_prompts
-from headway.declare.icl.task import RegressionTask
+from headway.config.regression import RegressionTask
+from headway.data.regression import tuning_prompts
 from headway.icl import theory
 from headway.icl.estimators import PrefixSums, step_matrices
 from headway.icl.kernel_risk import KernelRisk

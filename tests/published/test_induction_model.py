@@ -17,9 +17,8 @@ import torch
 from induction import CONTEXT, VOCAB, read
 
 from headway.heads.circuits import circuit_scores
-from headway.heads.compositions import compositions
-from headway.heads.repeated import repeated_tokens
-from headway.heads.stream import measure
+from headway.heads.measure import measure, repeated_tokens
+from headway.heads.token_circuits import compositions
 
 BATCH = 4096
 

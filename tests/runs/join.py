@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import quadratic
 
-from headway.runs.joining import Joining
+from headway.execute.join import Joining
 
 if __name__ == "__main__":
     joining = Joining(directory=Path(sys.argv[1]), slots=2, device="cpu", command=quadratic.WORKER)

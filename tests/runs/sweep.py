@@ -10,10 +10,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import quadratic
 
-from headway.runs.local import run_all
-from headway.runs.ray_cluster import ray_cluster
-from headway.runs.ray_places import RayPlaces
-from headway.runs.store import Store
+from headway.execute.ray_cluster import ray_cluster
+from headway.execute.ray_places import RayPlaces
+from headway.execute.sweep import run_all
+from headway.store.directory import Store
 
 if __name__ == "__main__":
     directory, *how = sys.argv[1:]

@@ -10,8 +10,7 @@ import quadratic
 
 import headway
 from headway.errors import ResultsError, UserError
-from headway.runs.asked import asked_in, is_directory
-from headway.runs.store import Store
+from headway.store.directory import Store, asked_in, is_directory
 
 
 def small(**changes):

@@ -7,9 +7,9 @@ from own_code import DOCUMENT, ECHO
 from own_code import write as write
 
 import headway
-from headway.runs.store import Store
-from headway.runs.work import DONE, work
-from headway.train.laboratory import laboratory_of
+from headway.execute.work import DONE, work
+from headway.store.directory import Store
+from headway.train.loop import laboratory_of
 
 CALLBACKS = """
 import json

@@ -12,7 +12,7 @@ import pytest
 import quadratic
 import stored
 
-from headway.runs.store import Store
+from headway.store.directory import Store
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headway.errors import UserError
-from headway.runs.deadline import deadline
+from headway.execute.join import deadline
 
 NOW = datetime(2026, 11, 22, 18, 0)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.runs.folder import Run
+from headway.store.run import Run
 
 BEFORE = Path(__file__).parents[1] / "before"
 

@@ -10,13 +10,13 @@ import quadratic
 import small_text
 
 from headway.errors import UserError
-from headway.runs.devices import slots
-from headway.runs.joining import Joining
-from headway.runs.local import run_all
-from headway.runs.places import local_places
-from headway.runs.ray_cluster import ray_cluster
-from headway.runs.ray_places import RayPlaces
-from headway.runs.store import Store
+from headway.execute.join import Joining
+from headway.execute.places import local_places
+from headway.execute.ray_cluster import ray_cluster
+from headway.execute.ray_places import RayPlaces
+from headway.execute.sweep import run_all
+from headway.store.directory import Store
+from headway.store.environment import slots
 
 
 def three_gpus(monkeypatch):

@@ -8,8 +8,8 @@ import pytest
 import quadratic
 
 from headway.errors import ResultsError
-from headway.runs.lease import Lease
-from headway.runs.store import Store
+from headway.store.directory import Store
+from headway.store.lease import Lease
 
 ARMS = {"slow": {}, "fast": {"training": {"learning_rate": 0.1}}}
 
@@ -141,7 +141,7 @@ def test_of_two_that_add_different_arms_at_once_none_loses_an_arm_unsaid(store):
 
 
 def test_whoever_changes_a_directory_for_too_long_is_named(store, monkeypatch):
-    monkeypatch.setattr("headway.runs.growth._PATIENCE_S", 0.1)
+    monkeypatch.setattr("headway.store.growth._PATIENCE_S", 0.1)
     with (
         Lease.take(store.path / ".lease"),
         pytest.raises(ResultsError, match="changed by another process: proc"),

@@ -16,13 +16,12 @@ import quadratic
 import stored
 
 from headway.errors import ResultsError
-from headway.runs import lease_files
-from headway.runs.deadline import Deadline
-from headway.runs.folder import Run
-from headway.runs.joined import JoinedPlace
-from headway.runs.joining import Joining
-from headway.runs.store import Store
-from headway.runs.work import DONE, ELSEWHERE, FAILED
+from headway.execute.join import Deadline, Joining
+from headway.execute.joined import JoinedPlace
+from headway.execute.work import DONE, ELSEWHERE, FAILED
+from headway.store import lease
+from headway.store.directory import Store
+from headway.store.run import Run
 from headway.train import checkpoint
 
 AS_SCRIPT = Path(__file__).with_name("join.py")
@@ -103,7 +102,7 @@ def test_a_signal_stores_where_it_is_and_lets_go_within_seconds(tmp_path, number
 
 
 def lease_step(run) -> int:
-    sight = lease_files.seen(run.path / "lease")
+    sight = lease.seen(run.path / "lease")
     return sight.holder.step if sight and sight.holder else 0
 
 
@@ -143,7 +142,7 @@ def test_a_joined_worker_is_whoever_has_the_lease_and_ends_with_what_the_folder_
         worker.ask_to_stop()
         worker.kill()
         assert worker.ended is None, "it works for somebody else"
-        assert worker.has(lease_files.seen(run.path / "lease").holder)
+        assert worker.has(lease.seen(run.path / "lease").holder)
     assert worker.ended == ELSEWHERE
     quadratic.train_here(run)
     assert worker.ended == DONE
@@ -153,12 +152,12 @@ def test_a_joined_worker_is_whoever_has_the_lease_and_ends_with_what_the_folder_
 
 
 def test_a_joined_worker_that_is_silent_is_given_up_and_its_run_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("headway.runs.lease.STALE_S", 0.6)
+    monkeypatch.setattr("headway.store.lease.STALE_S", 0.6)
     directory = directory_of(tmp_path, seeds=1)
     run = Store.open(directory).runs()[0]
     with quadratic.taken(run):
         pass
-    sight = lease_files.seen(run.path / "lease")
+    sight = lease.seen(run.path / "lease")
     silent = replace(sight.holder, machine="another machine", released=False)
     (run.path / "lease" / "000001.json").write_text(json.dumps(asdict(silent)))
     work(joining(directory))
@@ -171,7 +170,7 @@ def test_a_directory_that_cannot_be_written_is_one_error_that_names_it(tmp_path,
     def refused(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("headway.runs.joining.tempfile.TemporaryFile", refused)
+    monkeypatch.setattr("headway.execute.join.tempfile.TemporaryFile", refused)
     said = rf"{directory} cannot be written .* \(Permission denied\), .* made writable"
     with pytest.raises(ResultsError, match=said):
         work(joining(directory))
@@ -185,7 +184,7 @@ def test_a_run_that_fails_and_cannot_say_so_is_tried_once(tmp_path, monkeypatch)
         started.append(run)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("headway.runs.places.LocalPlace.start", refused)
+    monkeypatch.setattr("headway.execute.places.LocalPlace.start", refused)
     left = work(joining(directory))
     assert sorted(started) == sorted(run.path for run in Store.open(directory).runs())
     assert statuses(directory) == ["waiting"] * 4

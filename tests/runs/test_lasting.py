@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 import quadratic
 
+from headway.execute import work
+from headway.execute.places import WORKER, LastingPlace, LocalPlace, local_places
+from headway.execute.sweep import run_all
 from headway.icl import fused
-from headway.runs import serving
-from headway.runs.devices import Slot
-from headway.runs.folder import Run
-from headway.runs.lasting import LastingPlace
-from headway.runs.local import run_all
-from headway.runs.places import WORKER, LocalPlace, local_places
-from headway.runs.store import Store
+from headway.store.directory import Store
+from headway.store.environment import Slot
+from headway.store.run import Run
 
 REAL = {
     "task": {"kind": "regression", "d_x": 3, "n_pairs": 8},
@@ -109,13 +108,13 @@ def test_when_a_process_may_go_on(tmp_path, monkeypatch, code, torch, other_thre
     def replace_by(program, arguments, environment):
         raise Replaced(arguments)
 
-    monkeypatch.setattr(serving.os, "execve", replace_by)
-    monkeypatch.setattr(serving.os, "read", lambda _, n, read=os.read: read(told[0], n))
-    monkeypatch.setattr(serving, "_print_to", lambda log: None)
+    monkeypatch.setattr(work.os, "execve", replace_by)
+    monkeypatch.setattr(work.os, "read", lambda _, n, read=os.read: read(told[0], n))
+    monkeypatch.setattr(work, "_print_to", lambda log: None)
     monkeypatch.setattr(sys, "modules", {**sys.modules, "torch": None} if torch else _without_torch())
 
     def serve():
-        return serving.serve(
+        return work.serve(
             tmp_path / "seed-0",
             lambda path: done.append(path) or code,
             answers=answers[1],
@@ -148,10 +147,10 @@ def test_when_a_process_may_go_on(tmp_path, monkeypatch, code, torch, other_thre
 def test_a_process_that_cannot_release_a_run_says_that_it_ends(tmp_path, monkeypatch, code, released, answer):
     told, answers = os.pipe(), os.pipe()
     os.close(told[1])
-    monkeypatch.setattr(serving.os, "read", lambda _, n, read=os.read: read(told[0], n))
-    monkeypatch.setattr(serving, "release_left", lambda: released)
+    monkeypatch.setattr(work.os, "read", lambda _, n, read=os.read: read(told[0], n))
+    monkeypatch.setattr(work, "release_left", lambda: released)
     options = {"begins_anew": lambda _: False, "command": [], "environment": {}}
-    assert serving.serve(tmp_path, lambda _: code, answers=answers[1], **options) == code
+    assert work.serve(tmp_path, lambda _: code, answers=answers[1], **options) == code
     monkeypatch.undo()
     assert os.read(answers[0], 100) == answer
     for descriptor in (told[0], *answers):
@@ -194,7 +193,7 @@ def test_answers_are_those_of_each_run_and_a_dead_process_is_followed_by_another
 
 
 def _of(pid):
-    from headway.runs.lease_files import Holder
+    from headway.store.lease import Holder
 
     return Holder(host="", machine="", pid=pid, started=0.0)
 

@@ -11,9 +11,9 @@ import pytest
 import quadratic
 
 from headway.errors import LeaseLost
-from headway.runs import lease as lease_module
-from headway.runs import lease_files
-from headway.runs.lease import Holder, Lease, LeaseHeld, is_held, last_holder
+from headway.store import lease as lease_files
+from headway.store import lease as lease_module
+from headway.store.lease import Holder, Lease, LeaseHeld, is_held, last_holder
 
 FORK = multiprocessing.get_context("fork")
 

@@ -7,12 +7,11 @@ from typing import Any, cast
 
 import small_text
 
-from headway.runs import lines as lines_module
-from headway.runs.folder import Run
-from headway.runs.lines import Lines
-from headway.runs.local import run_all
-from headway.runs.places import local_places
-from headway.runs.store import Store
+from headway.execute import sweep as lines_module
+from headway.execute.places import local_places
+from headway.execute.sweep import Lines, run_all
+from headway.store.directory import Store
+from headway.store.run import Run
 
 
 @dataclass

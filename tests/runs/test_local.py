@@ -14,10 +14,10 @@ import pytest
 import quadratic
 
 from headway.errors import UserError
-from headway.runs.folder import Run
-from headway.runs.local import run_all
-from headway.runs.places import local_places
-from headway.runs.store import Store
+from headway.execute.places import local_places
+from headway.execute.sweep import run_all
+from headway.store.directory import Store
+from headway.store.run import Run
 
 
 def runs_of(directory, seeds=2, **document) -> list[Run]:
@@ -145,7 +145,7 @@ def test_closing_it_stops_the_workers_which_store_where_they_are(tmp_path, slow_
 
 
 def test_a_worker_that_ignores_being_stopped_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("headway.runs.local._ASKED_FOR_S", (0.3,))
+    monkeypatch.setattr("headway.execute.sweep._ASKED_FOR_S", (0.3,))
     (run,) = runs_of(tmp_path, seeds=1, arms={"slow": {}}, baseline="slow")
     deaf = (
         "import signal, time; signal.signal(signal.SIGUSR1, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"

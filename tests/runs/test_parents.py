@@ -9,16 +9,16 @@ import small_text
 import torch
 from tolerance import assert_same
 
-from headway.declare.tokens.run import TokensRun
+from headway.causal.pruning import pruned
+from headway.config.lm.run import TokensRun
 from headway.errors import ResultsError
-from headway.heads.causes.pruning import pruned
-from headway.model.weights import initial_weights
-from headway.runs import work as work_module
-from headway.runs import worker
-from headway.runs.folder import Run
-from headway.runs.parents import origin_of, parent_of, why_never
-from headway.runs.store import Store
-from headway.runs.work import DONE, FAILED, work
+from headway.execute import work as work_module
+from headway.execute import worker
+from headway.execute.parents import origin_of, parent_of, why_never
+from headway.execute.work import DONE, FAILED, work
+from headway.models.weights import initial_weights
+from headway.store.directory import Store
+from headway.store.run import Run
 
 TAYLOR = {"by": "taylor", "keep": 0.5, "sequences": 8}
 ARMS = {
@@ -92,7 +92,7 @@ def test_a_pruned_run_is_its_parent_with_gates_of_0(done):
 
 def kept_of(run, weights):
     """Those of its weights that it shares with the whole model."""
-    from headway.model.transformer import Transformer
+    from headway.models.transformer import Transformer
 
     heads = json.loads((run.path / "start.json").read_text())["heads"]
     keep = [[[layer, head] in heads for head in range(n)] for layer, n in enumerate((4, 2))]

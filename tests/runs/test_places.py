@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 import quadratic
 
-from headway.runs.devices import Slot
-from headway.runs.execution import cores
-from headway.runs.folder import Run
-from headway.runs.lease_files import Holder
-from headway.runs.local import run_all
-from headway.runs.places import LocalPlace
-from headway.runs.storage import DISK_FULL
-from headway.runs.store import Store
-from headway.runs.work import ELSEWHERE
+from headway.execute.places import LocalPlace
+from headway.execute.sweep import run_all
+from headway.execute.work import ELSEWHERE
+from headway.store.directory import Store
+from headway.store.environment import Slot, cores
+from headway.store.lease import Holder
+from headway.store.run import Run
+from headway.store.storage import DISK_FULL
 
 
 @dataclass
@@ -80,8 +79,8 @@ class SimulatedPlace:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("headway.runs.local._LOOK_EVERY_S", 0.001)
-    monkeypatch.setattr("headway.runs.local._ASKED_FOR_S", (0.1, 0.1))
+    monkeypatch.setattr("headway.execute.sweep._LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr("headway.execute.sweep._ASKED_FOR_S", (0.1, 0.1))
 
 
 def runs_of(directory) -> list[Run]:

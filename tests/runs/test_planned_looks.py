@@ -8,11 +8,13 @@ from multiprocessing.pool import ThreadPool
 import pytest
 import quadratic
 
-from headway.compare import results
+from headway.base.identity import signed
 from headway.errors import ResultsError
-from headway.identity import signed
-from headway.runs import planned_looks, resolved
-from headway.runs.planned_looks import (
+from headway.stats import results
+from headway.store import document as resolved
+from headway.store import look_plans
+from headway.store.directory import Store
+from headway.store.look_plans import (
     LookMade,
     Picked,
     Seen,
@@ -25,9 +27,7 @@ from headway.runs.planned_looks import (
     stored,
     stored_plan,
 )
-from headway.runs.reservations import reservations
-from headway.runs.store import Store
-from headway.runs.verify import verify
+from headway.store.verify import reservations, verify
 
 PLAN = StoredPlan(
     looks=(3, 4, 6), margin=0.5, level=0.05, metric="eval_mse", asked={"q": {"a": 1.0, "b": -1.0}}, are_declared=True
@@ -200,7 +200,7 @@ def test_who_is_killed_while_a_plan_is_written_leaves_the_former_one_or_this(tmp
         return step
 
     with monkeypatch.context() as patch:
-        patch.setattr(planned_looks, "write_text", killed(planned_looks.write_text))
+        patch.setattr(look_plans, "write_text", killed(look_plans.write_text))
         patch.setattr(resolved, "note", killed(resolved.note))
         with pytest.raises(KeyboardInterrupt):
             keep_plan(tmp_path, plan)
@@ -218,7 +218,7 @@ def test_a_reader_in_the_middle_of_a_write_waits_for_no_one_and_sees_no_damage(p
     whole = dict(resolved.anchors(planned))
     said = iter([{**whole, "plan": ["ffffffffffffffff"]}])
     monkeypatch.setattr(resolved, "anchors", lambda _: next(said, whole))
-    assert planned_looks.why_not(planned, "plan") == ""
+    assert look_plans.why_not(planned, "plan") == ""
 
 
 def test_looks_of_before_are_read_and_stand_in_the_document_when_it_is_next_written(planned, tmp_path):

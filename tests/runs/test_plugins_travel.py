@@ -9,11 +9,11 @@ from own_code import DOCUMENT, ECHO
 from own_code import write as write
 
 import headway
-from headway.declare.plugin_files import directory_of, load_kept
-from headway.runs import ray_copies, ray_slot
-from headway.runs.folder import Run
-from headway.runs.scratch import Scratch
-from headway.runs.store import Store
+from headway.config.plugins import directory_of, load_kept
+from headway.execute import ray_copies
+from headway.execute.ray_cluster import Scratch
+from headway.store.directory import Store
+from headway.store.run import Run
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_who_joins_the_work_runs_it_and_who_only_reads_does_not(runs, tmp_path):
 def test_a_copy_of_a_run_has_the_code_of_its_directory(runs):
     sent = {"run.json": (runs[0].path / "run.json").read_bytes(), **ray_copies._plugins_of(runs[0].path)}
     assert len(sent) == 3
-    copy = ray_slot._Copy(Scratch("headway-ray-"), "h1/seed-0", sent)
+    copy = ray_copies._Copy(Scratch("headway-ray-"), "h1/seed-0", sent)
     try:
         assert [plugin.name for plugin in load_kept(directory_of(copy.path))] == ["mine"]
         assert Run.open(copy.path).spec.id == runs[0].id

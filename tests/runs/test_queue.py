@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from simulated_places import Cluster
 
-from headway.runs.queue import AtWork, Queue
+from headway.execute.queue import AtWork, Queue
 
 
 @dataclass

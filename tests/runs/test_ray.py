@@ -20,27 +20,25 @@ import pytest
 import quadratic
 from rich.console import Console
 
-from headway.declare.spec import parse
-from headway.declare.tokens.text import TextTask
+from headway.config.lm.text import TextTask
+from headway.config.spec import parse
 from headway.errors import StorageFailed, UserError
-from headway.runs import ray_address
-from headway.runs import ray_cluster as cluster_module
-from headway.runs.folder import Run
-from headway.runs.lease import last_holder
-from headway.runs.local import run_all
-from headway.runs.places import LOST
-from headway.runs.processes import working_in
-from headway.runs.ray_cluster import RayNode, ray_cluster, why_not
-from headway.runs.ray_copies import CopyWorker, write_changes
-from headway.runs.ray_place import RayWorker
-from headway.runs.ray_places import RayPlaces
-from headway.runs.ray_probe import bytes_of, look, package_hash
-from headway.runs.ray_slot import Changes, RaySlot
-from headway.runs.site import Where
-from headway.runs.storage import DISK_FULL
-from headway.runs.store import Store
-from headway.runs.work import ELSEWHERE
-from headway.show.terminal.progress import status_table
+from headway.execute import ray_cluster
+from headway.execute import ray_cluster as cluster_module
+from headway.execute.places import LOST
+from headway.execute.ray_cluster import RayNode, why_not
+from headway.execute.ray_cluster import ray_cluster as ray_cluster_ray_cluster
+from headway.execute.ray_copies import Changes, CopyWorker, RaySlot, write_changes
+from headway.execute.ray_places import RayPlaces, RayWorker
+from headway.execute.ray_probe import bytes_of, look, package_hash
+from headway.execute.site import Where
+from headway.execute.sweep import run_all
+from headway.execute.work import ELSEWHERE
+from headway.report.progress import status_table
+from headway.store.directory import Store
+from headway.store.lease import last_holder, working_in
+from headway.store.run import Run
+from headway.store.storage import DISK_FULL
 
 SMALL = {"num_cpus": 1, "object_store_memory": 80 * 1024 * 1024, "include_dashboard": False}
 SOURCE = Path(cluster_module.__file__).parents[1]
@@ -59,7 +57,7 @@ def test_without_ray_the_line_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
         pytest.raises(UserError, match=r"Ray is not installed; `pip install 'headway\[ray\]'` installs it"),
-        ray_cluster("local"),
+        ray_cluster_ray_cluster("local"),
     ):
         pass
 
@@ -67,7 +65,7 @@ def test_without_ray_the_line_to_install_it(monkeypatch):
 @pytest.mark.parametrize("address", ["somewhere", "ray://host:10001", "host:0", "host:99999", ""])
 def test_an_address_that_is_none_is_an_error(address):
     pytest.importorskip("ray")
-    with pytest.raises(UserError, match="give auto, local, or HOST:PORT"), ray_cluster(address):
+    with pytest.raises(UserError, match="give auto, local, or HOST:PORT"), ray_cluster_ray_cluster(address):
         pass
 
 
@@ -79,7 +77,7 @@ def test_where_no_ray_answers_it_is_told_in_seconds():
     began = time.monotonic()
     with (
         pytest.raises(UserError, match=f"ray {address}: nothing answers there .*`ray start`"),
-        ray_cluster(address),
+        ray_cluster_ray_cluster(address),
     ):
         pass
     assert time.monotonic() - began < 10
@@ -123,12 +121,12 @@ HTTP_2 = b"\0\0\0\4\0\0\0\0\0"
 )
 def test_where_somebody_else_answers_it_is_told_in_seconds(answer, said, monkeypatch, capfd):
     pytest.importorskip("ray")
-    monkeypatch.setattr("headway.runs.ray_address._LETS_IN_WITHIN_S", 3.0)
+    monkeypatch.setattr("headway.execute.ray_cluster._LETS_IN_WITHIN_S", 3.0)
     began = time.monotonic()
     with (
         a_port(answer) as address,
         pytest.raises(UserError, match=f"ray {address}: {said}"),
-        ray_cluster(address),
+        ray_cluster_ray_cluster(address),
     ):
         pass
     assert time.monotonic() - began < 15
@@ -144,43 +142,43 @@ def test_where_somebody_else_answers_it_is_told_in_seconds(answer, said, monkeyp
     ],
 )
 def test_a_ray_that_lets_nobody_in_is_told_from_what_is_none(script, said, monkeypatch):
-    monkeypatch.setattr(ray_address, "_ASK", script)
+    monkeypatch.setattr(ray_cluster, "_ASK", script)
     with pytest.raises(UserError, match=f"ray here:1: what answers there .*{said}"):
-        ray_address._lets_in("here:1", "here:1")
-    monkeypatch.setattr(ray_address, "_ASK", "print('asking')")
-    assert not ray_address._lets_in("here:1", "here:1"), "it wants no token"
+        ray_cluster._lets_in("here:1", "here:1")
+    monkeypatch.setattr(ray_cluster, "_ASK", "print('asking')")
+    assert not ray_cluster._lets_in("here:1", "here:1"), "it wants no token"
 
 
 def test_of_the_cluster_of_this_machine_the_token_is_taken_that_is_here(monkeypatch):
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     asked = "import os, sys; sys.exit(os.environ['RAY_AUTH_MODE'] != 'token' and 'no token')"
-    monkeypatch.setattr(ray_address, "_ASK", asked)
-    assert ray_address._lets_in("auto", "here:1"), "it wants one, and has it from us"
+    monkeypatch.setattr(ray_cluster, "_ASK", asked)
+    assert ray_cluster._lets_in("auto", "here:1"), "it wants one, and has it from us"
     for named, address in (("here:1", ""), ("auto", "here:1")):  # Ray sends it to no address that is given
         monkeypatch.setenv("RAY_ADDRESS", address)
         with pytest.raises(UserError, match="lets nobody in without its token"):
-            ray_address._lets_in(named, "here:1")
+            ray_cluster._lets_in(named, "here:1")
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    assert ray_address._lets_in("here:1", "here:1")
+    assert ray_cluster._lets_in("here:1", "here:1")
 
 
 def test_where_a_token_is_asked_for_and_neither_side_has_one_it_is_told_what_to_do(monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     asked = "import os, sys; sys.exit(os.environ['RAY_AUTH_MODE'] == 'token' and 'no token was found')"
-    monkeypatch.setattr(ray_address, "_ASK", asked)
+    monkeypatch.setattr(ray_cluster, "_ASK", asked)
     said = (
         "ray auto: the cluster has no token, and RAY_AUTH_MODE=token is set here, where no token is; unset RAY_AUTH_M"
     )
     with pytest.raises(UserError, match=said):
-        ray_address._lets_in("auto", "here:1")
+        ray_cluster._lets_in("auto", "here:1")
     monkeypatch.delenv("RAY_AUTH_MODE")
-    assert not ray_address._lets_in("auto", "here:1")
+    assert not ray_cluster._lets_in("auto", "here:1")
 
 
 def test_a_cluster_without_a_token_is_told_with_what_to_do(tmp_path, monkeypatch):
     nodes, told = Nodes(), []
-    monkeypatch.setattr("headway.runs.site.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
+    monkeypatch.setattr("headway.execute.site.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
     for nodes.has_token in (True, False):
         with Where(ray="auto", device="cpu").site(tmp_path, (), uses_gpu=False, files=(), tell=told.append):
             pass
@@ -191,12 +189,12 @@ def test_a_cluster_without_a_token_is_told_with_what_to_do(tmp_path, monkeypatch
 
 
 def test_a_ray_that_is_not_imported_in_time_is_told_from_one_that_does_not_answer(monkeypatch):
-    monkeypatch.setattr(ray_address, "_IMPORTED_WITHIN_S", 0.5)
-    monkeypatch.setattr(ray_address, "_ASK", "import time; time.sleep(60); print('asking')")
+    monkeypatch.setattr(ray_cluster, "_IMPORTED_WITHIN_S", 0.5)
+    monkeypatch.setattr(ray_cluster, "_ASK", "import time; time.sleep(60); print('asking')")
     began = time.monotonic()
     said = "ray auto: Python did not import Ray within 0 s, so nobody asked the cluster; see that the disk .* try again"
     with pytest.raises(UserError, match=said):
-        ray_address._lets_in("auto", "here:1")
+        ray_cluster._lets_in("auto", "here:1")
     assert time.monotonic() - began < 30
 
 
@@ -207,7 +205,7 @@ def test_a_cluster_of_this_machine_that_is_gone_is_told_in_seconds(monkeypatch):
         patched.setenv("RAY_ADDRESS", address)
         port = address.partition(":")[2]
         said = rf"ray auto: what answers at [\d.]+:{port}, where RAY_ADDRESS or a former `ray start` has it, is no Ray"
-        with pytest.raises(UserError, match=said), ray_cluster("auto"):
+        with pytest.raises(UserError, match=said), ray_cluster_ray_cluster("auto"):
             pass
     assert time.monotonic() - began < 10
 
@@ -219,9 +217,12 @@ def test_the_private_ray_of_another_run_is_not_the_cluster_of_this_machine(monke
     there = [SimpleNamespace(info={"cmdline": line}) for line in others]
     monkeypatch.setattr("psutil.process_iter", lambda _: iter(there))
     monkeypatch.setattr("ray._private.services.canonicalize_bootstrap_address", lambda _: "127.0.0.1:6399")
-    with pytest.raises(UserError, match="ray auto: the one that Ray finds here is private"), ray_cluster("auto"):
+    with (
+        pytest.raises(UserError, match="ray auto: the one that Ray finds here is private"),
+        ray_cluster_ray_cluster("auto"),
+    ):
         pass
-    assert not ray_address._is_private("639")
+    assert not ray_cluster._is_private("639")
 
 
 NODE = RayNode(id="abcdef1234567890", host="node7", cpus=1, gpus=0)
@@ -317,7 +318,7 @@ def test_another_headway_on_a_node_is_an_error_at_first_and_leaves_one_out_that_
     with pytest.raises(UserError, match=r"ray: Ray node node8 .* has another Headway"):
         list(RayPlaces(nodes, tmp_path, device="cpu"))
     late, nodes.there = nodes.there[1], nodes.there[:1]
-    monkeypatch.setattr("headway.runs.ray_places._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("headway.execute.ray_places._LOOK_EVERY_S", 0.0)
     places = RayPlaces(nodes, tmp_path, device="cpu", tell=lines.append)
     assert len(list(places)) == 1
     nodes.there.append(late)
@@ -348,7 +349,7 @@ def test_a_node_whose_disk_is_full_is_used_no_more_and_its_run_goes_on_elsewhere
 
 
 def test_when_no_node_is_left_that_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("headway.runs.ray_places._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("headway.execute.ray_places._LOOK_EVERY_S", 0.0)
     lines, nodes = [], Nodes()
     places = RayPlaces(nodes, tmp_path, device="cpu", tell=lines.append)
     for place in list(places):
@@ -359,7 +360,7 @@ def test_when_no_node_is_left_that_is_said(tmp_path, monkeypatch):
 
 
 def test_a_private_ray_is_not_begun_on_a_full_disk(monkeypatch):
-    monkeypatch.setattr("headway.runs.ray_cluster.why_no_room", lambda _: OSError(28, "No space left on device"))
+    monkeypatch.setattr("headway.execute.ray_cluster.why_no_room", lambda _: OSError(28, "No space left on device"))
     with pytest.raises(StorageFailed, match="cannot be written: the disk is full"), cluster_module._private(None):
         pass
 
@@ -409,7 +410,7 @@ class BusyRay(GoneRay):
 
 
 def busy(monkeypatch) -> tuple[Nodes, BusyRay]:
-    monkeypatch.setattr("headway.runs.ray_places._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("headway.execute.ray_places._LOOK_EVERY_S", 0.0)
     nodes = Nodes()
     nodes.ray = BusyRay()
     nodes.on = nodes.ray.actor
@@ -426,7 +427,7 @@ def test_a_slot_is_ready_when_its_actor_has_begun_and_a_busy_cluster_is_told_onc
     ray.begun.add("actor on node8")
     assert list(places) == [second, first], "who has begun comes first"
     assert (first.ready, second.ready, len(told)) == (False, True, 1)
-    monkeypatch.setattr("headway.runs.ray_places._BUSY_S", 0.0)
+    monkeypatch.setattr("headway.execute.ray_places._BUSY_S", 0.0)
     assert list(places) == list(places)
     assert told[1:] == [
         "Ray: the cluster is busy; 1 of 2 slots have not begun in 0 s, since others have what they need. Runs go to "
@@ -439,7 +440,7 @@ def test_a_slot_that_waits_for_long_leaves_its_turn_to_another_where_few_are_ask
     places = RayPlaces(nodes, tmp_path, device="cpu", workers=1)
     (first,) = places
     first.make_ready()
-    monkeypatch.setattr("headway.runs.ray_places._LATE_S", 0.0)
+    monkeypatch.setattr("headway.execute.ray_places._LATE_S", 0.0)
     (second,) = places
     assert second is not first
 
@@ -451,7 +452,7 @@ def test_an_actor_with_nothing_to_do_gives_its_share_back(tmp_path, monkeypatch)
         place.make_ready()
     ray.begun.add("actor on node7")
     assert [place.ready for place in places] == [True, False]
-    monkeypatch.setattr("headway.runs.ray_place._IDLE_S", -1.0)
+    monkeypatch.setattr("headway.execute.ray_places._IDLE_S", -1.0)
     first._worker = SimpleNamespace(code=None)
     assert [place.ready for place in places] == [True, False]
     assert len(ray.killed) == 1, "the one that was asked for, and is needed no more"
@@ -531,7 +532,7 @@ def test_files_that_runs_read_are_asked_for(tmp_path, monkeypatch):
     assert [str(file) for file in parse(TextTask, {**text, "n_ctx": 8}).files] == ["mine.jsonl", "none"]
     monkeypatch.chdir(tmp_path)
     nodes = Nodes()
-    monkeypatch.setattr("headway.runs.site.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
+    monkeypatch.setattr("headway.execute.site.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
     files = [Path("mine.jsonl"), Path("none")]
     with Where(ray="auto", device="cpu").site(tmp_path, (), uses_gpu=False, files=files, tell=lambda _: None) as site:
         assert len(list(site.places)) == 2
@@ -661,7 +662,7 @@ def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster
     runs, told = runs_of(tmp_path / "results", steps=200, seeds=3), []
     undisturbed = runs_of(tmp_path / "whole", steps=200, seeds=3)
     killed = False
-    with ray_cluster(cluster.address) as joined:
+    with ray_cluster_ray_cluster(cluster.address) as joined:
         places = RayPlaces(
             joined, tmp_path / "results", command=quadratic.WORKER, shared=shared, tell=told.append, device="cpu"
         )
@@ -713,7 +714,7 @@ def test_where_no_folder_can_be_made_for_a_private_ray_it_is_told_what_to_set(mo
     said = (
         r"ray local: a temporary folder cannot be made \(No such file or directory\); set TMPDIR to a folder that you "
     )
-    with pytest.raises(UserError, match=said), ray_cluster("local"):
+    with pytest.raises(UserError, match=said), ray_cluster_ray_cluster("local"):
         pass
 
 
@@ -773,7 +774,7 @@ def test_a_private_ray_stops_its_workers_when_it_is_closed_and_leaves_no_process
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # which it was not told to join
     runs = runs_of(tmp_path / "results", steps=20_000, seeds=1)
     before = signal.getsignal(signal.SIGTERM)
-    with ray_cluster("local", workers=2) as joined:
+    with ray_cluster_ray_cluster("local", workers=2) as joined:
         assert signal.getsignal(signal.SIGTERM) == before
         assert [node.cpus for node in joined.nodes()] == [2]
         places = RayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, device="cpu")
@@ -791,9 +792,9 @@ def test_a_private_ray_stops_its_workers_when_it_is_closed_and_leaves_no_process
 def test_on_a_busy_cluster_runs_go_to_slots_that_have_begun_and_it_is_told(cluster, tmp_path, monkeypatch):
     for _ in range(3):
         cluster.add_node(**SMALL)
-    monkeypatch.setattr("headway.runs.ray_places._BUSY_S", 2.0)
+    monkeypatch.setattr("headway.execute.ray_places._BUSY_S", 2.0)
     runs, told = runs_of(tmp_path / "results", steps=30, seeds=2), []
-    with ray_cluster(cluster.address) as joined:
+    with ray_cluster_ray_cluster(cluster.address) as joined:
         holds = joined.ray.remote(type("Holds", (), {"ping": lambda self: True}))
         others = [holds.options(num_cpus=1).remote() for _ in range(2)]
         assert joined.ray.get([other.ping.remote() for other in others], timeout=60) == [True, True]

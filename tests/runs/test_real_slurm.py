@@ -13,8 +13,8 @@ import loopback_slurm
 import pytest
 import quadratic
 
-from headway.runs.slurm import submit
-from headway.runs.store import Store
+from headway.execute.slurm import submit
+from headway.store.directory import Store
 from headway.train import checkpoint
 
 pytestmark = pytest.mark.slow

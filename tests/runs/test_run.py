@@ -10,7 +10,7 @@ import stored
 from tolerance import nearly
 
 from headway.errors import ResultsError
-from headway.runs.folder import Run
+from headway.store.run import Run
 
 
 @pytest.fixture

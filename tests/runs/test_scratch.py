@@ -14,10 +14,9 @@ import psutil
 import pytest
 import quadratic
 
-from headway.runs.lease_files import this_process
-from headway.runs.ray_address import PRIVATE
-from headway.runs.ray_slot import RaySlot
-from headway.runs.scratch import Scratch, sweep
+from headway.execute.ray_cluster import PRIVATE, Scratch, sweep
+from headway.execute.ray_copies import RaySlot
+from headway.store.lease import this_process
 
 
 @pytest.fixture
@@ -86,7 +85,7 @@ def test_a_slot_removes_what_slots_of_lost_nodes_left(there):
 
 OWNER = """
 import subprocess, sys
-from headway.runs.scratch import Scratch
+from headway.execute.ray_cluster import Scratch
 scratch = Scratch("hw-ray-", guarded=True)
 sleeps = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 sleeping = [sys.executable, "-c", sleeps]

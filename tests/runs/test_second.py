@@ -8,9 +8,9 @@ import pytest
 import quadratic
 import stored
 
-from headway.runs import second
-from headway.runs.folder import Run
-from headway.runs.work import DONE, work
+from headway.execute.work import DONE, work
+from headway.store import verify
+from headway.store.run import Run
 
 
 @pytest.fixture
@@ -101,12 +101,12 @@ def test_different_executions_may_differ_and_it_says_in_what(tmp_path, first):
 def test_an_instruction_set_that_is_not_recorded_makes_no_defect_of_a_machine(first):
     run = Run.open(first.path)
     of_torch = {**run.execution, "instruction_sets": {"ATen": "AVX2"}}
-    message = second.said(run, of_torch, ["eval_mse"])
+    message = verify.said(run, of_torch, ["eval_mse"])
     assert "one of them does not record its instruction sets, which may differ" in message
     assert "defect" not in message
     other = replace(run, execution={**run.execution, "instruction_sets": {"ATen": "AVX512"}})
-    assert "executed differently (instruction_sets.ATen AVX512 -> AVX2)" in second.said(other, of_torch, ["eval_mse"])
-    assert "defect" in second.said(replace(run, execution=of_torch), of_torch, ["eval_mse"])
+    assert "executed differently (instruction_sets.ATen AVX512 -> AVX2)" in verify.said(other, of_torch, ["eval_mse"])
+    assert "defect" in verify.said(replace(run, execution=of_torch), of_torch, ["eval_mse"])
 
 
 def test_a_run_in_a_batch_and_alone_is_no_defect_of_a_machine(tmp_path, first):
@@ -122,5 +122,5 @@ def test_a_run_in_a_batch_and_alone_is_no_defect_of_a_machine(tmp_path, first):
 def test_times_and_memory_are_no_difference(first):
     run = Run.open(first.path)
     slower = {name: value * 2 if name.endswith(("_s", "_bytes")) else value for name, value in run.metrics.items()}
-    assert second.differences(run, slower, {}) == []
-    assert second.differences(run, {**slower, "eval_mse": 0.0}, {}) == ["eval_mse"]
+    assert verify.differences(run, slower, {}) == []
+    assert verify.differences(run, {**slower, "eval_mse": 0.0}, {}) == ["eval_mse"]

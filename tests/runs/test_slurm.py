@@ -11,8 +11,8 @@ import pytest
 import quadratic
 
 from headway.errors import UserError
-from headway.runs.slurm import SlurmJob, minutes_of, parameters_of, submit
-from headway.runs.store import Store
+from headway.execute.slurm import SlurmJob, minutes_of, parameters_of, submit
+from headway.store.directory import Store
 from headway.train import checkpoint
 
 

@@ -7,10 +7,10 @@ import shutil
 import pytest
 import quadratic
 
-from headway.declare.loading import read_resolved, resolve
+from headway.config.load import read_resolved, resolve
 from headway.errors import ResultsError
-from headway.runs.folder import Run
-from headway.runs.store import Store
+from headway.store.directory import Store
+from headway.store.run import Run
 
 
 @pytest.fixture

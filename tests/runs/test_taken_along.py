@@ -3,11 +3,11 @@
 import pytest
 
 from headway import api
-from headway.declare.loading import resolve
-from headway.runs.devices import slots
-from headway.runs.folder import read
-from headway.runs.local import run_all
-from headway.runs.places import local_places
+from headway.config.load import resolve
+from headway.execute.places import local_places
+from headway.execute.sweep import run_all
+from headway.store.environment import slots
+from headway.store.run import read
 
 DOCUMENT = {
     "name": "parities",

@@ -13,19 +13,19 @@ import small_text
 from rich.console import Console
 
 from headway import api
-from headway.compare.notes import execution_warning
-from headway.declare.metrics import METRICS
+from headway.base.identity import signed
+from headway.config.metrics import METRICS
 from headway.errors import UserError
-from headway.identity import signed
-from headway.runs import memory, second, timing
-from headway.runs.devices import slots, visible_gpus
-from headway.runs.execution import cores
-from headway.runs.folder import Run
-from headway.runs.local import run_all
-from headway.runs.places import local_places
-from headway.runs.store import Store
-from headway.runs.work import DONE, FAILED, work
-from headway.show.terminal.progress import status_table
+from headway.execute import timing
+from headway.execute.places import local_places
+from headway.execute.sweep import run_all
+from headway.execute.work import DONE, FAILED, work
+from headway.report.progress import status_table
+from headway.stats.notes import execution_warning
+from headway.store import batches, verify
+from headway.store.directory import Store
+from headway.store.environment import cores, slots, visible_gpus
+from headway.store.run import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the last line was cut short")
 
@@ -106,7 +106,7 @@ def test_a_run_records_the_instruction_sets_that_torch_had_and_a_difference_is_t
         pytest.skip("this processor has no more than these variables leave it")
     kept = {key: value for key, value in mine.execution.items() if key != "instruction_sets"}
     assert kept == {key: value for key, value in theirs.execution.items() if key != "instruction_sets"}
-    told = second.said(theirs, mine.execution, ["eval_loss_nats"])
+    told = verify.said(theirs, mine.execution, ["eval_loss_nats"])
     assert "executed differently (instruction_sets." in told
     assert all(f"instruction_sets.{name} {before[name]} -> {now[name]}" in told for name in differing)
     assert "defect" not in told
@@ -215,7 +215,7 @@ OUT_OF_MEMORY = (
 def test_out_of_memory_names_the_arm_its_estimate_and_what_would_fit(tmp_path, monkeypatch, error):
     training = {"optimizer": "adamw", "learning_rate": 1e-2, "batch_size": 4096, "steps": 5}
     run = fresh_run(tmp_path / "results", training=training)
-    needed = memory.estimated_bytes(run.spec)
+    needed = batches.estimated_bytes(run.spec)
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": needed // 2})())
     assert work(run.path, failing(error)) == FAILED
     message = Run.open(run.path).message
@@ -224,28 +224,28 @@ def test_out_of_memory_names_the_arm_its_estimate_and_what_would_fit(tmp_path, m
     fits = int(message.partition(" one of ")[2].split()[0])
     assert 1_900 < fits < 2_100
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": 1_000})())
-    assert "do not even hold a batch of one" in memory.out_of_memory(run)
+    assert "do not even hold a batch of one" in batches.out_of_memory(run)
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": 3 * needed})())
-    assert "are there if nothing else has them; run fewer at a time" in memory.out_of_memory(run)
+    assert "are there if nothing else has them; run fewer at a time" in batches.out_of_memory(run)
 
 
 def test_other_errors_are_not_taken_for_memory():
-    assert not memory.is_out_of_memory(RuntimeError("shapes do not match"))
-    assert not memory.is_out_of_memory(ValueError("out of memory"))
+    assert not batches.is_out_of_memory(RuntimeError("shapes do not match"))
+    assert not batches.is_out_of_memory(ValueError("out of memory"))
 
 
 def test_runs_that_do_not_fit_are_refused_before_they_start(tmp_path, monkeypatch):
     made = [fresh_run(tmp_path / "made", arm) for arm in ("falling", "rising")]
     runs = [(run.name, run.spec) for run in made]
-    memory.check_memory(runs, 2)
-    needed = memory.estimated_bytes(made[0].spec)
+    batches.check_memory(runs, 2)
+    needed = batches.estimated_bytes(made[0].spec)
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": int(1.5 * needed)})())
     with pytest.raises(UserError, match=r"2 runs at a time need about .*; take 1 worker$"):
-        memory.check_memory(runs, 2)
-    memory.check_memory(runs, 1)
+        batches.check_memory(runs, 2)
+    batches.check_memory(runs, 1)
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": int(0.9 * needed)})())
     with pytest.raises(UserError, match=r"falling needs about .* with a batch of 4; into .* one of [23] would fit"):
-        memory.check_memory(runs, 1)
+        batches.check_memory(runs, 1)
     with pytest.raises(UserError, match=r"(2 runs at a time|falling) needs? about"):
         api.run(small_text.experiment(), tmp_path / "results", workers=2, timing=False)
     assert not (tmp_path / "results").exists()

@@ -11,14 +11,14 @@ import pytest
 from tolerance import nearly
 
 from headway import api
-from headway.declare.loading import resolve
+from headway.base.identity import digest
+from headway.config.load import resolve
 from headway.errors import UserError
-from headway.identity import digest
-from headway.runs.batches import RunBatch, checked_together
-from headway.runs.devices import slots
-from headway.runs.folder import Run
-from headway.runs.lease import Lease, is_held
-from headway.runs.work import ELSEWHERE
+from headway.execute.work import ELSEWHERE
+from headway.store.batches import RunBatch, checked_together
+from headway.store.environment import slots
+from headway.store.lease import Lease, is_held
+from headway.store.run import Run
 
 DOCUMENT = {
     "name": "small-parity",
@@ -171,7 +171,7 @@ def test_what_is_beyond_the_possible_fails_a_run(runs):
     """A bound that is wrong is a defect: here the weights are those of a model with more heads than it says."""
     path = runs["h1", 0]
     code = (
-        "from headway.declare.tokens.parity import ParityTask\n"
+        "from headway.config.lm.synthetic import ParityTask\n"
         "ParityTask.best_possible = lambda self, model: {'accuracy': 0.1}\n"
         f"import sys; from headway.runs.worker import main; sys.exit(main([{str(path)!r}, '--device', 'cpu']))"
     )

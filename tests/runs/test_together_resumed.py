@@ -11,19 +11,17 @@ from types import SimpleNamespace
 import pytest
 
 from headway import api
-from headway.declare.loading import resolve
+from headway.config.load import resolve
 from headway.errors import UserError
-from headway.runs import batches, memory
-from headway.runs.batches import Making
-from headway.runs.devices import Slot, slots
-from headway.runs.folder import Run
-from headway.runs.joining import Joining
-from headway.runs.lease import Lease, is_held
-from headway.runs.memory import estimated_bytes
-from headway.runs.ray_copies import CopyWorker
-from headway.runs.ray_slot import RaySlot
-from headway.runs.recorder import stored_step
-from headway.runs.work import ELSEWHERE
+from headway.execute.join import Joining
+from headway.execute.ray_copies import CopyWorker, RaySlot
+from headway.execute.work import ELSEWHERE
+from headway.store import batches
+from headway.store.batches import Making, estimated_bytes
+from headway.store.environment import Slot, slots
+from headway.store.lease import Lease, is_held
+from headway.store.recorder import stored_step
+from headway.store.run import Run
 
 DOCUMENT = {
     "name": "resumed-parity",
@@ -43,9 +41,9 @@ DOCUMENT = {
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from headway.runs import work
+from headway.store import work
 from headway.runs.worker import main
-from headway.train.tokens.ensemble import Ensemble
+from headway.train.lm.ensemble import Ensemble
 
 metrics, records = Path(sys.argv.pop(1)), int(sys.argv.pop(1))
 work.CHECKPOINT_EVERY_S = 0.0
@@ -212,7 +210,7 @@ def test_a_batch_that_does_not_fit_into_this_machine_is_not_split(monkeypatch, t
     """It was made on a larger one: a part of it would be another program."""
     runs = prepared(tmp_path / "out")
     each = estimated_bytes(Run.open(runs["h2", 0]).spec)
-    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(total=5 * each))
+    monkeypatch.setattr(batches.psutil, "virtual_memory", lambda: SimpleNamespace(total=5 * each))
     said = "h2 seed 0 is in a batch of 6 runs, which is trained as one program and needs .* Resume it on a machine"
     with pytest.raises(UserError, match=said):
         prepared(tmp_path / "out")

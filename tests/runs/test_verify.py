@@ -12,15 +12,16 @@ import quadratic
 import stored
 from typer.testing import CliRunner
 
-from headway.cli import app
-from headway.compare import icl, results
+from headway.base.files import Content, json_text
+from headway.base.identity import is_as_signed, signed
+from headway.cli.options import app
 from headway.errors import HeadwayError, ResultsError
-from headway.files import Content, json_text
-from headway.identity import is_as_signed, signed
-from headway.runs import checked, resolved, seal
-from headway.runs.folder import Run
-from headway.runs.store import Store
-from headway.runs.verify import verify
+from headway.stats import regression, results
+from headway.store import document as resolved
+from headway.store import integrity
+from headway.store.directory import Store
+from headway.store.run import Run
+from headway.store.verify import verify
 
 BEFORE = Path(__file__).parents[1] / "before"
 
@@ -36,7 +37,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def path(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(icl, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
+    monkeypatch.setattr(regression, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
     return Path(shutil.copytree(whole, tmp_path / "results"))
 
 
@@ -135,7 +136,7 @@ def test_an_interrupted_run_is_looked_at_as_it_would_be_gone_on_with(path):
 
 @pytest.mark.parametrize("name", ["icl", "text"])
 def test_a_directory_of_before_is_accepted_with_a_note_and_sealed_when_asked(tmp_path, name, monkeypatch):
-    monkeypatch.setattr(icl, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
+    monkeypatch.setattr(regression, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
     old = Path(shutil.copytree(BEFORE / name, tmp_path / name))
     before = [run.metrics for run in Store.open(old).runs()]
     note = "made before runs were sealed, so not every damage is noticed; `headway verify"
@@ -208,9 +209,9 @@ def test_files_are_read_again_only_where_they_changed(path, monkeypatch):
     monkeypatch.setattr(Content, "of_file", lambda file, until=None: read.append(file.name) or of_file(file, until))
     Store.open(path).runs()
     assert len(read) == 4 * 7
-    noted = json.loads((path / checked.FILE).read_text())
+    noted = json.loads((path / integrity.CHECKED).read_text())
     assert noted["runs"] == {}, "what has just been written may be written again within a tick"
-    monkeypatch.setattr(checked, "_COARSE_NS", 0)
+    monkeypatch.setattr(integrity, "_COARSE_NS", 0)
     Store.open(path).runs()
     read.clear()
     assert {run.status for run in Store.open(path).runs()} == {"done"}
@@ -227,7 +228,7 @@ def test_files_are_read_again_only_where_they_changed(path, monkeypatch):
 
 @pytest.mark.parametrize("note", ["", "[]", '{"schema": 1, "runs": {"slow/seed-0": 3, "fast/seed-0": {"seal": "x"}}}'])
 def test_a_damaged_note_is_none(path, note):
-    (path / checked.FILE).write_text(note)
+    (path / integrity.CHECKED).write_text(note)
     flip(path / "runs/slow/seed-0/metrics.jsonl")
     assert [run.status for run in Store.open(path).runs()] == ["damaged", "done", "done", "done"]
 
@@ -258,14 +259,14 @@ def test_what_is_put_beside_a_run_is_free(path):
 
 
 def test_a_finished_run_is_read_once_more_by_a_copy(path, monkeypatch, tmp_path):
-    monkeypatch.setattr(checked, "_COARSE_NS", 0)
+    monkeypatch.setattr(integrity, "_COARSE_NS", 0)
     Store.open(path).runs()
     time.sleep(0.01)
     copy = Path(shutil.copytree(path, tmp_path / "copy"))
     run = Run.open(copy / "runs/slow/seed-0")
-    assert checked.Checked(path).unchanged(path / "runs/slow/seed-0", run.seal)[1]
-    assert not checked.Checked(copy).unchanged(run.path, run.seal)[1]
-    assert list(seal.damages(run.path, seal.read(run.path, run.seal))) == []
+    assert integrity.Checked(path).unchanged(path / "runs/slow/seed-0", run.seal)[1]
+    assert not integrity.Checked(copy).unchanged(run.path, run.seal)[1]
+    assert list(integrity.damages(run.path, integrity.read(run.path, run.seal))) == []
 
 
 @pytest.mark.parametrize("lost", ["its line", "its line and more", "all of it", "the file"])
@@ -317,7 +318,7 @@ def test_a_finished_run_whose_folder_is_gone_is_missed_until_somebody_says_so(pa
 @pytest.mark.parametrize("seal_too", [False, True])
 def test_a_run_that_was_sealed_is_never_taken_for_one_of_before(path, seal_too, monkeypatch):
     run = path / "runs/slow/seed-0"
-    monkeypatch.setattr(checked, "_COARSE_NS", 0)
+    monkeypatch.setattr(integrity, "_COARSE_NS", 0)
     Store.open(path).runs()  # which remembers that it is sealed
     content = json.loads((run / "run.json").read_text())
     del content["digest"], content["seal"]

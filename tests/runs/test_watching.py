@@ -12,12 +12,13 @@ import pytest
 import quadratic
 
 from headway.errors import LeaseLost
-from headway.runs import lease as lease_module
-from headway.runs import lease_files, watching
-from headway.runs.folder import Run
-from headway.runs.lease import Lease, LeaseHeld, is_held
-from headway.runs.watching import Watch, moved, take_patiently
-from headway.runs.work import DONE, ELSEWHERE
+from headway.execute.work import DONE, ELSEWHERE
+from headway.store import lease as lease_files
+from headway.store import lease as lease_module
+from headway.store import watch as watching
+from headway.store.lease import Lease, LeaseHeld, is_held
+from headway.store.run import Run
+from headway.store.watch import Watch, moved, take_patiently
 
 FORK = multiprocessing.get_context("fork")
 

@@ -8,10 +8,10 @@ import pytest
 import quadratic
 
 from headway.errors import UserError
-from headway.runs import work as work_module
-from headway.runs.folder import Run
-from headway.runs.stop import FROM_PARENT
-from headway.runs.work import DONE, ELSEWHERE, FAILED, STOPPED, work
+from headway.execute import work as work_module
+from headway.execute.stop import FROM_PARENT
+from headway.execute.work import DONE, ELSEWHERE, FAILED, STOPPED, work
+from headway.store.run import Run
 from headway.train import checkpoint
 
 
@@ -74,13 +74,13 @@ def test_signals_that_come_together_are_one_wish(run, numbers):
 
 
 def test_the_parent_that_asks_again_after_others_have_asked_is_impatient(run, monkeypatch):
-    monkeypatch.setattr("headway.runs.stop.ASKED_AGAIN_S", 0.0)
+    monkeypatch.setattr("headway.execute.stop.ASKED_AGAIN_S", 0.0)
     assert work(run.path, stopping_at(17, signal.SIGTERM, FROM_PARENT, FROM_PARENT)) == STOPPED
     assert Run.open(run.path).message == "stopped by SIGTERM; run again to go on"
 
 
 def test_a_second_signal_after_a_while_interrupts_at_once(run, monkeypatch):
-    monkeypatch.setattr("headway.runs.stop.TOGETHER_S", 0.0)
+    monkeypatch.setattr("headway.execute.stop.TOGETHER_S", 0.0)
     assert work(run.path, stopping_at(17, signal.SIGTERM, signal.SIGTERM)) == STOPPED
     stopped = Run.open(run.path)
     assert stopped.message == "stopped by SIGTERM; run again to go on"
@@ -194,7 +194,7 @@ def test_a_run_that_another_process_works_on_is_left_alone(run, capfd):
 
 
 def test_whoever_is_taken_over_stops_and_changes_nothing(run, monkeypatch):
-    monkeypatch.setattr("headway.runs.lease._BEAT_S", 1000.0)  # it stays silent until it is taken over
+    monkeypatch.setattr("headway.store.lease._BEAT_S", 1000.0)  # it stays silent until it is taken over
 
     def opened(spec, stored):
         study = quadratic.study(spec, stored)

@@ -17,17 +17,17 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import quadratic
 
-import headway.runs.lease
-from headway import streams
-from headway.declare.experiment import Experiment
-from headway.declare.loading import resolve
+import headway.store.lease
+from headway.adaptive.goal import Goal, goal_of
+from headway.adaptive.until import Hands, Spending
+from headway.base import rng
+from headway.config.experiment import Experiment
+from headway.config.load import resolve
 from headway.errors import Diverged
-from headway.runs.local import run_all
-from headway.runs.places import local_places
-from headway.runs.store import Store
-from headway.runs.work import work
-from headway.settle.goals import Goal, goal_of
-from headway.settle.spending import Hands, Spending
+from headway.execute.places import local_places
+from headway.execute.sweep import run_all
+from headway.execute.work import work
+from headway.store.directory import Store
 from headway.train.loop import Conclusion
 
 WORKER = (sys.executable, __file__, "--work")
@@ -61,8 +61,8 @@ def study(spec, stored):
     if effect >= FAILS:
         raise Diverged("planted")
     time.sleep(float(os.environ.get("PLANTED_S", "0")))
-    of_seed = 2 * streams.generator(spec.seed, "seed").normal()
-    rest = SPREAD * streams.generator(spec.seed, "rest", round(1e6 * spec.training.learning_rate)).normal()
+    of_seed = 2 * rng.generator(spec.seed, "seed").normal()
+    rest = SPREAD * rng.generator(spec.seed, "rest", round(1e6 * spec.training.learning_rate)).normal()
     found = quadratic.study(spec, stored)
     metrics = {"eval_mse": float(np.exp((effect + of_seed + rest) / 100))}
     return type(found)(**{**vars(found), "measures": (), "conclude": lambda: Conclusion(metrics=metrics)})
@@ -118,7 +118,7 @@ def main() -> int:
     parser.add_argument("--at-most", type=int)
     asked, _ = parser.parse_known_args()
     if asked.work:
-        headway.runs.lease._BEAT_S = 0.1
+        headway.store.lease._BEAT_S = 0.1
         return work(asked.path, study, parent=asked.parent)
     of = Store.open(asked.path).experiment
     goal = wished(best=True, budget=asked.best) if asked.best else wished(until="0.5%", at_most=asked.at_most)

@@ -5,12 +5,12 @@ import pytest
 from planted_effects import experiment, hands, settle, wished
 from scipy import stats
 
-from headway.compare.answer import answer
-from headway.compare.results import Results, build
+from headway.adaptive.wording import where_it_stands
 from headway.errors import UserError
-from headway.runs.planned_looks import Picked, RoundMade, StoredSearch, folder_of, keep, stored, stored_plan
-from headway.runs.store import Store
-from headway.settle.telling import where_it_stands
+from headway.stats.answer import answer
+from headway.stats.results import Results, build
+from headway.store.directory import Store
+from headway.store.look_plans import Picked, RoundMade, StoredSearch, folder_of, keep, stored, stored_plan
 
 EFFECTS = {"a0": 0.0, "a1": 1.0, "a2": -2.0, "a3": 0.5, "a4": 2.0}
 
@@ -113,7 +113,7 @@ def test_a_search_that_was_interrupted_goes_on_with_the_rounds_that_were_made(tm
             raise Interrupted
         return train(self, wanted)
 
-    from headway.settle.spending import Hands
+    from headway.adaptive.until import Hands
 
     train = Hands.train
     with pytest.MonkeyPatch.context() as patch:

@@ -3,12 +3,11 @@
 import pytest
 from planted_effects import experiment, wished
 
-from headway.declare import metrics
-from headway.declare.loading import load
+from headway.adaptive.goal import Best
+from headway.adaptive.until import Until, allowance_of, check_metric, check_verdicts, margin_of
+from headway.config import metrics
+from headway.config.load import load
 from headway.errors import UserError
-from headway.settle.asking import allowance_of, check_metric, check_verdicts, margin_of
-from headway.settle.best import Best
-from headway.settle.until import Until
 
 
 @pytest.mark.parametrize(("text", "margin"), [("0.5%", 0.5), (" 2 % ", 2.0), (".25%", 0.25), ("1e-1%", 0.1)])

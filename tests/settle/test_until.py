@@ -15,15 +15,15 @@ from planted_effects import experiment, hands, settle, wished
 from quadratic import wait_until
 from rich.console import Console
 
-from headway.compare.results import build
-from headway.compare.verdicts import scope
+from headway.adaptive.until import Spending
+from headway.adaptive.wording import where_it_stands
 from headway.errors import ResultsError, UserError
-from headway.runs.lease import is_held
-from headway.runs.planned_looks import folder_of, stored_plan
-from headway.runs.store import Store
-from headway.settle.spending import Spending
-from headway.settle.telling import where_it_stands
-from headway.show.terminal.progress import status_table
+from headway.report.progress import status_table
+from headway.stats.results import build
+from headway.stats.verdicts import scope
+from headway.store.directory import Store
+from headway.store.lease import is_held
+from headway.store.look_plans import folder_of, stored_plan
 
 HALF = wished(until="0.5%")
 SHORT = wished(until="0.5%", at_most=4)

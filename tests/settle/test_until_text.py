@@ -6,8 +6,8 @@ import pytest
 import small_text
 
 import headway
-from headway.compare.results import read
-from headway.runs.planned_looks import stored_plan
+from headway.stats.results import read
+from headway.store.look_plans import stored_plan
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from fabricate import fabricate, material_of, small
 
-from headway.runs.store import Store
-from headway.show.report.report_data import ReportData
+from headway.report.experiment.data import ReportData
+from headway.store.directory import Store
 
 
 @pytest.fixture(scope="session")

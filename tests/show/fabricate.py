@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from headway.compare.results import read
-from headway.declare.experiment import Arm, Experiment
-from headway.declare.icl.model import OneLayer
-from headway.declare.loading import load
+from headway.base.identity import digest
+from headway.config.arms import Arm
+from headway.config.experiment import Experiment
+from headway.config.load import load
+from headway.config.regression import OneLayer
 from headway.icl.circuits import circuits, head_scalars
-from headway.identity import digest
-from headway.runs.store import Store
-from headway.show.report.report_data import ReportData, gather
+from headway.report.experiment.data import ReportData, gather
+from headway.stats.results import read
+from headway.store.directory import Store
 from headway.train import checkpoint
 
 STEPS = 2_000

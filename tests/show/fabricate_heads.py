@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 from fabricate_text import fabricate_text
 
-from headway.compare import results
-from headway.declare.experiment import Experiment
-from headway.declare.head_metrics import HEAD_METRICS
-from headway.declare.loading import resolve
+from headway.config.experiment import Experiment
+from headway.config.head_metrics import HEAD_METRICS
+from headway.config.load import resolve
 from headway.heads.scores import HeadScores, to_arrays
-from headway.runs.folder import Run
-from headway.runs.store import Store
+from headway.stats import results
+from headway.store.directory import Store
+from headway.store.run import Run
 
 DENSE, EVERY, STEPS = 40, 500, 12_000
 """The steps of `fabricate_text`: every one to 40, then each 500th."""

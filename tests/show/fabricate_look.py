@@ -5,11 +5,18 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.heads.model_on_text import AttentionHeads
-from headway.heads.packed import PackedPatterns
+from headway.heads.results import (
+    AttendedPair,
+    AttentionHeads,
+    Circuits,
+    KeptStep,
+    ModelView,
+    PackedPatterns,
+    ShownSequence,
+    TokenCircuits,
+    XRay,
+)
 from headway.heads.scores import Composition, HeadScores
-from headway.heads.view import AttendedPair, Circuits, KeptStep, ModelView, ShownSequence, TokenCircuits
-from headway.heads.xray import XRay
 
 WORDS = ("The", " cat", " sat", " on", " the", " mat", ".", "↵", "He", " pur", "red", " a", " lot", "!")
 LENGTH = 24

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from headway.compare import results
-from headway.declare.experiment import Arm, Experiment
-from headway.declare.loading import resolve
-from headway.declare.mapping import read_file
-from headway.declare.tokens.parameters import parameters_of
-from headway.runs.store import Store
+from headway.config.arms import Arm
+from headway.config.experiment import Experiment
+from headway.config.lm.parameters import parameters_of
+from headway.config.load import resolve
+from headway.config.yaml import read_file
+from headway.stats import results
+from headway.store.directory import Store
 from headway.train import checkpoint
 
 STEPS, EVERY, VOCAB = 12_000, 500, 50_257

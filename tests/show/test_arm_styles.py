@@ -2,9 +2,9 @@
 
 import pytest
 
-from headway.declare.loading import load
-from headway.declare.shipped import shipped
-from headway.show.report.arm_styles import looks
+from headway.config.load import load
+from headway.config.shipped import shipped
+from headway.report.experiment.data import looks
 
 
 @pytest.mark.parametrize("name", [name for name in shipped() if not name.startswith("icl-")])

@@ -22,17 +22,16 @@ from fabricate import fabricate, small
 from fabricate_heads import fabricate_heads, xray
 from fabricate_text import fabricate_text, head_progression
 
-from headway.compare.results import write
-from headway.heads.model_on_text import AttentionHeads
+from headway.heads.results import AttentionHeads, XRay
 from headway.heads.scores import HeadScores
-from headway.heads.xray import XRay
-from headway.runs.store import Store
-from headway.show.report.page import figures, page
-from headway.show.report.report_data import gather
-from headway.show.shared.figure_files import render
-from headway.show.shared.parameters import Parts, write_picture
-from headway.show.xray.drawing import figures as xray_figures
-from headway.show.xray.page import xray_page
+from headway.report.charts.files import render
+from headway.report.charts.parameters import Parts, write_picture
+from headway.report.experiment.data import gather
+from headway.report.experiment.page import figures, page
+from headway.report.models.xray import figures as xray_figures
+from headway.report.models.xray import xray_page
+from headway.stats.results import write
+from headway.store.directory import Store
 
 browsed = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium or Chrome here")
 

@@ -7,13 +7,13 @@ import pytest
 from fabricate import fabricate, material_of, small
 from fabricate_text import fabricate_text, head_progression
 
-from headway.compare import results
-from headway.runs.planned_looks import StoredPlan, keep_plan
-from headway.runs.store import Store
-from headway.show.report.differences import differences
-from headway.show.report.page import figures
-from headway.show.report.report_data import ReportData
-from headway.show.shared.figure import Figure
+from headway.report.charts.figure import Figure
+from headway.report.experiment.answer import differences
+from headway.report.experiment.data import ReportData
+from headway.report.experiment.page import figures
+from headway.stats import results
+from headway.store.directory import Store
+from headway.store.look_plans import StoredPlan, keep_plan
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,14 @@ from pathlib import Path
 import altair as alt
 import pytest
 
-from headway.cli.output import check_out
-from headway.compare.results import build, read
+from headway.cli.options import check_out
 from headway.errors import ResultsError, UserError
-from headway.runs.store import Store
-from headway.show.report import current
-from headway.show.report.page import write_report
-from headway.show.shared import figure_files as files
-from headway.show.shared.figure import Figure, inline
+from headway.report.charts import files
+from headway.report.charts.figure import Figure, inline
+from headway.report.experiment import current
+from headway.report.experiment.page import write_report
+from headway.stats.results import build, read
+from headway.store.directory import Store
 
 
 def figure(name: str, *values: float, **changes: object) -> Figure:
@@ -104,7 +104,9 @@ def test_damaged_digests_are_no_digests(tmp_path: Path, rendered: list[int]) -> 
 def reported(heads_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A directory with a report, whose figures are one plain point: what they show is not of interest here."""
     store = Store.open(shutil.copytree(heads_store.path, tmp_path / "results"))
-    monkeypatch.setattr("headway.show.report.page.figures", lambda material: iter([figure("a", len(material.runs))]))
+    monkeypatch.setattr(
+        "headway.report.experiment.page.figures", lambda material: iter([figure("a", len(material.runs))])
+    )
     write_report(store, read(store.path))
     return store
 
@@ -119,7 +121,7 @@ def stamps(store: Store) -> dict[str, int]:
 def test_a_report_of_the_same_is_not_written_again(reported: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     before = stamps(reported)
     with monkeypatch.context() as patched:
-        patched.setattr("headway.show.report.page.gather", lambda *_: 1 / 0)
+        patched.setattr("headway.report.experiment.page.gather", lambda *_: 1 / 0)
         assert write_report(reported, read(reported.path)) == reported.path / "report.html"
     assert stamps(reported) == before
     (reported.path / "figures/a.svg").unlink()
@@ -243,7 +245,7 @@ def test_without_addresses_a_report_has_its_numbers_and_says_what_is_left_out(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v bounds nothing elsewhere")
 def test_a_limit_of_the_shell_is_seen() -> None:
-    code = "from headway.show.shared.figure_files import why_not_drawn; print(why_not_drawn())"
+    code = "from headway.report.charts.files import why_not_drawn; print(why_not_drawn())"
     command = f"ulimit -v 20000000; exec {sys.executable} -c '{code}'"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(

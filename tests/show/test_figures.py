@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 from fabricate import fabricate, material_of, small
 
-from headway.declare.loading import load
-from headway.declare.log_spaced import thinned
+from headway.config.load import load
+from headway.config.spec import thinned
 from headway.errors import ResultsError, UserError
-from headway.runs.store import Store
-from headway.show.icl import circuit_maps as maps
-from headway.show.icl import dynamics, lengths, theory, training
-from headway.show.icl.finished_run import circuits_of
-from headway.show.icl.report import ERROR
-from headway.show.report.outcome import final_outcome
-from headway.show.report.page import figures
-from headway.show.report.report_data import ReportData
-from headway.show.report.tasks import by_task
-from headway.show.shared.figure import Figure, inline
-from headway.show.shared.figure_files import FORMATS, render, write_figures
-from headway.show.shared.theme import ARM_COLOURS, HEAD_COLOURS
+from headway.report.charts.figure import ARM_COLOURS, HEAD_COLOURS, Figure, inline
+from headway.report.charts.files import FORMATS, render, write_figures
+from headway.report.experiment.answer import final_outcome
+from headway.report.experiment.data import ReportData
+from headway.report.experiment.laboratory import by_task
+from headway.report.experiment.page import figures
+from headway.report.regression import heads as dynamics
+from headway.report.regression import heads as maps
+from headway.report.regression import theory, training
+from headway.report.regression.common import circuits_of
+from headway.report.regression.report import ERROR
+from headway.store.directory import Store
 
 final_error = partial(final_outcome, measure=ERROR)
 
@@ -100,7 +100,7 @@ def test_arms_are_coloured_the_same_in_every_figure_whatever_has_finished(direct
     without = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
     expected = dict(zip(("1 head", "2 heads", "4 heads", "8 heads"), ARM_COLOURS, strict=False))
     for material in (heads, without):
-        for draw in (training.loss, lengths.lengths, lengths.lengths_by_arm, final_error, theory.proportional):
+        for draw in (training.loss, training.lengths, training.lengths_by_arm, final_error, theory.proportional):
             figure = draw(material)
             assert figure is not None
             for colour in (c for c in found(figure.spec, "color") if isinstance(c, dict) and "scale" in c):
@@ -184,7 +184,7 @@ def test_arms_of_different_tasks_share_no_axis(directory: Path) -> None:
     material = material_of(Store.open(fabricate(directory, experiment)))
     assert not material.one_task
     assert [name for name, _ in material.tasks] == ["no control", "rho 0.8"]
-    for draw in (training.loss, final_error, lengths.lengths):
+    for draw in (training.loss, final_error, training.lengths):
         figure = by_task(draw, material)
         assert figure is not None
         panels = figure.spec["vconcat"]
@@ -207,16 +207,16 @@ def test_tasks_without_a_control_are_named_by_their_arms(directory: Path) -> Non
 
 
 def test_captions_say_where_curves_go_that_leave_their_panel(heads: ReportData) -> None:
-    figure = lengths.lengths(heads)
+    figure = training.lengths(heads)
     assert figure is not None
     assert re.search(r"Below the panel: ridge \(Bayes\) falls to \d\.\d\de−5 at \d+ pairs\.$", figure.caption)
 
 
 def test_nothing_leaves_a_panel_that_holds_it() -> None:
     rows = [{"what": "a", "n_pairs": n, "mse": 1.0, "low": 0.9, "high": 1.1} for n in (1, 10)]
-    assert lengths._leaving([(rows, 10)]) == ""
-    ridge = [{**row, "what": lengths.OPTIMAL[0], "mse": 0.1 / row["n_pairs"]} for row in rows]
-    assert lengths._leaving([(rows + ridge, 9)]) == "Below the panel: ridge (Bayes) falls to 0.0100 at 10 pairs."
+    assert training._leaving([(rows, 10)]) == ""
+    ridge = [{**row, "what": training.OPTIMAL[0], "mse": 0.1 / row["n_pairs"]} for row in rows]
+    assert training._leaving([(rows + ridge, 9)]) == "Below the panel: ridge (Bayes) falls to 0.0100 at 10 pairs."
 
 
 def test_nothing_is_drawn_before_a_run_has_finished(directory: Path) -> None:
@@ -281,10 +281,10 @@ def test_shipped_experiments_have_few_enough_heads_and_arms_for_the_palettes() -
 
 def test_a_curve_ends_where_it_crosses_the_floor() -> None:
     rows = [{"what": "a", "n_pairs": n, "mse": mse, "low": mse, "high": mse} for n, mse in ((1, 1), (10, 0.01))]
-    kept = list(lengths._above(rows, floor=0.1))
+    kept = list(training._above(rows, floor=0.1))
     assert [(round(row["n_pairs"], 3), row["mse"]) for row in kept] == [(1, 1), (3.162, 0.1)]
     other = [*rows, {**rows[0], "what": "b"}]
-    assert [row["what"] for row in lengths._above(other, floor=0.1)] == ["a", "a", "b"]
+    assert [row["what"] for row in training._above(other, floor=0.1)] == ["a", "a", "b"]
 
 
 def test_the_untrained_column_does_not_set_the_scale() -> None:

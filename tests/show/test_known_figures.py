@@ -6,19 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from headway.compare.results import References, Results
-from headway.declare.experiment import Experiment
-from headway.declare.loading import load
-from headway.show.report.arm_styles import looks
-from headway.show.report.report_data import ArmResults, Finished, ReportData
-from headway.show.shared.figure_files import render
-from headway.show.tokens import known
-from headway.show.tokens.final_losses import loss_of
-from headway.show.tokens.known_errors import errors_by_heads
-from headway.show.tokens.known_parts import by_kind, by_length
-from headway.show.tokens.known_scores import accuracies
-from headway.show.tokens.sizes import loss_against_parameters
-from headway.show.tokens.solved_map import solved_map
+from headway.config.experiment import Experiment
+from headway.config.load import load
+from headway.report.charts.files import render
+from headway.report.experiment.data import ArmResults, Finished, ReportData, looks
+from headway.report.lm import report
+from headway.report.lm.common import loss_of
+from headway.report.lm.size import loss_against_parameters
+from headway.report.lm.synthetic import accuracies, by_kind, by_length, errors_by_heads, solved_map
+from headway.stats.laboratory import References
+from headway.stats.results import Results
 
 
 def material_of(experiment: Experiment, metrics: dict[str, list[dict[str, Any]]], reached=None) -> ReportData:
@@ -83,7 +80,7 @@ def test_hops_are_told_one_by_one_and_lengths_by_octave():
     assert len(guesses) == cast(Any, hops.experiment.arms[0].template).task.hops + 1
     assert {(r["at"], r["accuracy"]) for r in rows_of(by_length(hops))} == {(2, 1.0), (4, 0.8)}
     assert by_length(hops).folded
-    first = next(figure for figure in known.answers(hops) if figure is not None)
+    first = next(figure for figure in report.answers(hops) if figure is not None)
     assert first.name == "accuracy-by-kind"
 
 
@@ -99,7 +96,7 @@ def test_errors_are_drawn_against_heads_with_those_that_are_enough():
     assert not enough["4 things, 3 heads"]
     assert min(r["nmse"] for r in rows_of(figure)) > 0
     assert len(figure.spec["concat"]) == 2
-    assert next(f for f in known.answers(found) if f is not None).name == "error-by-heads"
+    assert next(f for f in report.answers(found) if f is not None).name == "error-by-heads"
 
 
 def test_keys_that_are_smeared_stand_apart_in_the_map():
@@ -135,10 +132,10 @@ def test_figures_of_text_are_drawn_of_text_alone():
 
 
 def test_they_can_be_drawn(endpoints):
-    for figure in filter(None, known.answers(endpoints)):
+    for figure in filter(None, report.answers(endpoints)):
         assert render(figure.spec).startswith("<svg")
 
 
 def test_of_other_tasks_there_is_none():
     text = material_of(load("head-progression"), {"constant-low": [{"eval_loss_nats": 2.0}]})
-    assert list(known.answers(text)) == [None] * 5
+    assert list(report.answers(text)) == [None] * 5

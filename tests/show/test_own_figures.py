@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from own_code import write as write
 
-from headway.declare.plugin_files import load
-from headway.show.report.own_figures import figures_of_own
+from headway.config.plugins import load
+from headway.report.experiment.page import figures_of_own
 
 CODE = """
 import altair as alt

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from headway.errors import UserError
-from headway.show.shared.parameters import PART_COLOURS, Parts, compact, write_picture
+from headway.report.charts.parameters import PART_COLOURS, Parts, compact, write_picture
 
 PARTS = Parts(counts={"large": {"embedding": 600, "MLP": 200}, "small": {"embedding": 100, "MLP": 100}})
 

@@ -14,10 +14,10 @@ import quadratic
 import stored
 from rich.console import Console
 
-from headway.runs import lease_files
-from headway.runs.progress import Progress, Snapshot
-from headway.runs.store import Store
-from headway.show.terminal import progress, rows
+from headway.execute.sweep import Progress, Snapshot
+from headway.report import progress
+from headway.store import lease as lease_files
+from headway.store.directory import Store
 
 
 def snapshot(status: str, step: int, workers: int = 1, rate: float | None = None) -> Snapshot:
@@ -131,7 +131,7 @@ def test_of_hundreds_of_runs_those_of_an_arm_that_are_alike_have_one_row(
     assert len(whole) == 1 + len(runs) + 1
     for run in (run for run in runs if run.name == "slow" and 0 < run.seed < 4):
         stored.rewrite(run.path, status="failed", message="no such luck")
-    monkeypatch.setattr(rows, "MOST_ROWS", 2)
+    monkeypatch.setattr(progress, "MOST_ROWS", 2)
     monkeypatch.setattr(progress, "MOST_ROWS", 2)
     shown = [line.split() for line in text(store).splitlines()]
     assert [line[:3] for line in shown[1:5]] == [

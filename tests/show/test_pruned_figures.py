@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import small_text
 
-from headway.compare.results import Results
-from headway.declare.experiment import Experiment
+from headway.config.experiment import Experiment
 from headway.heads.scores import HeadScores, to_arrays
-from headway.show.report.arm_styles import looks
-from headway.show.report.report_data import ArmResults, Finished, ReportData
-from headway.show.shared.figure_files import render
-from headway.show.tokens import pruned, settling
-from headway.show.tokens.report import LABORATORY
+from headway.report.charts.files import render
+from headway.report.experiment.data import ArmResults, Finished, ReportData, looks
+from headway.report.lm import training
+from headway.report.lm.report import LABORATORY
+from headway.stats.results import Results
 
 KEEPS = (0.75, 0.5)
 
@@ -77,19 +76,19 @@ LOSSES = {"dense": 2.0, "random-75": 2.2, "random-50": 2.6, "taylor-75": 2.0, "t
 
 
 def test_a_line_for_each_method_from_all_heads_down():
-    figure = pruned.against_kept(material(METHODS, LOSSES))
+    figure = training.against_kept(material(METHODS, LOSSES))
     assert figure is not None
     assert render(figure.spec).startswith("<svg")
     found = {(row["what"], row["x"]): row["rise"] for row in rows(figure) if "what" in row and row["what"] == "taylor"}
     assert found == pytest.approx({("taylor", 100): 0.0, ("taylor", 75): 0.0, ("taylor", 50): 0.1})
     assert "its 95 % interval" in figure.caption
     assert "taylor: Michel's importance" in figure.caption
-    assert pruned.over_training(material(METHODS, LOSSES)) is None  # at one step alone
+    assert training.over_training(material(METHODS, LOSSES)) is None  # at one step alone
 
 
 def test_a_line_for_each_share_over_the_steps_at_which_heads_went():
     losses = {"dense": 2.0, "at": 3.0, "at-75": 3.0, "at-50": 3.0, "last-75": 2.0, "last-50": 2.4}
-    figure = pruned.over_training(material(STEPS, losses))
+    figure = training.over_training(material(STEPS, losses))
     assert figure is not None
     assert render(figure.spec).startswith("<svg")
     found = {(row["what"], row["x"]): row["rise"] for row in rows(figure) if "what" in row}
@@ -103,13 +102,13 @@ def test_a_line_for_each_share_over_the_steps_at_which_heads_went():
 
 def test_how_many_can_go_is_said_for_every_step():
     losses = {"dense": 2.0, "at": 3.0, "at-75": 3.0, "at-50": 3.0, "last-75": 2.01, "last-50": 2.4}
-    said = pruned.prunable(material(STEPS, losses))
+    said = training.prunable(material(STEPS, losses))
     assert said is not None
     assert said.sentence == (
         "Of the shares that were tried, so many heads can go and the loss rises by no more than 1 %, at the upper end "
         "of its 95 % interval over seeds: 50 % at step 10 and 25 % at step 40"
     )
-    assert pruned.prunable(material(METHODS, LOSSES)) is None
+    assert training.prunable(material(METHODS, LOSSES)) is None
 
 
 def test_a_mean_that_is_low_by_luck_lets_no_head_go():
@@ -119,20 +118,20 @@ def test_a_mean_that_is_low_by_luck_lets_no_head_go():
     (arm,) = (arm for arm in of.arms if arm.name == "last-75")
     for at, finished in enumerate(arm.runs):
         finished.run.metrics["eval_loss_nats"] += (-0.01, 0.0, 0.01)[at]  # type: ignore[index]
-    said = pruned.prunable(of)
+    said = training.prunable(of)
     assert said is not None
     assert said.sentence.endswith(": 25 % at step 10 and none that was tried at step 40")
-    assert pruned.prunable(material(STEPS, losses, seeds=2)) is None
+    assert training.prunable(material(STEPS, losses, seeds=2)) is None
 
 
 def test_heads_that_matter_alike_have_half_of_it_in_half_of_them():
     one = material(METHODS, LOSSES, importance=([1.0, 1.0, 1.0, 1.0], [4.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]))
-    figure = settling.inequality(one)
+    figure = training.inequality(one)
     assert figure is not None
     assert render(figure.spec).startswith("<svg")
     shares = {row["step"]: row["share"] for row in rows(figure) if "step" in row}
     assert shares == pytest.approx({0: 50.0, 1: 12.5, 2: 50.0})
-    assert settling.inequality(material(METHODS, LOSSES)) is None
+    assert training.inequality(material(METHODS, LOSSES)) is None
 
 
 def test_they_come_first_where_arms_start_from_others_and_nowhere_else():
@@ -143,6 +142,6 @@ def test_they_come_first_where_arms_start_from_others_and_nowhere_else():
 
 
 def test_one_seed_has_no_interval():
-    figure = pruned.against_kept(material(METHODS, LOSSES, seeds=1))
+    figure = training.against_kept(material(METHODS, LOSSES, seeds=1))
     assert figure is not None
     assert "no interval" in figure.caption

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from fabricate import fabricate, material_of, small
 
-from headway.compare import results
-from headway.compare.results import read
-from headway.runs.planned_looks import Picked, StoredPlan, StoredSearch, keep
-from headway.runs.store import Store
-from headway.show.icl.report import LABORATORY as regression
-from headway.show.report import tables
-from headway.show.report.page import answered, command, figures, page, progress, write_report
-from headway.show.report.report_data import ReportData
-from headway.show.report.tables import spread
-from headway.words import number
+from headway.base.text import number
+from headway.report.experiment import laboratory
+from headway.report.experiment.data import ReportData
+from headway.report.experiment.laboratory import spread
+from headway.report.experiment.page import answered, command, figures, page, progress, write_report
+from headway.report.regression.report import LABORATORY as regression
+from headway.stats import results
+from headway.stats.results import read
+from headway.store.directory import Store
+from headway.store.look_plans import Picked, StoredPlan, StoredSearch, keep
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -172,7 +172,7 @@ def test_several_outputs_stand_below_one_another(directory: Path) -> None:
 
 
 def test_the_table_of_comparisons_of_before_says_what_the_file_holds(heads: ReportData) -> None:
-    ((scope, table),) = tables.comparisons(heads)
+    ((scope, table),) = laboratory.comparisons(heads)
     assert scope == ""
     assert table.columns[:4] == ("evaluation MSE", "seeds", "difference", "95 % interval")
     assert table.rows[0].cells[1:5] == ("2", "1.5 %", "−3.0 to 6.0 %", "0.600")
@@ -183,7 +183,7 @@ def test_every_family_has_a_table_below_what_holds_for_it(directory: Path) -> No
     store = Store.open(fabricate(directory, experiment))
     results.write(store)
     material = material_of(store)
-    (scope, table), *others = tables.comparisons(material)
+    (scope, table), *others = laboratory.comparisons(material)
     assert scope.startswith("95 % intervals that hold for all 2 comparisons at once, at look 1 of 1; a true difference")
     assert "% of the spread" in scope
     rows = {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}
@@ -243,7 +243,7 @@ def test_the_command_repeats_what_was_run(directory: Path, heads: ReportData) ->
 
 
 def small_document():
-    from headway.declare.loading import load
+    from headway.config.load import load
 
     return load("icl-heads").document
 

@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from headway.declare.icl.task import RegressionTask
-from headway.show.icl.second_head import Worth, _median, nearer, worth_statement, worths_of
-from headway.show.icl.second_head import second_head as figure_of
+from headway.config.regression import RegressionTask
+from headway.report.regression.theory import Worth, _median, nearer, worth_statement, worths_of
+from headway.report.regression.theory import second_head as figure_of
 
 
 class FakeArm:
     """As much of `ArmResults` as the figure reads."""
 
     def __init__(self, d, n, heads, errors, noise=0.0):
-        from headway.declare.laboratories import parse_run
+        from headway.config.kinds import parse_run
 
         self.label, self.control, self.errors = f"{d} {n} {heads}", None, errors
         task = {"kind": "regression", "d_x": d, "n_pairs": n, "noise_variance": noise}

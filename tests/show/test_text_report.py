@@ -9,19 +9,19 @@ import pytest
 from fabricate import material_of
 from fabricate_text import STEPS, data_lane, fabricate_text, head_progression, shipped
 
-from headway.runs.store import Store
-from headway.show.report import arm_styles as looks
-from headway.show.report.outcome import final_outcome
-from headway.show.report.page import figures, page
-from headway.show.report.report_data import ReportData
-from headway.show.report.tasks import by_task
-from headway.show.shared import labels
-from headway.show.shared.figure_files import render
-from headway.show.shared.theme import SCHEME_COLOURS
-from headway.show.tokens import cost, lane, learning, sizes, writing
-from headway.show.tokens import loss_against_heads as heads
-from headway.show.tokens.report import LABORATORY as text
-from headway.show.tokens.report import LOSS
+from headway.report.charts import figure as labels
+from headway.report.charts.figure import SCHEME_COLOURS
+from headway.report.charts.files import render
+from headway.report.experiment import data as looks
+from headway.report.experiment.answer import final_outcome
+from headway.report.experiment.data import ReportData
+from headway.report.experiment.laboratory import by_task
+from headway.report.experiment.page import figures, page
+from headway.report.lm import lane, size, text, training
+from headway.report.lm import size as heads
+from headway.report.lm.common import LOSS
+from headway.report.lm.report import LABORATORY as text_report
+from headway.store.directory import Store
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_an_arm_keeps_its_colour_under_a_control(lanes: ReportData) -> None:
 
 
 def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progression: ReportData) -> None:
-    figure = learning.learning(progression.under(None))
+    figure = training.learning(progression.under(None))
     assert figure is not None
     upper, lower = figure.spec["vconcat"]
     assert [panel["title"] for panel in upper["hconcat"]] == ["low", "medium", "high"]
@@ -112,9 +112,9 @@ def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progressio
 
 def test_hours_and_costs_are_from_solo_timings_alone(progression: ReportData, lanes: ReportData) -> None:
     without = replace(lanes.under(None), timings={})
-    assert learning.hours(without) is None
-    assert cost.cost(without) is None
-    drawn = cost.cost(progression.under(None))
+    assert training.hours(without) is None
+    assert size.cost(without) is None
+    drawn = size.cost(progression.under(None))
     assert drawn is not None
     found = {row["arm"]: row for row in rows(drawn) if "step_s" in row}
     assert found["constant-high (48-48-48-48)"]["step_s"] == pytest.approx(
@@ -125,7 +125,7 @@ def test_hours_and_costs_are_from_solo_timings_alone(progression: ReportData, la
 
 
 def test_the_curve_of_sizes_joins_plain_models_only(lanes: ReportData) -> None:
-    figure = sizes.loss_against_parameters(lanes)
+    figure = size.loss_against_parameters(lanes)
     assert figure is not None
     points = [row for row in rows(figure) if "plain" in row]
     assert {row["label"] for row in points if row["plain"]} == {"NoDL-96-5.5M", "NoDL-384-27M", "NoDL-768-69M"}
@@ -149,7 +149,7 @@ def test_names_beside_points_cover_nothing() -> None:
 
 
 def test_the_table_ends_with_what_needs_no_training(progression: ReportData) -> None:
-    table = text.final(progression)
+    table = text_report.final(progression)
     assert table.columns[:3] == ("", "evaluation loss (nats per token)", "against its baseline")
     by_name = {row.cells[0]: row.cells for row in table.rows}
     assert by_name["unigram model"][1] == "5.740"
@@ -159,12 +159,12 @@ def test_the_table_ends_with_what_needs_no_training(progression: ReportData) -> 
 
 
 def test_the_table_names_the_baselines_where_there_are_several(progression: ReportData, lanes: ReportData) -> None:
-    table = text.final(progression.under(None))
+    table = text_report.final(progression.under(None))
     which = {row.cells[0].partition(" ")[0]: row.cells[table.columns.index("which is")] for row in table.rows}
     assert which["ascending-low"] == which["descending-low"] == "12-12-12-12"
     assert which["ascending-high"] == which["descending-high"] != "12-12-12-12"
     assert which["constant-low"] == "–"
-    assert "which is" not in text.final(lanes.under(None)).columns
+    assert "which is" not in text_report.final(lanes.under(None)).columns
 
 
 def test_layers_of_equal_heads_are_no_question_of_heads(tmp_path: Path) -> None:
@@ -182,14 +182,14 @@ def test_a_block_that_a_sample_ends_in_is_drawn_where_it_ends(tmp_path: Path) ->
         "".join(json.dumps({**json.loads(line), **short}) + "\n" for line in samples.read_text().splitlines())
     )
     material = material_of(Store.open(path))
-    figure = writing.repetition(material)
+    figure = text.repetition(material)
     assert figure is not None
     assert {row["token"] for row in rows(figure)} == {100, 120}
-    assert "; of the last 20, 50 % repeat an earlier 4-gram" in writing.writings(material)[0].samples[1].note
+    assert "; of the last 20, 50 % repeat an earlier 4-gram" in text.writings(material)[0].samples[1].note
 
 
 def test_the_published_sentence_stands_in_the_answer(progression: ReportData) -> None:
-    said = [statement.sentence for statement in text.statements(progression)]
+    said = [statement.sentence for statement in text_report.statements(progression)]
     assert said[0].startswith("At 180 heads, descending is 0.")
     assert "better than constant, 95 % interval " in said[0]
     assert "with a free amplitude" in said[0]
@@ -237,7 +237,7 @@ def test_runs_without_samples_lanes_and_timings_are_drawn_without_them(tmp_path:
         file.unlink()
     material = material_of(Store.open(path))
     assert names(material) == ["final-loss", "learning", "parts"]
-    assert writing.writings(material) == []
+    assert text.writings(material) == []
     assert LOSS.name in names(material)
 
 
@@ -283,7 +283,7 @@ def test_curves_of_two_evaluations_are_not_drawn_larger(progression: ReportData)
         return replace(run, records=tuple(r for r in run.records if r["step"] in (0, STEPS)))
 
     arms = tuple(replace(arm, runs=tuple(map(short, arm.runs))) for arm in progression.under(None).arms)
-    figure = learning.learning(replace(progression, arms=arms))
+    figure = training.learning(replace(progression, arms=arms))
     assert figure is not None
     assert "hconcat" in figure.spec
     assert "drawn larger" not in figure.caption

@@ -11,16 +11,16 @@ from fabricate import material_of
 from fabricate_heads import DENSE, STEPS, as_published, fabricate_heads, otherwise, xray
 from fabricate_text import fabricate_text, head_progression
 
-from headway.runs.store import Store
-from headway.show.report.page import figures, page
-from headway.show.report.report_data import ReportData
-from headway.show.shared import animation
-from headway.show.shared.figure import Figure
-from headway.show.shared.figure_files import render, write_figures
-from headway.show.tokens import association, head_layers, head_maps, head_training, kv_heads, probed, regularised
-from headway.show.tokens import statements as claims
-from headway.show.tokens.finished_run import heads_of
-from headway.show.tokens.report import LABORATORY as text
+from headway.report.charts import animation
+from headway.report.charts.figure import Figure
+from headway.report.charts.files import render, write_figures
+from headway.report.experiment.data import ReportData
+from headway.report.experiment.page import figures, page
+from headway.report.lm import association, head_maps, heads, report
+from headway.report.lm import text as claims
+from headway.report.lm.common import heads_of
+from headway.report.lm.report import LABORATORY as text
+from headway.store.directory import Store
 
 SPARSE = (*range(30), *range(1000, STEPS + 1, 1000))
 
@@ -49,7 +49,7 @@ def rows(figure: Figure) -> list[dict]:
 
 
 def drawn(material: ReportData, control: str | None = None) -> dict[str, Figure]:
-    return {figure.name: figure for figure in probed.probed(material, control)}
+    return {figure.name: figure for figure in report.probed(material, control)}
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +228,7 @@ def test_the_association_tells_what_a_seed_does_by_itself_from_chance(tmp_path: 
 
 
 def test_layers_have_a_point_per_arm_over_training_and_at_the_end(material: ReportData) -> None:
-    figure = head_layers.by_layer(material.under(None))
+    figure = heads.by_layer(material.under(None))
     assert figure is not None
     points = [row for row in rows(figure) if "layer" in row]
     assert len(points) == 2 * 2 * 6
@@ -260,11 +260,11 @@ def test_kv_heads_tell_pairs_that_share_keys_from_others(tmp_path: Path) -> None
     run = one.arms[1].shown
     value = run.run.head_arrays(STEPS)["output_dissimilarity/layers.0.attention"]
     sharing = np.concatenate([value[:4, :4][np.triu_indices(4, 1)], value[4:, 4:][np.triu_indices(4, 1)]])
-    of_layers = kv_heads._by_sharing(run, "output_dissimilarity")
+    of_layers = heads._by_sharing(run, "output_dissimilarity")
     assert len(sharing) == 12
     assert of_layers["share keys"] != of_layers["do not"]
-    assert regularised.against_loss(one) is None
-    assert kv_heads.by_kv_heads(fabricated(tmp_path / "other")) is None
+    assert association.against_loss(one) is None
+    assert heads.by_kv_heads(fabricated(tmp_path / "other")) is None
 
 
 def test_the_report_says_what_becomes_of_the_published_statements(material: ReportData) -> None:
@@ -295,7 +295,7 @@ def test_courses_that_speak_against_them_are_told_too(tmp_path: Path) -> None:
 def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: ReportData) -> None:
     every = tuple(figures(material))
     html = page(material, every)
-    folded = sum(figure.folded for figure in every if figure.part == head_training.PART)
+    folded = sum(figure.folded for figure in every if figure.part == heads.PART)
     assert f"<summary>{folded} further figures: " in html
     assert "As a film: figures/maps-output-dissimilarity.gif." in html
     assert 'folded.querySelectorAll("[data-chart]").forEach(draw)' in html

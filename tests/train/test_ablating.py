@@ -5,10 +5,10 @@ import pytest
 from small_text import study_of
 from tolerance import nearly
 
-from headway.declare.metrics import METRICS as DECLARED
-from headway.heads.causes.kinds import KINDS
+from headway.causal.effects import KINDS
+from headway.config.metrics import METRICS as DECLARED
 from headway.heads.scores import from_arrays
-from headway.train.tokens.ablating import METRICS, _heads_of_half
+from headway.train.lm.probes import METRICS, _heads_of_half
 
 NAMES = ("layers.0.attention", "layers.1.attention")
 

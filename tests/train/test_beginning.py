@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from small_text import content
 
-from headway.data.tokens.examples import open_examples
-from headway.declare.laboratories import parse_run
-from headway.declare.tokens.run import TokensRun
+from headway.config.kinds import parse_run
+from headway.config.lm.run import TokensRun
+from headway.data.batch import open_examples
 from headway.errors import UserError
-from headway.model.weights import initial_weights
-from headway.train.laboratory import Origin
-from headway.train.tokens.beginning import begin
-from headway.train.tokens.started import Started
+from headway.models.weights import initial_weights
+from headway.train.lm.init_from import Started, begin
+from headway.train.loop import Origin
 
 MODEL = {"n_heads": "4:2-4"}
 

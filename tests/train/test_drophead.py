@@ -6,12 +6,12 @@ import torch
 from small_text import run_of, study_of
 from tolerance import assert_same, nearly
 
-from headway.data.tokens.corpus_tokens import open_corpus
-from headway.data.tokens.packing import training_batch
-from headway.declare.tokens.training import DropHead
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
-from headway.train.tokens.drophead import head_gates
+from headway.config.lm.training import DropHead
+from headway.data.text import training_batch
+from headway.data.token_store import open_corpus
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
+from headway.train.lm.loss import head_gates
 
 HALF = {"drophead": {"start": 0.5, "end": 0.5}}
 

@@ -8,11 +8,10 @@ import small_text
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headway.finished.opening import open_module
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
-from headway.train.device import find_device
-from headway.train.elementary import OF_MKL, settle_elementary_functions
+from headway.analysis.open import open_module
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
+from headway.train.device import OF_MKL, find_device, settle_elementary_functions
 
 LIBRARY = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
 IN_TORCH = {"Ln": "log"}

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from headway.compare.tokens.known import baselines
-from headway.data.tokens.examples import Batch
-from headway.declare.laboratories import parse_run
-from headway.declare.spec import parse
-from headway.declare.tokens.tasks import TASKS as TASKS_BY_KIND
-from headway.declare.tokens.transformer import OWN_ATTENTIONS, Gpt2
+from headway.config.kinds import parse_run
+from headway.config.lm.model import OWN_ATTENTIONS, Gpt2
+from headway.config.lm.tasks import TASKS as TASKS_BY_KIND
+from headway.config.spec import parse
+from headway.data.batch import Batch
 from headway.errors import BeyondPossible
-from headway.train.tokens.known import KnownJudge
-from headway.train.tokens.study import open_study
+from headway.stats.lm.summary import known_baselines
+from headway.train.lm.evaluate import KnownJudge
+from headway.train.lm.study import open_study
 
 ATTENTION = {"family": "gpt-2", "d_model": 8, "n_layers": 1, "n_heads": 1, "d_head": 8, "norm": "none", "mlp": "none",
              "n_positions": 24, "tied": False, "biases": []}  # fmt: skip
@@ -142,6 +142,6 @@ def test_the_best_of_the_arms_and_chance_are_drawn(kind):
     class Fake:
         spec = judge_of(kind).run
 
-    found = baselines([Fake(), Fake()])
+    found = known_baselines([Fake(), Fake()])
     assert found["possible"] == TASKS[kind][2]
     assert ("chance" in found) == (kind == "recall")

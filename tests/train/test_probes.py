@@ -6,13 +6,12 @@ import torch
 from small_text import MUON, run_of, study_of
 from tolerance import assert_same, nearly
 
-from headway.data.tokens.corpus_tokens import open_corpus
-from headway.declare.head_metrics import HEAD_METRICS, REPEATED
+from headway.config.head_metrics import HEAD_METRICS, REPEATED
+from headway.data.token_store import open_corpus
 from headway.heads.circuits import circuit_scores
-from headway.heads.repeated import drawn_repeats
+from headway.heads.measure import HeadStream, drawn_repeats, measure
 from headway.heads.scores import from_arrays
-from headway.heads.stream import HeadStream, measure
-from headway.model.transformer import Transformer
+from headway.models.transformer import Transformer
 from headway.train.loop import Milestone, train
 
 ALL = {"diversity": True, "patterns": True, "circuits": True, "published": True, "outputs": True}
@@ -94,7 +93,7 @@ def test_what_is_stored_is_what_is_measured_by_hand():
 
 
 def key(purpose):
-    from headway.streams import key
+    from headway.base.rng import key
 
     return key(0, purpose)
 

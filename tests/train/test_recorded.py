@@ -7,9 +7,8 @@ from torch import nn
 from torch.func import functional_call, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from headway.model.attention import attend, reference_attention
-from headway.model.many import attend_of_many
-from headway.train.tokens.recorded import RecordedStep, tidied
+from headway.models.attention import attend, attend_of_many, reference_attention
+from headway.train.lm.ensemble import RecordedStep, tidied
 
 MODELS = 3
 

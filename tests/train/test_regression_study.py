@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from tolerance import assert_same
 
-from headway.declare.laboratories import parse_run
-from headway.declare.metrics import METRICS
+from headway.config.kinds import parse_run
+from headway.config.metrics import METRICS
 from headway.errors import UserError
 from headway.icl import fused
-from headway.train.icl import LABORATORY
-from headway.train.icl.study import open_study
 from headway.train.loop import train
+from headway.train.regression import LABORATORY, open_study
 
 needs_native = pytest.mark.skipif(fused.available() is None, reason="the native code is not built")
 

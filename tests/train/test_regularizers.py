@@ -10,15 +10,15 @@ import torch
 from small_text import run_of, study_of
 from tolerance import assert_same, nearly
 
-from headway.data.tokens.corpus_tokens import open_corpus
-from headway.data.tokens.packing import training_batch
-from headway.declare.tokens.training import REGULARIZED, Regularizer
-from headway.heads.stream import measure
-from headway.heads.terms import TERMS
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.config.lm.training import REGULARIZED, Regularizer
+from headway.data.text import training_batch
+from headway.data.token_store import open_corpus
+from headway.heads.measure import measure
+from headway.heads.metric import TERMS
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
+from headway.train.lm.loss import terms
 from headway.train.loop import Milestone, train
-from headway.train.tokens.regularizers import terms
 
 every_metric = pytest.mark.parametrize("metric", TERMS)
 
@@ -161,8 +161,8 @@ import sys
 sys.path.insert(0, {tests!r})
 import numpy as np, torch
 from small_text import run_of
-from headway.heads.terms import TERMS
-from headway.train.tokens.study import open_study
+from headway.heads.regularizers import TERMS
+from headway.train.lm.study import open_study
 torch.use_deterministic_algorithms(True)
 torch._dynamo.config.error_on_recompile = True
 metrics = [dict(metric=name, weight=.1, schedule="rising") for name in TERMS]

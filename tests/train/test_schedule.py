@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import small_text
 
-from headway.train.tokens.schedule import rate_share, steps_of
+from headway.train.lm.optimizer import rate_share, steps_of
 
 
 def shares(steps, **training):

@@ -10,12 +10,12 @@ import pytest
 from small_text import run_of, study_of
 from tolerance import nearly
 
-from headway.data.tokens.corpus_tokens import open_corpus
-from headway.data.tokens.text import open_examples
-from headway.declare.metrics import METRICS
+from headway.config.metrics import METRICS
+from headway.data.text import text_examples
+from headway.data.token_store import open_corpus
 from headway.errors import DeclarationError, UserError
+from headway.train.lm.evaluate import repetition
 from headway.train.loop import Milestone, train
-from headway.train.tokens.samples import repetition
 
 
 def milestones(study, steps=40):
@@ -57,7 +57,7 @@ def test_the_conclusion_has_what_the_report_needs_and_every_metric_is_declared()
 def test_bits_per_byte_are_the_nats_of_the_judged_tokens_over_the_bytes_that_they_stand_for():
     study = study_of()
     metrics = study.conclude().metrics
-    examples = open_examples(run_of().task)
+    examples = text_examples(run_of().task)
     batches = list(examples.evaluation_batches(run_of().evaluation.sequences, 4))
     targets = np.concatenate([batch.targets[batch.targets >= 0] for batch in batches])
     text = "".join(examples.tokenizer.decode([token]) for token in targets if token != examples.tokenizer.end_of_text)
@@ -134,7 +134,7 @@ METERED = """
 import gc
 import numpy as np, torch
 from headway.train.process_memory import keep_freed_memory, peak_bytes
-from headway.train.meter import Meter
+from headway.train.device import Meter
 keep_freed_memory()
 gc.disable()
 garbage = [np.ones(20_000_000)]
@@ -164,7 +164,7 @@ import sys
 sys.path.insert(0, {tests!r})
 import numpy as np, torch
 from small_text import run_of
-from headway.train.tokens.study import open_study
+from headway.train.lm.study import open_study
 torch.use_deterministic_algorithms(True)
 one_layer = {{"n_layers": 1, "n_heads": 2}}
 for over in ({{"model": one_layer}}, {{"model": {{**one_layer, "dropout": 0.2}}}}):

@@ -7,14 +7,14 @@ from safetensors.numpy import load, save
 from small_text import MUON, run_of, study_of
 from tolerance import ADAM, TERMS, assert_same
 
-from headway.data.tokens.corpus_tokens import open_corpus
-from headway.data.tokens.packing import steps_per_epoch, training_batch
+from headway.data.text import steps_per_epoch, training_batch
+from headway.data.token_store import open_corpus
 from headway.errors import Diverged, UserError
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 from headway.train import device
-from headway.train.tokens import LABORATORY
-from headway.train.tokens.study import open_study
+from headway.train.lm import LABORATORY
+from headway.train.lm.study import open_study
 
 ALL = {"warmup_steps": 3, "accumulate": 2, "decay": "cosine", "weight_decay": 0.1}
 RUNS = {

@@ -5,11 +5,11 @@ import pytest
 import torch
 from tolerance import ADAM, TERMS, assert_same
 
-from headway.declare.laboratories import parse_run
+from headway.config.kinds import parse_run
 from headway.errors import Diverged
+from headway.train.lm.ensemble import open_together
+from headway.train.lm.study import open_study
 from headway.train.loop import train
-from headway.train.tokens.study import open_study
-from headway.train.tokens.together import open_together
 
 MODEL = {
     "family": "gpt-2", "d_model": 16, "n_layers": 1, "n_heads": 3, "d_head": 8, "attention_scale": "none",

@@ -11,11 +11,11 @@ import torch
 from safetensors.numpy import load, save
 from tolerance import assert_same
 
-from headway.declare.laboratories import parse_run
+from headway.config.kinds import parse_run
 from headway.errors import Diverged
 from headway.icl import fused
 from headway.icl.weights import initial_weights
-from headway.train.icl.torch_trainer import torch_trainer
+from headway.train.regression_torch import torch_trainer
 
 STACK = {"family": "icl-stack", "n_heads": 2, "n_layers": 2}
 OPTIMIZERS = {
@@ -130,7 +130,7 @@ def test_without_a_compiler_torch_says_so_and_trains_eagerly(tmp_path):
 import warnings
 from test_trainer import run_of
 from headway.icl.weights import initial_weights
-from headway.train.icl.torch_trainer import torch_trainer
+from headway.train.regression_torch import torch_trainer
 run = run_of()
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")

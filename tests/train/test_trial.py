@@ -2,10 +2,10 @@
 
 import pytest
 
-from headway.declare.loading import load
+from headway.config.load import load
 from headway.errors import UserError
-from headway.runs.costs import costs
-from headway.train.laboratory import laboratory_of
+from headway.execute.costs import costs
+from headway.train.loop import laboratory_of
 
 DRAWN = ("parity", "endpoints", "retrieval", "hops", "recall", "induction")
 

@@ -14,16 +14,19 @@ from typing import NoReturn
 
 import typer
 
-from headway.cli import experiments as experiments  # in the order of `headway --help`
+from headway.cli import experiments  # in the order of `headway --help`
 
-from headway.cli import directories as directories  # isort: skip
-from headway.cli import clusters as clusters  # isort: skip
-from headway.cli import checking as checking  # isort: skip
-from headway.cli import models as models  # isort: skip
-from headway.cli import between as between  # isort: skip
-from headway.cli import looking as looking  # isort: skip
+from headway.cli import directories  # isort: skip
+from headway.cli import directories as clusters  # isort: skip
+from headway.cli import directories as checking  # isort: skip
+from headway.cli import models  # isort: skip
+from headway.cli import models as between  # isort: skip
+from headway.cli import models as looking  # isort: skip
 from headway.cli.options import app as app
-from headway.errors import HeadwayError, StorageFailed, UserError, shortened
+from headway.errors import HeadwayError
+from headway.errors import StorageFailed
+from headway.errors import UserError
+from headway.errors import shortened
 
 
 def main() -> None:

@@ -20,19 +20,22 @@ from headway.cli.options import (
     Settings,
     app,
     path_of,
+    print_answer,
+    print_tables,
+    tell_plugins,
+    warn,
 )
-from headway.cli.output import print_answer, print_tables, tell_plugins, warn
 from headway.errors import RunFailed, UserError, shortened
 
 if TYPE_CHECKING:
-    from headway.declare.experiment import Experiment
+    from headway.config.experiment import Experiment
 
 
 @app.command("list")
 def list_() -> None:
     """The experiments that come with Headway, a line each, by what they are about."""
-    from headway.declare.mapping import read_file
-    from headway.declare.shipped import shipped
+    from headway.config.shipped import shipped
+    from headway.config.yaml import read_file
 
     experiments = {name: read_file(path) for name, path in shipped().items()}
     groups: dict[str, list[str]] = {}
@@ -45,7 +48,7 @@ def list_() -> None:
 @app.command()
 def show(name: Name, scale: Scale = None, settings: Settings = None, plugins: Plugins = None) -> None:
     """The resolved YAML of an experiment, to start your own."""
-    from headway.declare.loading import load
+    from headway.config.load import load
 
     experiment = load(name, scale=scale, settings=settings or (), plugins=plugins or ())
     experiment.check_settings()
@@ -78,9 +81,9 @@ def plan(
     refuses what `run` would refuse for its data.
     Names of published models (or `shapes` for all of them) show where their parameters go.
     """
-    from headway.runs.worker import set_up_process
-    from headway.show.shared.parameters import write_picture
-    from headway.show.terminal.shapes import named_shapes, shape_table
+    from headway.execute.worker import set_up_process
+    from headway.report.charts.parameters import write_picture
+    from headway.report.terminal import named_shapes, shape_table
 
     cache = set_up_process(threads=1)  # as a worker has a core to itself
     options = (scale, settings, arms, control, seeds)
@@ -88,9 +91,9 @@ def plan(
         print_tables(shape_table(picture), picture)
         title = "Where parameters go in published models"
     else:
-        from headway.runs.costs import costs, foreseen, remarks, too_large
-        from headway.show.terminal.plan import Plan
-        from headway.show.terminal.progress import follow_trials
+        from headway.execute.costs import costs, foreseen, remarks, too_large
+        from headway.report.progress import follow_trials
+        from headway.report.terminal import Plan
 
         experiment = _experiment(names[0], *options, plugins)
         notes = foreseen(experiment)
@@ -168,11 +171,11 @@ def run(
     On the same directory again, it finishes what is missing and repeats nothing; headway run DIR does so with what was
     asked for there. Ctrl-C is safe. With --until, seeds are added, at planned looks, until every question is settled.
     """
+    from headway.adaptive.goal import goal_of
     from headway.api import carry_out
-    from headway.runs.asked import is_directory
-    from headway.runs.site import Where
-    from headway.settle.goals import goal_of
-    from headway.show.terminal.progress import watch
+    from headway.execute.site import Where
+    from headway.report.progress import watch
+    from headway.store.directory import is_directory
 
     goal = goal_of(until=until, at_most=at_most, budget=budget, best=best, seeds=seeds)
     store, runs, results = carry_out(
@@ -216,8 +219,8 @@ def _experiment(
     plugins: list[str] | None,
     directory: Path | None = None,
 ) -> "Experiment":
-    from headway.declare.loading import load
-    from headway.runs.asked import asked_in, is_directory
+    from headway.config.load import load
+    from headway.store.directory import asked_in, is_directory
 
     if is_directory(name):
         given = {"--scale": scale, "--set": settings, "--out": directory}

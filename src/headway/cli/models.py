@@ -1,4 +1,9 @@
-"""Door: the verbs that take a finished model: generate, export, xray, ablate, prune."""
+"""Door: the verbs that take a finished model: generate, export, xray, ablate, prune.
+
+Door: the verb that puts what heads did on one text into a run of another: patch.
+
+Door: the verb that shows heads: look.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -6,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headway.base.files import inside
 from headway.cli.options import (
     MOST,
     AsJson,
@@ -16,17 +22,22 @@ from headway.cli.options import (
     TextOrOwn,
     TokenizerOf,
     app,
+    check_out,
+    check_writable,
     path_of,
+    print_tables,
+    warn,
 )
-from headway.cli.output import check_out, print_tables, warn
-from headway.runs.worker import share_cores
+from headway.errors import UserError
+from headway.execute.worker import share_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headway.heads.model_on_text import ModelOnText
-    from headway.show.shared.model_page import ModelPage
-    from headway.show.shared.table import Table
+    from headway.heads.results import ModelOnText
+    from headway.report.charts.page import Table
+    from headway.report.models.page import ModelPage
+
 
 LengthOf = Annotated[
     int | None,
@@ -56,7 +67,7 @@ def generate(
     tokenizer: TokenizerOf = None,
 ) -> None:
     """Let a trained language model write."""
-    from headway.finished.opening import open_own
+    from headway.analysis.open import open_own
 
     share_cores()
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
@@ -73,8 +84,8 @@ def export(
 
     A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other takes its code along.
     """
-    from headway.finished.opening import open_own
-    from headway.hf.export import export as to_hugging_face
+    from headway.analysis.open import open_own
+    from headway.hf.write import export as to_hugging_face
 
     share_cores()
     write = {"hf": to_hugging_face}[to]
@@ -117,10 +128,9 @@ def xray(
 
     Names heads that are special, alike or idle; draws the atlas of all heads and maps of their pairs.
     """
-    from headway.finished.xray import xray as measure
-    from headway.show.xray.drawing import layers
-    from headway.show.xray.page import xray_page
-    from headway.words import command_line
+    from headway.analysis.xray import xray as measure
+    from headway.base.text import command_line
+    from headway.report.models.xray import layers, xray_page
 
     share_cores()
     check_out(out, draws=out is not None or not as_json)
@@ -173,10 +183,9 @@ def ablate(
     With --circuit everything outside some heads is taken away, too.
     Before any number the model is checked: a head masked must be the head removed.
     """
-    from headway.finished.ablate import ablate as measure
-    from headway.show.ablate.ablation_page import ablation_page
-    from headway.show.ablate.effect_tables import ways
-    from headway.words import command_line
+    from headway.analysis.ablate import ablate as measure
+    from headway.base.text import command_line
+    from headway.report.models.ablation import ablation_page, ways
 
     share_cores()
     check_out(out, draws=out is not None or not as_json)
@@ -237,7 +246,7 @@ def prune(
     Heads that share keys and values go together; a layer may lose all. What it costs in loss and saves in time and
     memory is measured.
     """
-    from headway.finished.prune import prune as take_heads
+    from headway.analysis.prune import prune as take_heads
 
     share_cores()
     found = take_heads(
@@ -273,7 +282,7 @@ def show_model(
     as_json: bool,
 ) -> None:
     """What was found of a finished model: sentences and a table, then its page; or all of it as JSON."""
-    from headway.show.shared.model_page import folder_of, terminal_table
+    from headway.report.models.page import folder_of, terminal_table
 
     if as_json:
         import json
@@ -294,3 +303,174 @@ def show_model(
     typer.echo("drawing ...", err=True)
     page = drawn()
     print(f"page: {page.write(out or folder_of(page.verb, found, checkpoint), checkpoint, command)}")
+
+
+@app.command()
+def patch(
+    checkpoint: Checkpoint,
+    clean: Annotated[
+        str, typer.Option(metavar="TEXT|FILE", help="A text after which the answer is right; or a file, one a line.")
+    ],
+    corrupted: Annotated[
+        str, typer.Option(metavar="TEXT|FILE", help="One of as many tokens, after which it is not; as --clean.")
+    ],
+    answer: Annotated[
+        str,
+        typer.Option(
+            metavar="WORD|FILE", help="What should follow, of several tokens the first; one for all, or one a line."
+        ),
+    ],
+    wrong: Annotated[
+        str | None,
+        typer.Option(metavar="WORD|FILE", help="What should not; by default the answer's probability is asked about."),
+    ] = None,
+    sites: Annotated[
+        str, typer.Option(metavar="A,B", help="What of a head is put back, in turn: z, q, k, v, pattern.")
+    ] = "z,q,k,v,pattern",
+    by_position: Annotated[bool, typer.Option("--by-position", help="Each position by itself.")] = False,
+    paths: Annotated[bool, typer.Option(help="Direct effects between heads: through queries, keys, values.")] = True,
+    out: Annotated[
+        Path | None,
+        typer.Option(callback=path_of, metavar="DIR", help="A folder that is made; by default results/patch-NAME."),
+    ] = None,
+    as_json: AsJson = False,
+    tokenizer: TokenizerOf = None,
+    device: Device = "auto",
+) -> None:
+    """Which heads make the difference between two texts: each as on the one, in a run of the other.
+
+    Draws what comes back with each head's context, queries, keys, values and pattern, which head acts on which later
+    one, and where the heads of the strongest path look. Of files with a text in each line there are intervals.
+    """
+    from headway.analysis.patch import patch_texts
+    from headway.analysis.text_pairs import text_or_lines
+    from headway.base.text import command_line
+    from headway.report.models.patching import most_restoring, patch_page
+
+    share_cores()
+    check_out(out, draws=out is not None or not as_json)
+    texts = {"clean": clean, "corrupted": corrupted, "answer": answer, "wrong": wrong}
+    given = {name: None if text is None else text_or_lines(text, f"--{name}") for name, text in texts.items()}
+    found = patch_texts(
+        checkpoint,
+        **given,  # type: ignore[arg-type]
+        sites=tuple(site.strip() for site in sites.split(",") if site.strip()),
+        by_position=by_position,
+        paths=paths,
+        tokenizer=tokenizer,
+        device=device,
+        tell=partial(typer.echo, err=True),
+    )
+    switches = ["--by-position"] * by_position + ["--no-paths"] * (not paths)
+    chosen = None if sites == "z,q,k,v,pattern" else sites
+    command = command_line("patch", checkpoint, *switches, **texts, sites=chosen, out=out, tokenizer=tokenizer)
+    show_model(found, most_restoring(found), lambda: patch_page(found), checkpoint, out, command, as_json)
+
+
+def _paths_of(given: list[Path]) -> list[Path]:
+    return [path_of(path) for path in given]
+
+
+@app.command()
+def look(
+    models: Annotated[
+        list[Path],
+        typer.Argument(
+            callback=_paths_of,
+            metavar="MODEL...",
+            help="A run's folder, a folder of Hugging Face, or a results directory with its arms; two stand side by "
+            "side.",
+        ),
+    ],
+    text: TextOrOwn = None,
+    heads: Annotated[
+        str | None, typer.Option(metavar="L0H3,L2", help="Keep the patterns of these heads and layers; default: all.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            callback=path_of, metavar="FILE", help="A page; by default results/look-NAME.html, or DIR/look.html."
+        ),
+    ] = None,
+    tokenizer: TokenizerOf = None,
+    sequences: Annotated[
+        int | None,
+        typer.Option(min=1, max=MOST, metavar="N", help="So many of the text, and of repeated tokens; by default 4."),
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 128."),
+    ] = None,
+    draws: Draws = None,
+    largest: Annotated[
+        float, typer.Option(min=0.6, max=2000, metavar="MB", help="What would make the page larger is left out.")
+    ] = 10,
+    device: Device = "auto",
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="Run code that comes with a folder, where it needs some.")
+    ] = False,
+) -> None:
+    """One offline page on which one picks a head and sees what it does.
+
+    Patterns on a text and on repeated tokens, token by token; circuits in tokens; numbers beside what untrained heads
+    show; alike and composed heads; of a run with probes also while it trained.
+    """
+    from headway.analysis.look import look as look_at
+    from headway.analysis.look import models_in
+    from headway.api import look_page_of, write_signed
+    from headway.base.text import command_line
+    from headway.report.experiment.current import LOOK
+    from headway.report.models.look import look_page
+    from headway.store.run import Run
+
+    share_cores()
+    chosen = models_in(models)
+    page = _page_of(out, models)
+    options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length, "draws": draws}
+    n_bytes, views = int(largest * 1e6), []
+    for path in chosen:
+        if len(chosen) > 1:
+            typer.echo(f"looking at {path} ...", err=True)
+        given = {"text": text, "heads": heads, "device": device, "trust_code": trust_code, **options}
+        views.append(look_at(path, largest=n_bytes // len(chosen), **given))
+    command = command_line(
+        "look", *models, text=text, heads=heads, out=out, largest=None if largest == 10 else largest, **options
+    )
+    whole = command + " --trust-code" * trust_code
+    draw = look_page if len(models) > 1 else partial(look_page_of, models=models[0])
+    drawn = draw(views, command=whole, largest=n_bytes)
+    for cut in drawn.cuts:
+        print(f"note: {cut}")
+    if command == command_line("look", *models) and page == models[0] / LOOK:
+        write_signed(drawn, page, [Run.open(path) for path in chosen])
+    else:
+        drawn.write(page)
+    print(f"page: {page} ({len(drawn.html.encode()) / 1e6:.1f} MB)")
+    _link(page)
+
+
+def _page_of(out: Path | None, models: list[Path]) -> Path:
+    """Where the page is written."""
+    from headway.analysis.model import ModelFolder
+
+    if out is not None:
+        if out.is_dir():
+            raise UserError(f"--out {out}: it is a folder; give a file, such as {out / 'look.html'}")
+        check_writable(out.parent, f"--out {out}")
+        return out
+    if len(models) == 1 and (models[0] / "experiment.yaml").is_file():
+        check_writable(models[0], f"the page would stand in {models[0]}, and")
+        return models[0] / "look.html"
+    names = [ModelFolder(asked=path, path=path, kind="other").name for path in models]
+    return Path("results") / f"look-{'-beside-'.join(names[:2])}.html"
+
+
+def _link(page: Path) -> None:
+    """The report beside a page, if there is one, is written anew: it links to the page."""
+    if page.name != "look.html" or not all((page.parent / f).is_file() for f in ("report.html", "experiment.yaml")):
+        return
+    from headway.api import finish
+    from headway.store.directory import Store
+
+    finish(Store.open(page.parent), figures=inside(page.parent, "figures").is_dir(), look=False)
+    print(f"linked from {page.parent / 'report.html'}")

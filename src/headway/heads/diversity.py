@@ -1,19 +1,30 @@
 """Heads: how alike the heads of a layer are, and how uneven a head's attention is; raw as published and normalised.
 
-Metrics of pairs are functions of sums (`headway.heads.sums`), which they name as their arguments; metrics of attention
-are functions of the looks of a block of queries (`headway.heads.query_blocks`), averaged over the queries.
+Metrics of pairs are functions of sums (`headway.heads.attention`), which they name as their arguments; metrics of attention
+are functions of the looks of a block of queries (`headway.heads.patterns`), averaged over the queries.
 
 Paper: article of May 2024, "x-raying heads", whose four metrics are the raw ones. We leave a head's pair with itself
 out of a layer's mean; CKA (Kornblith et al. 2019, arXiv 1905.00414), cosines of contributions and even attention as
 zero make them comparable over other numbers, widths and scales of heads.
+
+Heads: how much a layer's heads disagree in their values, in where they look and in their contexts.
+
+Paper: Li et al. 2018, arXiv 1810.10183.
+
+Heads: how much each head adds to the residual stream, beside the other heads of its layer.
+
+Heads: metrics as a published code computes them, defects included, so that one sees what the defects do.
+
+Paper: article of May 2024, "x-raying heads". Its raw metrics, which follow the formulas, stand in `diversity`.
 """
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.heads.query_blocks import Looks, every_query, per_query, two_keys
-from headway.heads.registry import metric
+from headway.heads.attention import Subject, additive, cosines, only, rows
+from headway.heads.metric import metric
+from headway.heads.patterns import Looks, PlacedLooks, blocks, every_query, per_query, some_head_sees, two_keys
 
 Gram = Float[Tensor, "head width head width"]
 Total = Float[Tensor, "head width"]
@@ -114,3 +125,109 @@ def centre(gram: Gram, total: Total, rows: Number) -> Gram:
 def _cka_centred(gram: Gram, total: Total, rows: Number) -> Pairs:
     """NaN for a single row, of which nothing is left."""
     return torch.where(rows > 1, cka(centre(gram, total, rows)), torch.nan)
+
+
+@metric("disagreement_subspace")
+def disagreement_subspace(value_cosines: Pairs, value_rows: Number) -> Number:
+    """- 1/H^2 sum over i, j of the mean cosine of V_i and V_j, i = j included."""
+    return -value_cosines.mean() / value_rows
+
+
+@metric("disagreement_output")
+def disagreement_output(context_cosines: Pairs, rows: Number) -> Number:
+    """- 1/H^2 sum over i, j of the mean cosine of the contexts, i = j included."""
+    return -context_cosines.mean() / rows
+
+
+@per_query("disagreement_position", over=some_head_sees, per="text")
+def disagreement_position(looks: PlacedLooks) -> Float[Tensor, "batch 1 query"]:
+    """- 1/H^2 sum over i, j and keys of A_i * A_j, i = j included; summed over the queries of a text."""
+    return -looks.overlap
+
+
+@additive
+def shared_values(of: Subject) -> Number:
+    """The share of pairs of heads, a head with itself included, that have the same values."""
+    kv_of = torch.tensor(of.attention.kv_of, device=of.attention.q.device)
+    return (kv_of[:, None] == kv_of).double().mean()
+
+
+@additive
+def batches(of: Subject) -> Number:
+    """How many batches were added."""
+    return torch.ones((), dtype=torch.float64, device=of.attention.q.device)
+
+
+@metric("output_share")
+def output_share(output_sizes: Float[Tensor, " head"]) -> Float[Tensor, " head"]:
+    """||z_h W_O^h||^2, summed over rows, over its sum over heads; 0 where no head adds anything.
+
+    Contributions that cancel or reinforce one another do so in the stream, not here: shares are of the heads' own
+    sizes, and sum to 1.
+    """
+    whole = output_sizes.sum()
+    return torch.where(whole > 0, output_sizes / whole, 0)
+
+
+@metric("output_dissimilarity_published")
+def output_dissimilarity_published(
+    slice_cosines: Float[Tensor, "head head"], sliced_rows: Float[Tensor, ""]
+) -> Float[Tensor, "head head"]:
+    """- mean over rows of the cosine of two slices of the attention's output, which are no heads."""
+    return -slice_cosines / sliced_rows
+
+
+@metric("attention_variance_published")
+def attention_variance_published(
+    variances: Float[Tensor, " head"], texts_with_variance: Float[Tensor, ""]
+) -> Float[Tensor, " head"]:
+    """Unbiased variance over queries of each key's weight, then the mean over keys and texts."""
+    return variances / texts_with_variance
+
+
+@additive
+def slice_cosines(of: Subject) -> Float[Tensor, "head head"]:
+    """Cosines of slices of the attention's output, one as wide as another, summed over rows.
+
+    Zero where d_model is no multiple of the number of heads, so that there are no such slices.
+    """
+    attention, n_heads = of.attention, of.n_heads
+    written = only(of.counted, attention.z).flatten(1) @ attention.W_O.flatten(0, 1)
+    if not _sliceable(of):
+        return torch.zeros(n_heads, n_heads, dtype=torch.float64, device=written.device)
+    if attention.b_O is not None:
+        written = torch.where(of.counted.flatten()[:, None], written + attention.b_O, 0)
+    return cosines(written.unflatten(1, (n_heads, -1)))
+
+
+@additive
+def sliced_rows(of: Subject) -> Float[Tensor, ""]:
+    """Positions that count, where there are slices."""
+    return rows(of) if _sliceable(of) else torch.zeros_like(rows(of))
+
+
+@additive
+def variances(of: Subject) -> Float[Tensor, " head"]:
+    """Per text the unbiased variance over its queries of each key's weight, averaged over keys; summed over texts."""
+    attention = of.attention
+    shape = len(attention.q), of.n_heads, attention.k.shape[2]
+    totals = torch.zeros(shape, dtype=torch.float64, device=attention.q.device)
+    squares = torch.zeros(shape[:2], dtype=torch.float64, device=attention.q.device)
+    for block in blocks(of):
+        looks = block.measured
+        weights = torch.where(looks.counted[..., None], looks.powers / looks.total[..., None], 0)
+        totals[block.examples, :, block.keys] += weights.sum(2, dtype=torch.float64)
+        squares[block.examples] += torch.where(looks.counted, looks.square, 0).sum(2, dtype=torch.float64)
+    queries, keys = (x.sum(1)[:, None].double() for x in (of.counted, of.keys_counted))
+    spread = (squares - totals.square().sum(2) / queries) / (queries - 1) / keys
+    return torch.where(queries > 1, spread, 0).sum(0)
+
+
+@additive
+def texts_with_variance(of: Subject) -> Float[Tensor, ""]:
+    """Texts with two queries or more."""
+    return (of.counted.sum(1) > 1).sum(dtype=torch.float64)
+
+
+def _sliceable(of: Subject) -> bool:
+    return of.attention.W_O.shape[2] % of.n_heads == 0

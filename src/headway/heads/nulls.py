@@ -6,6 +6,31 @@
   of sum p^2 given s depends only on s and the number m of keys that the query sees. It is an integral, tabulated once
   for all heads and interpolated in s and m; then it is averaged over the lengths of queries of d_head dimensions, at
   each head's own spread.
+
+Heads: CKA of many rows from some of them, drawn evenly: what a measurement of all of them would say.
+
+||X_i^T X_j||_F^2 is a sum over pairs of rows t and s of the product of two kernels. Among n of N rows a row is paired
+with itself in one of n cases instead of one of N, and there the product is largest: the fewer rows, the more alike all
+heads look. So both kinds of pairs are summed apart, and each gets the weight that it has among N rows.
+
+Heads: the CKA of the queries (or keys, or values) of untrained heads, by a formula, from the stream that they read.
+
+Heads of a layer read the same rows x_t. Let the queries of head i be q_t = R_t W_i^T x_t with independent entries of
+W_i, of d_model x p, and R_t the rotary turn at position t. The mean over W of a head's kernel k_ts = q_t . q_s is, but
+for the scale, K_ts = (x_t . x_s) c(t - s) with c(t - s) = tr(R_t^T R_s). CKA is sum k_i k_j over the product of the
+norms of two kernels, and two heads are independent, so
+
+    mean of sum_ts k_i k_j = sum_ts K_ts^2,
+    mean of sum_ts k_i^2   = sum_ts K_ts^2 + sum_ts (x_t . x_s)^2 c(2 (t - s)) + p (sum_t |x_t|^2)^2;
+
+the last two are the variance of a quadratic form w^T A w, |A|_F^2 + tr A^2, with A the Kronecker product of x_t x_s^T
+and R_t^T R_s. Their ratio is what two untrained heads show. Where nothing turns, c is p, and with C the covariance of
+the rows and R = (tr C)^2 / |C|_F^2 all three are multiples of |C|_F^2: p^2, p and p R. So the null is p / (p + R + 1):
+two heads look alike as soon as the stream has few directions beside d_head, whatever they have learnt. Keys and values
+are maps of the same rows, and have the same null (values never turn).
+
+Centred, K has the means of its rows and columns taken out; that the variance's parts are then (tr K)^2 / p and as
+before is an approximation, within .01 where queries turn and exact where they do not.
 """
 
 import math
@@ -16,16 +41,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64, Int
+from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
+from headway.heads.attention import Subject, additive, only
 from headway.heads.diversity import centre
-from headway.heads.query_blocks import PER_QUERY, Looks
-from headway.heads.registry import NULLS as NULLS
-from headway.heads.subject import Subject
+from headway.heads.metric import NULLS as NULLS
+from headway.heads.patterns import PER_QUERY, Looks
 
 if TYPE_CHECKING:
     from scipy.interpolate import CubicSpline
+
 
 GAUSSIAN = ("attention_variance_raw", "attention_diversity", "attention_excess")
 """Metrics whose null is that of Gaussian queries and keys."""
@@ -240,3 +266,158 @@ def logit_variance(of: Subject) -> tuple[Float[Tensor, " head"], Float[Tensor, "
         total += torch.where(counts, variance, 0).sum(1, dtype=torch.float64)
         number += counts.sum() / len(counts)
     return total, number
+
+
+Gram = Float[Tensor, "head width head width"]
+Total = Float[Tensor, "head width"]
+Pairs = Float[Tensor, "head head"]
+Thirds = Float[Tensor, "head head width"]
+Number = Float[Tensor, ""]
+
+
+@additive
+def whole_rows(of: Subject) -> Number:
+    """Positions that those here stand for."""
+    return of.counted.sum(dtype=torch.float64) / of.share
+
+
+@additive
+def query_fourths(of: Subject) -> Pairs:
+    """The sum over rows of |q_i|^2 |q_j|^2."""
+    return _fourths(only(of.counted, of.attention.q))
+
+
+@additive
+def query_thirds(of: Subject) -> Thirds:
+    """The sum over rows of |q_i|^2 q_j."""
+    return _thirds(only(of.counted, of.attention.q))
+
+
+@additive
+def context_fourths(of: Subject) -> Pairs:
+    """The sum over rows of |z_i|^2 |z_j|^2."""
+    return _fourths(only(of.counted, of.attention.z))
+
+
+@additive
+def context_thirds(of: Subject) -> Thirds:
+    """The sum over rows of |z_i|^2 z_j."""
+    return _thirds(only(of.counted, of.attention.z))
+
+
+def query_cka(query_gram: Gram, query_fourths: Pairs, rows: Number, whole_rows: Number) -> Pairs:
+    """As `diversity.query_cka`."""
+    return _cka(query_gram, query_fourths, rows, whole_rows)
+
+
+def context_cka(context_gram: Gram, context_fourths: Pairs, rows: Number, whole_rows: Number) -> Pairs:
+    """As `diversity.context_cka`."""
+    return _cka(context_gram, context_fourths, rows, whole_rows)
+
+
+def query_cka_centred(
+    query_gram: Gram, query_total: Total, query_thirds: Thirds, query_fourths: Pairs, rows: Number, whole_rows: Number
+) -> Pairs:
+    """As `diversity.query_cka_centred`."""
+    return _cka_centred(query_gram, query_total, query_thirds, query_fourths, rows, whole_rows)
+
+
+def context_cka_centred(
+    context_gram: Gram,
+    context_total: Total,
+    context_thirds: Thirds,
+    context_fourths: Pairs,
+    rows: Number,
+    whole_rows: Number,
+) -> Pairs:
+    """As `diversity.context_cka_centred`."""
+    return _cka_centred(context_gram, context_total, context_thirds, context_fourths, rows, whole_rows)
+
+
+OF_SOME = {function.__name__: function for function in (query_cka, context_cka, query_cka_centred, context_cka_centred)}
+"""By metric: the function that takes some rows for all."""
+
+
+def _fourths(x: Float[Tensor, "rows head width"]) -> Pairs:
+    squares = x.square().sum(2)
+    return (squares.mT @ squares).double()
+
+
+def _thirds(x: Float[Tensor, "rows head width"]) -> Thirds:
+    return (x.square().sum(2).mT @ x.flatten(1)).double().unflatten(1, x.shape[1:])
+
+
+def _cka(gram: Gram, alone: Pairs, rows: Number, whole: Number) -> Pairs:
+    """CKA of `whole` rows; `alone` is what the pairs of a row with itself add. NaN for a single row."""
+    cross = gram.square().sum((1, 3))
+    pairs = (cross - alone) / (rows * (rows - 1))
+    mean = pairs * (1 - 1 / whole) + alone / (rows * whole)
+    own = mean.diagonal()
+    there = own > 0
+    lengths = torch.where(there, own, 1).sqrt()
+    found = torch.where(there[:, None] & there, mean / torch.outer(lengths, lengths), 0).clamp(min=0)
+    return torch.where(rows > 1, found, torch.nan)
+
+
+def _cka_centred(gram: Gram, total: Total, thirds: Thirds, fourths: Pairs, rows: Number, whole: Number) -> Pairs:
+    """With |x - m|^2 = |x|^2 - 2 m x + |m|^2 for both heads, multiplied out."""
+    mean = total / rows
+    sizes, size = torch.einsum("iaia->i", gram), mean.square().sum(1)
+    crossed = torch.einsum("ijb,jb->ij", thirds, mean)
+    inner = torch.einsum("ia,iajb,jb->ij", mean, gram, mean)
+    alone = fourths - 2 * (crossed + crossed.mT) + 4 * inner
+    alone = alone + torch.outer(sizes, size) + torch.outer(size, sizes) - 3 * rows * torch.outer(size, size)
+    return _cka(centre(gram, total, rows), alone, rows, whole)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamNull:
+    """What CKA of two untrained heads is on one stream; NaN on one of zeros."""
+
+    uncentred: float
+    centred: float
+
+
+def stream_null(
+    x: Float[Tensor, "batch pos d_model"],
+    counted: Bool[Tensor, "batch pos"],
+    turn: Float[Tensor, " distance"],
+    n_rows: int | None = None,
+) -> StreamNull:
+    """The CKA of two untrained heads.
+
+    Args:
+        x: what queries are made of: the normed stream, some rows of it; memory is that of rows x rows.
+        counted: which rows count.
+        turn: tr(R_t^T R_s) by the distance of two positions; all of them d_head where nothing turns.
+        n_rows: of how many rows CKA is measured, where these are some of them; None: these.
+    """
+    position = torch.arange(x.shape[1], device=x.device).expand(counted.shape)[counted]
+    rows = x[counted].double()
+    products = rows @ rows.T
+    distance = (position[:, None] - position).abs()
+    p, c = float(turn[0]), turn.double().to(x.device)
+    kernel = products * c[distance]
+    doubled = c[(2 * distance).clamp(max=len(c) - 1)]
+    found = []
+    for about in (kernel, _centred(kernel)):
+        turned = products if about is kernel else _centred(products)
+        size = about.diagonal()
+        cross = _mean_of_pairs(about.square(), n_rows)
+        own = cross + _mean_of_pairs(turned.square() * doubled, n_rows) + float(size.mean()) ** 2 / p
+        found.append(cross / own if own else math.nan)  # a stream of zeros has no directions
+    return StreamNull(uncentred=found[0], centred=found[1])
+
+
+def _centred(kernel: Float[Tensor, "row row"]) -> Float[Tensor, "row row"]:
+    mean = kernel.mean(0)
+    return kernel - mean - mean[:, None] + mean.mean()
+
+
+def _mean_of_pairs(squares: Float[Tensor, "row row"], n_rows: int | None) -> float:
+    """The mean over pairs of n_rows rows, of which the pairs of a row with itself are a smaller share."""
+    n = len(squares)
+    alone = float(squares.diagonal().mean())
+    others = (float(squares.sum()) / n - alone) / max(1, n - 1)
+    share = 1 / (n_rows or n)
+    return share * alone + (1 - share) * others

@@ -1,15 +1,297 @@
-"""Heads: what a head attends to: numbers per query from its attention weights p, averaged over queries.
+"""Heads: what the queries of a block look at, and metrics that are means over queries.
+
+Everything that a metric asks of attention weights p is had from logits s in one block of queries, with only the keys
+that any of them sees: with e = exp(s - max s), sum p^2 = sum e^2 / (sum e)^2 and the entropy is
+ln sum e - sum e ln e / sum e. So no T x T matrix of all heads is ever held. `Even` answers the same questions for a
+head whose attention is even over what it sees, which is the null of the metrics of patterns.
+
+Heads: what a head attends to: numbers per query from its attention weights p, averaged over queries.
 
 Their null is the same number for a head whose attention is even over what it sees.
 """
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headway.heads.query_blocks import PlacedLooks, every_query, per_query, two_keys
+from headway.heads.attention import Subject
+from headway.heads.metric import metric
+
+BLOCK_BYTES = 16 * 2**20
+"""Of the logits of a block in float32; a few tensors of that size are held at once."""
+_ROWS = 64
+"""Queries of a block where that many fit: of a causal text more of them see fewer of the block's keys."""
+_FEW_ROWS = 16
+"""The same of some queries that stand for all: they lie farther apart."""
 
 Values = Float[Tensor, "batch head query"]
+"""A number per query; one head stands for all where they do not differ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looks(ABC):
+    """Queries of some examples, and what a metric may ask about their attention weights p."""
+
+    counted: Bool[Tensor, "batch 1 query"]
+    """Whether the query counts at all."""
+    n_keys: Float[Tensor, "batch some query"]
+    """How many keys it sees: m; one head stands for all where they see the same."""
+    text_keys: Float[Tensor, "batch 1 #query"]
+    """How many keys of its text count: T."""
+
+    @property
+    @abstractmethod
+    def square(self) -> Values:
+        """The sum of p^2 over the keys."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedLooks(Looks):
+    """Looks whose queries and keys have places in a text."""
+
+    sees: Bool[Tensor, "#batch #head query key"]
+    start: int
+    """The key that is the first of the block's."""
+    one_text: bool
+    """Whether queries and keys are of the same text."""
+    places: Int[Tensor, "#batch query"]
+    """The keys at the places of the queries, where they are of one text."""
+    first: Int[Tensor, "batch 1"]
+    """The first key of the text."""
+    period: Int[Tensor, "#batch 1"] | None
+    """Of tokens that are repeated."""
+    begins: Int[Tensor, "#batch 1"]
+    """The first key that is repeated, counted from `first`."""
+
+    @property
+    @abstractmethod
+    def entropy(self) -> Values:
+        """In nats."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> Values:
+        """The largest p."""
+
+    @property
+    @abstractmethod
+    def overlap(self) -> Values:
+        """The sum over keys of the squared mean p of all heads; one for all heads."""
+
+    @abstractmethod
+    def weight_at(self, keys: Int[Tensor, "#batch query"]) -> Values:
+        """The weight on one key for each query; 0 on a key that is not seen or does not exist."""
+
+    @abstractmethod
+    def largest_at(self, keys: Int[Tensor, "#batch query"]) -> Values:
+        """1 where the largest weight is on that key, else 0; of equal weights the first is the largest."""
+
+    def sees_at(self, keys: Int[Tensor, "#batch query"]) -> Bool[Tensor, "batch some query"]:
+        """Whether a query sees one key."""
+        return self._seen_at(keys)[1]
+
+    def _seen_at(
+        self, keys: Int[Tensor, "#batch query"]
+    ) -> tuple[Int[Tensor, "batch 1 query 1"], Bool[Tensor, "batch some query"]]:
+        """Keys as entries of the block, and whether they are there and seen."""
+        entries = (keys - self.start).expand(self.counted.shape[0], -1)[:, None, :, None]
+        n_keys = self.sees.shape[3]
+        there = (entries >= 0) & (entries < n_keys)
+        entries = entries.clamp(0, n_keys - 1)
+        sees = self.sees.expand(len(entries), -1, -1, -1)
+        seen = sees.gather(3, entries.expand(-1, sees.shape[1], -1, -1))
+        return entries, (seen & there)[..., 0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredLooks(PlacedLooks):
+    """What heads do."""
+
+    powers: Float[Tensor, "batch head query key"]
+    """exp(s - max s), 0 for keys that are not seen."""
+    total: Float[Tensor, "batch head query"]
+    """Their sum: 1 at least, and next to 0 where nothing is seen, so that weights there are 0."""
+
+    @cached_property
+    def square(self) -> Values:  # noqa: D102 - as in Looks
+        return (torch.linalg.vector_norm(self.powers, dim=3) / self.total).square()
+
+    @property
+    def entropy(self) -> Values:  # noqa: D102
+        # x ln x is 0 at 0, where a key is not seen: 0 times s = -inf would be no number.
+        return self.total.log() - torch.special.xlogy(self.powers, self.powers).sum(3) / self.total
+
+    @property
+    def largest(self) -> Values:  # noqa: D102
+        return self.powers.amax(3) / self.total
+
+    @property
+    def overlap(self) -> Values:  # noqa: D102
+        mean = torch.einsum("bhqk,bhq->bqk", self.powers, 1 / self.total) / self.powers.shape[1]
+        return mean.square().sum(2)[:, None]
+
+    def weight_at(self, keys: Int[Tensor, "#batch query"]) -> Values:  # noqa: D102
+        entries, seen = self._seen_at(keys)
+        found = self.powers.gather(3, entries.expand(-1, self.powers.shape[1], -1, -1))[..., 0]
+        return torch.where(seen, found / self.total, 0)
+
+    def largest_at(self, keys: Int[Tensor, "#batch query"]) -> Values:  # noqa: D102
+        entries, seen = self._seen_at(keys)
+        return (seen & (self._largest_key == entries[..., 0])).to(self.powers.dtype)
+
+    @cached_property
+    def _largest_key(self) -> Int[Tensor, "batch head query"]:
+        return self.powers.argmax(3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Even(PlacedLooks):
+    """What heads would do that attend evenly to all that they see."""
+
+    @property
+    def square(self) -> Values:  # noqa: D102
+        return 1 / self._n_seen
+
+    @property
+    def entropy(self) -> Values:  # noqa: D102
+        return self._n_seen.log()
+
+    @property
+    def largest(self) -> Values:  # noqa: D102
+        return 1 / self._n_seen
+
+    @property
+    def overlap(self) -> Values:  # noqa: D102
+        mean = (self.sees / self._n_seen[..., None]).mean(1, keepdim=True)
+        return mean.square().sum(3)
+
+    def weight_at(self, keys: Int[Tensor, "#batch query"]) -> Values:  # noqa: D102
+        return self._seen_at(keys)[1] / self._n_seen
+
+    @property
+    def _n_seen(self) -> Float[Tensor, "batch some query"]:
+        return self.n_keys.clamp(min=1)
+
+    largest_at = weight_at
+    """The chance that one of the keys seen is the largest."""
+
+
+Over = Callable[[PlacedLooks], Bool[Tensor, "..."]]
+"""Which queries a metric is a mean over."""
+
+
+def every_query(looks: Looks) -> Bool[Tensor, "..."]:
+    """All that see a key."""
+    return looks.n_keys >= 1
+
+
+def some_head_sees(looks: Looks) -> Bool[Tensor, "..."]:
+    """Those in which a head sees a key, for values of all heads together."""
+    return looks.counted
+
+
+def two_keys(looks: Looks) -> Bool[Tensor, "..."]:
+    """Those that have a choice."""
+    return looks.n_keys >= 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerQuery:
+    """How a metric of attention is made of its values per query."""
+
+    values: Callable[..., Tensor]
+    """(batch, head, query), or (variant, batch, head, query) where the score is the largest mean of several."""
+    over: Callable[..., Bool[Tensor, "..."]]
+    per: Literal["query", "text"]
+    """A mean over queries, or their sum in each text, averaged over the texts."""
+
+
+PER_QUERY: dict[str, PerQuery] = {}
+
+
+def per_query(
+    name: str, *, over: Callable[..., Bool[Tensor, "..."]], per: Literal["query", "text"] = "query"
+) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+    """Decorate values per query as those of a declared metric, which is their mean over some queries."""
+
+    def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        PER_QUERY[name] = PerQuery(values=function, over=over, per=per)
+        return metric(name)(function)
+
+    return register
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """The looks of some queries, and those of even heads in their place."""
+
+    measured: MeasuredLooks
+    even: Even
+    examples: slice
+    keys: slice
+
+
+def blocks(of: Subject) -> Iterator[Block]:
+    """The looks of all queries, block by block: a few examples and queries, all heads, the keys that any of them sees.
+
+    Blocks of which no query counts are left out.
+    """
+    attention = of.attention
+    batch, n_heads, n_queries, _ = attention.q.shape
+    row_bytes = 4 * n_heads * attention.k.shape[2]
+    most = _ROWS if attention.some is None else max(_FEW_ROWS, int(_ROWS * of.share))
+    n_examples = min(batch, max(1, BLOCK_BYTES // (row_bytes * min(n_queries, most))))
+    n_rows = min(most, max(1, BLOCK_BYTES // (row_bytes * n_examples)))
+    for example in range(0, batch, n_examples):
+        examples = slice(example, min(batch, example + n_examples))
+        for row in range(0, n_queries, n_rows):
+            queries = slice(row, min(n_queries, row + n_rows))
+            seen = (of.counted[examples, None, queries, None] & attention.sees(examples, queries)).any(2).any(1).any(0)
+            if seen.any():
+                keys = seen.nonzero()[:, 0]
+                yield block(of, examples, queries, slice(int(keys[0]), int(keys[-1]) + 1))
+
+
+def block(of: Subject, examples: slice = slice(None), queries: slice = slice(None), keys: slice = slice(None)) -> Block:
+    """Some queries and keys, which must be all that those queries see."""
+    attention = of.attention
+    sees = attention.sees(examples, queries, keys)
+    counted = of.counted[examples, None, queries]
+    some, n_queries, n_keys = attention.some, attention.q.shape[2], attention.k.shape[2]
+    if some is None:
+        places = torch.arange(n_keys - n_queries, n_keys, device=sees.device)[None, queries]
+    else:
+        places = some.places[examples, queries] + n_keys - some.of
+    placed: dict[str, Any] = {
+        "counted": counted,
+        "n_keys": sees.sum(3).to(attention.q.dtype).expand(len(counted), -1, -1),
+        "text_keys": of.keys_counted[examples].sum(1)[:, None, None].to(attention.q.dtype),
+        "sees": sees,
+        "start": keys.start or 0,
+        "one_text": attention.kind != "cross",
+        "places": places,
+        "first": of.keys_counted[examples].int().argmax(1, keepdim=True),
+        "period": None if of.period is None else _of_examples(of.period, examples, sees.device),
+        "begins": _of_examples(of.begins, examples, sees.device),
+    }
+    logits = attention.logits(batch=examples, queries=queries, keys=keys)
+    largest = logits.amax(3, keepdim=True).detach().clamp(min=torch.finfo(logits.dtype).min)
+    powers = logits.sub_(largest).exp_()
+    total = powers.sum(3).clamp(min=torch.finfo(powers.dtype).tiny)
+    measured = MeasuredLooks(powers=powers, total=total, **placed)
+    return Block(measured=measured, even=Even(**placed), examples=examples, keys=keys)
+
+
+def _of_examples(number: int | Int[Tensor, " batch"], examples: slice, device: torch.device) -> Int[Tensor, "#batch 1"]:
+    return torch.tensor([[number]], device=device) if isinstance(number, int) else number.to(device)[examples, None]
+
+
 Chosen = Bool[Tensor, "..."]
 
 

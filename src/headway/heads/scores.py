@@ -1,17 +1,23 @@
 """Heads: what a metric says of every head of a model whose layers may differ in their number of heads, or of all pairs.
 
 Numpy alone, so that reports are drawn without torch.
+
+Heads: scores as plain values, numbers to five digits; what is not finite is null. Numpy alone, as `scores`.
+
+Heads: what the attentions of a model, and their heads, are called in figures, tables and sentences.
 """
 
+import re
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from headway.declare.head_causes import HEAD_CAUSES
-from headway.declare.head_metrics import HEAD_METRICS, HeadMetric
+from headway.config.head_metrics import HEAD_CAUSES, HEAD_METRICS, HeadMetric
+from headway.config.metrics import metric_name as metric_name
 
 DECLARED: Mapping[str, HeadMetric] = ChainMap(HEAD_CAUSES, HEAD_METRICS)
 """Every metric that there are scores of."""
@@ -156,3 +162,85 @@ def from_arrays(arrays: Mapping[str, np.ndarray], attentions: Iterable[str]) -> 
         )
         for metric in metrics
     }
+
+
+PAIRS_IN_JSON = 128
+"""Metrics of pairs stand in the JSON for attentions of at most so many heads."""
+
+
+def score_json(score: HeadScores) -> dict[str, Any]:
+    """A metric with its values and nulls by attention; null for pairs of an attention with very many heads."""
+    declared = score.declared
+    wide = [name for name, value in score.values.items() if value.ndim == 2 and len(value) > PAIRS_IN_JSON]
+    found = {
+        "of": declared.of,
+        "unit": declared.unit,
+        "sentence": declared.sentence,
+        "n_rows": score.n_rows,
+        "values": {name: None if name in wide else five_digits(value) for name, value in score.values.items()},
+        "null": {name: None if name in wide else five_digits(value) for name, value in score.null.items()},
+        "untrained": {name: None if name in wide else five_digits(value) for name, value in score.untrained.items()},
+        "untrained_spread": {name: None if name in wide else five_digits(v) for name, v in score.spread.items()},
+    }
+    if declared.of == "pair":
+        found["per_head"] = {name: five_digits(value) for name, value in score.per_head().items()}
+    return found
+
+
+def five_digits(value: Any) -> Any:
+    """An array as lists of numbers of five significant digits; null for what is not finite.
+
+    Examples:
+        >>> five_digits([1.2345678, float("nan")])
+        [1.2346, None]
+    """
+    array = np.asarray(value, np.float64)
+    if array.ndim:
+        return [five_digits(inner) for inner in array]
+    return float(f"{array:.5g}") if np.isfinite(array) else None
+
+
+KINDS = {"encoder": "encoder", "self": "decoder", "cross": "cross"}
+"""In the order in which they are shown, and what they are called beside each other."""
+
+
+def row_labels(names: Iterable[str], kinds: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What each attention is called, in the order of figures: by kind, then as given.
+
+    Args:
+        names: of the attentions, in the order of the model.
+        kinds: the kind of each: self, encoder or cross; None: all of one kind.
+
+    Examples:
+        >>> row_labels(["layers.0.attention", "layers.1.attention"])
+        {'layers.0.attention': 'L0', 'layers.1.attention': 'L1'}
+        >>> row_labels(["e.0", "d.0.a", "d.0.b"], {"e.0": "encoder", "d.0.a": "self", "d.0.b": "cross"})
+        {'e.0': 'encoder L0', 'd.0.a': 'decoder L0', 'd.0.b': 'cross L0'}
+    """
+    of = {name: (kinds or {}).get(name, "self") for name in names}
+    several = len(set(of.values())) > 1
+    labels: dict[str, str] = {}
+    for kind, word in KINDS.items():
+        alike = [name for name in of if of[name] == kind]
+        layers = [_layer(name) for name in alike]
+        # Where names hold no number of a layer, or one twice, their places stand for it.
+        known = None not in layers and len(set(layers)) == len(layers)
+        for at, name in enumerate(alike):
+            labels[name] = f"{word} " * several + f"L{layers[at] if known else at}"
+    return labels
+
+
+def head_names(label: str, n_heads: int) -> list[str]:
+    """The heads of an attention.
+
+    Examples:
+        >>> head_names("L0", 2)
+        ['L0H0', 'L0H1']
+    """
+    return [f"{label}H{head}" for head in range(n_heads)]
+
+
+def _layer(name: str) -> int | None:
+    """The first number in the path of a module: that of its layer."""
+    found = re.search(r"(?:^|\.)(\d+)(?:\.|$)", name)
+    return int(found[1]) if found else None

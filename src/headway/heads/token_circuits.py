@@ -4,19 +4,47 @@ The circuits of `circuits` are taken between token embeddings, normed as the fir
 is what a layer 0 sees, and of later layers what comes to them straight from the tokens. Only relations within a circuit
 mean something, since later norms scale all of it; so entries are taken less their mean over what a softmax compares,
 and in standard deviations of the whole circuit.
+
+Heads: how much of what earlier heads write later heads read, for all pairs of heads, by the weights alone.
+
+What two circuits have in common by chance is known. With P = W^T W / |W|^2 of what is written, Q likewise of what reads
+it, and a random turn U of the D dimensions between them, the squared composition is tr(P U Q U^T). Its mean is 1 / D. A
+symmetric matrix without trace turns within a space of (D - 1)(D + 2) / 2 dimensions, in all of them alike, so its
+variance is 2 (tr P^2 - 1/D)(tr Q^2 - 1/D) / ((D - 1)(D + 2)). For one direction each it is exactly a beta distribution,
+and for more of them nearly; far out the strongest direction decides, so it is taken with the largest eigenvalues in
+place of tr P^2 and tr Q^2, which is never too narrow.
+
+Heads: which tokens look at which, over a whole text: for every head the pairs that an even head would not have.
+
+The weight that a head gives to a pair of tokens is summed over all places where the one sees the other, less what even
+attention would have given there, so that pairs do not stand on top for being frequent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from math import log
 from typing import TypeGuard
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from headway.heads.circuits import NO_TOKENS, HeadCircuits, answers_in_tokens, circuits, read_out_rows, written_rows
-from headway.heads.view import Circuits, Head, TokenCircuits
-from headway.model.transformer import Transformer
+from headway.heads.circuits import (
+    NO_TOKENS,
+    Factored,
+    HeadCircuits,
+    answers_in_tokens,
+    circuits,
+    read_out_rows,
+    seen_width,
+    written_rows,
+)
+from headway.heads.results import AttendedPair, Circuits, Head, TokenCircuits
+from headway.heads.scores import Composition
+from headway.models.trace import AttentionTrace
+from headway.models.transformer import Transformer
 
 TOP = 6
 
@@ -91,3 +119,153 @@ def _highest(circuit: Float[Tensor, "one other"], tokens: Sequence[int]) -> tupl
         for value, at in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         if value > 0
     )
+
+
+def compositions(model: Transformer) -> Composition:
+    """Q-, K- and V-composition between all pairs of heads in different layers.
+
+    Raises:
+        UserError: naming the layer whose weights hold NaN or infinity.
+    """
+    found = circuits(model)
+    heads = tuple((here.name, head) for here in found for head in range(len(here.ov.left)))
+    first = np.cumsum([0, *(len(here.ov.left) for here in found)])
+    tables = {kind: np.full((len(heads), len(heads)), np.nan) for kind in "qkv"}
+    chances = {kind: np.full((len(heads), len(heads)), np.nan) for kind in "qkv"}
+    width = seen_width(model)
+    writers = [here.ov.as_writer() for here in found]
+    # What reads is a writer seen from the other side.
+    readers = [{kind: circuit.transposed().as_writer() for kind, circuit in _read_by(here).items()} for here in found]
+    strongest_written = [_strongest(writer) for writer in writers]
+    strongest_read = [{kind: _strongest(reader) for kind, reader in of_layer.items()} for of_layer in readers]
+    for earlier, later in combinations(range(len(found)), 2):
+        here = slice(first[earlier], first[earlier + 1]), slice(first[later], first[later + 1])
+        for kind, reader in readers[later].items():
+            tables[kind][here] = _ratios(writers[earlier], reader).numpy()
+            of_reader = strongest_read[later][kind]
+            chances[kind][here] = chance_of(tables[kind][here], strongest_written[earlier], of_reader, width)
+    return Composition(heads=heads, **tables, null=width**-0.5, chances=chances)
+
+
+def chance_of(
+    found: Float[np.ndarray, "earlier later"],
+    written: Float[np.ndarray, " earlier"],
+    read: Float[np.ndarray, " later"],
+    width: int,
+) -> Float[np.ndarray, "earlier later"]:
+    """How likely circuits turned at random compose at least so much; 1 where nothing is known.
+
+    Args:
+        found: the compositions.
+        written: of each earlier circuit the largest share of one direction in its squared size.
+        read: of each later one.
+        width: dimensions of the stream.
+    """
+    from scipy.special import betaincc
+
+    if width < 3:
+        return np.ones_like(found)
+    mean = 1 / width
+    excess = np.outer(np.maximum(written - mean, 1e-6), np.maximum(read - mean, 1e-6))
+    variance = 2 * excess / ((width - 1) * (width + 2))
+    size = mean * (1 - mean) / variance - 1
+    chances = betaincc(mean * size, (1 - mean) * size, np.clip(np.nan_to_num(found), 0, 1) ** 2)
+    return np.where(np.isfinite(found), np.nan_to_num(chances, nan=1.0), np.nan)
+
+
+def _strongest(matrix: Float[Tensor, "head few d_model"]) -> Float[np.ndarray, " head"]:
+    """The largest share of one direction in the squared size of each matrix; 1 for a matrix of zeros."""
+    squares = torch.linalg.svdvals(matrix).square()
+    whole = squares.sum(1)
+    return torch.where(whole > 0, squares[:, 0] / whole, 1).numpy()
+
+
+def _read_by(here: HeadCircuits) -> dict[str, Factored]:
+    return {"q": here.qk, "k": here.qk.transposed(), "v": here.ov}
+
+
+def _ratios(
+    writer: Float[Tensor, "earlier few d_model"], reader: Float[Tensor, "later some d_model"]
+) -> Float[Tensor, "earlier later"]:
+    """||W_i R_j^T|| / (||W_i|| ||R_j||) for all pairs, by one product of the heads' matrices stacked."""
+    products = writer.flatten(0, 1) @ reader.flatten(0, 1).T
+    cores = products.view(*writer.shape[:2], *reader.shape[:2])
+    norms = cores.square().sum((1, 3)).sqrt()
+    return norms / writer.square().sum((1, 2)).sqrt()[:, None] / reader.square().sum((1, 2)).sqrt()
+
+
+TOP_TOKENS = 8
+
+
+@dataclass(kw_only=True)
+class _Sums:
+    weight: Float[np.ndarray, "head pair"]
+    even: Float[np.ndarray, " pair"]
+    n: Int[np.ndarray, " pair"]
+
+
+class TokenPairs:
+    """Pairs of tokens of a text, and what every head gives to them; batches are added one by one."""
+
+    def __init__(
+        self, queries: Int[np.ndarray, "sequence query"], keys: Int[np.ndarray, "sequence key"], *, same: bool
+    ) -> None:
+        """Begin.
+
+        Args:
+            queries: the tokens that look, of all sequences.
+            keys: the tokens that they look at.
+            same: whether these stand at the same places: what a place gives to itself is then in no pair, since a token
+                and itself are one word however different the places are that other pairs come from.
+        """
+        self._others = ~np.eye(queries.shape[1], keys.shape[1], dtype=bool) | (not same)
+        self._width = int(max(queries.max(), keys.max())) + 1
+        codes = queries[:, :, None].astype(np.int64) * self._width + keys[:, None, :]
+        # A causal model has no use for the pairs above the diagonal; their sums stay 0.
+        self._codes, inverse = np.unique(codes, return_inverse=True)
+        self._place = inverse.reshape(codes.shape)
+        self._sums: dict[str, _Sums] = {}
+
+    def add(self, attention: AttentionTrace, first: int) -> None:
+        """Add what an attention does with some sequences.
+
+        Args:
+            attention: what was recorded of it.
+            first: the number of the first of its sequences.
+        """
+        weights = attention.patterns().float().cpu().numpy()
+        sees = np.broadcast_to(attention.sees().any(1).cpu().numpy(), (len(weights), *weights.shape[2:]))
+        place = self._place[first : first + len(weights)].ravel()
+        even = sees / np.maximum(sees.sum(2, keepdims=True), 1) * self._others
+        weights, sees = weights * self._others, sees & self._others
+        n = len(self._codes)
+        here = _Sums(
+            weight=np.stack([np.bincount(place, weights[:, h].ravel(), n) for h in range(weights.shape[1])]),
+            even=np.bincount(place, even.ravel(), n),
+            n=np.bincount(place, sees.ravel(), n).astype(np.int64),
+        )
+        if attention.name in self._sums:
+            before = self._sums[attention.name]
+            here = _Sums(weight=before.weight + here.weight, even=before.even + here.even, n=before.n + here.n)
+        self._sums[attention.name] = here
+
+    def top(self, name: str) -> Mapping[int, tuple[AttendedPair, ...]]:
+        """For each head of an attention the pairs with most beyond an even share."""
+        sums = self._sums[name]
+        return {head: self._top(weight, sums) for head, weight in enumerate(sums.weight)}
+
+    def _top(self, weight: Float[np.ndarray, " pair"], sums: _Sums) -> tuple[AttendedPair, ...]:
+        more = weight - sums.even
+        few = min(TOP_TOKENS, len(more))
+        best = np.argpartition(-more, few - 1)[:few]
+        return tuple(
+            AttendedPair(
+                query=int(self._codes[at] // self._width),
+                key=int(self._codes[at] % self._width),
+                weight=float(weight[at] / sums.n[at]),
+                even=float(sums.even[at] / sums.n[at]),
+                n=int(sums.n[at]),
+            )
+            for at in best[np.argsort(-more[best], kind="stable")]
+            if more[at] > 0
+        )

@@ -21,11 +21,11 @@ from headway.errors import UserError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from headway.data.tokens.tokenizer import Tokenizer
-    from headway.hf.pretrained import Pretrained
-    from headway.model.redraw import Redrawable
-    from headway.model.trace import Trace
-    from headway.model.transformer import Transformer
+    from headway.data.tokenizer import Tokenizer
+    from headway.hf.open import Pretrained
+    from headway.models.redraw import Redrawable
+    from headway.models.trace import Trace
+    from headway.models.transformer import Transformer
 
 __all__ = ["load", "open_pretrained", "tokenizer", "trace", "traceable"]
 
@@ -74,7 +74,7 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> "Pretrai
         UserError: saying what is wrong with the folder, or that transformers is not installed.
     """
     _need_transformers("opening a folder of Hugging Face as it is")
-    from headway.hf import pretrained
+    from headway.hf import open as pretrained
 
     return pretrained.open_pretrained(folder, trust_code=trust_code)
 
@@ -102,7 +102,7 @@ def read(model: "PreTrainedModel", tokens: Any) -> "Redrawable":
         UserError: as `trace`.
     """
     _need_transformers("tracing a model of Hugging Face")
-    from headway.hf import redrawing
+    from headway.hf import redraw as redrawing
 
     return redrawing.read(model, tokens)
 

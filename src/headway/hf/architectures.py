@@ -1,19 +1,275 @@
-"""Models: the configurations of Hugging Face that Headway's model can be: read as a declaration, and written from one.
+"""Models: where each of Headway's arrays stands in a folder of Hugging Face, a table per architecture.
+
+Both directions read the same table. A `ArrayPlace` is a module's name, `*` being the layer; GPT-2 keeps its matrices
+transposed and Q, K and V in one.
+
+Models: what a transformer is, layer by layer and with nothing left to a default, in plain JSON.
+
+Two declarations that mean the same function have the same description, so whether a layout can be said in another
+library's words is asked by comparing descriptions. It is also what config.json of an exported ragged model holds.
+
+Models: the configurations of Hugging Face that Headway's model can be: read as a declaration, and written from one.
 
 `write` may assume a model that the architecture can express: whether it was one shows when what was written is
 read again and means the same (`stock`).
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
-from headway.declare.limits import MOST_LAYERS, WIDEST
-from headway.declare.spec import parse
-from headway.declare.tokens.transformer import Gpt2, GptNeo, Llama, TransformerModel
+import numpy as np
+
+from headway.config.lm.layout import HeadLayout, LayerHeads
+from headway.config.lm.model import Gpt2, GptNeo, LanguageModel, Llama, Ranks, TransformerModel
+from headway.config.lm.parameters import Parameter
+from headway.config.spec import MOST_LAYERS, WIDEST, parse
 from headway.errors import UserError, shortened
-from headway.hf.array_names import NAMES, Table
-from headway.hf.description import declared, describe
+
+
+@dataclass(frozen=True)
+class ArrayPlace:
+    """A module of a folder: all of it, or part `part` of `parts` equal ones along its outputs."""
+
+    module: str
+    transposed: bool = False
+    part: int = 0
+    parts: int = 1
+
+
+Table = Mapping[str, ArrayPlace]
+"""From the name of a Headway module to its place."""
+
+
+def _table(prefix: str, layer: str, **places: str | ArrayPlace) -> Table:
+    """Places by short names: of the whole model, and of a layer (`layer` is prefixed to them)."""
+    short = {
+        "embedding": "embedding",
+        "positions": "positions",
+        "norm": "norm",
+        "readout": "readout",
+        **{name: f"layers.*.{name}" for name in ("attention_norm", "mlp_norm")},
+        **{name: f"layers.*.attention.{name}" for name in "qkvo"},
+        **{name: f"layers.*.mlp.{name}" for name in ("gate", "up", "down")},
+    }
+    table = {}
+    for name, given in places.items():
+        place = given if isinstance(given, ArrayPlace) else ArrayPlace(given)
+        at = f"{prefix}.{layer}.*." if short[name].startswith("layers") else f"{prefix}."
+        table[short[name]] = ArrayPlace(at + place.module, place.transposed, place.part, place.parts)
+    return {**table, "readout": ArrayPlace("lm_head")}
+
+
+NAMES: dict[str, Table] = {
+    "gpt_neo": _table(
+        "transformer",
+        "h",
+        embedding="wte",
+        positions="wpe",
+        attention_norm="ln_1",
+        q="attn.attention.q_proj",
+        k="attn.attention.k_proj",
+        v="attn.attention.v_proj",
+        o="attn.attention.out_proj",
+        mlp_norm="ln_2",
+        up="mlp.c_fc",
+        down="mlp.c_proj",
+        norm="ln_f",
+    ),
+    "gpt2": _table(
+        "transformer",
+        "h",
+        embedding="wte",
+        positions="wpe",
+        attention_norm="ln_1",
+        q=ArrayPlace("attn.c_attn", transposed=True, part=0, parts=3),
+        k=ArrayPlace("attn.c_attn", transposed=True, part=1, parts=3),
+        v=ArrayPlace("attn.c_attn", transposed=True, part=2, parts=3),
+        o=ArrayPlace("attn.c_proj", transposed=True),
+        mlp_norm="ln_2",
+        up=ArrayPlace("mlp.c_fc", transposed=True),
+        down=ArrayPlace("mlp.c_proj", transposed=True),
+        norm="ln_f",
+    ),
+    "llama": _table(
+        "model",
+        "layers",
+        embedding="embed_tokens",
+        attention_norm="input_layernorm",
+        q="self_attn.q_proj",
+        k="self_attn.k_proj",
+        v="self_attn.v_proj",
+        o="self_attn.o_proj",
+        mlp_norm="post_attention_layernorm",
+        gate="mlp.gate_proj",
+        up="mlp.up_proj",
+        down="mlp.down_proj",
+        norm="norm",
+    ),
+}
+"""The table of each architecture; a Mistral's names are a Llama's, a Headway folder's are Headway's own."""
+
+BUFFERS = re.compile(r".*\.(attn\.(attention\.)?(masked_)?bias|rotary_emb\.inv_freq)")
+"""What older folders keep beside the weights: masks and frequencies, which follow from the configuration."""
+
+
+def place_of(table: Table | None, name: str) -> tuple[str, ArrayPlace]:
+    """The name in a folder of one of Headway's arrays, and its place; without a table, names are Headway's own.
+
+    Examples:
+        >>> place_of(NAMES["gpt2"], "layers.3.attention.k.weight")[0]
+        'transformer.h.3.attn.c_attn.weight'
+    """
+    module, _, kind = name.rpartition(".")
+    if table is None:
+        return name, ArrayPlace(module)
+    layer = re.search(r"\d+", module)
+    place = table[re.sub(r"\d+", "*", module)]
+    return place.module.replace("*", layer[0] if layer else "") + f".{kind}", place
+
+
+def shapes_of(table: Table | None, parameters: Iterable[Parameter]) -> dict[str, tuple[int, ...]]:
+    """The arrays that a folder must have, with their shapes."""
+    shapes = {}
+    for parameter in parameters:
+        name, place = place_of(table, parameter.name)
+        shape = (parameter.shape[0] * place.parts, *parameter.shape[1:])
+        shapes[name] = shape[::-1] if place.transposed else shape
+    return shapes
+
+
+def from_folder(table: Table | None, name: str, array: np.ndarray) -> np.ndarray:
+    """Headway's array `name` out of the folder's array it stands in."""
+    _, place = place_of(table, name)
+    whole = array.T if place.transposed else array
+    return np.ascontiguousarray(np.split(whole, place.parts)[place.part])
+
+
+def to_folder(table: Table | None, weights: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    """The folder's arrays, of Headway's."""
+    parts: dict[str, list[tuple[ArrayPlace, np.ndarray]]] = {}
+    for name, array in weights.items():
+        there, place = place_of(table, name)
+        parts.setdefault(there, []).append((place, array))
+    for there, found in parts.items():
+        whole = np.concatenate([array for _, array in sorted(found, key=lambda pair: pair[0].part)])
+        yield there, np.ascontiguousarray(whole.T if found[0][0].transposed else whole)
+
+
+FAMILIES: dict[str, type[TransformerModel]] = {
+    get_args(kind.model_fields["family"].annotation)[0]: kind for kind in get_args(get_args(LanguageModel)[0])
+}
+"""The declared families by name."""
+
+_SCALES = ("none", "d_head", "d_model")
+_PROJECTIONS = ("q", "k", "v", "o", "up", "down")
+
+
+def describe(model: TransformerModel) -> dict[str, Any]:
+    """A model without schedules and defaults; what has no effect is left as null.
+
+    Examples:
+        >>> from headway.config.lm.model import GptNeo
+        >>> described = describe(GptNeo(family="gpt-neo", d_model=48, n_layers=2, n_heads="6-3"))
+        >>> described["num_attention_heads_per_layer"], described["head_dim_per_layer"], described["window_per_layer"]
+        ([6, 3], [8, 16], [None, 256])
+    """
+    layers, lane = range(model.n_layers), model.embedding_width < model.d_model
+    heads = model.layout.layers
+    return {
+        "hidden_size": model.d_model,
+        "embedding_size": model.embedding_width,
+        "num_hidden_layers": model.n_layers,
+        "max_position_embeddings": model.n_positions,
+        "num_attention_heads_per_layer": [layer.n_heads for layer in heads],
+        "queries_of_key_value_heads_per_layer": [list(layer.queries) for layer in heads],
+        "head_dim_per_layer": [layer.d_head for layer in heads],
+        "attention_scale_per_layer": [model.logit_scale(i) for i in layers],
+        "window_per_layer": [model.window(i) for i in layers],
+        "intermediate_size_per_layer": list(model.mlp_widths),
+        "ranks_per_layer": {name: [model.rank(name, i) for i in layers] for name in _PROJECTIONS},  # type: ignore[arg-type]
+        "mlp": model.mlp,
+        "biases": sorted(model.biases),
+        "attends": model.attends,
+        "embedding_scale": model.embedding_scale,
+        "emptied": sorted(model.emptied),
+        "norm": model.norm,
+        "norm_place": model.norm_place,
+        "norm_eps": model.norm_eps,
+        "positions": model.positions,
+        "positions_in_lane": model.positions_in_lane if lane else None,
+        "rotary_base": model.rotary_base if model.positions == "rotary" else None,
+        "lane": model.lane if lane else None,
+        "tie_word_embeddings": model.tied,
+        "dropout": model.dropout,
+        "initializer_range": model.init_std,
+    }
+
+
+def declared(description: Mapping[str, Any], family: str | None) -> TransformerModel:
+    """The declaration of a description; `describe` of it gives the description back.
+
+    Raises:
+        DeclarationError: when the description contradicts itself.
+        KeyError: when it lacks a key.
+        TypeError: when a value is of another kind.
+
+    Examples:
+        >>> from headway.config.lm.model import GptNeo
+        >>> model = GptNeo(family="gpt-neo", d_model=48, n_layers=2, n_heads="ascending(6)", d_head=8)
+        >>> declared(describe(model), "gpt-neo").n_heads
+        '2x8-4x8'
+    """
+    d_model, n_layers = description["hidden_size"], description["num_hidden_layers"]
+    layout = HeadLayout(
+        d_model=d_model,
+        layers=tuple(
+            LayerHeads(queries=tuple(queries), d_head=d_head)
+            for queries, d_head in zip(
+                description["queries_of_key_value_heads_per_layer"], description["head_dim_per_layer"], strict=True
+            )
+        ),
+    )
+    widths = description["intermediate_size_per_layer"]
+    values = {
+        "d_model": d_model,
+        "d_embed": None if description["embedding_size"] == d_model else description["embedding_size"],
+        "n_layers": n_layers,
+        "n_positions": description["max_position_embeddings"],
+        "n_heads": str(layout),
+        "n_kv_heads": None,
+        "d_head": None,
+        "attention_scale": _scale(description["attention_scale_per_layer"], layout),
+        "windows": description["window_per_layer"],
+        "d_mlp": widths if all(widths) else None,
+        "ranks": Ranks(**{name: tuple(ranks) for name, ranks in description["ranks_per_layer"].items() if any(ranks)}),
+        "tied": description["tie_word_embeddings"],
+        "init_std": description["initializer_range"],
+        **{
+            key: description[key] for key in ("mlp", "biases", "norm", "norm_place", "norm_eps", "positions", "dropout")
+        },
+        **{
+            key: description[key]
+            for key in ("positions_in_lane", "rotary_base", "lane")
+            if description[key] is not None
+        },
+        # Folders from before there was a choice have none of these.
+        **{key: description[key] for key in ("attends", "embedding_scale", "emptied") if key in description},
+    }
+    if family is None:
+        return parse(TransformerModel, values)
+    return parse(FAMILIES[family], {"family": family, **values})
+
+
+def _scale(scales: list[float], layout: HeadLayout) -> str | float:
+    """The declared choice that gives these scales."""
+    for name in _SCALES:
+        width = {"none": 1, "d_model": layout.d_model}
+        if scales == [width.get(name, layer.d_head or 1) ** -0.5 for layer in layout.layers]:
+            return name
+    return scales[0]
+
 
 Config = Mapping[str, Any]
 

@@ -3,20 +3,30 @@
 A module that attends asks transformers' registry for the attention function that its configuration names. So a name
 registered for one pass, for attention and for masks alike, reaches every architecture; for attention alone,
 transformers would make no masks, and padding and windows would be lost.
+
+Models: what enters the stream of what the output projection of an attention gives.
+
+Most models add it as it is. Some norm it first (Gemma 2 and 3, OLMo 2), some multiply it (Granite). Nobody's code is
+asked: what is added to the stream is seen (`recording`), and either it is what W_O gave times a number at each position
+times a weight for each entry, or the heads' parts in it cannot be told.
 """
 
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FunctionType
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig, PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+
+from headway.models.trace import AttentionTrace
 
 _SUMS = (torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__, Tensor.add_, Tensor.__iadd__)
 _REGISTRY, _EAGER = "ALL_ATTENTION_FUNCTIONS", "eager_attention_forward"
@@ -104,3 +114,90 @@ def _configs(model: nn.Module) -> list[PretrainedConfig]:
 def _register(stack: ExitStack, registry: Any, name: str, function: Callable[..., Any]) -> None:
     registry.register(name, function)
     stack.callback(registry._global_mapping.pop, name)
+
+
+_NOISE = 0.02
+"""Relative error that low precision may leave."""
+_EXACT = 1e-5
+"""Relative error of a multiple in float32; in lower precision it is found as a norm of almost constant gain."""
+_FEW = 1e-3
+"""A gain that varies less than this over positions is constant: it is in the weight then."""
+_TURNS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entering:
+    """What is added is `gain(o) weight (o - mean) + bias` for the projection's output o."""
+
+    weight: Float[Tensor, " d_model"] | None
+    """None: it is added as it is."""
+    slope: float
+    """1 / gain^2 is slope times the mean square of o, less its mean where that is taken out, plus offset."""
+    offset: float
+    centred: bool
+
+    def of(self, attention: AttentionTrace) -> AttentionTrace:
+        """The attention, as it adds to the stream; the weight and the mean go into W_O and b_O."""
+        if self.weight is None:
+            return attention
+        W_O, b_O = (None if x is None else self._weighted(x) for x in (attention.W_O, attention.b_O))
+        assert W_O is not None
+        if not self.slope:
+            return replace(attention, W_O=W_O * self.offset**-0.5, b_O=None if b_O is None else b_O * self.offset**-0.5)
+        plain = torch.einsum("bhqd,hdm->bqm", attention.z, attention.W_O)
+        whole = plain if attention.b_O is None else plain + attention.b_O
+        gain = self.gain(whole.float()).to(attention.z.dtype)
+        return replace(attention, W_O=W_O, b_O=b_O, gain=gain)
+
+    def gain(self, o: Float[Tensor, "*pos d_model"]) -> Float[Tensor, "*pos"]:
+        """What everything is multiplied with, position by position."""
+        return (self.slope * _less_mean(o, self.centred).square().mean(-1) + self.offset).rsqrt()
+
+    def _weighted(self, x: Tensor) -> Tensor:
+        assert self.weight is not None
+        return (_less_mean(x.float(), self.centred) * self.weight).to(x.dtype)
+
+
+def entering(projected: Tensor, added: Tensor) -> Entering | None:
+    """How what is added comes from what W_O gave; None where it does not, or where one position cannot tell."""
+    o, y = (x.detach().reshape(-1, x.shape[-1]).float() for x in (projected, added))
+    known = o.isfinite().all(1) & y.isfinite().all(1) & o.any(1)
+    o, y = o[known], y[known]
+    if torch.equal(o, y):
+        return Entering(weight=None, slope=0.0, offset=1.0, centred=False)
+    if len(o) < 2:
+        return None
+    weight = (y * o).sum(0) / o.square().sum(0).clamp(min=1e-30)
+    if (y - o * weight).norm() <= _EXACT * y.norm():
+        return Entering(weight=weight, slope=0.0, offset=1.0, centred=False)
+    return _fitted(o, y, centred=False) or _fitted(o, y, centred=True)
+
+
+def _fitted(o: Float[Tensor, "rows d_model"], y: Float[Tensor, "rows d_model"], *, centred: bool) -> Entering | None:
+    """Gain and weight by turns, by least squares; a product of both is all that there is, so a few turns are enough."""
+    x = _less_mean(o, centred).double()
+    y = y.double()
+    gain = x.square().mean(1).clamp(min=1e-30).rsqrt()
+    weight, bias = torch.zeros_like(x[0]), torch.zeros_like(x[0])
+    for _ in range(_TURNS):
+        u = x * gain[:, None]
+        weight = ((y - bias) * u).sum(0) / u.square().sum(0).clamp(min=1e-30)
+        bias = (y - u * weight).mean(0) if centred else bias
+        v = x * weight
+        gain = ((y - bias) * v).sum(1) / v.square().sum(1).clamp(min=1e-30)
+    if not bool((gain > 0).all()):
+        gain, weight = -gain, -weight
+    if not bool((gain > 0).all()) or (y - bias - x * gain[:, None] * weight).norm() > _NOISE * y.norm():
+        return None
+    if float(gain.std() / gain.mean()) < _FEW:
+        return Entering(weight=(weight * gain.mean()).float(), slope=0.0, offset=1.0, centred=centred)
+    size = x.square().mean(1)
+    columns = torch.stack((size, torch.ones_like(size)), 1) * gain.square()[:, None]
+    slope, offset = torch.linalg.lstsq(columns, torch.ones_like(gain)[:, None]).solution[:, 0].clamp(min=0).tolist()
+    found = Entering(weight=weight.float(), slope=slope, offset=offset, centred=centred)
+    told = found.gain(o.to(torch.float32)).double()
+    return found if (told - gain).norm() <= _NOISE * gain.norm() else None
+
+
+def _less_mean(x: Tensor, centred: bool) -> Tensor:
+    return x - x.mean(-1, keepdim=True) if centred else x

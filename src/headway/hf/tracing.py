@@ -1,20 +1,294 @@
-"""Models: what every head of a model of Hugging Face does with a text, in the one `Trace` of all models."""
+"""Models: the attentions of a model of transformers recorded while it runs.
 
-from collections.abc import Mapping
-from dataclasses import replace
+The model computes what it always computes; what goes into its attention function and what comes out is kept. The
+output projection is the linear map whose input lies in the memory of what that function returned. What enters the
+stream is what comes of its output in the next sum of two tensors of its shape. No architecture needs code of its own.
+
+Models: what every head of a model of Hugging Face does with a text, in the one `Trace` of all models.
+"""
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from headway.errors import UserError
-from headway.hf.convert import CONVERTED, converted
-from headway.hf.interface import attentions
-from headway.hf.recording import Recorded, recording
-from headway.model.trace import Trace
+from headway.hf.interface import Entering, Sums, attentions, entering, intercepted, own_function
+from headway.hf.reading import CONVERTED, converted
+from headway.models.attention import sees
+from headway.models.trace import AttentionTrace, Trace
+
+_HIDDEN = -1e4
+"""What is added to the logits of hidden keys, at most: transformers takes -inf or the least number of the type."""
+
+_OTHERS_STATES = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
+"""The arguments through which an attention is given other states than its queries'."""
+
+
+_CACHES = ("past_key_value", "past_key_values", "layer_past")
+"""The arguments in which an attention finds, and leaves, keys and values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """An attention that was computed, as it can be computed again."""
+
+    module: nn.Module
+    arguments: Mapping[str, Any]
+    x: Tensor
+    """What its queries are made of."""
+    W_O: Tensor
+    b_O: Tensor | None
+    projection: nn.Module
+    entering: Entering | None = None
+
+
+@dataclass(kw_only=True)
+class Recorded:
+    """The attentions of the passes so far, in their order, and how each can be computed again."""
+
+    attentions: list[AttentionTrace] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    again: Callable[[int, Mapping[str, Tensor], Tensor, Tensor | None], AttentionTrace]
+    """An attention by its place, with other parameters by name, and another W_O and b_O."""
+
+
+@contextmanager
+def recording(model: PreTrainedModel) -> Iterator[Recorded]:
+    """Every attention of the passes within, in their order.
+
+    The model's outputs keep their bits; after it no hook is left and its implementation is what it was. An attention
+    is named by the path of its module (`#2` where it is called again), and its `layer` is the first number in there.
+
+    Raises:
+        UserError: in the pass, for heads that do what a trace cannot say.
+    """
+    recorder = _Recorder(model)
+    with ExitStack() as stack:
+        for module in recorder.names:
+            stack.callback(module.register_forward_pre_hook(recorder.enter, with_kwargs=True).remove)
+        for module in model.modules():
+            if isinstance(module, nn.Linear | Conv1D):
+                stack.callback(module.register_forward_pre_hook(recorder.project).remove)
+                stack.callback(module.register_forward_hook(recorder.projected).remove)
+        stack.enter_context(intercepted(model, recorder.attend))
+        stack.enter_context(Sums(recorder.summed))
+        yield recorder.recorded
+        recorder.complete()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Computed:
+    """An attention whose output projection has not been seen yet."""
+
+    name: str
+    module: nn.Module
+    returned: Tensor
+    trace: Callable[..., AttentionTrace]
+    dropout: float
+
+
+class _Recorder:
+    """One attention after the other: entered, computed, projected, and added to the stream."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.kind, self.names, self._model = type(model).__name__, attentions(model), model
+        self.recorded = Recorded(again=self._again)
+        self._calls: Counter[nn.Module] = Counter()
+        self._given: dict[str, Any] = {}
+        self._computed: _Computed | None = None
+        self._projection: nn.Module | None = None
+        self._projected: Tensor | None = None
+        self._repeats = False
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """Before a module that attends: with what?"""
+        if not self._repeats:
+            self._given = _by_name(module, args, options)
+
+    def attend(
+        self,
+        implementation: str,
+        module: nn.Module,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attention_mask: Tensor | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Any]:
+        """In place of the attention function: call it, and keep what went in and what came out."""
+        if not self._repeats:
+            self.complete()
+        returned, weights = own_function(module, implementation)(module, q, k, v, attention_mask, **options)
+        returned = returned.contiguous()
+        causal, bias, scale = (options.get(name) for name in ("is_causal", "position_bias", "scaling"))
+        causal = getattr(module, "is_causal", True) if causal is None else causal
+        n_queries = q.shape[2]
+        if implementation == "sdpa" and attention_mask is None and causal and n_queries > 1:
+            # Then it hides by itself what is later, counting from the first key, and cuts off what none sees.
+            k, v, attention_mask = k[:, :, :n_queries], v[:, :, :n_queries], sees(n_queries, n_queries, None, q.device)
+        mask, bias = _mask_and_bias(attention_mask, bias, (len(q), n_queries, k.shape[2]))
+        crosses = any(self._given.get(name) is not None for name in _OTHERS_STATES)
+        name, layer = ("", 0) if self._repeats else self._named(module)
+        trace = partial(
+            AttentionTrace,
+            name=name,
+            layer=layer,
+            kind="cross" if crosses else "self" if causal else "encoder",
+            q=q,
+            k=k,
+            v=v,
+            z=returned.transpose(1, 2),
+            kv_of=tuple(head * k.shape[1] // q.shape[1] for head in range(q.shape[1])),
+            scale=q.shape[3] ** -0.5 if scale is None else float(scale),
+            softcap=options.get("softcap"),
+            mask=mask,
+            bias=bias,
+        )
+        self._computed = _Computed(
+            name=name, module=module, returned=returned, trace=trace, dropout=options.get("dropout") or 0.0
+        )
+        return returned, weights
+
+    def project(self, module: nn.Linear, args: tuple[Any, ...]) -> None:
+        """Before a linear map: does it read what the attention returned?"""
+        computed, entered = self._computed, args[0] if args else None
+        if self._repeats or computed is None or not isinstance(entered, Tensor):
+            return
+        if _memory(entered) != _memory(computed.returned):
+            return
+        by_input = module.weight.T if isinstance(module, nn.Linear) else module.weight
+        of_heads = tuple(computed.returned.shape[2:])
+        if len(by_input) != of_heads[0] * of_heads[1]:
+            return
+        # Under autocast it is of another type than what it is multiplied with.
+        W_O = by_input.to(computed.returned.dtype).unflatten(0, of_heads)
+        attention = computed.trace(W_O=W_O, b_O=module.bias)
+        if not computed.dropout and not _tells(attention):
+            raise UserError(
+                f"{self.kind} cannot be traced: the heads of {attention.name} do not return softmax(q k) v; something "
+                "that a trace cannot say (sinks, for one) has a share of their weights"
+            )
+        self.recorded.attentions.append(attention)
+        arguments = {name: None if name in _CACHES else value for name, value in self._given.items()}
+        x = next(value for value in self._given.values() if isinstance(value, Tensor))
+        self.recorded.calls.append(
+            Call(module=computed.module, arguments=arguments, x=x, W_O=W_O, b_O=module.bias, projection=module)
+        )
+        self._computed, self._projection = None, module
+
+    def projected(self, module: nn.Module, _: tuple[Any, ...], output: Tensor) -> None:
+        """After a linear map: was it the output projection?"""
+        if self._projection is module and not self._repeats:
+            self._projection, self._projected = None, output
+
+    def summed(self, one: Tensor, other: Tensor) -> None:
+        """Before a sum: is it that of the stream and what comes of the projection?"""
+        o = self._projected
+        if o is None or self._repeats or not all(x.shape[-1:] == o.shape[-1:] for x in (one, other)):
+            return
+        if not all(x.numel() == o.numel() for x in (one, other)):
+            return
+        # An in-place sum might overwrite what was projected before it is compared with the other.
+        found = next((how for x in (other, one) if (how := entering(o, x))), None)
+        if found is not None:
+            self.recorded.attentions[-1] = found.of(self.recorded.attentions[-1])
+            self.recorded.calls[-1] = replace(self.recorded.calls[-1], entering=found)
+            self._projected = None
+
+    def complete(self) -> None:
+        """The attention before must have been projected, and added to the stream."""
+        if self._computed is not None:
+            raise UserError(
+                f"{self.kind} cannot be traced: what the heads of {self._computed.name} return is not what a "
+                "Linear or Conv1D reads (a gate or a norm comes between), so what each head contributes cannot be said"
+            )
+        o, self._projected = self._projected, None
+        if (
+            o is not None and not self._model.training and o.numel() > o.shape[-1]
+        ):  # one position tells no norm; dropout hides
+            raise UserError(
+                f"{self.kind} cannot be traced: what {self.recorded.attentions[-1].name} adds to the stream is "
+                "neither what its output projection gives nor a norm or a multiple of that, so what each head "
+                "contributes cannot be said"
+            )
+
+    def _again(self, at: int, parameters: Mapping[str, Tensor], W_O: Tensor, b_O: Tensor | None) -> AttentionTrace:
+        call, first = self.recorded.calls[at], self.recorded.attentions[at]
+        self._given, self._repeats = dict(call.arguments), True
+        try:
+            with intercepted(self._model, self.attend):
+                functional_call(call.module, dict(parameters), (), dict(call.arguments))
+            assert self._computed is not None
+            attention = self._computed.trace(W_O=W_O, b_O=b_O)
+        finally:
+            self._computed, self._repeats = None, False
+        attention = replace(attention, name=first.name, layer=first.layer)
+        return attention if call.entering is None else call.entering.of(attention)
+
+    def _named(self, module: nn.Module) -> tuple[str, int]:
+        path, before = self.names[module], self._calls[module]
+        self._calls[module] += 1
+        number = re.search(r"(?<![^.])\d+(?![^.])", path)  # a part of the path, not one of a name such as data2vec
+        return f"{path}#{before + 1}" if before else path, (int(number[0]) if number else 0) + before
+
+
+def _by_name(module: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """What a module is called with, by the names of its arguments; further ones too."""
+    signature = inspect.signature(module.forward)
+    given = signature.bind(*args, **options).arguments
+    for parameter in signature.parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            given |= given.pop(parameter.name, {})
+    return dict(given)
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _mask_and_bias(
+    given: Tensor | None, position_bias: Tensor | None, shape: tuple[int, int, int]
+) -> tuple[Tensor | None, Tensor | None]:
+    """A mask, boolean or added to the logits, and a bias, as what is seen and what is added to its logits."""
+    mask, biases = given, [] if position_bias is None else [position_bias]
+    if given is not None and given.dtype != torch.bool:
+        mask = given > _HIDDEN
+        biases.append(given.masked_fill(~mask, 0))
+    biases = [bias for bias in biases if bias.any()]
+    return _fitted(mask, shape), _fitted(sum(biases[1:], start=biases[0]) if biases else None, shape)
+
+
+def _fitted(tensor: Tensor | None, shape: tuple[int, int, int]) -> Tensor | None:
+    """(query, key), (batch, query, key), or with heads that differ (batch, head, query, key); no copy."""
+    if tensor is None or tensor.ndim == 2:
+        return tensor
+    batch, n_queries, n_keys = shape
+    fitted = tensor[..., :n_keys].expand(batch, -1, n_queries, n_keys)
+    return fitted[:, 0] if fitted.shape[1] == 1 else fitted
+
+
+def _tells(attention: AttentionTrace) -> bool:
+    """Whether the contexts of the last query are what the trace says, as far as the coarsest precision can tell."""
+    with torch.no_grad():
+        exact = replace(attention, q=attention.q.float(), k=attention.k.float())
+        weights = exact.logits(queries=slice(-1, None)).softmax(3)
+        expected, found = weights @ attention.v[:, list(attention.kv_of)].float(), attention.z[:, :, -1:]
+        # NaN where the query sees nothing, or weights are no numbers; there nothing is compared.
+        told = expected.isfinite()
+        return not bool((expected - found)[told].norm() > 0.05 * found[told].norm())
 
 
 def trace(model: PreTrainedModel, inputs: Mapping[str, Any] | Int[Tensor, "batch pos"]) -> Trace:

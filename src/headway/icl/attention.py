@@ -21,8 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.declare.icl.model import IclModel, Stack
-from headway.declare.icl.task import RegressionTask
+from headway.config.regression import IclModel, RegressionTask, Stack
 from headway.errors import UserError
 from headway.icl.weights import Weights, weight_shapes
 
@@ -40,7 +39,7 @@ class InContextAttention(nn.Module):
         UserError: when the weights are not those of the model.
 
     Examples:
-        >>> from headway.declare.icl.model import OneLayer
+        >>> from headway.config.regression import OneLayer
         >>> from headway.icl.weights import initial_weights
         >>> task = RegressionTask(kind="regression", d_x=5, n_pairs=40)
         >>> model = OneLayer(family="icl", n_heads=2, n_out=1)

@@ -13,8 +13,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from headway.declare.icl.model import IclModel, OneLayer
-from headway.declare.icl.task import RegressionTask
+from headway.config.regression import IclModel, OneLayer, RegressionTask
 from headway.icl.weights import Weights
 
 

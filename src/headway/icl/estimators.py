@@ -20,8 +20,8 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from headway.data.icl.prompts import Prompts
-from headway.declare.icl.model import Attention
+from headway.config.regression import Attention
+from headway.data.regression import Prompts
 from headway.errors import UserError
 
 Predictions: TypeAlias = Float[np.ndarray, "prompt length d_y"]
@@ -182,7 +182,7 @@ def tuned_eta(
 ) -> Float[np.ndarray, "length d_y"]:
     """The step that is best on these prompts: E[y p] / E[p^2], with p the prediction of step 1 (0 where p is 0).
 
-    Tune it on other prompts than those it is judged on (`headway.data.icl.prompts.tuning_prompts`).
+    Tune it on other prompts than those it is judged on (`headway.data.regression.tuning_prompts`).
     """
     p = (debiased_gd if debiased else gd)(prompts, 1.0, lengths, reads=reads)
     size = np.einsum("nlk,nlk->lk", p, p)

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from headway import streams
-from headway.data.icl.prompts import Prompts
-from headway.declare.icl.task import RegressionTask
+from headway.base import rng
+from headway.config.regression import RegressionTask
+from headway.data.regression import Prompts
 from headway.icl import estimators, theory
 
 
@@ -94,7 +94,7 @@ def length_curve(
     if statistic == "median":
         return _curve(*_median_interval(errors))
     n = len(errors)
-    generator = streams.generator(0, "bootstrap", n)
+    generator = rng.generator(0, "bootstrap", n)
     shares = np.empty((resamples, n))
     for row in shares:
         row[:] = np.bincount(generator.integers(n, size=n), minlength=n)

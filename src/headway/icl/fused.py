@@ -10,12 +10,10 @@ import math
 import numpy as np
 from jaxtyping import Float64
 
-from headway import streams
-from headway.data.icl import native
-from headway.data.icl.prompts import Scales
-from headway.declare.icl.model import OneLayer
-from headway.declare.icl.run import IclRun
-from headway.declare.icl.training import Adam, AdamW, Sgd
+from headway.base import rng
+from headway.config.regression import Adam, AdamW, IclRun, OneLayer, Sgd
+from headway.data import native
+from headway.data.regression import Scales
 from headway.errors import Diverged, UserError
 from headway.icl.weights import Weights, weight_shapes
 
@@ -147,7 +145,7 @@ def _native_run(run: IclRun) -> _Run:
     task = Scales.of(run.task).native(run.task.n_pairs)
     native_run = _Run(
         task=task,
-        key=streams.key(run.seed, "training data"),
+        key=rng.key(run.seed, "training data"),
         batch_size=training.batch_size,
         n_heads=run.model.n_heads,
         rows_out=weight_shapes(run.model, run.task)["W_O"][2],

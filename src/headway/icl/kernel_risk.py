@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from headway import streams
-from headway.declare.icl.task import Identity, RegressionTask
+from headway.base import rng
+from headway.config.regression import Identity, RegressionTask
 from headway.errors import UserError
 from headway.icl import theory
 from headway.icl.evaluation import Control, Summary, adjusted
@@ -56,7 +56,7 @@ class KernelRisk:
             )
         from scipy.stats import chi
 
-        generator = streams.generator(0, "kernel risk", task.d_x, task.n_pairs)
+        generator = rng.generator(0, "kernel risk", task.d_x, task.n_pairs)
         # Lengths of the query at evenly spaced quantiles: one source of variance less.
         lengths = chi.ppf((np.arange(draws) + 0.5) / draws, task.d_x)
         along = generator.standard_normal((draws, task.n_pairs))

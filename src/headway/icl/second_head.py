@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from headway.declare.icl.task import RegressionTask
+from headway.config.regression import RegressionTask
 from headway.icl.kernel_risk import KernelRisk
 from headway.icl.theory import EffectiveLoss
 

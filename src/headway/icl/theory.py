@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from headway.declare.icl.task import Identity, RegressionTask
+from headway.config.regression import Identity, RegressionTask
 from headway.errors import UserError
 
 Lengths = Sequence[int] | Int[np.ndarray, " length"]

@@ -18,9 +18,8 @@ import math
 
 import numpy as np
 
-from headway import streams
-from headway.declare.icl.model import IclModel, OneLayer, Stack
-from headway.declare.icl.task import RegressionTask
+from headway.base import rng
+from headway.config.regression import IclModel, OneLayer, RegressionTask, Stack
 
 Weights = dict[str, np.ndarray]
 
@@ -66,7 +65,7 @@ def initial_weights(model: IclModel, task: RegressionTask, seed: int) -> Weights
     weights: Weights = {}
     for name, shape in shapes.items():
         fan_in = width * model.n_heads if name in ("W_O", "b_O") else width
-        draw = streams.generator(seed, "initial weights", name).uniform(-1, 1, shape)
+        draw = rng.generator(seed, "initial weights", name).uniform(-1, 1, shape)
         weights[name] = (draw / math.sqrt(fan_in)).astype(np.float32)
     for name, factors in _identities(model).items():
         weights[name][:] = factors[:, None, None] * np.eye(width)

@@ -19,8 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from safetensors.numpy import save as format_arrays
 
-from headway.errors import ResultsError, shortened
-from headway.files import (
+from headway.base.files import (
     Content,
     NotOrdinary,
     entries,
@@ -33,7 +32,8 @@ from headway.files import (
     write_bytes,
     write_json,
 )
-from headway.identity import DIGEST, is_as_signed, signed
+from headway.base.identity import DIGEST, is_as_signed, signed
+from headway.errors import ResultsError, shortened
 from headway.train.loop import Arrays, Unrecorded
 
 SCHEMA = 1

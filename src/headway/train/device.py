@@ -1,7 +1,17 @@
-"""Train: where torch computes, in which precision, and with which instruction sets.
+"""Train: elementary functions on a processor whose bits do not depend on which thread comes first.
+
+torch has MKL compute exp, log and the like of many numbers, each thread its part. MKL chooses how at a function's
+first call, and before 2025.0 a thread that comes in while another is choosing computes its part with fewer digits: the
+first large exp of a process then has other bits, now and then (pytorch/pytorch issue 188792; 1 run in 40 here, with two
+threads on a busy machine). So each is called once by one thread before any thread can race: where a device is asked
+for, and where a model is opened. A module that is called without either is as torch leaves it.
+
+Train: where torch computes, in which precision, and with which instruction sets.
 
 fp32 is fp32: on a GPU, matrix products are not rounded to TF32. bf16 rounds what enters matrix products, by torch's
 autocast; weights, optimizer state, norms and the loss stay fp32.
+
+Train: how much memory a model takes, apart from what its process held before it was built.
 """
 
 import contextlib
@@ -11,10 +21,41 @@ import re
 from functools import cache
 from pathlib import Path
 
+import psutil
 import torch
 
+from headway.base.torch_setup import uncompiled
 from headway.errors import UserError
-from headway.train.elementary import settle_elementary_functions
+from headway.train.process_memory import forget_peak, give_freed_memory_back, peak_bytes
+
+OF_MKL = (
+    torch.acos,
+    torch.asin,
+    torch.atan,
+    torch.cos,
+    torch.erf,
+    torch.erfc,
+    torch.erfinv,
+    torch.exp,
+    torch.log,
+    torch.log10,
+    torch.log2,
+    torch.sin,
+    torch.sqrt,
+    torch.tan,
+    torch.tanh,
+    torch.trunc,
+)
+"""What torch has MKL compute where it is built with it; elsewhere the calls do no harm."""
+
+
+@cache
+def settle_elementary_functions() -> None:
+    """Have MKL choose how it computes each, in both precisions; a second call does nothing."""
+    for dtype in (torch.float32, torch.float64):
+        half = torch.full((1,), 0.5, dtype=dtype, device="cpu")
+        for function in OF_MKL:
+            function(half)
 
 
 def find_device(asked: str) -> torch.device:
@@ -123,3 +164,51 @@ def _has_bf16(device: torch.device) -> bool:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
+class Meter:
+    """Measures from when it is made, which is before the model is built.
+
+    On a GPU, what torch allocated there counts; otherwise the resident memory of the process. What torch loads of
+    itself at a first use (80 MB) is loaded here. Compiling a model takes memory that training it does not:
+    `begin_training`, after the first step, forgets that peak where the system can (Linux).
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        _use_once(device)
+        give_freed_memory_back()  # or the model would use it, and seem to take less
+        self._on_gpu = device.type == "cuda"
+        self._before = self._allocated(peak=False) if self._on_gpu else psutil.Process().memory_info().rss
+        self._forgotten, self._training = 0, False
+
+    def begin_training(self) -> None:
+        """The first step is done; later calls do nothing."""
+        if self._training:
+            return
+        self._training = True
+        self._forgotten = peak_bytes()
+        give_freed_memory_back()
+        if self._on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+        forget_peak()
+
+    def metrics(self) -> dict[str, int]:
+        """`memory_bytes`, above what was held before, and `peak_memory_bytes`, of the process."""
+        peak = self._allocated(peak=True) if self._on_gpu else peak_bytes()
+        return {
+            "memory_bytes": max(0, peak - self._before),
+            "peak_memory_bytes": max(self._forgotten, peak_bytes()),
+        }
+
+    @staticmethod
+    def _allocated(*, peak: bool) -> int:
+        return torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated()
+
+
+@uncompiled()
+def _use_once(device: torch.device) -> None:
+    layer = torch.nn.Linear(4, 4, device=device)
+    optimizer = torch.optim.AdamW(layer.parameters(), fused=True)
+    q = layer(torch.ones(1, 2, 8, 4, device=device))
+    torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+    optimizer.step()

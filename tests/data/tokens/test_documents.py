@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.tokens.corpus import find_corpus
-from headway.data.tokens.documents import pieces, split_documents
-from headway.data.tokens.tokenizer import END_OF_TEXT, trained_bpe
+from headway.data.corpus import find_corpus
+from headway.data.documents import pieces, split_documents
+from headway.data.tokenizer import END_OF_TEXT, trained_bpe
 from headway.errors import UserError
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from headway.data.tokens import ids
-from headway.data.tokens.corpus import find_corpus
-from headway.data.tokens.corpus_tokens import open_corpus
-from headway.data.tokens.tokenizer import bytes_tokenizer, ids_tokenizer
-from headway.declare.spec import parse
-from headway.declare.tokens.text import TextTask
+from headway.config.lm.text import TextTask
+from headway.config.spec import parse
+from headway.data import corpus as ids
+from headway.data.corpus import find_corpus
+from headway.data.token_store import open_corpus
+from headway.data.tokenizer import bytes_tokenizer, ids_tokenizer
 from headway.errors import DeclarationError, UserError
 
 

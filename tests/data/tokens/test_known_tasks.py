@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from tolerance import assert_same
 
-from headway.data.tokens.examples import MASKED, open_examples
-from headway.data.tokens.hops import guessed, hop
-from headway.data.tokens.retrieval import directions
-from headway.declare.spec import parse
-from headway.declare.tokens.endpoint import EndpointTask, edges_to_remove
-from headway.declare.tokens.tasks import TASKS
-from headway.declare.tokens.transformer import Gpt2
+from headway.config.lm.model import Gpt2
+from headway.config.lm.synthetic import EndpointTask, edges_to_remove
+from headway.config.lm.tasks import TASKS
+from headway.config.spec import parse
+from headway.data.batch import MASKED, open_examples
+from headway.data.synthetic import directions, guessed, hop
 from headway.errors import DeclarationError
 
 DRAWN = {
@@ -108,7 +107,7 @@ def test_of_large_graphs_no_more_are_counted_than_have_to_go(seed, monkeypatch):
     """And one at least where there is a cycle: all edges in order are fewer than the graph has."""
     task = task_of("endpoint", vertices=8, graph="random", edges=6 + 3 * seed, graph_seed=seed)
     exact = edges_to_remove.__wrapped__(8, task.pairs)
-    monkeypatch.setattr("headway.declare.tokens.endpoint.EXACT", 7)
+    monkeypatch.setattr("headway.config.lm.synthetic.EXACT", 7)
     bound = edges_to_remove.__wrapped__(8, task.pairs)
     assert min(1, exact) <= bound <= exact
     assert edges_to_remove.__wrapped__(8, tuple((u, (u + 1) % 8) for u in range(8))) == 1

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from shared import data
 
-from headway.data.tokens import documents as reading
-from headway.data.tokens.corpus import find_corpus
-from headway.data.tokens.corpus_tokens import open_corpus
-from headway.data.tokens.one_document import between, cut_of, nearest_break
-from headway.declare.tokens.text import TextTask
+from headway.config.lm.text import TextTask
+from headway.data import documents as reading
+from headway.data.corpus import between, cut_of, find_corpus, nearest_break
+from headway.data.token_store import open_corpus
 from headway.errors import UserError
 
 

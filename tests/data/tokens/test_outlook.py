@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import tokenizers
 
-from headway.data.tokens import building, foresee, hub, prepare, tokenizer
-from headway.data.tokens.corpus import OWN_STORIES
-from headway.declare.laboratories import parse_run
+from headway.config.kinds import parse_run
+from headway.data import corpus, token_store, tokenizer
+from headway.data.batch import foresee, prepare
+from headway.data.corpus import OWN_STORIES
 from headway.errors import UserError
 
 
@@ -118,16 +119,16 @@ def test_where_there_is_plainly_enough_no_tokens_are_made(monkeypatch, task):
     def never(*arguments):
         raise AssertionError("tokens were made")
 
-    monkeypatch.setattr(building.Sources, "write", never)
+    monkeypatch.setattr(token_store.Sources, "write", never)
     read = []
-    pieces = building.find_corpus("stories", limit=None, asked="").pieces
+    pieces = token_store.find_corpus("stories", limit=None, asked="").pieces
 
     def counted():
         for piece in pieces():
             read.append(piece)
             yield piece
 
-    monkeypatch.setattr(building.Corpus, "pieces", property(lambda _: counted, lambda *_: None), raising=False)
+    monkeypatch.setattr(token_store.Corpus, "pieces", property(lambda _: counted, lambda *_: None), raising=False)
     assert foresee(run(corpus="stories", **task)) == ()
     assert 0 < len(read) < 3_000 < OWN_STORIES
 
@@ -135,7 +136,7 @@ def test_where_there_is_plainly_enough_no_tokens_are_made(monkeypatch, task):
 def test_a_large_book_is_not_made_into_tokens(tmp_path, monkeypatch):
     book = tmp_path / "book.txt"
     book.write_text("\n".join(f"Line {n} of a long book." for n in range(20_000)))
-    monkeypatch.setattr(building.Sources, "write", None)
+    monkeypatch.setattr(token_store.Sources, "write", None)
     (note,) = foresee(run(corpus=str(book)))
     monkeypatch.undo()
     assert "of its " in note
@@ -147,7 +148,7 @@ def test_nothing_is_fetched(tmp_path, texts, monkeypatch):
     def never(*arguments):
         raise AssertionError("fetched")
 
-    monkeypatch.setattr(hub, "_streamed", never)
+    monkeypatch.setattr(corpus, "_streamed", never)
     assert foresee(run(corpus="tinystories", tokenizer="gpt2")) == (
         "not looked at: task.corpus tinystories and task.tokenizer gpt2, which come from the hub when runs are made",
     )

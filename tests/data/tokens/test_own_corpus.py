@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from own_code import write as write
 
-from headway.data.tokens.building import Sources
-from headway.data.tokens.corpus import find_ids
-from headway.declare.plugin_files import load
-from headway.declare.spec import parse
-from headway.declare.tokens.text import OWN_CORPORA, TextTask
+from headway.config.lm.text import OWN_CORPORA, TextTask
+from headway.config.plugins import load
+from headway.config.spec import parse
+from headway.data.corpus import find_ids
+from headway.data.token_store import Sources
 from headway.errors import DeclarationError, UserError
 
 CODE = """

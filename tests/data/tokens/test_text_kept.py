@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tokenizers
 
-from headway.data.tokens.text import open_corpus
-from headway.data.tokens.tokenizer import Tokenizer
-from headway.declare.spec import parse
-from headway.declare.tokens.text import TextTask
+from headway.config.lm.text import TextTask
+from headway.config.spec import parse
+from headway.data.token_store import open_corpus
+from headway.data.tokenizer import Tokenizer
 
 TALE = "the man saw the old dog"
 

@@ -6,15 +6,13 @@ import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, built, every_model, logits_of, ones, text
 from tolerance import assert_same, nearly
 
-from headway.declare.tokens.transformer import Gpt2
+from headway.causal.ablation import ablate, interactions
+from headway.causal.effects import KINDS
+from headway.causal.removal import Removal, losses_without, reference_losses_without, work_of
+from headway.causal.substitutes import check_text, contexts_of, heads_of, sequence_losses, substitutes
+from headway.config.lm.model import Gpt2
 from headway.errors import UserError
-from headway.heads.causes.ablation import ablate, interactions
-from headway.heads.causes.kinds import KINDS
-from headway.heads.causes.losses import check_text, sequence_losses
-from headway.heads.causes.passes import work_of
-from headway.heads.causes.substitutes import contexts_of, heads_of, substitutes
-from headway.heads.causes.without import Removal, losses_without, reference_losses_without
-from headway.model.transformer import mean_nll
+from headway.models.transformer import mean_nll
 
 OTHER = torch.randint(0, VOCAB, (3, LENGTH + 5), generator=torch.Generator().manual_seed(7))
 

@@ -6,13 +6,12 @@ import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, built, every_model, text
 from tolerance import assert_same, nearly
 
+from headway.causal.ablation import ablate
+from headway.causal.attribution import attribute, integrated
+from headway.causal.effects import KINDS, rank_correlation
+from headway.causal.substitutes import substitutes
 from headway.errors import UserError
-from headway.heads.causes.ablation import ablate
-from headway.heads.causes.agreement import rank_correlation
-from headway.heads.causes.attribution import attribute, integrated
-from headway.heads.causes.kinds import KINDS
-from headway.heads.causes.substitutes import substitutes
-from headway.model.transformer import mean_nll
+from headway.models.transformer import mean_nll
 
 OTHER = torch.randint(0, VOCAB, (3, LENGTH + 5), generator=torch.Generator().manual_seed(7))
 TOKENS = text(LENGTH + 1)

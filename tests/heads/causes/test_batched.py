@@ -6,13 +6,11 @@ import torch
 from drawn_transformers import LENGTH, MODELS, VOCAB, built
 from tolerance import assert_same, nearly
 
+from headway.causal.ablation import BatchedText, ablate, interactions
+from headway.causal.attribution import attribute, integrated
+from headway.causal.effects import KINDS
+from headway.causal.substitutes import OtherText, substitutes
 from headway.errors import UserError
-from headway.heads.causes.ablation import ablate, interactions
-from headway.heads.causes.attribution import attribute, integrated
-from headway.heads.causes.batched import BatchedText
-from headway.heads.causes.kinds import KINDS
-from headway.heads.causes.other_text import OtherText
-from headway.heads.causes.substitutes import substitutes
 
 DRAW = torch.Generator().manual_seed(5)
 TOKENS, OTHER = (torch.randint(0, VOCAB, (5, LENGTH + more), generator=DRAW) for more in (1, 4))

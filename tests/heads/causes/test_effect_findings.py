@@ -8,13 +8,10 @@ import pytest
 import scipy.stats
 from tolerance import nearly
 
-from headway.heads.causes.ablated import Ablation, PairEffects, effect_scores
-from headway.heads.causes.effect_findings import within
-from headway.heads.causes.effects import ExactEffects, HeadEffects
-from headway.heads.causes.kinds import KINDS
-from headway.heads.model_on_text import AttentionHeads
-from headway.show.ablate.effect_tables import WAYS, ways
-from headway.show.ablate.estimates import _title
+from headway.causal.ablation_result import Ablation, PairEffects, effect_scores, within
+from headway.causal.effects import KINDS, ExactEffects, HeadEffects
+from headway.heads.results import AttentionHeads
+from headway.report.models.ablation import WAYS, _title, ways
 
 TOKENS = np.full(12, 100)
 

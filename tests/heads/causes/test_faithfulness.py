@@ -7,13 +7,12 @@ import planted
 import pytest
 from tolerance import assert_same, nearly
 
+from headway.causal.ablation import BatchedText
+from headway.causal.ablation_result import CircuitLosses, Faithfulness, circuit_sentence
+from headway.causal.effects import KINDS
+from headway.causal.faithfulness import faithfulness, random_circuits
+from headway.causal.substitutes import OtherText, heads_of, substitutes
 from headway.errors import UserError
-from headway.heads.causes.batched import BatchedText
-from headway.heads.causes.faithful import CircuitLosses, Faithfulness, circuit_sentence
-from headway.heads.causes.faithfulness import faithfulness, random_circuits
-from headway.heads.causes.kinds import KINDS
-from headway.heads.causes.other_text import OtherText
-from headway.heads.causes.substitutes import heads_of, substitutes
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -5,7 +5,7 @@ import torch
 from drawn_transformers import MODELS, built, every_model, text
 from tolerance import assert_same
 
-from headway.heads.causes.first_product import FirstProduct
+from headway.causal.removal import FirstProduct
 
 
 @every_model

@@ -7,12 +7,11 @@ from drawn_transformers import LENGTH, MODELS, VOCAB, built, logits_of
 from planted import planted, texts
 from tolerance import assert_same
 
-from headway.declare.tokens.head_units import LAST_STAYS, least_to_keep, units_of
+from headway.causal.importance import METHODS, PruningText
+from headway.causal.pruning import pruned_to
+from headway.config.lm.head_units import LAST_STAYS, least_to_keep, units_of
 from headway.errors import UserError
-from headway.heads.causes.importance import PruningText
-from headway.heads.causes.methods import METHODS
-from headway.heads.causes.stepwise import pruned_to
-from headway.model.transformer import mean_nll
+from headway.models.transformer import mean_nll
 
 TOKENS = torch.randint(0, VOCAB, (5, LENGTH + 1), generator=torch.Generator().manual_seed(9))
 TEXT = PruningText(inputs=TOKENS[:, :-1], targets=TOKENS[:, 1:], at_once=2)

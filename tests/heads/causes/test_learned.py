@@ -9,10 +9,9 @@ from drawn_transformers import LENGTH, MODELS, VOCAB, built
 from planted import planted, texts
 from tolerance import nearly
 
-from headway.declare.tokens.head_units import units_of
-from headway.heads.causes import learned
-from headway.heads.causes.importance import PruningText
-from headway.heads.causes.learned import budget, gates, hard_concrete, open_chance, top_k
+from headway.causal import importance
+from headway.causal.importance import PruningText, budget, gates, hard_concrete, open_chance, top_k
+from headway.config.lm.head_units import units_of
 
 TOKENS = torch.randint(0, VOCAB, (6, LENGTH + 1), generator=torch.Generator().manual_seed(9))
 
@@ -54,7 +53,7 @@ def test_planted_heads_are_the_last_to_go(method, seed):
 
 
 def test_what_is_drawn_is_drawn_by_the_seed(monkeypatch):
-    monkeypatch.setattr(learned, "STEPS", 3)
+    monkeypatch.setattr(importance, "STEPS", 3)
     module = built(MODELS["GQA"])
     units = units_of(module.model.layout)
     for method in (gates, budget):
@@ -68,7 +67,7 @@ def test_what_is_drawn_is_drawn_by_the_seed(monkeypatch):
 
 
 def test_the_model_stays_as_it_is(monkeypatch):
-    monkeypatch.setattr(learned, "STEPS", 3)
+    monkeypatch.setattr(importance, "STEPS", 3)
     module = built(MODELS["GQA"])
     before = {name: array.copy() for name, array in module.weights().items()}
     text = PruningText(inputs=TOKENS[:, :-1], targets=TOKENS[:, 1:], at_once=3, keep=4)

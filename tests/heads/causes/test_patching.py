@@ -7,16 +7,14 @@ import pytest
 import torch
 from tolerance import assert_same
 
-from headway.declare.tokens.transformer import Gpt2, Llama
+from headway.causal.checks import check_patching
+from headway.causal.patch_result import PATCH_SITES
+from headway.causal.patching import TwoRuns, cancelling, estimated_effects, head_paths, patched_effects
+from headway.config.lm.model import Gpt2, Llama
 from headway.errors import UserError
-from headway.heads.causes.patch_check import check_patching
-from headway.heads.causes.patch_estimates import cancelling, estimated_effects
-from headway.heads.causes.patched import PATCH_SITES
-from headway.heads.causes.patching import TwoRuns, patched_effects
-from headway.heads.causes.paths import head_paths
-from headway.model.trace import AttentionTrace
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.models.trace import AttentionTrace
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 SHAPE = {"d_model": 16, "n_layers": 3, "n_positions": 12, "init_std": 0.3}
 MODELS = {

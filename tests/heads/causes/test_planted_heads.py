@@ -15,13 +15,12 @@ from induction import CONTEXT, on_its_task, read
 from planted import PERIOD, VOCAB, planted, texts
 from scipy.stats import t
 
-from headway.heads.causes.ablation import ablate
-from headway.heads.causes.attribution import attribute, integrated
-from headway.heads.causes.kinds import KINDS
-from headway.heads.causes.patching import TwoRuns, patched_effects
-from headway.heads.causes.paths import head_paths
-from headway.heads.causes.selfcheck import check_interventions
-from headway.heads.causes.substitutes import substitutes
+from headway.causal.ablation import ablate
+from headway.causal.attribution import attribute, integrated
+from headway.causal.checks import check_interventions
+from headway.causal.effects import KINDS
+from headway.causal.patching import TwoRuns, head_paths, patched_effects
+from headway.causal.substitutes import substitutes
 
 MODELS, RATE, MATTERS = int(os.environ.get("HEADWAY_PLANTED", "40")), 0.05, 0.01
 """By hand with HEADWAY_PLANTED=200."""

@@ -7,11 +7,11 @@ import torch
 from drawn_transformers import MODELS, VOCAB, built, every_model, logits_of, text
 from tolerance import assert_same
 
-from headway.declare.tokens.layout import HeadLayout
-from headway.declare.tokens.parameters import parameters_of
-from headway.declare.tokens.transformer import TransformerModel
+from headway.causal.pruning import pruned
+from headway.config.lm.layout import HeadLayout
+from headway.config.lm.model import TransformerModel
+from headway.config.lm.parameters import parameters_of
 from headway.errors import UserError
-from headway.heads.causes.pruning import pruned
 
 
 def masks(model, seed):

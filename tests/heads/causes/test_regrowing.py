@@ -4,11 +4,10 @@ import pytest
 import torch
 from tolerance import assert_same
 
-from headway.declare.tokens.transformer import Gpt2, GptNeo
-from headway.heads.causes.pruning import pruned
-from headway.heads.causes.regrowing import regrown
-from headway.model.transformer import Transformer
-from headway.model.weights import initial_weights
+from headway.causal.pruning import pruned, regrown
+from headway.config.lm.model import Gpt2, GptNeo
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
 
 MODELS = {
     "plain": GptNeo(family="gpt-neo", d_model=16, n_layers=2, n_heads=4, n_positions=16, init_std=0.3),

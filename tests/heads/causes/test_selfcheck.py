@@ -4,10 +4,10 @@ import pytest
 import torch
 from drawn_transformers import MODELS, built, every_model, text
 
-from headway.declare.tokens.transformer import Gpt2
+from headway.causal.checks import check_interventions
+from headway.config.lm.model import Gpt2
 from headway.errors import UserError
-from headway.heads.causes.selfcheck import check_interventions
-from headway.model.attention import Attention
+from headway.models.attention import Attention
 
 
 @every_model

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from headway.heads.causes.patched import Patching
-from headway.heads.causes.patched_model import HeadPattern, PatchedModel
-from headway.show.ablate.patch_page import figures, heads, most_restoring
-from headway.show.shared.figure_files import render
+from headway.causal.patch_result import HeadPattern, PatchedModel, Patching
+from headway.report.charts.files import render
+from headway.report.models.patching import figures, heads, most_restoring
 
 HEADS = ((0, 0), (0, 1), (1, 0))
 

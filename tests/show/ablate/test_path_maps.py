@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from headway.heads.causes.patched import THROUGH, HeadPaths
-from headway.show.ablate.path_maps import path_maps
-from headway.show.shared.figure_files import render
+from headway.causal.patch_result import THROUGH, HeadPaths
+from headway.report.charts.files import render
+from headway.report.models.patching import path_maps
 
 HEADS = ((0, 0), (0, 1), (1, 0))
 

@@ -13,10 +13,10 @@ from browser_driver import BROWSER, driven
 from fabricate_heads import fabricate_heads, xray
 from fabricate_look import WORDS, encoder_decoder, name_of, view_of, with_kept, without_patterns
 
-from headway.finished.token_words import visible
-from headway.heads.view import AttendedPair
-from headway.runs.store import Store
-from headway.show.look.look_page import look_page
+from headway.analysis.look_tokens import visible
+from headway.heads.results import AttendedPair
+from headway.report.models.look import look_page
+from headway.store.directory import Store
 
 pytestmark = [pytest.mark.skipif(BROWSER is None, reason="there is no Chromium or Chrome here"), pytest.mark.slow]
 

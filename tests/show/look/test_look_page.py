@@ -12,17 +12,14 @@ from fabricate_heads import fabricate_heads, xray
 from fabricate_look import LENGTH, kind_of, name_of, pattern, view_of, with_kept
 from tolerance import assert_same
 
-from headway.compare.results import write
-from headway.declare.limits import MOST_MODELS
+from headway.analysis.look import check_number
+from headway.config.spec import MOST_MODELS
 from headway.errors import UserError
-from headway.finished.looked_at import check_number
-from headway.runs.store import Store
-from headway.show.look.composed import composed
-from headway.show.look.links import linked
-from headway.show.look.look_page import look_page
-from headway.show.look.moments import course
-from headway.show.report.page import page, write_report
-from headway.show.report.report_data import gather
+from headway.report.experiment.data import gather
+from headway.report.experiment.page import page, write_report
+from headway.report.models.look import composed, course, linked, look_page
+from headway.stats.results import write
+from headway.store.directory import Store
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +168,7 @@ def test_a_report_of_more_arms_than_a_page_holds_names_a_run(probed, monkeypatch
     store = Store.open(probed)
     material = gather(store, write(store))
     assert "<code>headway look</code> on this directory" in page(material, ())
-    monkeypatch.setattr("headway.show.report.page.MOST_MODELS", 1)
+    monkeypatch.setattr("headway.report.experiment.page.MOST_MODELS", 1)
     html = page(material, ())
     assert "<code>headway look</code> on the folder of a run, such as <code>runs/heads-2/seed-0</code> in this" in html
     assert (probed / "runs/heads-2/seed-0").is_dir()

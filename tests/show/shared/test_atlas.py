@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from fabricate_scores import score, scores
 
-from headway.declare.head_metrics import HEAD_METRICS
-from headway.heads.names import metric_name, row_labels
-from headway.heads.scores import HeadScores
-from headway.show.shared.atlas import SORTED, atlas
-from headway.show.shared.figure_files import render
-from headway.show.shared.head_colours import colours
-from headway.show.xray.pair_maps import IN_PLACE
+from headway.config.head_metrics import HEAD_METRICS
+from headway.config.metrics import metric_name
+from headway.heads.scores import HeadScores, row_labels
+from headway.report.charts.atlas import SORTED, atlas
+from headway.report.charts.files import render
+from headway.report.charts.heat_map import colours
+from headway.report.models.xray import IN_PLACE
 
 RAGGED = (24, 12, 6, 1)
 

@@ -2,9 +2,9 @@
 
 from fabricate_scores import composition
 
-from headway.heads.names import row_labels
-from headway.show.shared.figure_files import render
-from headway.show.xray.composition_maps import composition_maps
+from headway.heads.scores import row_labels
+from headway.report.charts.files import render
+from headway.report.models.xray import composition_maps
 
 
 def test_compositions_are_drawn_of_layers_that_have_heads():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fabricate_scores import score
 
-from headway.show.xray.pair_maps import CELLS, alike_order, pair_maps
+from headway.report.models.xray import CELLS, alike_order, pair_maps
 
 RAGGED = (24, 12, 6, 1)
 

@@ -1,0 +1,350 @@
+"""Finished: the patterns that are shown of a model, packed sequence by sequence, as far as a page has room for them.
+
+Finished: the tokens that are shown of a model: their pairs, and those that circuits are read between.
+
+Finished: what is written for a token: its text, of which every character is seen, and no more than a few of them.
+
+Finished: how much of a model one page has room for: bytes, and how many steps of its training.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tokenizers.decoders import ByteLevel
+
+from headway.analysis.inputs import described
+from headway.analysis.model import Opened
+from headway.base.text import counted
+from headway.config.spec import thinned
+from headway.data.tokenizer import EndlessTokenizer, Tokenizer, byte_characters
+from headway.heads.measure import drawn_repeats
+from headway.heads.results import (
+    AttendedPair,
+    AttentionHeads,
+    Circuits,
+    Head,
+    PackedPatterns,
+    ShownSequence,
+    chosen_heads,
+    labels_of,
+)
+
+if TYPE_CHECKING:
+    from headway.models.trace import Trace
+
+
+_SHORTEST = 16
+"""Sequences are not cut to fewer tokens than these."""
+_AT_ONCE = 1024
+"""Tokens that are traced at once."""
+Patterns = Mapping[tuple[str, int], PackedPatterns]
+"""By attention and number of the sequence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenModel:
+    """A model under view: the text's tokens, what its attentions are, and the heads whose patterns are wanted."""
+
+    opened: Opened
+    tokens: np.ndarray
+    attentions: tuple[AttentionHeads, ...]
+    chosen: Mapping[str, list[int]]
+
+    @classmethod
+    def first(cls, opened: Opened, tokens: np.ndarray, heads: str | None) -> "SeenModel":
+        """After a first short pass, which says what attentions there are."""
+        # A module of one's own may read sequences of one length alone.
+        few = tokens[:1] if opened.brought else tokens[:1, :2]
+        found = tuple(map(described, opened.trace(few).attentions))
+        labels = labels_of(found)
+        chosen = chosen_heads(heads, labels, {each.name: each.n_heads for each in found})
+        return cls(opened=opened, tokens=tokens, attentions=found, chosen=chosen)
+
+    @property
+    def n_heads(self) -> int:
+        """Of all attentions."""
+        return sum(attention.n_heads for attention in self.attentions)
+
+    @property
+    def of_one_length(self) -> bool:
+        """Whether it may read sequences of one length alone: what sees everything has nothing that comes later."""
+        return self.opened.brought and not self.opened.causal
+
+    def notes(self) -> Iterator[str]:
+        """Whose patterns were not asked for."""
+        few = sum(map(len, self.chosen.values()))
+        if few < self.n_heads:
+            yield f"patterns are kept of {few} of {counted(self.n_heads, 'head')}, as asked (--heads)"
+
+    def traces(self) -> "Iterator[tuple[int, Trace]]":
+        """What every head does with the text, some sequences at a time, and the number of their first."""
+        at_once = max(1, _AT_ONCE // self.tokens.shape[1])
+        for first in range(0, len(self.tokens), at_once):
+            yield first, self.opened.trace(self.tokens[first : first + at_once])
+
+    def packed(self, sequence: ShownSequence) -> dict[str, PackedPatterns]:
+        """The patterns of the wanted heads in one sequence, by attention."""
+        trace = self.opened.trace(np.array(sequence.tokens)[None])
+        return {
+            each.name: PackedPatterns.of(each.patterns()[0, heads].float().cpu().numpy(), heads)
+            for each in trace.attentions
+            if (heads := self.chosen.get(each.name))
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownPatterns:
+    """Patterns as far as they fit.
+
+    Attributes:
+        patterns: of the wanted heads.
+        sequences: that they are of.
+        room: bytes that are left.
+        cuts: what was left out, in sentences.
+    """
+
+    patterns: Patterns
+    sequences: tuple[ShownSequence, ...]
+    room: int
+    cuts: tuple[str, ...]
+
+
+def shown_patterns(seen: SeenModel, n: int, room: int, *, seed: int, below: str) -> ShownPatterns:
+    """The patterns of as many sequences as fit, of the text and of repeated tokens in turn.
+
+    Args:
+        seen: the model.
+        n: sequences of each.
+        room: bytes for them.
+        seed: of the repeated tokens.
+        below: why there is no more room, and what gives more, in words.
+    """
+    length = seen.tokens.shape[1]
+    while True:
+        every = _sequences(seen, n, length, seed)
+        patterns: dict[tuple[str, int], PackedPatterns] = {}
+        left, fitted = room, 0
+        for at, sequence in enumerate(every):
+            packed = seen.packed(sequence)
+            size = sum(len(found.data) for found in packed.values())
+            if size > left:
+                break
+            patterns |= {(name, at): found for name, found in packed.items()}
+            left, fitted = left - size, fitted + 1
+        if fitted >= min(2, len(every)) or length <= _SHORTEST or seen.of_one_length:
+            break
+        length //= 2
+    cuts = tuple(_cuts(fitted, len(every), length, seen.tokens.shape[1], below))
+    return ShownPatterns(patterns=patterns, sequences=every[:fitted], room=left, cuts=cuts)
+
+
+def _cuts(fitted: int, asked: int, length: int, whole: int, below: str) -> Iterator[str]:
+    if length < whole:
+        yield f"sequences are cut to {length} of {whole} tokens, {below}"
+    if not fitted:
+        yield f"no patterns are kept, {below}"
+    elif fitted < asked:
+        yield f"patterns of {fitted} of {counted(asked, 'sequence')} are kept, {below}"
+
+
+def _sequences(seen: SeenModel, n: int, length: int, seed: int) -> tuple[ShownSequence, ...]:
+    """Of the text and of repeated tokens, in turn, so that both are there where few fit."""
+    texts = [ShownSequence(kind="text", tokens=tuple(row[:length].tolist())) for row in seen.tokens[:n]]
+    period = min(length // 2, seen.opened.vocab_size)
+    if period < 2 or seen.of_one_length:
+        return tuple(texts)
+    drawn = drawn_repeats(seen.opened.vocab_size, period, len(texts), seed)
+    repeated = [
+        ShownSequence(kind="repeated", tokens=tuple(row.tolist()), begins=int(begins), period=int(each))
+        for row, begins, each in zip(drawn.tokens, drawn.begins, drawn.periods, strict=True)
+    ]
+    return tuple(each for both in zip(texts, repeated, strict=True) for each in both)
+
+
+_IN_CIRCUITS = 512
+"""Tokens between which circuits are read: the text's most frequent, or a whole vocabulary that is no larger."""
+
+
+def attended_pairs(seen: SeenModel) -> dict[Head, tuple[AttendedPair, ...]]:
+    """The most attended pairs of tokens of every head, over the text."""
+    from headway.heads.token_circuits import TokenPairs
+
+    by_kind = {}
+    decoded = seen.tokens
+    if seen.opened.kind == "encoder-decoder":
+        decoded = np.concatenate((np.full_like(seen.tokens[:, :1], _start(seen.opened)), seen.tokens[:, :-1]), axis=1)
+    for kind in {attention.kind for attention in seen.attentions}:
+        queries = seen.tokens if kind == "encoder" else decoded
+        keys = decoded if kind == "self" else seen.tokens
+        by_kind[kind] = TokenPairs(queries, keys, same=kind in ("self", "encoder"))
+    for first, trace in seen.traces():
+        for attention in trace.attentions:
+            by_kind[attention.kind].add(attention, first)
+    return {
+        (attention.name, head): found
+        for attention in seen.attentions
+        for head, found in by_kind[attention.kind].top(attention.name).items()
+    }
+
+
+def _start(opened: Opened) -> int:
+    """The token that a decoder over an encoder begins with, as `hf.tracing` gives it."""
+    config = opened.module.config
+    starts = (getattr(config, name, None) for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"))
+    return int(next((token for token in starts if token is not None), 0))
+
+
+def circuit_tokens(opened: Opened, tokens: np.ndarray) -> list[int]:
+    """The tokens between which circuits are read: a whole vocabulary that is small, or the text's most frequent."""
+    if opened.vocab_size <= _IN_CIRCUITS:
+        return list(range(opened.vocab_size))
+    return sorted(token for token, _ in Counter(tokens.ravel().tolist()).most_common(_IN_CIRCUITS))
+
+
+def occurring(
+    sequences: Sequence[ShownSequence],
+    pairs: Mapping[Head, Sequence[AttendedPair]],
+    every_circuits: Iterable[Circuits | None],
+) -> Iterator[int]:
+    """The tokens that a page names."""
+    for sequence in sequences:
+        yield from sequence.tokens
+    for of_head in pairs.values():
+        for pair in of_head:
+            yield from (pair.query, pair.key)
+    for circuits in every_circuits:
+        for said in () if circuits is None else circuits.of.values():
+            for token, _ in (*said.copies, *said.suppresses):
+                yield token
+            for one, other, _ in (*said.raises, *said.matches):
+                yield from (one, other)
+
+
+LONGEST = 32
+"""Characters of a token that are written."""
+_SIGNS = {"\n": "↵", "\t": "⇥", "\r": "⇤", " ": " "}
+_UNSEEN = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs")
+"""Kinds of characters that leave no mark: controls, marks of direction, joiners, spaces other than the usual one."""
+_BYTES = byte_characters()
+_UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+
+
+def token_words(opened: "Opened", tokens: Iterable[int]) -> dict[int, str]:
+    """What is written for each token, by its id; a part of a character as its bytes or as the tokenizer names it.
+
+    Without a tokenizer a token is its number.
+    """
+    tokenizer = opened.tokenizer
+    if tokenizer is None:
+        return {token: f" {token}" for token in sorted(set(tokens))}
+    anchor = list(opened.encoder.some)[-1:]
+    before = _decoded(tokenizer, anchor)
+    return {token: _shown(tokenizer, token, anchor, before) for token in sorted(set(tokens))}
+
+
+def visible(text: str) -> str:
+    r"""A token's text with its odd characters by number, cut where it is long.
+
+    Examples:
+        >>> visible(" the"), visible("\n"), visible("\u200b"), visible("")
+        (' the', '↵', '⟨U+200B⟩', '⟨nothing⟩')
+        >>> visible("ab" * 20)
+        'abababababababababababababababab… (40 characters)'
+    """
+    if not text:
+        return "⟨nothing⟩"
+    few = text if len(text) <= LONGEST else text[:LONGEST]
+    said = "".join(map(_seen, few))
+    # A mark that combines with what is before it would leave its token.
+    lead = "◌" if unicodedata.combining(few[0]) else ""
+    return f"{lead}{said}" + (f"… ({len(text):,} characters)" if len(text) > LONGEST else "")
+
+
+def _seen(character: str) -> str:
+    if character in _SIGNS:
+        return _SIGNS[character]
+    return f"⟨U+{ord(character):04X}⟩" if unicodedata.category(character) in _UNSEEN else character
+
+
+def _shown(tokenizer: Any, token: int, anchor: list[int], before: str) -> str:
+    try:
+        text = _word(tokenizer, token, anchor, before)
+        # Some tokenizers put a space between tokens: it is written, and is none of the token's own characters.
+        between = text[:1] == " " and text[1:] == _named(tokenizer, token)
+        return " " + visible(text[1:]) if between else visible(text)
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError):
+        return f"⟨token {token}⟩"  # a padded vocabulary has tokens that its tokenizer does not know
+
+
+def _word(tokenizer: Any, token: int, anchor: list[int], before: str) -> str:
+    """A token's text after another one: some tokenizers take the space from the first word of a text."""
+    both = _decoded(tokenizer, [*anchor, token])
+    text = both[len(before) :] if both.startswith(before) else _decoded(tokenizer, [token])
+    if text and _UNKNOWN not in text:
+        return text
+    named = _named(tokenizer, token)
+    return named if named is not None else text
+
+
+def _decoded(tokenizer: Any, tokens: list[int]) -> str:
+    if isinstance(tokenizer, Tokenizer | EndlessTokenizer):
+        return tokenizer.decode(tokens)
+    return str(tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
+
+
+def _named(tokenizer: Any, token: int) -> str | None:
+    """What the tokenizer calls a token; of bytes that are no whole character, which they are."""
+    if not isinstance(tokenizer, Tokenizer | EndlessTokenizer):
+        found = tokenizer.convert_ids_to_tokens(token)
+        return None if found is None else str(found)
+    name = tokenizer.inner.id_to_token(token)
+    if name is not None and isinstance(tokenizer.inner.decoder, ByteLevel) and set(name) <= set(_BYTES):
+        return "".join(f"⟨{_BYTES.index(character):02X}⟩" for character in name)
+    return None if name is None else str(name)
+
+
+_BESIDES, _OF_A_HEAD, _OF_A_STEP = 300_000, 3_000, 1_000
+"""Bytes of a page that are no patterns: of any page, of each head, and of each head at a step of its training."""
+SMALLEST = 2 * _BESIDES
+"""Bytes of the smallest page."""
+_SHARE = 0.2
+"""Of a page, at most, for the circuits of steps of its training."""
+_MOST = 60
+"""Steps of a slider."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageRoom:
+    """The room of a page.
+
+    Attributes:
+        largest: bytes that it may have.
+        n_heads: of the model.
+    """
+
+    largest: int
+    n_heads: int
+
+    @property
+    def below(self) -> str:
+        """Why there is no more room, and what gives more, in words."""
+        more = "fewer heads (--heads), a shorter --length or a larger --largest keep more"
+        return f"so that the page stays below {self.largest / 1e6:,.3g} MB; {more}"
+
+    def steps(self, kept: Sequence[int]) -> list[int]:
+        """Those of the steps whose weights were kept that are on the page, evenly on a log scale."""
+        most = max(2, min(_MOST, int(_SHARE * self.largest / (_OF_A_STEP * self.n_heads))))
+        return [kept[at] for at in thinned(kept, most)] if kept else []
+
+    def left_out(self, kept: Sequence[int]) -> Iterator[str]:
+        """Which of the steps are not, in a sentence."""
+        if (few := len(self.steps(kept))) < len(kept):
+            yield f"circuits are those of {few} of {counted(len(kept), 'step')} whose weights were kept"
+
+    def for_patterns(self, n_steps: int) -> int:
+        """Bytes that are left for patterns, as they are before a page writes them in letters."""
+        return (self.largest - _BESIDES - (_OF_A_HEAD + _OF_A_STEP * n_steps) * self.n_heads) * 3 // 4

@@ -1,0 +1,433 @@
+"""Finished: how a text becomes a model's tokens, whoever made its tokenizer.
+
+Finished: a model, whoever wrote it, ready to be given a text: to be traced, and where it is ours to write.
+
+Finished: what a path is, decided once: a run, a folder that Headway's own model can be, or one of another model.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from headway.base.files import entries, names_in
+from headway.data.tokenizer import EndlessTokenizer, Tokenizer
+from headway.errors import UserError, explained
+
+_TRIED = 100
+"""Words of a vocabulary that are given to its own tokenizer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoder:
+    """How a tokenizer makes tokens of a text.
+
+    Attributes:
+        encode: the tokens of a text alone.
+        before: what it puts before a text, such as a Llama's first token.
+        after: what it puts after a text.
+        end: the token for the end of a text; None where there is none.
+        some: the tokens of a short text, whichever it has tokens for.
+    """
+
+    encode: Callable[[str], Sequence[int]]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    end: int | None
+    some: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer | EndlessTokenizer | Any) -> "Encoder":
+        """Of Headway's tokenizer, or of one of the library transformers."""
+        if isinstance(tokenizer, Tokenizer | EndlessTokenizer):
+            words = partial(tokenizer.inner.get_vocab, with_added_tokens=False)
+            return cls._of(tokenizer.encode, tokenizer.encode_as_written, tokenizer.end_of_text, words)
+
+        def encode(text: str, **options: Any) -> list[int]:
+            return list(tokenizer(text, verbose=False, **options)["input_ids"])
+
+        alone = partial(encode, add_special_tokens=False)
+        return cls._of(alone, encode, tokenizer.eos_token_id, tokenizer.get_vocab)
+
+    @classmethod
+    def _of(
+        cls,
+        encode: Callable[[str], Sequence[int]],
+        as_written: Callable[[str], Sequence[int]],
+        end: int | None,
+        vocabulary: Callable[[], Iterable[str]],
+    ) -> "Encoder":
+        told = explained("the tokenizer has no token for a part of the text", "give another: --tokenizer")
+        encode, as_written = told(encode), told(as_written)
+        for text in _words(vocabulary):
+            with suppress(UserError):
+                if plain := list(encode(text)):
+                    break
+        else:
+            raise UserError("the tokenizer has no tokens for any of its own words; give another: --tokenizer")
+        whole = list(as_written(text))
+        at = next((at for at in range(len(whole)) if whole[at : at + len(plain)] == plain), 0)
+        around = tuple(whole[:at]), tuple(whole[at + len(plain) :])
+        return cls(encode=encode, before=around[0], after=around[1], end=end, some=tuple(plain))
+
+    def whole(self, text: str) -> list[int]:
+        """The tokens of a text with what the tokenizer puts around it."""
+        return [*self.before, *self.encode(text), *self.after]
+
+
+def _words(vocabulary: Callable[[], Iterable[str]]) -> Iterator[str]:
+    """A letter, and where a vocabulary, of digits say, has no token for it some of its own words."""
+    yield "a"
+    yield from sorted(vocabulary())[:_TRIED]
+
+
+if TYPE_CHECKING:
+    import torch
+
+    from headway.data.tokenizer import Tokenizer
+    from headway.models.redraw import Redrawable
+    from headway.models.trace import Trace
+    from headway.models.transformer import Transformer
+
+    TokenIds = torch.Tensor | np.ndarray | Sequence[int] | Sequence[Sequence[int]]
+
+_TOKENS = 200
+"""Tokens that are written where nobody says how many."""
+_ENOUGH = 64
+"""Characters of a document that are read for each token that is wanted: more than any tokenizer takes for one."""
+_GIVE = "tokenizer: give the one that it was trained with, as a folder, or as bytes or gpt2"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Opened:
+    """A finished model and what one must know to give it a text.
+
+    Attributes:
+        name: of its folder, or of its results directory, arm and seed.
+        facts: what it is, by kind of fact.
+        module: what holds the weights.
+        ours: the same where it is one of Headway's models, else None.
+        traced: what every head does with (batch, pos) tokens on the module's device.
+        read: the same, with what other heads would do on the same stream.
+        kind: what a position sees: in causal ones what was before it, in others what comes later (future), everything
+            (masked: an encoder; bidirectional: one that somebody brought), or as a decoder over an encoder.
+        tokenizer: Headway's, or that of transformers for a model of theirs; None where the folder has none.
+        vocab_size: tokens below it are the model's.
+        n_ctx: tokens of the longest text that it was made for; None where nothing bounds it.
+        longest: tokens of the longest text that it can read, likewise.
+        brought: whether it is a module that somebody brought, which says itself what its heads do.
+        no_text: why it reads no text, in a clause of which it is the subject; empty where it does.
+    """
+
+    name: str
+    facts: Mapping[str, Any]
+    module: "torch.nn.Module"
+    ours: "Transformer | None"
+    traced: "Callable[[torch.Tensor], Trace]"
+    read: "Callable[[torch.Tensor], Redrawable]"
+    kind: Literal["causal", "future", "masked", "bidirectional", "encoder-decoder"]
+    tokenizer: "Tokenizer | Any | None"
+    vocab_size: int
+    n_ctx: int | None
+    longest: int | None
+    brought: bool = False
+    no_text: str = ""
+
+    def __repr__(self) -> str:
+        return f"Opened({self.name}, {', '.join(f'{key}: {fact}' for key, fact in self.facts.items())})"
+
+    def check_finite(self, so: str) -> None:
+        """Nothing, when all weights are numbers.
+
+        Args:
+            so: what follows where some are not.
+
+        Raises:
+            UserError: naming those that are not, by layer.
+        """
+        broken: dict[str, list[str]] = {}
+        for name, weight in chain(self.module.named_parameters(), self.module.named_buffers()):
+            if weight.is_floating_point() and not weight.detach().isfinite().all():
+                layer = re.match(r".*?\.\d+(?=\.)", name)
+                where, rest = (layer[0], name[layer.end() + 1 :]) if layer else ("outside of the layers", name)
+                broken.setdefault(where, []).append(rest)
+        if broken:
+            said = "; ".join(f"{where}: {', '.join(names)}" for where, names in broken.items())
+            raise UserError(f"{self.name}: weights are NaN or infinite, {so} ({said}); take another checkpoint")
+
+    @property
+    def causal(self) -> bool:
+        """Whether every position sees what was before it and nothing else."""
+        return self.kind == "causal"
+
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether its inputs are numbers and no tokens."""
+        return self.ours is not None and self.ours.model.encoder is not None
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """How a text becomes tokens.
+
+        Raises:
+            UserError: when there is no tokenizer.
+        """
+        if self.tokenizer is None and self.no_text:
+            raise UserError(f"{self.name} {self.no_text}")
+        if self.tokenizer is None:
+            raise UserError(f"{self.name} has no tokenizer; {_GIVE}")
+        return Encoder.of(self.tokenizer)
+
+    @property
+    def own(self) -> "Transformer":
+        """The model as one of Headway's.
+
+        Raises:
+            UserError: when another library's code runs it.
+        """
+        if self.ours is None:
+            raise UserError(not_ours(self.name, self.facts["architecture"]))
+        return self.ours
+
+    def trace(self, text: "str | TokenIds") -> "Trace":
+        """What every head does with a text.
+
+        Args:
+            text: a text, which its tokenizer encodes with what it puts around one; or tokens, (pos) or (batch, pos),
+                in a tensor, an array or lists. A decoder over an encoder reads them one later.
+
+        Raises:
+            UserError: for no tokenizer, what are no tokens of this model, or more than it can read.
+        """
+        return self.traced(self.on_device(self.encoder.whole(text) if isinstance(text, str) else text))
+
+    def reading(self, tokens: "TokenIds") -> "Redrawable":
+        """The same of tokens, with what heads would do that are drawn anew.
+
+        Raises:
+            UserError: as `trace`.
+        """
+        return self.read(self.on_device(tokens))
+
+    def sequences(
+        self, documents: "Iterable[str] | Iterable[tuple[str, bool]]", *, n: int, length: int, predicted: bool = False
+    ) -> np.ndarray:
+        """Documents as (sequence, pos) tokens, one text after the other, cut into pieces of the same length.
+
+        Each begins and ends with the tokens that the tokenizer puts around a text; between the documents of a causal
+        model stands the end-of-text token, as in training. A text that is too short for one piece gives a shorter one.
+
+        Args:
+            documents: the text; or its pieces, each with whether its document ends with it, of which no more are read
+                than are needed.
+            n: pieces, at most.
+            length: tokens of a piece.
+            predicted: whether the last token of a piece is not read, only predicted.
+
+        Raises:
+            UserError: for no tokenizer, fewer than two tokens, or tokens outside the model's vocabulary.
+        """
+        encoder = self.encoder
+        room = length - len(encoder.before) - len(encoder.after)
+        if room < 1:
+            raise UserError(f"length {length}: the tokenizer puts {length - room} tokens around a text; give more")
+        between = [encoder.end] if self.causal and encoder.end is not None else []
+        stream: list[int] = []
+        for document in _beginnings(documents, _ENOUGH * n * room):
+            stream += [*encoder.encode(document), *between]
+            if len(stream) >= n * room:
+                break
+        found = min(n, len(stream) // room)
+        pieces = [stream[room * at : room * (at + 1)] for at in range(max(1, found))]
+        whole = [[*encoder.before, *piece, *encoder.after] for piece in pieces]
+        tokens = self.checked(whole, predicted=predicted)
+        if tokens.shape[1] < 2:
+            raise UserError(
+                f"the text gives a sequence of {tokens.shape[1]} token, and no metric of attention can be measured on "
+                "fewer than 2; give a longer text, or a larger length"
+            )
+        return tokens
+
+    def write(self, prompt: str = "", *, n_tokens: int | None = None, stop: bool = True, **sampling: Any) -> str:
+        """A prompt and what the model writes after it; with an empty prompt, a text from its beginning.
+
+        Args:
+            prompt: how the text begins.
+            n_tokens: at most so many are written; None: 200, or as many as fit into n_ctx.
+            stop: whether the text ends with the end-of-text token, which is not given.
+            sampling: as in `headway.models.generate`.
+
+        Raises:
+            UserError: when the model is not ours, there is no tokenizer, or the text would be longer than the model's
+                longest.
+        """
+        from headway.models.generate import generate
+
+        model, encoder, tokenizer = self.own, self.encoder, self.tokenizer
+        assert tokenizer is not None
+        assert encoder.end is not None, "a tokenizer of ours has one"
+        n_ctx = self.n_ctx or model.model.n_positions
+        begun = tokenizer.encode_as_written(prompt) if prompt else []
+        start = begun or [encoder.end]
+        wanted = n_tokens or min(_TOKENS, max(1, n_ctx - len(start)))
+        written = generate(model, start, n_tokens=wanted, stop=encoder.end if stop else None, **sampling)
+        if (length := len(start) + len(written)) > n_ctx:
+            warnings.warn(
+                f"the text has {length} tokens, but the model was trained on {n_ctx}; it never saw later ones",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return prompt + str(tokenizer.decode([*begun, *written]))[len(tokenizer.decode(begun)) :]
+
+    def on_device(self, tokens: "TokenIds") -> "torch.Tensor":
+        """Tokens where the model is, checked.
+
+        Raises:
+            UserError: as `checked`.
+        """
+        import torch
+
+        return torch.from_numpy(self.checked(tokens)).to(next(self.module.parameters()).device)
+
+    def checked(self, given: "TokenIds", *, predicted: bool = False) -> np.ndarray:
+        """Tokens as (sequence, pos) whole numbers of the model's vocabulary.
+
+        Args:
+            given: the tokens.
+            predicted: whether the last of a sequence is not read, only predicted.
+
+        Raises:
+            UserError: for what are no tokens of this model, or more than it can read.
+        """
+        if self.reads_numbers:
+            return self._checked_numbers(given)
+        tokens = whole_numbers(given)
+        outside = np.unique(tokens[(tokens < 0) | (tokens >= self.vocab_size)])
+        if len(outside):
+            raise UserError(
+                f"token {outside[0]} was given, but the model {self.name} has tokens 0 to {self.vocab_size - 1}; "
+                f"{_GIVE}"
+            )
+        if self.longest is not None and tokens.shape[1] > self.longest + predicted:
+            raise UserError(
+                f"a text of {tokens.shape[1]:,} tokens was given, but {self.name} reads {self.longest:,} at most; give "
+                "a shorter one"
+            )
+        return tokens.astype(np.int64)
+
+    def _checked_numbers(self, given: Any) -> np.ndarray:
+        """Inputs as (sequence, pos, number)."""
+        found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+        if found.ndim != 3 or not found.size or found.shape[2] != self.vocab_size or found.dtype.kind != "f":
+            wanted = f"(sequence, pos, {self.vocab_size}) of them, and what was given is of shape {found.shape}"
+            raise UserError(f"{self.name} reads numbers, {wanted} and type {found.dtype}")
+        return found.astype(np.float32)
+
+
+def whole_numbers(given: "TokenIds") -> np.ndarray:
+    """Tokens as (sequence, pos) whole numbers.
+
+    Raises:
+        UserError: for anything else.
+    """
+    try:
+        found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    except ValueError:
+        raise UserError("sequences of different lengths were given; give those of one length at a time") from None
+    tokens = found[None] if found.ndim == 1 else found
+    if tokens.ndim != 2 or not tokens.size or tokens.dtype.kind not in "iu":
+        raise UserError(
+            "a text, or tokens as whole numbers were expected, (pos) or (batch, pos), with at least one of each; "
+            f"what was given is of shape {found.shape} and type {found.dtype}"
+        )
+    return tokens
+
+
+def _beginnings(documents: "Iterable[str] | Iterable[tuple[str, bool]]", most: int) -> Iterator[str]:
+    """So much of each document from its beginning; the pieces of a long one are not kept beyond that."""
+    begun: list[str] = []
+    length, given = 0, False
+    for each in documents:
+        text, ended = (each, True) if isinstance(each, str) else each
+        if not given:
+            begun.append(text[: most - length])
+            length += len(begun[-1])
+            if ended or length >= most:
+                yield "".join(begun)
+                given = True
+        if ended:
+            begun, length, given = [], 0, False
+
+
+def not_ours(name: str, architecture: str) -> str:
+    """Why a model of another architecture cannot do what only Headway's own can, and what to do."""
+    return (
+        f"{name} is a {architecture}, which Headway's own model cannot be: its heads can be measured, but only "
+        "Headway's own models write and are exported; give a run, or a folder of GPT-Neo, GPT-2, Llama, Mistral or of "
+        "`headway export`"
+    )
+
+
+KINDS = "a run's folder (DIR/runs/ARM/seed-N), its checkpoint, or a folder of Hugging Face with a config.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFolder:
+    """A folder with a model in it.
+
+    Attributes:
+        asked: the path that was given.
+        path: of the folder: of the run where its checkpoint was given.
+        kind: a run of ours, a folder of Hugging Face that Headway's own model can be, or of another model.
+    """
+
+    asked: Path
+    path: Path
+    kind: Literal["run", "own", "other"]
+
+    @property
+    def name(self) -> str:
+        """Of a run DIR-ARM-seed-N, of any other folder its own name."""
+        whole = self.path.resolve()
+        found = re.fullmatch(r".*/([^/]+)/runs/([^/]+)/(seed-\d+)", whole.as_posix())
+        return "-".join(found.groups()) if found else whole.name
+
+
+def model_folder(asked: str | Path) -> ModelFolder:
+    """What a path is.
+
+    Raises:
+        UserError: for a path that holds no model, saying what it is instead; and a config.json that cannot be read.
+    """
+    from headway.hf.reading import is_own
+
+    asked = Path(asked)
+    folder = asked.parent if asked.name == "checkpoint" else asked
+    if (folder / "run.json").is_file():
+        return ModelFolder(asked=asked, path=folder, kind="run")
+    if (asked / "config.json").is_file():
+        return ModelFolder(asked=asked, path=asked, kind="own" if is_own(asked) else "other")
+    raise UserError(f"{asked}: {_what_else(asked)}")
+
+
+def _what_else(path: Path) -> str:
+    if not path.exists():
+        return f"there is no such folder; give {KINDS}"
+    if not path.is_dir():
+        return f"it is a file; give {KINDS}"
+    if runs := entries(path, "runs/*/seed-*"):
+        return f"it is a results directory with {len(runs)} runs; give one of them, such as {runs[0]}"
+    if others := names_in(path):
+        few = ", ".join(others[:4]) + ", ..." * (len(others) > 4)
+        return (
+            f"it holds no model that Headway reads (there is {few}); give {KINDS}. A model of another format becomes "
+            "one with transformers: save_pretrained(FOLDER), of its model and of its tokenizer"
+        )
+    return f"it is empty; give {KINDS}"

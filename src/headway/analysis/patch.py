@@ -1,0 +1,199 @@
+"""Finished: what a head of a finished model did on a clean text, put into a run of a corrupted one; `headway.patch`.
+
+Finished: patching a finished model between texts that one writes; what the verb `headway patch` is.
+
+The metric is that of the token after the texts: the logit of the right answer less that of the wrong one, or without a
+wrong one the logarithm of the right one's probability.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headway.analysis.inputs import described
+from headway.analysis.interventions import check_sound, open_to_intervene
+from headway.analysis.model import Opened
+from headway.analysis.text_pairs import TextPairs
+from headway.base.text import counted
+from headway.causal.patch_result import PATCH_SITES, HeadPattern, PatchedModel, Patching, PatchSite, strongest_path
+from headway.errors import UserError, near
+
+if TYPE_CHECKING:
+    import torch
+
+    from headway.analysis.model import TokenIds
+    from headway.causal.effects import Head
+    from headway.causal.patching import PatchMetric, TwoRuns
+    from headway.models.transformer import Transformer
+
+
+def patch(
+    model: "str | Path | Transformer",
+    clean: "str | TokenIds",
+    corrupted: "str | TokenIds",
+    *,
+    metric: "PatchMetric",
+    sites: str | Sequence[str] = PATCH_SITES,
+    by_position: bool = False,
+    paths: bool = True,
+    tokenizer: str | None = None,
+    device: str = "auto",
+) -> Patching:
+    """Put what each head did on a clean text into a run of a corrupted one, and see what a metric does.
+
+    Args:
+        model: a path of a run, its checkpoint or a folder of Hugging Face with a decoder; or one of Headway's models.
+        clean: a text, or (sequence, pos) tokens, on which the model does what is asked about.
+        corrupted: another of the same length, on which it does not; pairs, sequence by sequence.
+        metric: from logits (sequence, pos, vocab) to a number for each sequence, such as the logit of the right answer
+            less that of the wrong one.
+        sites: what is put in, in turn: z (the context), q, k, v, pattern.
+        by_position: whether each position is patched by itself, of queries, or of keys for k and v.
+        paths: whether direct effects between heads are measured; where they cannot be, `no_paths` of what is found says
+            why.
+        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
+        device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
+
+    Raises:
+        UserError: for a model or texts that cannot be used, a metric that gives no number for each sequence, and a
+            model that fails a check of what is done to it, naming the check.
+    """
+    from headway.causal.patching import TwoRuns
+
+    asked = sites_of(sites)
+    opened, own = open_to_intervene(model, tokenizer, device)
+    texts = [_tokens(opened, text, name) for text, name in ((clean, "clean"), (corrupted, "corrupted"))]
+    check_sound(own, texts[0].cpu().numpy(), asked, paths=paths)
+    return measured(TwoRuns(own, texts[0], texts[1], metric), asked, by_position=by_position, paths=paths)
+
+
+def measured(runs: "TwoRuns", sites: tuple[PatchSite, ...], *, by_position: bool, paths: bool) -> Patching:
+    """All that patching shows of two runs."""
+    from headway.causal.patching import cancelling, estimated_effects, head_paths, patched_effects, why_no_paths
+
+    refused = why_no_paths(runs) if paths else None
+    found = {site: patched_effects(runs, site, by_position=by_position) for site in sites}
+    estimates = estimated_effects(runs, sites, by_position=by_position)
+    return Patching(
+        heads=found[sites[0]][0],
+        clean=runs.values(runs.clean_tokens).cpu().numpy(),
+        corrupted=runs.values(runs.tokens).cpu().numpy(),
+        effects={site: effects.cpu().numpy() for site, (_, effects) in found.items()},
+        estimates={site: effects.cpu().numpy() for site, effects in estimates.items()},
+        cancels=cancelling(runs),
+        paths=head_paths(runs) if paths and refused is None else None,
+        no_paths=refused,
+    )
+
+
+def sites_of(sites: str | Sequence[str]) -> tuple[PatchSite, ...]:
+    """What of a head is put in, in its order.
+
+    Raises:
+        UserError: for what is no site, or none.
+    """
+    given = (sites,) if isinstance(sites, str) else tuple(sites)
+    for site in given:
+        if site not in PATCH_SITES:
+            raise UserError(f"sites: {site!r} is nothing of a head that can be patched; {near(str(site), PATCH_SITES)}")
+    if not given:
+        raise UserError(f"sites: none was given; choose from: {', '.join(PATCH_SITES)}")
+    return tuple(site for site in PATCH_SITES if site in given)
+
+
+def _tokens(opened: Opened, text: Any, name: str) -> "torch.Tensor":
+    import torch
+
+    if isinstance(text, str):
+        if opened.tokenizer is None:
+            raise UserError(
+                f"{name}: a text was given, and {opened.name} has no tokenizer; give tokens, or a tokenizer"
+            )
+        text = np.asarray([opened.tokenizer.encode(text)])
+    place = next(opened.module.parameters()).device
+    return torch.as_tensor(opened.checked(text), device=place)
+
+
+def patch_texts(
+    model: str | Path,
+    *,
+    clean: str | Sequence[str],
+    corrupted: str | Sequence[str],
+    answer: str | Sequence[str],
+    wrong: str | Sequence[str] | None = None,
+    sites: Sequence[str] = PATCH_SITES,
+    by_position: bool = False,
+    paths: bool = True,
+    tokenizer: str | None = None,
+    device: str = "auto",
+    tell: Callable[[str], object] = lambda _: None,
+) -> PatchedModel:
+    """Put what each head did on clean texts into runs of corrupted ones, and see what their answers do.
+
+    Args:
+        model: a path of a run, its checkpoint or a folder of Hugging Face.
+        clean: a text after which the answer is right, or one for each pair.
+        corrupted: of each pair one of as many tokens, after which it is not.
+        answer: what should follow, one for all pairs or one for each; of several tokens the first.
+        wrong: what should not; None: the metric is the logarithm of the answer's probability.
+        sites: as of `headway.patch`, like all that follow.
+        by_position: see there.
+        paths: see there.
+        tokenizer: see there.
+        device: see there.
+        tell: is given what is done.
+
+    Raises:
+        UserError: as `headway.patch`; for pairs that do not fit, saying which and its tokens, and answers that begin
+            alike.
+    """
+    from headway.causal.patching import TwoRuns
+
+    asked = sites_of(sites)
+    opened, own = open_to_intervene(model, tokenizer, device)
+    given = TextPairs.of(opened, clean, corrupted, answer, wrong)
+    given.check_lengths(opened, by_position=by_position)
+    tokens = given.tensors(opened)
+    check_sound(own, tokens[0].cpu().numpy(), asked, paths=paths)
+    runs = TwoRuns(own, *tokens, given.metric)
+    of_pairs = f", {counted(given.n, 'pair')} of texts" if given.n > 1 else ""
+    tell(f"patching {counted(sum(own.n_heads), 'head')}, {', '.join(asked)} in turn{of_pairs} ...")
+    patching = measured(runs, asked, by_position=by_position, paths=paths)
+    return PatchedModel(
+        name=opened.name,
+        model={**opened.facts, "parameters": f"{sum(p.numel() for p in own.parameters()):,}"},
+        text=given.texts,
+        n_tokens=2 * sum(map(len, given.clean)),
+        n_sequences=2 * given.n,
+        length=tokens[0].shape[1],
+        attentions=tuple(map(described, runs.clean.attentions)),
+        scores={},
+        notes=(*([] if patching.no_paths is None else [patching.no_paths]), *given.notes()),
+        metric=given.said(),
+        clean=given.written(given.clean),
+        corrupted=given.written(given.corrupted),
+        positions=given.positions(),
+        patching=patching,
+        patterns=tuple(_pattern(runs, head, len(given.clean[0])) for head in _heads_shown(patching)),
+    )
+
+
+def _heads_shown(patching: "Patching") -> tuple["Head", ...]:
+    path = strongest_path(patching)
+    if path is not None:
+        return (path.writer, path.reader)
+    effects = next(iter(patching.effects.values()))
+    totals = abs(effects.mean(-1)).reshape(len(effects), -1).sum(1)
+    return (patching.heads[int(totals.argmax())],)
+
+
+def _pattern(runs: "TwoRuns", head: "Head", length: int) -> HeadPattern:
+    """Of the first pair."""
+    layer, number = head
+    found = []
+    for trace in (runs.clean, runs.corrupted):
+        attention = next(each for each in trace.attentions if each.layer == layer)
+        found.append(attention.patterns(slice(number, number + 1))[0, 0, :length, :length].cpu().double().numpy())
+    return HeadPattern(head=head, clean=found[0], corrupted=found[1])

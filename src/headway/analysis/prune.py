@@ -1,0 +1,345 @@
+"""Finished: what a pass of a model costs, measured: seconds and memory, of two models by turns.
+
+Finished: a finished model without some of its heads, as an ordinary one; what `headway.prune` and the verb are.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from headway.analysis.inputs import OwnExamples, own_text
+from headway.analysis.interventions import check_sound, open_to_prune
+from headway.analysis.model import Opened
+from headway.analysis.text_pairs import of_examples, read_text
+from headway.base.files import write_json
+from headway.base.text import counted
+from headway.causal.ablation_result import nats, within
+from headway.causal.effects import Head, interval, mean_over_tokens, named
+from headway.errors import UserError, near
+from headway.heads.scores import five_digits
+
+if TYPE_CHECKING:
+    import torch
+
+    from headway.analysis.model import TokenIds
+    from headway.causal.importance import PruningText
+    from headway.models.transformer import Transformer
+
+
+_ROUNDS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassCost:
+    """Of one model on the same tokens: medians of five rounds, by turns with the other model's.
+
+    Attributes:
+        parameters: numbers in it.
+        tokens: of the pass.
+        forward_s: seconds of a forward pass.
+        step_s: seconds of a forward and a backward pass.
+        step_memory_bytes: the most that a forward and a backward pass hold, beside the weights.
+    """
+
+    parameters: int
+    tokens: int
+    forward_s: float
+    step_s: float
+    step_memory_bytes: int
+
+
+def pass_costs(
+    models: "tuple[Transformer, Transformer]", inputs: "torch.Tensor", targets: "torch.Tensor"
+) -> tuple[PassCost, PassCost]:
+    """What a pass of each of two models costs."""
+    forwards: tuple[list[float], list[float]] = ([], [])
+    steps: tuple[list[float], list[float]] = ([], [])
+    for _ in range(_ROUNDS):
+        for at, model in enumerate(models):
+            forwards[at].append(_seconds(partial(_forward, model, inputs), inputs))
+            steps[at].append(_seconds(partial(_step, model, inputs, targets), inputs))
+    first, second = (
+        PassCost(
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            tokens=inputs.numel(),
+            forward_s=statistics.median(forwards[at]),
+            step_s=statistics.median(steps[at]),
+            step_memory_bytes=_memory(model, inputs, targets),
+        )
+        for at, model in enumerate(models)
+    )
+    return first, second
+
+
+def _forward(model: "Transformer", inputs: "torch.Tensor") -> None:
+    import torch
+
+    with torch.no_grad():
+        model(inputs)
+
+
+def _step(model: "Transformer", inputs: "torch.Tensor", targets: "torch.Tensor") -> None:
+    import torch
+
+    with torch.enable_grad():
+        loss = model.loss(inputs, targets)
+        torch.autograd.grad(loss, [parameter for parameter in model.parameters() if parameter.requires_grad])
+
+
+def _seconds(do: Callable[[], None], inputs: "torch.Tensor") -> float:
+    import torch
+
+    began = time.perf_counter()
+    do()
+    if inputs.is_cuda:
+        torch.cuda.synchronize(inputs.device)
+    return time.perf_counter() - began
+
+
+def _memory(model: "Transformer", inputs: "torch.Tensor", targets: "torch.Tensor") -> int:
+    from headway.train.device import Meter
+
+    meter = Meter(inputs.device)
+    meter.begin_training()
+    _step(model, inputs, targets)
+    return int(meter.metrics()["memory_bytes"])
+
+
+_BATCH = 1024
+"""Tokens that are read together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossChange:
+    """The loss of a text before and after, nats per token, and its change with a 95 % interval over sequences.
+
+    Of a task's own examples only answers count.
+    """
+
+    text: str
+    before: float
+    after: float
+    interval: tuple[float, float]
+    counted: Literal["token", "answer"] = "token"
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        change = self.after - self.before
+        moves = "rises" if change >= 0 else "falls"
+        ends = sorted(self.interval) if change >= 0 else sorted((-self.interval[0], -self.interval[1]))
+        return (
+            f"loss on {self.text}: {nats(self.before)} nats per {self.counted} before, {nats(self.after)} "
+            f"after; it {moves} by {within(abs(change), ends)}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruned:
+    """A pruned model and what it has cost and saved.
+
+    Attributes:
+        model: an ordinary one, of another layout.
+        by: the method.
+        steps: how often importance was measured.
+        layouts: of the whole model, and of this one.
+        kept: the heads of the whole model that it has.
+        losses: on the text that heads were chosen on, and on held-out text if there is one.
+        before: what a pass of the whole model costs; a mask saves nothing of it.
+        after: what a pass of this one costs.
+        folder: where it was written, and the type of the folder; None where it was not.
+    """
+
+    model: "Transformer"
+    by: str
+    steps: int
+    layouts: tuple[str, str]
+    kept: tuple[Head, ...]
+    losses: Mapping[str, LossChange]
+    before: PassCost
+    after: PassCost
+    folder: tuple[Path, str] | None
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What was done, what it costs, and what it saves."""
+        before, after = self.before, self.after
+        total = sum(1 for _ in self.kept)
+        in_steps = f" in {counted(self.steps, 'step')}" if self.steps > 1 else ""
+        return (
+            f"{counted(total, 'head')} kept by {self.by}{in_steps}: {self.layouts[0]} becomes {self.layouts[1]}",
+            *(change.sentence for change in self.losses.values()),
+            f"parameters: {before.parameters:,} before, {after.parameters:,} after",
+            f"forward pass of {before.tokens:,} tokens: {_ms(before.forward_s)} before, {_ms(after.forward_s)} after "
+            f"({before.forward_s / after.forward_s:.2f} times as fast)",
+            f"forward and backward: {_ms(before.step_s)} before, {_ms(after.step_s)} after "
+            f"({before.step_s / after.step_s:.2f} times as fast), holding {_mb(before.step_memory_bytes)} before and "
+            f"{_mb(after.step_memory_bytes)} after",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it but the weights, as plain values."""
+        return {
+            "schema": 1,
+            "by": self.by,
+            "steps": self.steps,
+            "layout": {"before": self.layouts[0], "after": self.layouts[1]},
+            "kept": [named(head) for head in self.kept],
+            "losses_nats": {
+                what: {**asdict(change), "interval": five_digits(change.interval)}
+                for what, change in self.losses.items()
+            },
+            "cost": {"before": asdict(self.before), "after": asdict(self.after)},
+        }
+
+
+def prune(
+    model: "str | Path | Transformer",
+    *,
+    by: str,
+    keep: int | float | str,
+    text: "str | Path | TokenIds | None" = None,
+    out: str | Path | None = None,
+    held_out: "str | Path | TokenIds | None" = None,
+    steps: int = 1,
+    tokenizer: str | None = None,
+    sequences: int | None = None,
+    length: int | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    tell: Callable[[str], object] = lambda _: None,
+) -> Pruned:
+    """Prune the heads of a finished model; heads that share their keys and values go together.
+
+    Args:
+        model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
+        by: `taylor` (Michel's importance), `ablation` (the exact effect of each), `gates` and `budget` (learned),
+            `alike` (of the most alike two the one that adds less), `alike-either` (one of them, drawn), `output` (what
+            adds least), `magnitude` (the norm of what a head can write), or `random`.
+        keep: how many heads stay, or which share: `24`, `50%`, `0.5`.
+        text: what importance is measured on: a file or another corpus, or (sequence, pos) tokens; None: the examples
+            of a run's task, where that is no text.
+        out: a folder for the model, which is made; None: it is not written.
+        held_out: another text on which the loss is measured before and after.
+        steps: importance is measured anew after each.
+        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
+        sequences: of each text, at most; None: 8,192 tokens of them.
+        length: tokens of each; None: what the model was made for, at most 256.
+        device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
+        seed: of what is drawn.
+        tell: is given what is done.
+
+    Raises:
+        UserError: for a model or text that cannot be opened, a method, number or folder that cannot be, and a model
+            that fails a check of what is done to it, naming the check.
+    """
+    from headway.causal.importance import METHODS
+    from headway.causal.pruning import pruned_to
+    from headway.config.lm.head_units import heads_to_keep, units_of
+
+    if by not in METHODS:
+        raise UserError(f"by {by}: there is no such method; {near(by, METHODS)}")
+    folder = None if out is None else Path(out)
+    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists and is not an empty folder; choose another name, or remove it")
+    opened = open_to_prune(model, tokenizer, device)
+    source = _examples(model) if text is None else text
+    whole = opened.own
+    number = heads_to_keep(keep, units_of(whole.model.layout))
+    read = {"sequences": sequences, "length": length}
+    given = {"text": source} | ({} if held_out is None else {"held_out": held_out})
+    texts = {what: _text(opened, each, what, seed, **read) for what, each in given.items()}
+    check_sound(opened.own, texts["text"].inputs)
+    kept = pruned_to(whole, number, METHODS[by], texts["text"], steps=steps, tell=tell)
+    tell("measuring the losses, and passes of both models by turns ...")
+    last = texts.get("held_out", texts["text"])
+    before, after = pass_costs((whole, kept.model), *last.batches()[0])
+    result = Pruned(
+        model=kept.model,
+        by=by,
+        steps=steps,
+        layouts=(str(whole.model.layout), str(kept.model.model.layout)),
+        kept=kept.heads,
+        losses={what: _change(whole, kept.model, each, given[what]) for what, each in texts.items()},
+        before=before,
+        after=after,
+        folder=None if folder is None else (folder, _write(opened, kept.model, folder)),
+    )
+    if folder is not None:
+        write_json(folder / "pruning.json", {**result.to_json(), "of": opened.name})
+    return result
+
+
+def _examples(model: object) -> OwnExamples:
+    """Those of the task of a run.
+
+    Raises:
+        UserError: where a text has to be given; and for a task of numbers.
+    """
+    found = own_text(model) if isinstance(model, str | Path) else None
+    if not isinstance(found, OwnExamples):
+        raise UserError("a text to measure importance on is needed, another than what runs are judged on: give --text")
+    return found.check_tokens(model, "importance is that for a loss of")
+
+
+def _text(
+    opened: Opened, text: Any, what: str, seed: int, *, sequences: int | None, length: int | None
+) -> "PruningText":
+    import torch
+
+    from headway.causal.importance import PruningText
+
+    place = next(opened.module.parameters()).device
+    if isinstance(text, OwnExamples):
+        some = of_examples(opened, text, None, sequences=sequences, length=length)
+        inputs, targets = (torch.from_numpy(each).to(place) for each in (some.inputs, some.targets))
+        return PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // some.length), seed=seed)
+    tokens = torch.from_numpy(read_text(opened, text, what, sequences=sequences, length=length)).to(place)
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    return PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // inputs.shape[1]), seed=seed)
+
+
+def _name(text: Any) -> str:
+    if isinstance(text, OwnExamples):
+        return text.name
+    return str(text) if isinstance(text, str | Path) else "the given tokens"
+
+
+def _change(whole: "Transformer", small: "Transformer", text: "PruningText", given: Any) -> LossChange:
+    import torch
+
+    from headway.causal.substitutes import counted as tokens_of
+    from headway.causal.substitutes import sequence_losses
+
+    with torch.no_grad():
+        losses = [
+            np.concatenate(
+                [sequence_losses(m, m.hidden(inputs)[0], targets).cpu().numpy() for inputs, targets in text.batches()]
+            )
+            for m in (whole, small)
+        ]
+    tokens = tokens_of(text.targets).cpu().numpy()
+    before, after = (float(mean_over_tokens(loss, tokens)) for loss in losses)
+    low, high = (float(end) for end in interval(losses[1] - losses[0], tokens))
+    counted: Literal["token", "answer"] = "answer" if isinstance(given, OwnExamples) else "token"
+    return LossChange(text=_name(given), before=before, after=after, interval=(low, high), counted=counted)
+
+
+def _write(opened: Opened, model: "Transformer", folder: Path) -> str:
+    from headway.hf.write import export
+
+    return export(model.model, model.vocab_size, model.weights(), folder, opened.tokenizer)
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms"
+
+
+def _mb(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:.3g} MB"

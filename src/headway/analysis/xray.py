@@ -1,0 +1,428 @@
+"""Finished: an x-ray of a text that is too short for one: what few tokens can say of heads, and a note.
+
+Finished: what limits the numbers of an x-ray, in sentences.
+
+Finished: what every head of a finished model does on a text; what `headway.xray` and the verb are.
+
+The text is read once, in batches, and everything is measured as it passes; nothing as large as heads times queries
+times keys is kept. Induction and duplicate-token heads are found on random tokens that are repeated.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headway.analysis.inputs import (
+    TOKENS,
+    LossSoFar,
+    ToRead,
+    check_measurable,
+    described,
+    evaluating,
+    length_of,
+    positive,
+    text_or_examples,
+)
+from headway.analysis.model import Opened, whole_numbers
+from headway.analysis.open import open_in_memory, open_model
+from headway.base.text import counted, listed
+from headway.config.head_metrics import HEAD_METRICS, REPEATED
+from headway.config.metrics import metric_name
+from headway.data.corpus import find_corpus
+from headway.errors import UserError
+from headway.heads.results import AttentionHeads, XRay, labels_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from headway.analysis.model import TokenIds
+    from headway.data.corpus import Corpus
+    from headway.heads.measure import Repetition
+    from headway.heads.scores import Composition, HeadScores
+    from headway.models.redraw import Redrawable
+    from headway.models.trace import Trace
+
+
+_OF_FEW = ("patterns", "circuits")
+"""Families of metrics that are measured on a text that is too short for the others."""
+
+
+def is_too_few(opened: Opened, read: ToRead) -> bool:
+    """Whether heads cannot be held against untrained ones on so few positions."""
+    return read.size <= 2 * _widest(_attentions(opened, read.tokens))
+
+
+def of_few(opened: Opened, read: ToRead) -> XRay:
+    """Patterns and circuits; of examples of a task their loss, too."""
+    import torch
+
+    from headway.heads.circuits import readable
+    from headway.heads.measure import examine
+
+    of_weights = () if opened.ours is None else readable(opened.ours)
+    metrics = [
+        name
+        for name, declared in HEAD_METRICS.items()
+        if declared.family in _OF_FEW and name not in REPEATED and (declared.family != "circuits" or name in of_weights)
+    ]
+    loss = LossSoFar(opened=opened)
+
+    def traces() -> "Iterator[Trace]":
+        reading = opened.reading(read.tokens)
+        if read.targets is not None:
+            loss.add(reading, opened.on_device(read.tokens), read.targets_on(opened, 0, len(read.tokens)))
+        yield reading.trace
+
+    with torch.inference_mode(), evaluating(opened.module):
+        scores = examine(traces(), metrics, trace=opened.traced, repetition=None, weights=opened.ours)
+    attentions, n = _attentions(opened, read.tokens), read.size
+    begun = "the text gives" if read.targets is None else f"{read.text} are"
+    note = (
+        f"{begun} {n:,} tokens: too few to hold these heads against untrained ones, or to say which are "
+        f"alike; more than {2 * _widest(attentions):,} are needed"
+    )
+    notes = (note, *([loss.why] if loss.why else []))
+    return XRay(**read.facts_of(opened), attentions=attentions, scores=scores, loss_nats=loss.mean, notes=notes)
+
+
+def _attentions(opened: Opened, tokens: np.ndarray) -> tuple[AttentionHeads, ...]:
+    import torch
+
+    with torch.inference_mode(), evaluating(opened.module):
+        return tuple(map(described, opened.trace(tokens[:1]).attentions))
+
+
+def _widest(attentions: tuple[AttentionHeads, ...]) -> int:
+    return max(attention.d_head for attention in attentions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class XRayNotes:
+    """What limits the numbers, in sentences."""
+
+    said: list[str] = field(default_factory=list)
+
+    def about_text(
+        self, tokens: np.ndarray, length: int, sequences: int, attentions: tuple[AttentionHeads, ...]
+    ) -> None:
+        """Whether the text was shorter than asked for, too short to say much, and which layers have one head."""
+        n_tokens = len(tokens) * tokens.shape[1]
+        if tokens.shape[1] < length:
+            self.said.append(f"the text has only {n_tokens:,} tokens: one sequence that is shorter than {length:,}")
+        elif len(tokens) < sequences:
+            self.said.append(f"the text gives only {len(tokens)} of {sequences} sequences of {length:,} tokens")
+        wide = widest(attentions)
+        if n_tokens < 2 * wide:
+            self.said.append(
+                f"on {n_tokens:,} positions heads that are {wide} wide look much alike whatever they do: give more text"
+            )
+        alone = sum(attention.n_heads == 1 for attention in attentions)
+        if alone:
+            self.said.append(
+                f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads"
+            )
+
+    def about_circuits(self, scores: "Mapping[str, HeadScores]") -> None:
+        """What of circuits is not known of a model that others wrote."""
+        of_text = scores["sink_score"].values
+        plain = scores["qk_effective_rank"].values if "qk_effective_rank" in scores else {}
+        if not plain:
+            self.said.append(
+                "circuits are not measured: the queries, keys and values of this model are no plain linear maps of the "
+                "stream that its heads read"
+            )
+            return
+        some = "" if len(plain) == len(of_text) else f" of {len(plain)} of {len(of_text)} attentions, the plain ones,"
+        self.said.append(
+            f"circuits{some} are read off W_Q, W_K, W_V and W_O as they read the normed stream; copying scores and "
+            "composition, which need the norms between layers too, are those of Headway's own models"
+        )
+
+    def drawable(self, opened: Opened, tokens: np.ndarray, draws: int) -> int:
+        """How many draws there are: none of a model that was brought without its matrices."""
+        if not draws or not opened.brought:
+            return draws
+        if all(attention.plain is not None for attention in opened.reading(tokens[:1]).trace.attentions):
+            return draws
+        self.said.append(
+            "no heads were drawn anew: the attentions that were brought do not say their matrices, as those of "
+            "headway.plain_attention do"
+        )
+        return 0
+
+    def about_draws(
+        self,
+        draws: int,
+        attentions: Sequence[AttentionHeads],
+        scores: "Mapping[str, HeadScores]",
+        *,
+        shuffled: bool,
+    ) -> None:
+        """What untrained heads are like here, and where they were not drawn."""
+        if not draws:
+            if any(note.startswith("no heads were drawn anew") for note in self.said):
+                return
+            self.said.append("no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said")
+            return
+        if draws < 4:
+            self.said.append(f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4")
+        if shuffled:
+            self.said.append(
+                "queries, keys and values come out of one matrix here: untrained heads have the entries of each of its "
+                "rows shuffled, where others' are drawn"
+            )
+        wide = [at for at in attentions if at.n_heads > 1 and at.name not in scores["query_cka"].draws]
+        if wide:
+            labels = labels_of(attentions)
+            pairs = listed([labels[at.name] for at in wide])
+            self.said.append(f"pairs of {pairs} are not held against untrained ones: they are too many")
+
+    def about_windows(self, attentions: Sequence[AttentionHeads], scores: "Mapping[str, HeadScores]") -> None:
+        """Where windows hide what repeated tokens are there to show."""
+        labels = labels_of(attentions)
+        for metric in REPEATED:
+            seen = scores[metric].values if metric in scores else {}
+            hidden = [at for at in attentions if at.name not in seen or not np.isfinite(seen[at.name]).any()]
+            if hidden:
+                where = listed([labels[at.name] for at in hidden])
+                called = metric_name(metric)
+                self.said.append(f"{called} cannot be seen in {where}: its window hides what is looked for")
+
+
+def widest(attentions: Sequence[AttentionHeads]) -> int:
+    """The d_head of the widest heads that are compared with others."""
+    return max((attention.d_head for attention in attentions if attention.n_heads > 1), default=0)
+
+
+LENGTH = 512
+"""Tokens of a sequence where nobody says."""
+_BATCH = 1024
+"""Tokens that are traced at once: what a trace keeps of them is small beside the model."""
+_TRACE_BYTES = 32 * 2**20
+"""More are, of a model of which a trace keeps less than this."""
+_REPEATED, _PERIOD = 8, 64
+"""Sequences of repeated random tokens, each after a period of its own, and the longest of these."""
+DRAWS = 16
+"""How many times heads are drawn anew where nobody says: few chances are below what that many can tell."""
+MOST_DRAWS = 1_000
+"""A spread is known to 2 % by then."""
+_COMPOSITION_FLOPS = 3e12
+"""Compositions of all pairs of heads that would take more are left out."""
+
+
+def xray(
+    path: "str | Path | torch.nn.Module | Opened",
+    *,
+    text: str | Path | None = None,
+    tokens: "TokenIds | None" = None,
+    tokenizer: str | None = None,
+    sequences: int | None = None,
+    length: int | None = None,
+    draws: int | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    trust_code: bool = False,
+) -> XRay:
+    """Measure every head of a finished model on a text, or on tokens.
+
+    Args:
+        path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face; or a model in memory: one of
+            Headway's own, of transformers, or a module whose `trace(tokens)` says what its heads do.
+        text: a text file, whose documents are parted by `<|endoftext|>`; or any other corpus that a task can name;
+            None, without tokens: of a run what it was judged on.
+        tokens: in place of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
+        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
+        sequences: how many are read, at most; None: 4,096 tokens of them; of given tokens all.
+        length: tokens of each; None: what the model was made for, at most 512; of given tokens all.
+        draws: how many times heads are drawn anew on the same stream, to see what stands out of untrained ones; None:
+            16; 0: none, and then only what is read off weights can stand out.
+        device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`; a model in memory stays where it is.
+        seed: of the repeated random tokens.
+        trust_code: whether code that comes with a folder of Hugging Face is run where it cannot be opened without.
+
+    Raises:
+        UserError: for a model or text that cannot be opened or measured, saying why, before anything runs.
+    """
+    from headway.train.device import find_device
+
+    examples = None
+    if text is None and tokens is None and isinstance(path, str | Path):
+        text, examples = text_or_examples(path, length)
+    if sum(each is not None for each in (text, tokens, examples)) != 1:
+        raise UserError("an x-ray reads either a text or tokens: give one of text= and tokens=")
+    corpus = None if text is None else find_corpus(str(text), limit=None, asked="text")
+    place, in_memory = find_device(device), not isinstance(path, str | Path)
+    if isinstance(path, str | Path):
+        opened = open_model(path, tokenizer, trust_code=trust_code)
+    else:
+        opened = open_in_memory(path, tokenizer, None if tokens is None else whole_numbers(tokens))
+    check_measurable(opened)
+    if examples is None:
+        found, wanted, n = _tokens(opened, corpus, tokens, sequences, length)
+        read = ToRead(tokens=found, text="tokens that were given" if text is None else str(text), length=wanted, n=n)
+    else:
+        read = ToRead.examples(examples, sequences)
+    if not in_memory:
+        opened.module.to(place)
+    return measured(opened, read, draws, seed)
+
+
+def measured(opened: Opened, read: ToRead, draws: int | None, seed: int) -> XRay:
+    """The x-ray of an open model, where it is, on what it reads.
+
+    Raises:
+        UserError: as `xray`.
+    """
+    import torch
+
+    from headway.heads.untrained import examine_beside_untrained
+
+    drawn = DRAWS if draws is None else draws
+    if not 0 <= drawn <= MOST_DRAWS:
+        raise UserError(f"draws {drawn}: give 0, and none are drawn, to {MOST_DRAWS:,}")
+    if read.targets is not None and is_too_few(opened, read):
+        return of_few(opened, read)
+    found, place = read.tokens, next(opened.module.parameters()).device
+    seen, notes = _Seen(opened=opened, read=read, loss=LossSoFar(opened=opened)), XRayNotes()
+    period = _period(opened, min(read.length, opened.longest or read.length), notes)
+    with torch.inference_mode(), evaluating(opened.module):
+        drawn = notes.drawable(opened, found, drawn)
+        scores = examine_beside_untrained(
+            seen.readings(),
+            read=opened.read,
+            repetition=None if period is None else _repetition(opened, period, seed, place),
+            weights=opened.ours,
+            draws=drawn,
+            n_rows=read.size,
+        )
+        composition = _composition(opened, notes, scores)
+    attentions = tuple(seen.attentions)
+    notes.about_text(found, read.length, read.n, attentions)
+    notes.about_draws(drawn, seen.attentions, scores, shuffled=True in seen.shuffled)
+    if period is not None:
+        notes.about_windows(attentions, scores)
+    notes.said.extend([seen.loss.why] if seen.loss.why else [])
+    return XRay(
+        **read.facts_of(opened),
+        attentions=attentions,
+        scores=scores,
+        composition=composition,
+        loss_nats=seen.loss.mean,
+        notes=tuple(notes.said),
+    )
+
+
+def _tokens(
+    opened: Opened,
+    corpus: "Corpus[str] | None",
+    given: "TokenIds | None",
+    sequences: int | None,
+    length: int | None,
+) -> tuple[np.ndarray, int, int]:
+    """What is read, (sequence, pos); and how long and how many sequences were wanted."""
+    if corpus is None:
+        assert given is not None
+        whole = opened.checked(given)
+        tokens = opened.checked(whole[: positive(sequences, "sequences"), : positive(length, "length")])
+        if tokens.shape[1] < 2:
+            raise UserError(
+                f"sequences of {tokens.shape[1]} token were given, and no metric of attention can be measured on fewer "
+                "than 2; give longer ones"
+            )
+        return tokens, tokens.shape[1], len(tokens)
+    wanted = length_of(opened, length, LENGTH)
+    n = positive(sequences, "sequences") or max(1, TOKENS // wanted)
+    return opened.sequences(corpus.pieces(), n=n, length=wanted), wanted, n
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """A text under measurement; `attentions` are those that its traces have."""
+
+    opened: Opened
+    read: ToRead
+    loss: LossSoFar
+    attentions: list[AttentionHeads] = field(default_factory=list)
+    shuffled: set[bool] = field(default_factory=set)
+
+    def readings(self) -> "Iterator[Redrawable]":
+        """What every head does with the text, and what others would, batch by batch.
+
+        Raises:
+            UserError: at the first, when the text has too few tokens to tell heads of this width from one another.
+        """
+        start, every = 0, self.read.tokens
+        at_once = max(1, _BATCH // every.shape[1])
+        while start < len(every):
+            tokens = every[start : start + at_once]
+            found = self.opened.reading(tokens)
+            self.loss.add(found, self.opened.on_device(tokens), self.read.targets_on(self.opened, start, at_once))
+            start += at_once
+            if not self.attentions:
+                at_once *= max(1, _TRACE_BYTES // _bytes(found.trace))
+                self.attentions.extend(map(described, found.trace.attentions))
+                self.shuffled.add(found.shuffled)
+                self._check_enough()
+            yield found
+
+    def _check_enough(self) -> None:
+        """On no more positions than heads are wide, any two heads span the same space."""
+        wide = widest(self.attentions)
+        if self.read.size <= wide:
+            raise UserError(
+                f"the text gives {self.read.size:,} tokens; on so few positions all heads of width {wide} look "
+                f"alike, whatever they do: give a text of more than {2 * wide:,} tokens, or read more of it "
+                "(sequences, length)"
+            )
+
+
+def _bytes(trace: "Trace") -> int:
+    """About what a trace keeps."""
+    arrays = [x for a in trace.attentions for x in (a.q, a.k, a.v, a.z)] + list(trace.streams)
+    return sum(x.numel() * x.element_size() for x in arrays)
+
+
+def _period(opened: Opened, length: int, notes: XRayNotes) -> int | None:
+    """After how many tokens they are repeated; None where induction and duplicate-token scores say nothing."""
+    period = min(_PERIOD, length // 2, opened.vocab_size)
+    if opened.reads_numbers:
+        notes.said.append("induction and duplicate-token scores are of tokens, and this model reads numbers")
+        return None
+    if not opened.causal:
+        notes.said.append("induction and duplicate-token scores are of causal models only: here they say nothing")
+        return None
+    if period < 2:
+        notes.said.append(f"a length of {length} is too short for tokens that are repeated: no induction score")
+        return None
+    return period
+
+
+def _repetition(opened: Opened, period: int, seed: int, place: "torch.device") -> "Repetition":
+    from headway.heads.measure import Repetition
+
+    return Repetition.drawn(opened.vocab_size, period, sequences=_REPEATED, at_once=_REPEATED, seed=seed, device=place)
+
+
+def _composition(opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadScores]") -> "Composition | None":
+    """How heads compose, of models of ours."""
+    from headway.heads.token_circuits import compositions
+
+    model = opened.ours
+    if model is None:
+        notes.about_circuits(scores)
+        return None
+    if not model.model.residual:
+        if len([n for n in model.n_heads if n]) > 1:
+            notes.said.append(
+                "composition is left out: this model has no residual stream (model.residual false) that later heads "
+                "would read earlier ones in"
+            )
+        return None
+    widths = [heads.n_heads * heads.d_head for heads in model.model.layout.layers]
+    if 3 * model.model.d_model * sum(widths) ** 2 > _COMPOSITION_FLOPS:
+        notes.said.append(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
+        return None
+    return compositions(model)

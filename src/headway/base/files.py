@@ -1,0 +1,501 @@
+"""Ground floor: files that are whole or absent, in directories that strangers may have filled.
+
+What is written here appears under its name all at once and only after it has reached the disk, so a process that is
+killed at any moment leaves the old content or the new, never a mixture. Numbers that JSON cannot hold become null.
+
+A directory of results may come from anybody. The user names the directory, and it may be a symbolic link; nothing in it
+is followed: `inside` and `entries` go down one folder at a time and refuse links, files are opened without following
+links, and a file with several names is replaced and never appended to.
+
+Ground floor: where what can be made again is kept, and which of it nobody else can have put there.
+
+Tokens, hashes and compiled code stand in one folder. What is executed from it, compiled code and pickles, stands in a
+part that belongs to this user alone, since whoever can write there decides what runs here.
+"""
+
+import atexit
+import contextlib
+import errno
+import fnmatch
+import hashlib
+import json
+import math
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from headway.errors import ResultsError, StorageFailed, UserError, shortened
+
+DEEPEST_JSON = 64
+"""Mappings and lists inside one another, in a file that others may have written."""
+
+_AT_ONCE = 1 << 20
+"""Bytes of a file that are in memory while it is hashed."""
+
+
+class NotOrdinary(OSError):
+    """What was to be read is a directory, a pipe, a device, or a symbolic link in a directory of results."""
+
+
+def is_bare(name: str) -> bool:
+    """Whether a text can be the name of a file or folder in a folder, and so cannot lead out of it."""
+    return name not in ("", ".", "..") and not any(sign in name for sign in ("/", "\0", os.sep))
+
+
+def inside(folder: Path, *names: str) -> Path:
+    """Go down in a directory of results, one name for each level; everything that is opened there is opened below it.
+
+    Args:
+        folder: the directory, which may be a symbolic link itself.
+        names: of folders that stand in one another, or of a file at the end; they need not exist.
+
+    Raises:
+        ResultsError: for a text that is no name, and where a symbolic link stands.
+    """
+    path = folder
+    for name in names:
+        if not is_bare(name):
+            raise ResultsError(
+                f"{path}: {shortened(repr(name))} is no name of a file or folder in it, and Headway does not leave a "
+                "directory by a name that stands in it; fetch the directory again"
+            )
+        path = path / name
+        refuse_link(path)
+    return path
+
+
+def refuse_link(path: Path) -> None:
+    """Raise ResultsError if something in a directory of results is a symbolic link."""
+    if os.path.islink(path):
+        raise ResultsError(
+            f"{path} is a symbolic link, and Headway follows no link inside a directory of results, because a link can "
+            "lead to files elsewhere; put the file or folder itself there, or remove the link"
+        )
+
+
+def folder_in(folder: Path, *names: str) -> Path:
+    """Make a folder in a directory of results, with those above it, if it is not there.
+
+    Raises:
+        ResultsError: as `inside`.
+        OSError: when it cannot be made.
+    """
+    path = folder
+    for name in names:
+        path = inside(path, name)
+        path.mkdir(exist_ok=True)
+    return path
+
+
+def entries(folder: Path, pattern: str) -> list[Path]:
+    """Find what matches a pattern in a directory of results, sorted: `runs/*/seed-*` has one part for each level.
+
+    Raises:
+        ResultsError: where a symbolic link stands for a folder. A link to a file is found, and refused by its reader.
+    """
+    found = [folder]
+    *above, last = pattern.split("/")
+    for part in above:
+        found = [path for each in found for path in _matching(each, part, inner=True)]
+    return sorted(path for each in found for path in _matching(each, last, inner=False))
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names of all that stands in a folder, sorted, whatever it is; none where there is no such folder."""
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _matching(folder: Path, pattern: str, *, inner: bool) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as there:
+            matching = [each for each in there if fnmatch.fnmatchcase(each.name, pattern)]
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    for each in matching:
+        if each.is_symlink() and (inner or os.path.isdir(each.path)):
+            inside(folder, each.name)
+        yield folder / each.name
+
+
+def files_below(folder: Path) -> list[Path]:
+    """The ordinary files in a folder and in all folders in it, sorted; no link is followed."""
+    walked = (Path(above) / name for above, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in walked if _is_ordinary(path))
+
+
+def _is_ordinary(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def appending(path: Path) -> int:
+    """A descriptor that appends to a file, which is made if need be.
+
+    A link, a pipe or a device is replaced by an empty file, and a file with another name elsewhere by its copy: nothing
+    is written to what stands outside.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    for _ in range(3):
+        with contextlib.suppress(FileNotFoundError):
+            found = path.lstat()
+            if not stat.S_ISDIR(found.st_mode) and (not stat.S_ISREG(found.st_mode) or found.st_nlink > 1):
+                write_bytes(path, read_bytes(path) if stat.S_ISREG(found.st_mode) else b"")
+        descriptor = os.open(path, flags, 0o666)
+        opened = os.fstat(descriptor)
+        if stat.S_ISREG(opened.st_mode) and opened.st_nlink <= 1:
+            os.set_blocking(descriptor, True)
+            return descriptor
+        os.close(descriptor)
+    raise NotOrdinary(errno.EINVAL, "somebody puts another file there again and again", str(path))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path`, to be written in the block; afterwards it takes the name, and is on disk.
+
+    Nothing changes under the name when the block raises.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        sync(temporary)
+        os.replace(temporary, path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def derived(path: Path) -> Iterator[None]:
+    """Write a derived file in the block, in a directory that is made if need be; failing is told to the user.
+
+    Raises:
+        StorageFailed: when the disk is full or fails; with the writers of this file, the former content then stands.
+        ResultsError: when it cannot be written for another reason.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        failing, full = error.errno in (errno.EROFS, errno.EIO, errno.ESTALE), error.errno in FULL
+        todo = "see that its file system works and can be written" if failing else "free space or check permissions"
+        todo = "move what stands there away" if error.errno == errno.EISDIR else todo
+        wrong, todo = (error.strerror, todo) if not lacks_inodes(error, path) else (NO_INODE, "delete some files there")
+        kind = StorageFailed if failing or full else ResultsError
+        raise kind(f"{path} cannot be written: {wrong}; {todo}, and try again") from error
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a system answers when there is no room for more."""
+NO_INODE = "no inode is left for a new file"
+
+
+def lacks_inodes(error: OSError, path: Path) -> bool:
+    """Whether a disk is full since it has as many files as it can hold, and not since their bytes fill it."""
+    if error.errno != errno.ENOSPC:
+        return False
+    disk = os.statvfs(next(each for each in (path, *path.absolute().parents) if each.exists()))
+    # What was being written is gone again: a few may be free of what was lacking, and there is plenty of the other.
+    return bool(disk.f_files) and disk.f_favail / disk.f_files < disk.f_bavail / max(1, disk.f_blocks)
+
+
+def sweep(directory: Path) -> None:
+    """Remove what killed writers left in a directory that has no other writer."""
+    for temporary in entries(directory, ".*.tmp"):
+        remove(temporary)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a link, not what it leads to, if there is one; a folder stays.
+
+    Raises:
+        OSError: when it cannot be removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISDIR(path.lstat().st_mode):
+            path.unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace the content of a file."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace the content of a file; what else is called so elsewhere keeps its own."""
+    with replacing(path) as temporary:
+        write_new(temporary, content)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file under a name that nothing has, without waiting for the disk.
+
+    Raises:
+        FileExistsError: when something has it, a dangling link included.
+    """
+    with open(path, "xb") as file:
+        file.write(content)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace the content of a file by a JSON value; see `plain`."""
+    write_text(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """What `write_json` writes."""
+    return json.dumps(plain(value), indent=1, allow_nan=False) + "\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What a file holds, known by its length and its hash."""
+
+    n_bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, data: bytes) -> "Content":
+        """The content that some bytes are."""
+        return cls(n_bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+    @classmethod
+    def of_file(cls, path: Path, until: int | None = None, *, links: bool = False) -> "Content":
+        """The content of a file, or of its first `until` bytes; read in a stream; `links` as of `ordinary`.
+
+        Raises:
+            OSError: when it cannot be read.
+        """
+        found, n_bytes = hashlib.sha256(), 0
+        with ordinary(path, buffering=0, links=links) as file:
+            while data := file.read(_AT_ONCE if until is None else min(_AT_ONCE, until - n_bytes)):
+                found.update(data)
+                n_bytes += len(data)
+        return cls(n_bytes=n_bytes, sha256=found.hexdigest())
+
+
+def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[bytes]:
+    """An ordinary file, open for reading: a named pipe that nobody writes to would hold its reader for ever.
+
+    Args:
+        path: of the file.
+        buffering: as of `open`.
+        links: whether the path may be a symbolic link: one that the user gave, or a file of a model that is only read.
+
+    Raises:
+        OSError: when it cannot be opened; NotOrdinary when it is no ordinary file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW))
+    except OSError as error:
+        if error.errno == errno.ELOOP and not links:
+            raise NotOrdinary(errno.EINVAL, "it is a symbolic link", str(path)) from None
+        if error.errno == errno.ENXIO:
+            raise NotOrdinary(errno.EINVAL, "it is no ordinary file", str(path)) from None
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return open(descriptor, "rb", buffering=buffering)
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise NotOrdinary(errno.EINVAL, "it is no ordinary file", str(path))
+
+
+def checked(path: Path) -> Path:
+    """A path that another library is to read, once it is seen to be an ordinary file and no link.
+
+    Raises:
+        OSError: as `ordinary`.
+    """
+    ordinary(path).close()
+    return path
+
+
+def read_bytes(path: Path, *, links: bool = False) -> bytes:
+    """The content of an ordinary file; `links` as of `ordinary`.
+
+    Raises:
+        OSError: when it cannot be read.
+    """
+    with ordinary(path, links=links) as file:
+        return file.read()
+
+
+def parsed(text: bytes) -> Any:
+    """The value that JSON says.
+
+    Raises:
+        ValueError: saying why it says none, in words.
+    """
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except RecursionError:
+        raise ValueError("lists and mappings stand too deep inside one another") from None
+    except ValueError:
+        raise ValueError("one of its numbers has thousands of digits") from None
+
+
+def kept_json(path: Path, *, links: bool = False) -> Any:
+    """What a derived JSON file says; None where it says nothing, and is to be made again; `links` as of `ordinary`."""
+    try:
+        return parsed(read_bytes(path, links=links))
+    except (OSError, ValueError):
+        return None
+
+
+def create_text(path: Path, text: str) -> bool:
+    """Write a file unless it exists; of several writers at once, one gets True."""
+    if path.exists():
+        return False
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        write_new(temporary, text.encode())
+        sync(temporary)
+        os.link(temporary, path)
+        sync(path.parent)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        # A few network and FUSE file systems have no hard links; there, two first writers are not told apart.
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS) or path.exists():
+            raise
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a directory, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: Path, largest: int) -> Any:
+    """What a JSON file says that others may have written.
+
+    Args:
+        path: of the file.
+        largest: bytes that it may have.
+
+    Raises:
+        FileNotFoundError: when there is none.
+        UserError: when it is no file, larger, nested deeply, or no JSON.
+    """
+    try:
+        with ordinary(path, links=True) as file:
+            text = file.read(largest + 1)
+        if len(text) > largest:
+            raise UserError(f"{path}: it is larger than {largest / 1e6:g} MB, as no such file is; fetch it again")
+        content = json.loads(text)
+        if _is_deeper(content, DEEPEST_JSON):
+            raise RecursionError
+    except (FileNotFoundError, UserError):
+        raise
+    except RecursionError:
+        raise UserError(
+            f"{path}: more than {DEEPEST_JSON} mappings and lists stand inside one another; fetch it again"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: it cannot be read ({shortened(str(error))})") from None
+    return content
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return bool(inner) and (levels == 0 or any(_is_deeper(each, levels - 1) for each in inner))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it: arrays as lists, numpy's numbers as Python's, and non-finite numbers as None.
+
+    A dataclass is a mapping of its fields, as `dataclasses.asdict` has it, but nothing is copied on the way.
+
+    Examples:
+        >>> plain({"w": np.array([0.5, np.nan]), "n": np.int64(3)})
+        {'w': [0.5, None], 'n': 3}
+    """
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+_PRIVATE = 0o700
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def cache_folder() -> Path:
+    """Where results are kept: `$HEADWAY_CACHE`, `$XDG_CACHE_HOME/headway` or `~/.cache/headway`."""
+    if own := os.environ.get("HEADWAY_CACHE"):
+        return Path(own).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "headway"
+
+
+def private_folder(name: str) -> tuple[Path, str]:
+    """A folder of the cache that is this user's alone, and a sentence if it cannot be used, else nothing.
+
+    Then it is another that ends with this process: what is kept there is made anew each time.
+    """
+    # One for each user: a cache may be shared, and this part of it never is.
+    folder = cache_folder() / f"{name}-{os.getuid()}"
+    why_not = _why_not_private(folder)
+    if not why_not:
+        return folder, ""
+    instead = Path(tempfile.mkdtemp(prefix=f"headway-{name}-"))
+    atexit.register(shutil.rmtree, instead, ignore_errors=True)
+    return instead, f"{folder} is not used: {why_not}; {name} keeps nothing from run to run until that is put right"
+
+
+def _why_not_private(folder: Path) -> str:
+    """Makes a folder, if need be, that nobody else can write to; why that is not one, or nothing."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=_PRIVATE)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            return "it is no folder but a file or a link; remove it"
+        if found.st_uid != os.getuid():
+            return "it belongs to somebody else, who decides what would be run from it; remove it"
+        if found.st_mode & _OTHERS_WRITE:
+            return "others can write to it, and what would be run from it may be theirs; remove it"
+        above = folder.parent.stat().st_mode
+        if above & stat.S_IWOTH and not above & stat.S_ISVTX:
+            return f"everybody can write to {folder.parent} and exchange it; take that right away, then remove it"
+        folder.chmod(_PRIVATE)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return "it cannot be written; check permissions"
+    except OSError as error:
+        return f"{error.strerror or error}; free space or check permissions, or name another cache in HEADWAY_CACHE"
+    return ""

@@ -1,0 +1,175 @@
+"""Heads: the exact effect of every head on the loss, in all three ways, and what heads do together.
+
+Effects do not add up: a head that stands in for another matters only without it, and one that feeds another shares its
+effect. So the joint effect of all heads stands beside the single ones, and pairs have an interaction.
+
+Heads: effects and estimates of every head on a text that is read in batches, since gradients hold a whole pass.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headway.base.text import duration
+from headway.causal.ablation_result import Faithfulness
+from headway.causal.attribution import Attribution, attribute, integrated
+from headway.causal.effects import KINDS, ExactEffects, Head, HeadEffects, Kind
+from headway.causal.faithfulness import DRAWS, faithfulness_in_batches
+from headway.causal.removal import Losses, Removal, losses_without
+from headway.causal.substitutes import OtherText, Substitutes, check_text, counted, heads_of, layout_of
+from headway.errors import UserError
+from headway.models.intervene import Intervenable
+
+
+def ablate(
+    model: Intervenable,
+    inputs: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, "batch pos"],
+    stand_ins: Substitutes,
+    *,
+    memory_bytes: int | None = None,
+) -> ExactEffects:
+    """Exact effects of every head, and of all together.
+
+    Args:
+        model: the model.
+        inputs: the text.
+        targets: the tokens after each position; -1 where none is counted.
+        stand_ins: what stands in for heads on this text.
+        memory_bytes: as in `losses_without`.
+
+    Raises:
+        UserError: as `check_text`, or when the model has no heads.
+    """
+    check_text(model, inputs, targets)
+    heads = heads_of(model)
+    if not heads:
+        raise UserError("the model has no heads, so there is none to take away; give a model with heads")
+    sets = [*((head,) for head in heads), tuple(heads)]
+    losses = losses_without(model, inputs, targets, _removals(sets, stand_ins), memory_bytes=memory_bytes)
+    changes, tokens = _changes(losses, len(sets)), counted(targets).cpu().numpy()
+    ends = np.cumsum(model.n_heads)[:-1]
+    return ExactEffects(
+        loss=losses.whole.cpu().numpy(),
+        single={
+            kind: HeadEffects(per_sequence=tuple(np.split(change[:-1], ends)), tokens=tokens)
+            for kind, change in changes.items()
+        },
+        joint={kind: change[-1] for kind, change in changes.items()},
+        forward_passes=losses.forward_passes,
+    )
+
+
+def interactions(
+    model: Intervenable,
+    inputs: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, "batch pos"],
+    stand_ins: Substitutes,
+    pairs: Sequence[tuple[Head, Head]],
+    *,
+    memory_bytes: int | None = None,
+) -> dict[Kind, Float[np.ndarray, "pair batch"]]:
+    """The effect of both heads of each pair minus those of each alone, in nats per token of each sequence.
+
+    Above 0: one makes up for the loss of the other, which is what redundant heads do. Below 0: they work together.
+
+    Raises:
+        UserError: as `check_text`, or when a pair names a head that is not there, or one twice.
+    """
+    check_text(model, inputs, targets)
+    known = set(heads_of(model))
+    for pair in pairs:
+        if pair[0] == pair[1] or not known.issuperset(pair):
+            named = " and ".join(f"L{layer}H{head}" for layer, head in pair)
+            raise UserError(
+                f"the pair {named} was given, but the model's heads are {layout_of(model)}; give two heads of it"
+            )
+    alone = sorted({head for pair in pairs for head in pair})
+    sets = [*((head,) for head in alone), *pairs]
+    losses = losses_without(model, inputs, targets, _removals(sets, stand_ins), memory_bytes=memory_bytes)
+    place = {head: i for i, head in enumerate(alone)}
+    first, second = ([place[pair[i]] for pair in pairs] for i in (0, 1))
+    return {
+        kind: change[len(alone) :] - change[first] - change[second]
+        for kind, change in _changes(losses, len(sets)).items()
+    }
+
+
+def _removals(sets: Sequence[tuple[Head, ...]], stand_ins: Substitutes) -> list[Removal]:
+    return [Removal(heads, stand_ins.of[kind]) for kind in KINDS for heads in sets]
+
+
+def _changes(losses: Losses, n_sets: int) -> dict[Kind, np.ndarray]:
+    """By kind, of each set and sequence."""
+    changes = (losses.without - losses.whole).cpu().numpy()
+    return {kind: changes[i * n_sets : (i + 1) * n_sets] for i, kind in enumerate(KINDS)}
+
+
+_LONG = 10.0
+"""Seconds from which on it is said how long it will take."""
+
+Batch = tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"], Substitutes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchedText:
+    """A text, and another one that stands in for heads.
+
+    Attributes:
+        model: the model.
+        inputs: the text.
+        targets: the tokens after each position; -1 where none is counted.
+        other: the other text, read.
+        at_once: sequences that are read together.
+        tell: is given how long it takes, where that is long.
+    """
+
+    model: Intervenable
+    inputs: Int[Tensor, "batch pos"]
+    targets: Int[Tensor, "batch pos"]
+    other: OtherText
+    at_once: int
+    tell: Callable[[str], object] = lambda _: None
+
+    def exact(self) -> ExactEffects:
+        """As `ablate`, of the whole text."""
+        return ExactEffects.joined([ablate(self.model, *batch) for batch in self._told("exact effects")])
+
+    def attributed(self) -> Attribution:
+        """As `attribute`, of the whole text."""
+        return Attribution.joined([attribute(self.model, *batch) for batch in self._batches()])
+
+    def integrated(self) -> dict[Kind, HeadEffects]:
+        """As `integrated`, of the whole text."""
+        parts = [integrated(self.model, *batch) for batch in self._batches()]
+        return {kind: HeadEffects.joined([part[kind] for part in parts]) for kind in KINDS}
+
+    def interactions(self, pairs: Sequence[tuple[Head, Head]]) -> dict[Kind, Float[np.ndarray, "pair batch"]]:
+        """As `interactions`, of the whole text."""
+        parts = [interactions(self.model, *batch, pairs) for batch in self._told("pairs")]
+        return {kind: np.concatenate([part[kind] for part in parts], axis=1) for kind in KINDS}
+
+    def faithfulness(
+        self, heads: Sequence[Head], *, kinds: Sequence[Kind] = KINDS, draws: int = DRAWS, seed: int = 0
+    ) -> dict[Kind, Faithfulness]:
+        """As `faithfulness_in_batches`, of the whole text."""
+        batches = self._told("the circuit")
+        return faithfulness_in_batches(self.model, batches, heads, kinds=kinds, draws=draws, seed=seed)
+
+    def _batches(self) -> Iterator[Batch]:
+        for start in range(0, len(self.inputs), self.at_once):
+            some = range(start, min(start + self.at_once, len(self.inputs)))
+            here = slice(some.start, some.stop)
+            yield self.inputs[here], self.targets[here], self.other.stand_ins(self.model, some)
+
+    def _told(self, what: str) -> Iterator[Batch]:
+        """The batches; after the first, how long the others will take."""
+        n, began = -(-len(self.inputs) // self.at_once), time.perf_counter()
+        for at, batch in enumerate(self._batches()):
+            if at == 1 and (left := (time.perf_counter() - began) * (n - 1)) > _LONG:
+                self.tell(f"{what}: about {duration(left)} more")
+            yield batch

@@ -1,0 +1,572 @@
+"""Heads: which heads matter, in sentences. Numpy alone, as `heads.scores`.
+
+A head is named where its effect is above .01 nats per token, to either side, by an interval that holds for all heads of
+the model at once; all others are bounded by the same intervals.
+
+Heads: how much of a model's loss some heads keep by themselves, and in words. Numpy alone, as `heads.scores`.
+
+Heads: what taking heads away showed of a finished model. Numpy alone, as `heads.scores`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from headway.base.text import counted, listed
+from headway.causal.effects import (
+    KINDS,
+    ExactEffects,
+    Head,
+    HeadEffects,
+    Kind,
+    MeanOver,
+    interval,
+    mean_over_tokens,
+    named,
+    rank_correlation,
+    share_interval,
+)
+from headway.causal.patch_result import share_within
+from headway.heads.findings import NAMED, Finding
+from headway.heads.results import ModelOnText
+from headway.heads.scores import HeadScores, five_digits, score_json
+
+MATTERS = 0.01
+"""Nats per token from which on an effect is named."""
+_LEAST = 0.001
+"""Nats below which a bound is not said."""
+_RANKED = 4
+"""Heads below which a rank correlation says nothing."""
+SAID: Mapping[Kind, str] = {"zero": "set to zero", "mean": "at their mean", "resample": "resampled"}
+ESTIMATES = {"michel": "Michel's importance", "first-order": "first-order attribution", "integrated": "integrated"}
+
+
+def effect_findings(found: "Ablation") -> Iterator[Finding]:
+    """Which heads matter by each way of taking them away, how far the ways agree, and what estimates are worth."""
+    for kind in KINDS:
+        yield Finding(about=f"{kind}_ablation_nats", sentence=_heads(found.exact.single[kind], kind))
+    yield Finding(about="joint_effect", sentence=_joint(found))
+    if agreement := _ways(found):
+        yield Finding(about="agreement", sentence=agreement)
+    if estimates := _estimates(found):
+        yield Finding(about="estimates", sentence=estimates)
+    if found.pairs is not None:
+        yield from (Finding(about="interactions", sentence=_pairs(found, kind)) for kind in KINDS)
+
+
+def nats(value: float) -> str:
+    """A number of nats as sentences have it: two digits after the point, three where it is small, no leading 0.
+
+    Examples:
+        >>> nats(0.5234), nats(-0.0312), nats(0.00042), nats(1.5), nats(-0.0001)
+        ('.52', '−.031', '.000', '1.50', '.000')
+    """
+    return _written(value, _digits(value))
+
+
+def within(value: float, ends: Sequence[float]) -> str:
+    """A number with its interval, to the same digits.
+
+    Examples:
+        >>> within(0.5234, (0.4719, 0.5688))
+        '.52 (.47 to .57)'
+    """
+    digits = _digits(value)
+    low, high = (_written(end, digits) for end in ends)
+    return f"{_written(value, digits)} ({low} to {high})"
+
+
+def _digits(value: float) -> int:
+    return 2 if abs(value) >= 0.095 else 3
+
+
+def _written(value: float, digits: int) -> str:
+    text = f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+    return text.replace("0.", ".", 1) if abs(round(value, digits)) < 1 else text
+
+
+def share_that_is_told(exact: ExactEffects, kind: Kind) -> float:
+    """What single effects are of the joint one; NaN where that cannot be told from 0: a share of noise says nothing."""
+    low, high = interval(exact.joint[kind], exact.tokens)
+    return exact.share_of_joint(kind) if low > 0 or high < 0 else float("nan")
+
+
+def heads_told(effects: HeadEffects) -> int:
+    """How many heads have an effect that is told from 0, by intervals that hold for all heads at once."""
+    ends = np.concatenate([*effects.corrected_interval(), np.zeros((0, 2))])
+    return int(((ends[:, 0] > 0) | (ends[:, 1] < 0)).sum())
+
+
+def _heads(effects: HeadEffects, kind: Kind) -> str:
+    ends = np.concatenate([*effects.corrected_interval(), np.zeros((0, 2))])
+    heads = [(head, effect, tuple(ends[at])) for at, (head, effect) in enumerate(effects.heads())]
+    up = sorted((h for h in heads if h[2][0] > MATTERS), key=lambda h: -h[1])
+    down = sorted((h for h in heads if h[2][1] < -MATTERS), key=lambda h: h[1])
+    rest = [h for h in heads if h not in up and h not in down]
+    said = [*_some(up, "rises"), *_some(down, "falls")]
+    begun = f"heads {SAID[kind]}"
+    most = max((max(map(abs, h[2])) for h in rest), default=None)
+    if not said:
+        assert most is not None, "a model has heads"
+        return f"{begun}: no head is found to matter; none by more than {nats(max(most, _LEAST))} nats per token"
+    if most is not None:
+        said.append(f"no other head matters by more than {nats(max(most, _LEAST))}")
+    return f"{begun}: {'; '.join(said)}"
+
+
+def _some(heads: Sequence[tuple[Head, float, Sequence[float]]], moves: str) -> list[str]:
+    if not heads:
+        return []
+    first, *others = heads[:NAMED]
+    head, effect, ends = first
+    said = f"without {named(head)} the loss {moves} by {_nats_within(abs(effect), ends)}"
+    if others:
+        said += ", " + listed(f"without {named(h)} by {within(abs(e), _sizes(i))}" for h, e, i in others)
+    if len(heads) > NAMED:
+        said += f", and without {counted(len(heads) - NAMED, 'other head')} by {nats(abs(heads[NAMED][1]))} and less"
+    return [said]
+
+
+def _nats_within(value: float, ends: Sequence[float]) -> str:
+    number, _, span = within(value, _sizes(ends)).partition(" ")
+    return f"{number} nats per token {span}"
+
+
+def _sizes(ends: Sequence[float]) -> tuple[float, float]:
+    low, high = sorted(map(abs, ends))
+    return low, high
+
+
+def _joint(found: "Ablation") -> str:
+    exact = found.exact
+    totals = {kind: exact.joint_mean(kind) for kind in KINDS}
+    changes = listed(f"{nats(total)} ({kind})" for kind, total in totals.items())
+    said = f"without any head the loss changes by {changes} nats per token"
+    shares = {kind: share_that_is_told(exact, kind) for kind in KINDS}
+    told = [kind for kind in KINDS if np.isfinite(shares[kind])]
+    if not told:
+        return said
+    ways = f" ({', '.join(told)})" if len(told) < len(KINDS) else ""
+    percents = listed(f"{100 * shares[kind]:.0f} %".replace("-", "−") for kind in told) + ways
+    return f"{said}; the effects of single heads sum to {percents} of that (100 % where effects add up)"
+
+
+def _ways(found: "Ablation") -> str:
+    """Rank correlations of the ways with one another, as far as each tells an effect from 0."""
+    told = ways_told(found)
+    agree = {ways: value for ways, value in found.agreement_of_kinds.items() if set(ways) <= set(told)}
+    few = len(found.exact.single["mean"].flat()) < _RANKED
+    if few or not agree or not all(np.isfinite(value) for value in agree.values()):
+        return ""
+    pairs = listed(f"{nats(value)} of {one} and {other}" for (one, other), value in agree.items())
+    return f"rank correlation of the effects of heads: {pairs}"
+
+
+def ways_told(found: "Ablation") -> list[Kind]:
+    """The ways of taking heads away in which some head's effect is told from 0: in others only noise has ranks."""
+    return [kind for kind in KINDS if heads_told(found.exact.single[kind])]
+
+
+def _estimates(found: "Ablation") -> str:
+    if len(found.exact.single["mean"].flat()) < _RANKED:
+        return ""
+    told, begun = ways_told(found), "rank correlation of estimates with the exact effects"
+    if not told:
+        return f"{begun}: no head's effect is told from 0, so there is nothing to rank"
+    parts = []
+    for name, said in ESTIMATES.items():
+        values = [found.agreement[kind][name] for kind in told]
+        if all(np.isfinite(values)):
+            parts.append(f"{said} {_listed(values)}")
+            sizes = [found.agreement_of_sizes[kind] for kind in told]
+            if name == "michel" and all(np.isfinite(sizes)):
+                parts[-1] += f" (and {_listed(sizes)} with their sizes, since it has no sign)"
+    return f"{begun} ({', '.join(told)}): {'; '.join(parts)}" if parts else ""
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(nats(value) for value in values)
+
+
+def _pairs(found: "Ablation", kind: Kind) -> str:
+    pairs = found.pairs
+    assert pairs is not None
+    means, (low, high) = pairs.mean(kind), pairs.corrected_interval(kind)
+    told = [i for i in np.argsort(-np.abs(means)) if low[i] > MATTERS or high[i] < -MATTERS]
+    if not told:
+        return f"pairs {SAID[kind]}: no pair is found to interact by more than {nats(MATTERS)} nats per token"
+    said = [
+        f"{named(pairs.heads[i][0])} and {named(pairs.heads[i][1])} {within(float(means[i]), (low[i], high[i]))}"
+        for i in told[:NAMED]
+    ]
+    more = f", and {counted(len(told) - NAMED, 'other pair')}" if len(told) > NAMED else ""
+    return (
+        f"pairs {SAID[kind]}, both together minus each alone, in nats per token: {', '.join(said)}{more}; above 0 one "
+        "makes up for the other, below 0 they work together"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faithfulness:
+    """The loss when everything outside some heads is taken away, nats per token.
+
+    Attributes:
+        heads: that stay.
+        kind: how the others are taken away.
+        losses: of each sequence: with all heads, without any, with these alone, and with each random circuit.
+        tokens: how many of each sequence count: its weight.
+        exhaustive: whether the random circuits are all others of as many heads that there are.
+    """
+
+    heads: tuple[Head, ...]
+    kind: Kind
+    losses: "CircuitLosses"
+    tokens: Int[np.ndarray, " batch"]
+    exhaustive: bool = False
+
+    @property
+    def whole(self) -> float:
+        """The loss with all heads."""
+        return float(mean_over_tokens(self.losses.whole, self.tokens))
+
+    @property
+    def none(self) -> float:
+        """The loss without any."""
+        return float(mean_over_tokens(self.losses.none, self.tokens))
+
+    @property
+    def circuit(self) -> float:
+        """The loss with these alone."""
+        return float(mean_over_tokens(self.losses.circuit, self.tokens))
+
+    @property
+    def random(self) -> Float[np.ndarray, " draws"]:
+        """The loss with as many others alone, drawn at random, each."""
+        return mean_over_tokens(self.losses.random, self.tokens)
+
+    @property
+    def circuit_interval(self) -> tuple[float, float]:
+        """Student's interval over sequences of the loss with these alone, 95 %."""
+        low, high = interval(self.losses.circuit, self.tokens)
+        return float(low), float(high)
+
+    @property
+    def useful(self) -> bool:
+        """Whether all heads are good for something: .01 nats at least, told from nothing over sequences."""
+        low, _ = interval(self.losses.none - self.losses.whole, self.tokens)
+        return self.none - self.whole > MATTERS and (len(self.tokens) < 2 or bool(low > 0))
+
+    @property
+    def share(self) -> float:
+        """Of what all heads are good for, how much these are: 1 all of it, 0 none; NaN where that is nothing."""
+        return self._share(self.circuit)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Student's interval of the share over sequences, 95 %; NaN with one sequence, or without a share."""
+        if not self.useful:
+            return float("nan"), float("nan")
+        none = self.losses.none
+        low, high = share_interval(none - self.losses.circuit, none - self.losses.whole, self.tokens)
+        return float(low), float(high)
+
+    @property
+    def random_shares(self) -> Float[np.ndarray, " draws"]:
+        """The share of each random circuit."""
+        return np.array([self._share(loss) for loss in self.random])
+
+    @property
+    def as_faithful(self) -> int:
+        """How many of the random circuits keep as much."""
+        return int((self.random <= self.circuit).sum())
+
+    @property
+    def chance(self) -> float:
+        """The share of random circuits that are as faithful, counted with this one, so that it is never 0."""
+        return (1 + self.as_faithful) / (1 + len(self.random))
+
+    def _share(self, loss: float) -> float:
+        return (self.none - loss) / (self.none - self.whole) if self.useful else float("nan")
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        return circuit_sentence({self.kind: self})
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return {
+            "schema": 1,
+            "heads": [named(head) for head in self.heads],
+            "kind": self.kind,
+            "loss_nats": {
+                "whole": five_digits(self.whole),
+                "none": five_digits(self.none),
+                "circuit": five_digits(self.circuit),
+                "circuit_interval": five_digits(self.circuit_interval),
+                "random": five_digits(self.random),
+            },
+            "share": five_digits(self.share),
+            "interval": five_digits(self.interval),
+            "random_shares": five_digits(self.random_shares),
+            "all_other_circuits": self.exhaustive,
+            "chance": five_digits(self.chance),
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitLosses:
+    """Nats per token of each sequence: with all heads, without any, with a circuit alone, and with each random one."""
+
+    whole: Float[np.ndarray, " batch"]
+    none: Float[np.ndarray, " batch"]
+    circuit: Float[np.ndarray, " batch"]
+    random: Float[np.ndarray, "draws batch"]
+
+
+def circuit_sentence(found: Mapping[Kind, Faithfulness]) -> str:
+    """How much a circuit keeps by each way of taking the others away, beside random ones of as many heads."""
+    told = {kind: each for kind, each in found.items() if each.useful}
+    if not told:
+        ways = listed(f"{nats(each.none - each.whole)} ({SAID[kind]})" for kind, each in found.items())
+        return (
+            f"all heads together are good for {ways} nats per token, which is under {nats(MATTERS)} or not told from "
+            "nothing, so there is nothing of which some could keep a share"
+        )
+    one = next(iter(told.values()))
+    kept = listed(
+        f"{share_within(each.share, each.interval)} with the others {SAID[kind]}" for kind, each in told.items()
+    )
+    keep = "keep" if len(one.heads) > 1 else "keeps"
+    said = f"{listed(map(named, one.heads))} alone {keep}, of what all heads are good for, {kept}"
+    untold = [SAID[kind] for kind in found if kind not in told]
+    rest = f"; {listed(untold)}, all heads together are good for nothing that is told" if untold else ""
+    return f"{said}; {random_circuits_said(one)} {_random(list(told.values()))}{rest}"
+
+
+def random_circuits_said(found: Faithfulness) -> str:
+    """What the circuits are called that stand beside one."""
+    n, of = len(found.random), f"of {counted(len(found.heads), 'head')}"
+    if found.exhaustive:
+        return f"the only other circuit {of}" if n == 1 else f"all {n} other circuits {of}"
+    return f"{counted(n, 'random circuit')} {of}"
+
+
+def _random(told: list[Faithfulness]) -> str:
+    middle = listed(f"{100 * float(np.median(each.random_shares)):.0f} %".replace("-", "−") for each in told)
+    if len(told[0].random) == 1:
+        return f"keeps {middle}"
+    as_much = listed(str(each.as_faithful) if each.as_faithful else "none" for each in told)
+    as_much = "none" if not any(each.as_faithful for each in told) else as_much
+    return f"keep {middle} in the middle, and {as_much} of them as much"
+
+
+SCHEMA = 1
+Ends = tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairEffects:
+    """What pairs of heads do beyond what each of them does: both taken away minus each alone."""
+
+    heads: tuple[tuple[Head, Head], ...]
+    why: tuple[str, ...]
+    """Why each pair was looked at: alike, or important."""
+    cosine: tuple[float, ...]
+    """Of what the two write, the mean over positions; NaN for heads of different layers."""
+    per_sequence: Mapping[Kind, Float[np.ndarray, "pair batch"]]
+    """In nats per token; above 0: one makes up for the loss of the other."""
+    tokens: Int[np.ndarray, " batch"]
+
+    def mean(self, kind: Kind) -> Float[np.ndarray, " pair"]:
+        """The interaction over all tokens, of each pair."""
+        return mean_over_tokens(self.per_sequence[kind], self.tokens)
+
+    def interval(self, kind: Kind, confidence: float = 0.95) -> Ends:
+        """Both ends of that of each pair on its own, over sequences; see `HeadEffects.interval`."""
+        return interval(self.per_sequence[kind], self.tokens, confidence)
+
+    def corrected_interval(self, kind: Kind, confidence: float = 0.95) -> Ends:
+        """Both ends of intervals that hold for all of these pairs at once: Bonferroni's correction."""
+        return self.interval(kind, 1 - (1 - confidence) / max(1, len(self.heads)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablation(ModelOnText):
+    """What every head of a finished model does to the loss of a text: exact effects, and estimates of them.
+
+    Attributes:
+        other: the other text, whose contexts stand in for heads, in words.
+        mean_over: what its mean is over: positions (and sequences), or sequences per position.
+        exact: effects of single heads and of all, in each way of taking them away.
+        michel: Michel's importance, of each layer.
+        first_order: attribution, the gradient times the difference, by way.
+        integrated: the same along the way from all heads to none, by way.
+        pairs: what pairs of heads do together; None where nobody asked.
+        circuit: what some heads keep alone, by way of taking the others away; None where nobody asked.
+    """
+
+    other: str
+    mean_over: MeanOver
+    exact: ExactEffects
+    michel: tuple[Float[np.ndarray, " _head"], ...]
+    first_order: Mapping[Kind, HeadEffects]
+    integrated: Mapping[Kind, HeadEffects]
+    pairs: PairEffects | None = None
+    circuit: Mapping[Kind, Faithfulness] | None = None
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """Which heads matter, how far the ways of taking them away agree, and what estimates are worth."""
+        of_circuit = (
+            () if self.circuit is None else (Finding(about="circuit", sentence=circuit_sentence(self.circuit)),)
+        )
+        return (*effect_findings(self), *of_circuit)
+
+    @property
+    def loss_nats(self) -> float:
+        """Of the whole model, per token."""
+        return float(mean_over_tokens(self.exact.loss, self.exact.tokens))
+
+    @cached_property
+    def agreement(self) -> dict[Kind, dict[str, float]]:
+        """The rank correlation of each estimate with the exact effects, by way; NaN for a single head."""
+        michel = np.concatenate([*self.michel, np.zeros(0)])
+        return {
+            kind: {
+                name: rank_correlation(estimate, self.exact.single[kind].flat())
+                for name, estimate in {
+                    "michel": michel,
+                    "first-order": self.first_order[kind].flat(),
+                    "integrated": self.integrated[kind].flat(),
+                }.items()
+            }
+            for kind in KINDS
+        }
+
+    @cached_property
+    def agreement_of_sizes(self) -> dict[Kind, float]:
+        """The rank correlation of Michel's importance, which has no sign, with the exact effects without theirs."""
+        michel = np.concatenate([*self.michel, np.zeros(0)])
+        return {kind: rank_correlation(michel, np.abs(self.exact.single[kind].flat())) for kind in KINDS}
+
+    @cached_property
+    def agreement_of_kinds(self) -> dict[tuple[Kind, Kind], float]:
+        """The rank correlation of the exact effects in two ways; NaN for a single head."""
+        single = self.exact.single
+        return {
+            (one, other): rank_correlation(single[one].flat(), single[other].flat())
+            for one, other in combinations(KINDS, 2)
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain values, numbers to five digits; what is not finite is null.
+
+        Of heads and pairs, `interval` is the 95 % interval of each on its own, and `corrected_interval` one of those
+        that hold for all heads, or for all pairs, at once: by these sentences say what matters. Rank correlations are
+        given of noise too; `heads_told_from_0` says of how many heads the corrected interval has no 0 in it, and where
+        that is none there was nothing to rank.
+        """
+        exact = self.exact
+        low, high = interval(exact.loss, exact.tokens)
+        return {
+            "schema": SCHEMA,
+            **super().to_json(),
+            "other": {"from": self.other, "mean": self.mean_over},
+            "loss_nats": {"value": five_digits(self.loss_nats), "interval": five_digits([low, high])},
+            "heads": self._heads(),
+            "joint": {
+                kind: {
+                    "effect_nats": five_digits(exact.joint_mean(kind)),
+                    "interval": five_digits(interval(exact.joint[kind], exact.tokens)),
+                    "share_of_single_effects": five_digits(exact.share_of_joint(kind)),
+                }
+                for kind in KINDS
+            },
+            "rank_correlation_with_exact": {
+                kind: {name: five_digits(value) for name, value in found.items()}
+                for kind, found in self.agreement.items()
+            },
+            "rank_correlation_with_absolute_exact": {
+                kind: {"michel": five_digits(value)} for kind, value in self.agreement_of_sizes.items()
+            },
+            "heads_told_from_0": {kind: heads_told(exact.single[kind]) for kind in KINDS},
+            "rank_correlation_of_ways": {
+                f"{one} and {other}": five_digits(value) for (one, other), value in self.agreement_of_kinds.items()
+            },
+            "pairs": None if self.pairs is None else self._pairs(self.pairs),
+            "circuit": None if self.circuit is None else {kind: each.to_json() for kind, each in self.circuit.items()},
+            "metrics": {metric: score_json(score) for metric, score in self.scores.items()},
+            "forward_passes": five_digits(exact.forward_passes),
+            "findings": [vars(finding) for finding in self.findings],
+            "notes": list(self.notes),
+        }
+
+    def _heads(self) -> list[dict[str, Any]]:
+        """A head each, those that the loss rises most without, at their mean, first."""
+        ends = {kind: effects.interval() for kind, effects in self.exact.single.items()}
+        corrected = {kind: effects.corrected_interval() for kind, effects in self.exact.single.items()}
+        means = {kind: effects.mean for kind, effects in self.exact.single.items()}
+        return [
+            {
+                "head": named((layer, head)),
+                "layer": layer,
+                "number": head,
+                **{
+                    kind: {
+                        "effect_nats": five_digits(means[kind][layer][head]),
+                        "interval": five_digits(ends[kind][layer][head]),
+                        "corrected_interval": five_digits(corrected[kind][layer][head]),
+                        "first_order": five_digits(self.first_order[kind].mean[layer][head]),
+                        "integrated": five_digits(self.integrated[kind].mean[layer][head]),
+                    }
+                    for kind in KINDS
+                },
+                "michel": five_digits(self.michel[layer][head]),
+            }
+            for (layer, head), _ in self.exact.single["mean"].ranked()
+        ]
+
+    def _pairs(self, pairs: PairEffects) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = [
+            {"heads": [named(one), named(other)], "why": why, "cosine": five_digits(cosine)}
+            for (one, other), why, cosine in zip(pairs.heads, pairs.why, pairs.cosine, strict=True)
+        ]
+        for kind in pairs.per_sequence:
+            means, own, corrected = pairs.mean(kind), pairs.interval(kind), pairs.corrected_interval(kind)
+            for at, pair in enumerate(found):
+                pair[kind] = {
+                    "interaction_nats": five_digits(means[at]),
+                    "interval": five_digits([end[at] for end in own]),
+                    "corrected_interval": five_digits([end[at] for end in corrected]),
+                }
+        return found
+
+
+def effect_scores(
+    names: Mapping[int, str],
+    exact: ExactEffects,
+    michel: tuple[np.ndarray, ...],
+    first_order: Mapping[Kind, HeadEffects],
+    integrated: Mapping[Kind, HeadEffects],
+) -> dict[str, HeadScores]:
+    """Effects and estimates as metrics of the atlas, by metric; `names` are those of the attentions, by layer."""
+    by_metric: dict[str, tuple[np.ndarray, ...]] = {
+        **{f"{kind}_ablation_nats": exact.single[kind].mean for kind in KINDS},
+        "michel_importance_nats": michel,
+        **{f"{kind}_attribution_nats": first_order[kind].mean for kind in KINDS},
+        **{f"{kind}_integrated_nats": integrated[kind].mean for kind in KINDS},
+    }
+    n_tokens = int(exact.tokens.sum())
+    return {
+        metric: HeadScores(
+            metric=metric, values={name: values[layer] for layer, name in names.items()}, n_rows=n_tokens
+        )
+        for metric, values in by_metric.items()
+    }

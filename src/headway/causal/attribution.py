@@ -1,0 +1,202 @@
+"""Heads: cheap estimates of what heads do to the loss, from gradients.
+
+A gate g on each head and example makes its context g z + (1 - g) s, where s stands in for it. At g = 1 the loss changes
+by -dL/dg when the head goes, to first order; Michel's importance is the size of that with s = 0. Along the way from all
+gates open to all gates closed the integral of it is a share of the joint effect of all heads.
+
+Paper: Michel et al. 2019, arXiv 1905.10650 (importance). Sundararajan et al. 2017, arXiv 1703.01365 (integrated
+gradients), there over inputs and here over the gates of all heads at once, so that the estimates of all heads sum to
+the exact joint effect, not each to the exact effect of its head.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headway.causal.effects import KINDS, HeadEffects, Kind
+from headway.causal.substitutes import Substitutes, check_text, counted, layers_with_heads
+from headway.errors import UserError
+from headway.models.edits import Edits
+from headway.models.intervene import Intervenable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribution:
+    """Estimates of every head, from one forward and one backward pass."""
+
+    gate_gradients: tuple[Float[np.ndarray, "_head batch"], ...]
+    """Of each layer dL/dxi, L the loss of a sequence in nats per token and xi the gate of a head on it."""
+    first_order: Mapping[Kind, HeadEffects]
+    """The gradient times the difference that each way of taking a head away makes."""
+
+    @property
+    def michel(self) -> tuple[Float[np.ndarray, " _head"], ...]:
+        """Of each layer, the mean over sequences of |dL/dxi|."""
+        return tuple(np.abs(gradients).mean(1) for gradients in self.gate_gradients)
+
+    @property
+    def michel_by_layer(self) -> tuple[Float[np.ndarray, " _head"], ...]:
+        """Michel's importance over its l2 norm in the layer; it depends on how many heads the layer has."""
+        norms = [np.linalg.norm(importance) for importance in self.michel]
+        return tuple(i / n if n else i for i, n in zip(self.michel, norms, strict=True))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Attribution"]) -> "Attribution":
+        """Estimates on several parts of a text as those on all of it."""
+        layers = zip(*(part.gate_gradients for part in parts), strict=True)
+        return cls(
+            gate_gradients=tuple(np.concatenate(layer, axis=1) for layer in layers),
+            first_order={kind: HeadEffects.joined([part.first_order[kind] for part in parts]) for kind in KINDS},
+        )
+
+
+def attribute(
+    model: Intervenable,
+    inputs: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, "batch pos"],
+    stand_ins: Substitutes,
+) -> Attribution:
+    """Michel's importance and first-order effects of every head, all from one pass and its gradient.
+
+    Args:
+        model: the model; its parameters get no gradient.
+        inputs: the text.
+        targets: the tokens after each position; -1 where none is counted.
+        stand_ins: what stands in for heads on this text.
+
+    Raises:
+        UserError: as `check_text` and `check_gradients`.
+    """
+    check_text(model, inputs, targets)
+    check_gradients(model)
+    layers, gates = layers_with_heads(model), _gates(model, len(inputs), 1.0)
+    found: dict[int, Tensor] = {}
+    edits: Edits = {(i, "z"): partial(found.setdefault, i) for i in layers}
+    with torch.enable_grad():
+        total = _total(model, model.hidden(inputs, gates=gates, edits=edits)[0], targets)
+    gradients = torch.autograd.grad(total, [*(gates[i] for i in layers), *(found[i] for i in layers)])
+    of_gates, of_z = (
+        dict(zip(layers, part, strict=True)) for part in (gradients[: len(layers)], gradients[len(layers) :])
+    )
+    first_order = {}
+    for kind in KINDS:
+        changes = {}
+        for i, gradient in of_z.items():
+            stand_in = stand_ins.of[kind][i]
+            assert stand_in is not None, "a layer with heads has what stands in for them"
+            changes[i] = ((stand_in - found[i].detach()) * gradient).sum((2, 3)).T
+        first_order[kind] = _effects(model, changes, targets)
+    return Attribution(
+        gate_gradients=_per_layer(model, {i: gradient.T for i, gradient in of_gates.items()}, len(inputs)),
+        first_order=first_order,
+    )
+
+
+def integrated(
+    model: Intervenable,
+    inputs: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, "batch pos"],
+    stand_ins: Substitutes,
+    *,
+    steps: int = 8,
+) -> dict[Kind, HeadEffects]:
+    """Integrated gradients of every head along the way from all gates open to all closed, by the midpoint rule.
+
+    Law: over all heads they sum to the joint effect, the nearer the more steps.
+
+    Args:
+        model: the model.
+        inputs: the text.
+        targets: the tokens after each position; -1 where none is counted.
+        stand_ins: what stands in for heads on this text.
+        steps: forward and backward passes for each of the three ways.
+
+    Raises:
+        UserError: as `check_text` and `check_gradients`, or without a step.
+    """
+    check_text(model, inputs, targets)
+    check_gradients(model)
+    if steps < 1:
+        raise UserError(f"an integral of {steps} steps was asked for; give 1 or more")
+    layers, found = layers_with_heads(model), {}
+    for kind in KINDS:
+        total: dict[int, Tensor] = {}
+        for step in range(steps):
+            gates = _gates(model, len(inputs), 1 - (step + 0.5) / steps)
+            edits: Edits = {(i, "z"): partial(_between, gates[i], stand_ins.of[kind][i]) for i in layers}
+            with torch.enable_grad():
+                loss = _total(model, model.hidden(inputs, edits=edits)[0], targets)
+            gradients = torch.autograd.grad(loss, [gates[i] for i in layers])
+            for i, gradient in zip(layers, gradients, strict=True):
+                total[i] = total.get(i, torch.zeros_like(gradient.T)) - gradient.T / steps
+        found[kind] = _effects(model, total, targets)
+    return found
+
+
+def gate_gradients(
+    model: Intervenable, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "batch pos"]
+) -> tuple[Float[np.ndarray, "_head batch"], ...]:
+    """Of each layer dL/dxi, as in `Attribution`, alone.
+
+    Raises:
+        UserError: as `check_text` and `check_gradients`.
+    """
+    check_text(model, inputs, targets)
+    check_gradients(model)
+    layers, gates = layers_with_heads(model), _gates(model, len(inputs), 1.0)
+    with torch.enable_grad():
+        total = _total(model, model.hidden(inputs, gates=gates)[0], targets)
+    gradients = torch.autograd.grad(total, [gates[i] for i in layers])
+    return _per_layer(model, {i: gradient.T for i, gradient in zip(layers, gradients, strict=True)}, len(inputs))
+
+
+def check_gradients(model: Intervenable) -> None:
+    """Nothing, when a loss of the model has gradients.
+
+    Raises:
+        UserError: when its weights are of no type that has them, or were made where torch records nothing.
+    """
+    for name, parameter in model.named_parameters():
+        if not parameter.is_floating_point() or parameter.is_inference():
+            was = "made under torch.inference_mode" if parameter.is_inference() else f"of type {parameter.dtype}"
+            raise UserError(
+                f"gradients are needed, but the weights {name} are {was} and have none; load the model without, or "
+                "take a method that needs none, such as ablation"
+            )
+
+
+def _between(gate: Tensor, stand_in: Tensor | None, z: Tensor) -> Tensor:
+    assert stand_in is not None, "a layer with heads has what stands in for them"
+    return stand_in + gate[:, :, None, None] * (z - stand_in)
+
+
+def _gates(model: Intervenable, batch: int, value: float) -> list[Tensor]:
+    """A gate for each example and head."""
+    some = next(model.parameters())
+    return [
+        torch.full((batch, n), value, dtype=some.dtype, device=some.device, requires_grad=True) for n in model.n_heads
+    ]
+
+
+def _total(model: Intervenable, stream: Tensor, targets: Tensor) -> Tensor:
+    """The losses of the sequences, summed: the gradient of what concerns one of them is that of its loss."""
+    logits = model.read_out(stream).flatten(0, 1).float()
+    losses = nn.functional.cross_entropy(logits, targets.flatten(), ignore_index=-1, reduction="none")
+    return (losses.unflatten(0, targets.shape).sum(1) / counted(targets)).sum()
+
+
+def _effects(model: Intervenable, changes: dict[int, Tensor], targets: Tensor) -> HeadEffects:
+    return HeadEffects(per_sequence=_per_layer(model, changes, len(targets)), tokens=counted(targets).cpu().numpy())
+
+
+def _per_layer(model: Intervenable, found: dict[int, Tensor], batch: int) -> tuple[np.ndarray, ...]:
+    """Arrays (head, batch) of all layers, in float64; empty for one without heads."""
+    return tuple(
+        found[i].detach().double().cpu().numpy() if i in found else np.zeros((0, batch))
+        for i in range(len(model.n_heads))
+    )

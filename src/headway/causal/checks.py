@@ -1,0 +1,293 @@
+"""Heads: what must hold on the model at hand before any number about its heads' effects is given.
+
+The errors that are made in the field are of one kind: a mask that is on another tensor than the contexts that enter the
+output projection, or that is read and ignored. Each leaves one of these checks failing.
+
+Heads: what must hold on the model at hand before any number about patching it is given.
+
+A patch of queries, keys, values or a pattern is a context that Headway computes, put in where contexts enter the output
+projection. That is right only where the model itself computes the same: so each is held against a whole pass in which
+the model's own attention is given other queries, keys or values.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headway.base import rng
+from headway.causal.patch_result import PATCH_SITES, PatchSite
+from headway.causal.patching import TwoRuns, patched_context, why_no_paths
+from headway.causal.pruning import pruned
+from headway.causal.removal import Removal, losses_without, reference_losses_without
+from headway.causal.substitutes import check_text, heads_of, layers_with_heads, substitutes
+from headway.errors import UserError
+from headway.models.edits import Edit, Edits, Site
+from headway.models.intervene import Intervenable, logits_of
+from headway.models.trace import AttentionTrace
+from headway.models.transformer import Transformer
+
+TOLERANCE = 1e-5
+"""Of the largest logit, or written entry, for single precision; what is compared differs in the order of sums alone."""
+
+
+def check_interventions(model: Intervenable, tokens: Int[Tensor, "batch pos"], tolerance: float = TOLERANCE) -> None:
+    """Nothing, when gates and edits do to the model what they are said to do.
+
+    * gates of 1 change no bit;
+    * the contributions of a layer's heads, and its bias, are what its attention writes;
+    * gates of 0 on a layer whose heads write something change the logits;
+    * a head masked is the same head physically removed: one of each layer, and a random half of all;
+    * the fast way to lose a head has the loss of the obvious one, in each layer.
+
+    Args:
+        model: the model.
+        tokens: a text of two tokens or more; a short one will do.
+        tolerance: of what is compared, as a share of the largest.
+
+    Raises:
+        UserError: naming the check that failed, and by how much.
+    """
+    if tokens.shape[1] < 2 or not heads_of(model):
+        raise UserError(
+            f"a text of {tokens.shape[1]} tokens was given for a check of {len(heads_of(model))} heads; give two "
+            "tokens or more, and a model with heads"
+        )
+    check_text(model, tokens[:, :-1], tokens[:, 1:])
+    with torch.no_grad():
+        for check in (_gates_of_one, _contributions, _gates_of_zero, _masked_is_pruned, _fast_is_slow):
+            check(model, tokens, tolerance)
+
+
+def _gates_of_one(model: Intervenable, tokens: Tensor, _: float) -> None:
+    plain, gated = logits_of(model, tokens), logits_of(model, tokens, _ones(model))
+    if not bool(plain.isfinite().all()):
+        _fail("the logits are finite", "some are NaN or infinite")
+    if not torch.equal(plain, gated):
+        _fail("gates of 1 change no bit", f"logits change by up to {_most(plain - gated):.2g}")
+
+
+def _contributions(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
+    for layer, of_heads, written in _outputs(model, tokens):
+        compare(
+            f"in layer {layer} the heads' contributions and the bias add up to what the attention writes",
+            of_heads,
+            written,
+            tolerance,
+        )
+
+
+def _gates_of_zero(model: Intervenable, tokens: Tensor, _: float) -> None:
+    plain = logits_of(model, tokens)
+    for layer, of_heads, _written in _outputs(model, tokens):
+        gates = _ones(model)
+        gates[layer] = torch.zeros_like(gates[layer])
+        writes = _most(of_heads)
+        if writes > 0 and torch.equal(plain, logits_of(model, tokens, gates)):
+            _fail(
+                "gates of 0 change the logits",
+                f"they do not in layer {layer}, whose heads write entries up to {writes:.2g}",
+            )
+
+
+def _masked_is_pruned(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
+    keeps: dict[str, list[np.ndarray]] = {}
+    for layer in layers_with_heads(model):
+        head = model.n_heads[layer] // 2
+        keeps[f"L{layer}H{head} masked is L{layer}H{head} removed"] = _all_but(model, layer, head)
+    draw = rng.generator(0, "heads of the check")
+    keeps["a random half of the heads masked is these heads removed"] = [draw.random(n) < 0.5 for n in model.n_heads]
+    for check, keep in keeps.items():
+        some = next(model.parameters())
+        gates = [torch.tensor(mask, dtype=some.dtype, device=some.device) for mask in keep]
+        compare(check, logits_of(model, tokens, gates), _removed(model, tokens, keep), tolerance)
+
+
+def _fast_is_slow(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
+    inputs = tokens[:, :-1]
+    targets = tokens[:, 1:].clamp(max=logits_of(model, inputs[:1]).shape[2] - 1)  # a read-out may be narrow
+    # Another text for what stands in: the same tokens, backwards.
+    stand_ins = substitutes(model, inputs, tokens.flip(1)[:, :-1])
+    heads = [(layer, model.n_heads[layer] // 2) for layer in layers_with_heads(model)]
+    removals = [Removal((head,), stand_in) for head in heads for stand_in in stand_ins.of.values()]
+    fast, slow = (f(model, inputs, targets, removals) for f in (losses_without, reference_losses_without))
+    compare("the losses without a head are those of a whole pass", fast.without, slow.without, tolerance)
+
+
+def _outputs(model: Intervenable, tokens: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Of each layer what its heads write, summed, and what its attention writes; the bias is in neither."""
+    if not isinstance(model, Transformer):
+        yield from model.outputs(tokens)
+        return
+    trace = model(tokens, record=True)[1]
+    for attention in trace.attentions:
+        written = model.written(trace.streams[attention.layer], attention.layer)
+        assert written is not None
+        yield (
+            attention.layer,
+            attention.contributions().sum(1),
+            written if attention.b_O is None else written - attention.b_O,
+        )
+
+
+def _removed(model: Intervenable, tokens: Tensor, keep: list[np.ndarray]) -> Tensor:
+    """The logits of a model without some heads: one that does not have them, or where their rows of W_O are zero."""
+    if isinstance(model, Transformer):
+        return pruned(model, [mask.tolist() for mask in keep])(tokens)[0]
+    return model.without(tokens, [torch.from_numpy(mask) for mask in keep])
+
+
+def _all_but(model: Intervenable, layer: int, head: int) -> list[np.ndarray]:
+    return [np.arange(n) != head if i == layer else np.ones(n, bool) for i, n in enumerate(model.n_heads)]
+
+
+def _ones(model: Intervenable) -> list[Tensor]:
+    some = next(model.parameters())
+    return [torch.ones(n, dtype=some.dtype, device=some.device) for n in model.n_heads]
+
+
+def compare(check: str, one: Tensor, other: Tensor, tolerance: float) -> None:
+    """Nothing, when two are the same, to a tolerance as a share of the largest.
+
+    Raises:
+        UserError: naming the check that failed, and by how much.
+    """
+    difference, scale = _most(one - other), max(1.0, _most(other))
+    if not difference <= tolerance * scale:
+        _fail(check, f"they differ by up to {difference:.2g}, of values up to {scale:.2g} (tolerance {tolerance:g})")
+
+
+def _most(x: Tensor) -> float:
+    return float(x.abs().max())
+
+
+def _fail(check: str, found: str) -> None:
+    raise UserError(
+        f"this model cannot be intervened on; the check that failed: {check}; {found}. Nothing that would be said of "
+        "its heads' effects could be trusted; take another checkpoint, or mend the model"
+    )
+
+
+_INTO: tuple[Site, ...] = ("q", "k", "v")
+
+
+def check_patching(
+    model: Intervenable,
+    tokens: Int[Tensor, "batch pos"],
+    sites: tuple[PatchSite, ...],
+    *,
+    paths: bool = False,
+    tolerance: float = TOLERANCE,
+) -> None:
+    """Nothing, when patches do to the model what they are said to do.
+
+    In each layer that has heads:
+
+    * every head's own context, and what is computed anew of its own parts, put in changes nothing;
+    * the queries, keys or values of another text, given to the model's own attention for one head (for keys and values
+      for all that read them), do what the contexts do that are computed of them;
+    * contexts of the other text do what they do in a whole pass, and what its queries, keys and values do together.
+
+    And where paths between heads can be measured, a stream to which nothing is added gives the queries, keys, values
+    and logits that were there.
+
+    Contexts are linear in values, so that patterns are right where values of another text are.
+
+    Args:
+        model: the model.
+        tokens: a text; a short one will do.
+        sites: what will be patched; of others nothing is checked.
+        paths: whether paths will be measured, which are patches of queries, keys and values.
+        tolerance: of what is compared, as a share of the largest.
+
+    Raises:
+        UserError: naming the check that failed, and by how much.
+    """
+    # Another text: the same tokens, backwards.
+    runs = TwoRuns(model, tokens.flip(1), tokens, lambda logits: logits[:, -1, 0].float())
+    with torch.no_grad():
+        plain = logits_of(model, tokens)
+        if paths and why_no_paths(runs) is None:
+            sites = tuple(site for site in PATCH_SITES if site in {*sites, *_INTO})
+            _nothing_added_changes_nothing(runs, plain, tolerance)
+        for other, of in runs.pairs():
+            _own_parts_change_nothing(runs, of, sites, plain, tolerance)
+            _parts_are_what_the_model_computes(runs, other, of, sites, tolerance)
+
+
+def _own_parts_change_nothing(
+    runs: TwoRuns, of: AttentionTrace, sites: tuple[PatchSite, ...], plain: Tensor, tolerance: float
+) -> None:
+    heads = range(of.z.shape[1])
+    patches = [{head: patched_context(of, of, head, site) for head in heads} for site in sites]
+    for site, logits in zip(sites, runs.run.logits_with(of.layer, patches), strict=True):
+        compare(
+            f"in layer {of.layer} {site} as it was, put in for every head, changes nothing", logits, plain, tolerance
+        )
+
+
+def _nothing_added_changes_nothing(runs: TwoRuns, plain: Tensor, tolerance: float) -> None:
+    added = "nothing added to the stream"
+    for of in runs.corrupted.attentions:
+        nothing = torch.zeros_like(of.contributions()[:, 0])
+        (read,) = runs.run.reads(of.layer, [nothing])
+        for site in _INTO:
+            was = getattr(of, site)
+            check = f"{added} before layer {of.layer} leaves its {site} as it was"
+            compare(check, read[site][:, :, : was.shape[2]], was, tolerance)
+        if of is runs.corrupted.attentions[-1]:
+            (logits,) = runs.run.ends([nothing])
+            compare(f"{added} at its end leaves the logits as they were", logits, plain, tolerance)
+
+
+def _parts_are_what_the_model_computes(
+    runs: TwoRuns, other: AttentionTrace, of: AttentionTrace, sites: tuple[PatchSite, ...], tolerance: float
+) -> None:
+    cases = dict(_cases(other, of, sites))
+    patches = [contexts for contexts, _ in cases.values()]
+    found = runs.run.logits_with(of.layer, patches)
+    for (check, (_, edits)), logits in zip(cases.items(), found, strict=True):
+        compare(f"in layer {of.layer} {check}", logits, logits_of(runs.model, runs.tokens, edits=edits), tolerance)
+
+
+def _cases(
+    other: AttentionTrace, of: AttentionTrace, sites: tuple[PatchSite, ...]
+) -> Iterator[tuple[str, tuple[Mapping[int, Tensor], Edits]]]:
+    """What is checked, by its name: contexts that are put in, and what does the same to the model's own attention."""
+    layer, one = of.layer, of.z.shape[1] // 2
+    for site in _INTO:
+        if site in sites or (site == "v" and "pattern" in sites):
+            kv = of.kv_of[one]
+            readers = [one] if site == "q" else [head for head, its in enumerate(of.kv_of) if its == kv]
+            edit = _exchanged(getattr(other, site), one if site == "q" else kv)
+            yield (
+                f"{site} of another text, given to the model's own attention, does what the context does that is "
+                "computed of it",
+                ({head: patched_context(other, of, head, site) for head in readers}, {(layer, site): edit}),
+            )
+    whole = dict(enumerate(other.z.unbind(1)))
+    if "z" in sites:
+        yield (
+            "contexts of another text, put in for every head, do what they do in a whole pass",
+            (whole, {(layer, "z"): _exchanged(other.z, slice(None))}),
+        )
+    if set(sites) & set(_INTO):
+        yield (
+            "queries, keys and values of another text do together what its contexts do, as nothing else decides where "
+            "heads look (z and pattern alone, as sites and without paths, do not need that)",
+            (whole, {(layer, site): _exchanged(getattr(other, site), slice(None)) for site in _INTO}),
+        )
+
+
+def _exchanged(value: Tensor, heads: int | slice) -> Edit:
+    return partial(_exchange, value, heads)
+
+
+def _exchange(value: Tensor, heads: int | slice, x: Tensor) -> Tensor:
+    x = x.clone()
+    # Keys that no query sees have no place in a trace.
+    x[:, heads, : value.shape[2]] = value[:, heads]
+    return x

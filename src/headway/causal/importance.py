@@ -1,0 +1,311 @@
+"""Heads: which heads go first when a model is pruned: an order of units, by a method.
+
+Paper: `taylor`: Michel et al. 2019, arXiv 1905.10650: the mean over examples of |dL/dxi|, xi the gate of a unit; not
+divided by the layer's norm, which over ragged layers depends on their number of heads. `alike` is the article's
+hypothesis that alike heads are redundant. `magnitude` is the norm of what a head can write, W_V W_O, whose value does
+not depend on the head's arbitrary basis, as that of its matrices does.
+
+Of two alike heads `alike` lets that one go which adds less: it is chosen by its size as well as by its likeness. What
+each is worth alone is told by `alike-either`, which draws the one that goes, and `output`, which goes by size.
+
+Heads: which heads go first, learned: gates on heads are trained while the model stays as it is.
+
+`gates`: hard concrete gates with an L0 penalty. Paper: Voita et al. 2019, arXiv 1905.09418, who tune the penalty's
+weight and train the model along; here the weight follows from the number of heads that are to stay (it rises while more
+are open), and the model is left alone.
+
+`budget`: a number of heads is open in every pass, chosen by a relaxed top-k with Gumbel noise that hardens as it cools;
+so there is no weight at all. Paper: Li, Cotterell and Sachan 2021, arXiv 2108.04657, where that number is the same
+throughout; here it falls from all heads, since two that need one another are hardly ever drawn together from few. With
+hard choices, whose gradients are the relaxed ones, it found none of 8 planted circuits, and relaxed all 8.
+
+Heads: the methods of pruning, by name.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import cast
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headway.base import rng
+from headway.base.torch_setup import uncompiled
+from headway.causal.attribution import check_gradients, gate_gradients
+from headway.causal.effects import Head
+from headway.causal.removal import Removal, losses_without
+from headway.causal.substitutes import check_text, counted
+from headway.config.lm.head_units import Unit
+from headway.errors import UserError
+from headway.heads.measure import HeadStream
+from headway.models.attention import Attention
+from headway.models.layers import Map
+from headway.models.transformer import Transformer
+
+_ALIKE, _SHARE = "output_dissimilarity", "output_share"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruningText:
+    """What a method may read: a text, in batches of some sequences; and a seed for what it draws.
+
+    Methods that learn are also told how many heads are to stay.
+    """
+
+    inputs: Int[Tensor, "batch pos"]
+    targets: Int[Tensor, "batch pos"]
+    at_once: int
+    seed: int = 0
+    keep: int = 1
+
+    def batches(self) -> list[tuple[Tensor, Tensor]]:
+        """Inputs and targets of each batch."""
+        return list(zip(self.inputs.split(self.at_once), self.targets.split(self.at_once), strict=True))
+
+
+Order = Callable[[Transformer, Sequence[Unit], PruningText], list[int]]
+"""The units in the order in which they go; those that are left out cannot."""
+
+
+def taylor(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
+    """By the mean over sequences of |dL/dxi|, xi a gate on the whole unit."""
+    sizes = [
+        np.stack([np.abs(sum(gradients[layer][head] for layer, head in unit)) for unit in units])
+        for gradients in (gate_gradients(model, *batch) for batch in text.batches())
+    ]
+    return _ascending(np.concatenate(sizes, axis=1).mean(1))
+
+
+def ablation(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
+    """By the exact change of the loss without the unit, which pruning makes: its contexts are set to zero."""
+    some = next(model.parameters())
+    zero = tuple(some.new_zeros(1, 1, 1, 1) for _ in range(model.model.n_layers))
+    removals = [Removal(unit, zero) for unit in units]
+    total, tokens = torch.zeros(len(units), dtype=torch.float64, device=some.device), 0
+    for inputs, targets in text.batches():
+        losses, counts = losses_without(model, inputs, targets, removals), counted(targets)
+        total += ((losses.without - losses.whole) * counts).sum(1)
+        tokens += int(counts.sum())
+    return _ascending((total / tokens).cpu().numpy())
+
+
+def alike(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
+    """Of the two units of a layer whose outputs are most alike, the one that adds less goes; and again."""
+    likeness, share = _measured(model, units, text)
+    return _of_pairs(likeness, lambda pair: min(pair, key=lambda unit: share[unit]))
+
+
+def alike_either(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
+    """Of the two units of a layer whose outputs are most alike, one that the seed draws goes; and again."""
+    likeness, _ = _measured(model, units, text)
+    drawn = rng.generator(text.seed, "one of two alike heads pruned")
+    return _of_pairs(likeness, lambda pair: pair[int(drawn.integers(2))])
+
+
+def output(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
+    """By what the unit adds to the stream, as a share of what its layer's heads add."""
+    _, share = _measured(model, units, text)
+    return _ascending(np.array(share))
+
+
+def _measured(
+    model: Transformer, units: Sequence[Unit], text: PruningText
+) -> tuple[dict[tuple[int, int], float], list[float]]:
+    """The mean cosine of the outputs of each two units of a layer, and the output share of each unit."""
+    stream = HeadStream([_ALIKE, _SHARE])
+    with torch.no_grad():
+        for inputs, _ in text.batches():
+            stream.add(model.trace(inputs))
+    scores = stream.scores()
+    cosine = {int(name.split(".")[1]): -value for name, value in scores[_ALIKE].values.items()}
+    share = {int(name.split(".")[1]): value for name, value in scores[_SHARE].values.items()}
+    likeness = {
+        (i, j): float(np.mean([cosine[units[i][0][0]][a, b] for _, a in units[i] for _, b in units[j]]))
+        for i, j in combinations(range(len(units)), 2)
+        if units[i][0][0] == units[j][0][0]
+    }
+    return likeness, [float(sum(share[layer][head] for layer, head in unit)) for unit in units]
+
+
+def _of_pairs(likeness: Mapping[tuple[int, int], float], gone_of: Callable[[tuple[int, int]], int]) -> list[int]:
+    """One of the most alike pair, again and again, until each layer has one unit left."""
+    order, pairs = list[int](), dict(likeness)
+    while pairs:
+        gone = gone_of(max(pairs, key=lambda pair: pairs[pair]))
+        order.append(gone)
+        pairs = {pair: value for pair, value in pairs.items() if gone not in pair}
+    return order
+
+
+def magnitude(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
+    """By the Frobenius norm of what the unit can write of what it looks at, W_V W_O; no text is read."""
+    del text
+    return _ascending(np.array([sum(_squared_norm(model, head) for head in unit) for unit in units]))
+
+
+def at_random(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
+    """In an order that the seed draws: the floor of every other method."""
+    del model
+    return [int(unit) for unit in rng.generator(text.seed, "heads pruned at random").permutation(len(units))]
+
+
+def _squared_norm(model: Transformer, head: Head) -> float:
+    """||W_V W_O||^2 of a head, as the trace of two small matrices."""
+    layer, number = head
+    attention = cast(Attention, model.layers[layer].attention)
+    kv = [kv for kv, count in enumerate(attention.queries) for _ in range(count)][number]
+    d_head = attention.d_head
+    with torch.no_grad():
+        W_V = cast(Map, attention.v).weight[kv * d_head : (kv + 1) * d_head].double()
+        W_O = attention.o.weight[:, number * d_head : (number + 1) * d_head].double()
+        return float(((W_O.T @ W_O) * (W_V @ W_V.T)).sum())
+
+
+def _ascending(scores: np.ndarray) -> list[int]:
+    if not np.isfinite(scores).all():
+        raise UserError("importance of heads is not finite on this text; take another text or checkpoint")
+    return [int(unit) for unit in np.argsort(scores, kind="stable")]
+
+
+STEPS, RATE = 200, 0.1
+"""Of Adam, on one number for each unit."""
+TEMPERATURE, STRETCH, LOW = 0.33, 1.2, 0.1
+"""Of the hard concrete distribution: gates are clip(1.2 s - .1, 0, 1)."""
+_OPEN = 2.0
+"""Where the logarithms of the odds begin: nearly open."""
+_WEIGHT = 0.3
+"""By how much the penalty's weight rises in a step, times the share of heads that is open too much."""
+_FALLING = 0.6
+"""Share of the steps in which the number of open units falls to what is to stay."""
+_WARM, _COLD = 1.0, 0.1
+"""Temperatures of the relaxed choice, first and last."""
+
+
+def gates(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
+    """By the odds that a gate with an L0 penalty is open."""
+    sizes = torch.tensor([float(len(unit)) for unit in units])
+    odds, weight = torch.full((len(units),), _OPEN, requires_grad=True), 0.0
+    draw = torch.Generator().manual_seed(_seed(text, "uniform numbers of gates"))
+
+    def loss(step: int, inputs: Tensor, targets: Tensor) -> Tensor:
+        nonlocal weight
+        del step
+        uniform = torch.rand(len(inputs), len(units), generator=draw).clamp(1e-6, 1 - 1e-6)
+        opened = hard_concrete(odds, uniform)
+        excess = ((open_chance(odds) * sizes).sum() - text.keep) / sizes.sum()
+        weight = max(0.0, weight + _WEIGHT * float(excess.detach()))
+        return _nll(model, units, opened, inputs, targets) + weight * excess
+
+    _train([odds], loss, model, text)
+    return [int(unit) for unit in odds.detach().argsort()]
+
+
+def budget(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
+    """By the scores of a relaxed top-k, which opens fewer and fewer units, until as many as are to stay."""
+    total = sum(map(len, units))
+    k = min(len(units) - 1, max(1, round(text.keep * len(units) / total)))
+    scores = torch.zeros(len(units), requires_grad=True)
+    draw = torch.Generator().manual_seed(_seed(text, "noise of the choice"))
+
+    def loss(step: int, inputs: Tensor, targets: Tensor) -> Tensor:
+        temperature = _WARM * (_COLD / _WARM) ** (step / (STEPS - 1))
+        uniform = torch.rand(len(units), generator=draw).clamp(1e-6, 1 - 1e-6)
+        n_open = round(len(units) + (k - len(units)) * min(1.0, (step + 1) / (_FALLING * STEPS)))
+        chosen = top_k(scores - (-uniform.log()).log(), min(n_open, len(units) - 1), temperature)
+        return _nll(model, units, chosen.expand(len(inputs), -1), inputs, targets)
+
+    _train([scores], loss, model, text)
+    return [int(unit) for unit in scores.detach().argsort()]
+
+
+def hard_concrete(odds: Tensor, uniform: Tensor) -> Tensor:
+    """A draw of gates: s = sigmoid((log u - log(1 - u) + log a) / .33), then clip(1.2 s - .1, 0, 1)."""
+    s = torch.sigmoid((uniform.log() - (1 - uniform).log() + odds) / TEMPERATURE)
+    return (STRETCH * s - LOW).clamp(0, 1)
+
+
+def open_chance(odds: Tensor) -> Tensor:
+    """The probability that a gate is above 0: sigmoid(log a - .33 log(.1 / 1.1)).
+
+    Examples:
+        >>> round(float(open_chance(torch.tensor(0.0))), 3)
+        0.688
+    """
+    return torch.sigmoid(odds - TEMPERATURE * math.log(LOW / (STRETCH - LOW)))
+
+
+def top_k(scores: Tensor, k: int, temperature: float) -> Tensor:
+    """Gates that sum to k and, the colder it is, are the nearer to 1 for the k highest scores and 0 for the others.
+
+    Each is the sigmoid of how far its score lies above a threshold, which is where they sum to k; gradients go through
+    the threshold too (the implicit function theorem).
+
+    Examples:
+        >>> [round(gate, 2) for gate in top_k(torch.tensor([0.1, 3.0, 2.0]), 2, 0.2).tolist()]
+        [0.01, 1.0, 0.99]
+    """
+    exact = scores.double()
+    with torch.no_grad():
+        low, high = exact.min() - 40 * temperature, exact.max() + 40 * temperature
+        for _ in range(80):
+            middle = (low + high) / 2
+            too_many = ((exact - middle) / temperature).sigmoid().sum() > k
+            low, high = (middle, high) if too_many else (low, middle)
+    opened = ((exact - middle) / temperature).sigmoid()
+    slope = (opened * (1 - opened)).sum().detach().clamp(min=1e-30) / temperature
+    total = opened.sum()
+    # Its value is the one found; its gradient is the one by which the sum stays.
+    threshold = middle + (total - total.detach()) / slope
+    return ((exact - threshold) / temperature).sigmoid().to(scores.dtype)
+
+
+def _nll(model: Transformer, units: Sequence[Unit], opened: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+    """The loss under a gate for each example and unit."""
+    unit_of = {head: at for at, unit in enumerate(units) for head in unit}
+    here = opened.to(device=inputs.device, dtype=next(model.parameters()).dtype)
+    by_layer = [
+        here[:, [unit_of[layer, head] for head in range(n)]] for layer, n in enumerate(model.model.layout.n_heads)
+    ]
+    logits = model(inputs, gates=by_layer)[0].flatten(0, 1).float()
+    return torch.nn.functional.cross_entropy(logits, targets.flatten(), ignore_index=-1)
+
+
+def _train(
+    learned: list[Tensor],
+    loss: Callable[[int, Tensor, Tensor], Tensor],
+    model: Transformer,
+    text: PruningText,
+) -> None:
+    """Adam on what is learned, over the batches of the text in turn; the model's weights get no gradient."""
+    check_text(model, text.inputs, text.targets)
+    check_gradients(model)
+    with uncompiled():
+        optimizer, batches = torch.optim.Adam(learned, lr=RATE), text.batches()
+    for step in range(STEPS):
+        with torch.enable_grad():
+            value = loss(step, *batches[step % len(batches)])
+        for each, gradient in zip(learned, torch.autograd.grad(value, learned), strict=True):
+            each.grad = gradient
+        with uncompiled():
+            optimizer.step()
+
+
+def _seed(text: PruningText, purpose: str) -> int:
+    return int(rng.generator(text.seed, purpose).integers(2**62))
+
+
+METHODS: Mapping[str, Order] = {
+    "taylor": taylor,
+    "ablation": ablation,
+    "gates": gates,
+    "budget": budget,
+    "alike": alike,
+    "alike-either": alike_either,
+    "output": output,
+    "magnitude": magnitude,
+    "random": at_random,
+}

@@ -1,0 +1,384 @@
+"""Heads: which heads restore a metric's difference between two texts, in sentences. Numpy alone, as `heads.scores`.
+
+A head is named where the share that it restores is beyond 1 % of the difference, to either side, by an interval over
+examples that holds for all heads of the model at once. Of one pair of texts there is no interval: there heads are named
+from 5 % on, and it is said.
+
+Heads: what patching showed: how much of a metric's difference comes back with what one head did on another text.
+
+Numpy alone, as `heads.scores`.
+
+Heads: what patching showed of a finished model on pairs of texts, with the patterns of the heads on which it rests.
+
+Numpy alone, as `heads.scores`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from headway.base.text import Amount, counted, listed, number
+from headway.causal.effects import Head, interval, named, share_interval
+from headway.heads.findings import NAMED, Finding
+from headway.heads.results import ModelOnText
+from headway.heads.scores import five_digits
+
+MATTERS = 0.01
+"""The share of the difference beyond which an interval has to be for its head to be named."""
+OF_ONE = 0.05
+"""The share from which on a head is named where there is one pair of texts, and so no interval."""
+_LEAST = 0.001
+"""The share below which a bound is not said."""
+PARTS: Mapping["PatchSite", str] = {
+    "z": "its context (z)",
+    "q": "its queries (q)",
+    "k": "its keys (k)",
+    "v": "its values (v)",
+    "pattern": "its pattern",
+}
+
+Row = tuple[Head, float, tuple[float, float]]
+"""A head, the share that it restores, and both ends of its interval."""
+
+
+def patch_sentences(found: "Patching") -> Iterator[str]:
+    """What there is to be restored, which heads restore it by each site, and what estimates are not to be trusted."""
+    yield _difference(found)
+    if not found.differs:
+        said = "the metric does not differ between the texts" if len(found.clean) < 2 else (
+            "that difference is not told from none over the examples"
+        )  # fmt: skip
+        yield f"{said}, so there is nothing to be restored"
+        return
+    for site in found.effects:
+        yield _heads(found, site)
+    if any(found.cancels):
+        heads = [named(head) for head, cancels in zip(found.heads, found.cancels, strict=True) if cancels]
+        yield f"estimates of {', '.join(heads)} are not to be trusted: paths through later layers cancel"
+
+
+def share_within(share: float, ends: Iterable[float]) -> str:
+    """A share as sentences have it, with its interval where there is one.
+
+    Examples:
+        >>> share_within(0.813, (0.78, 0.846)), share_within(0.813, (float("nan"), float("nan")))
+        ('81 % (78 to 85 %)', '81 %')
+        >>> share_within(-0.021, (-0.024, -0.018))
+        '−2.1 % (−2.4 to −1.8 %)'
+    """
+    low, high = map(float, ends)
+    if not np.isfinite([low, high]).all():
+        return f"{100 * share:.0f} %".replace("-", "−")
+    amount = Amount(decimals=0 if max(abs(low), abs(high)) >= 0.095 else 1, factor=100.0, unit=" %")
+    return f"{amount(share)} ({amount(low, high)})"
+
+
+def _difference(found: "Patching") -> str:
+    clean, corrupted = (number(float(values.mean()), 3) for values in (found.clean, found.corrupted))
+    said = f"the metric is {clean} on the clean text, {corrupted} on the corrupted one"
+    n, difference = len(found.clean), number(found.difference, 3)
+    if n < 2:
+        return f"{said}, on one pair of texts: of it there are no intervals, and heads are named from 5 % on"
+    low, high = (number(end, 3) for end in found.difference_interval())
+    return f"{said}: a difference of {difference} ({low} to {high}) over {counted(n, 'pair')} of texts"
+
+
+def _heads(found: "Patching", site: "PatchSite") -> str:
+    shares, ends = found.restored_by_heads(site), found.corrected_interval(site)
+    rows: list[Row] = [
+        (head, float(share), (float(low), float(high)))
+        for head, share, (low, high) in zip(found.heads, shares, ends, strict=True)
+    ]
+    up = sorted((row for row in rows if _side(row) > 0), key=lambda row: -row[1])
+    down = sorted((row for row in rows if _side(row) < 0), key=lambda row: row[1])
+    rest = [row for row in rows if row not in up and row not in down]
+    begun = f"with {PARTS[site]} as on the clean text" + (
+        " at one position after the other, summed over positions" if found.effects[site].ndim > 2 else ""
+    )
+    most = max((_size(row) for row in rest), default=None)
+    if not up and not down:
+        assert most is not None, "there are heads"
+        return f"{begun}, no head is found to restore any of the difference; none moves it by more than {_bound(most)}"
+    said = [*_some(up, "restores", "of"), *_some(down, "adds", "to")]
+    if most is not None:
+        said.append(f"no other head moves it by more than {_bound(most)}")
+    return f"{begun}: {'; '.join(said)}"
+
+
+def _side(row: Row) -> int:
+    """1 where a head is named for what it restores, -1 where for what it takes away, else 0."""
+    _, share, (low, high) = row
+    if not np.isfinite([low, high]).all():
+        return int(share >= OF_ONE) - int(share <= -OF_ONE)
+    return int(low > MATTERS) - int(high < -MATTERS)
+
+
+def _size(row: Row) -> float:
+    return float(np.nanmax(np.abs([row[1], *row[2]])))
+
+
+def _bound(share: float) -> str:
+    share = max(share, _LEAST)
+    return f"{np.ceil(100 * share - 1e-9):.0f} %" if share >= 0.095 else f"{np.ceil(1000 * share - 1e-9) / 10:.1f} %"
+
+
+def _some(rows: Sequence[Row], does: str, of: str) -> list[str]:
+    if not rows:
+        return []
+    (head, share, ends), *others = rows[:NAMED]
+    sign = 1 if does == "restores" else -1
+    said = f"{named(head)} {does} {share_within(*_signed(share, ends, sign))} {of} the difference"
+    if others:
+        said += ", " + listed(f"{named(h)} {share_within(*_signed(s, e, sign))}" for h, s, e in others)
+    if len(rows) > NAMED:
+        more = sign * rows[NAMED][1]
+        said += f", and {counted(len(rows) - NAMED, 'other head')} {100 * more:.1f} % and less"
+    return [said]
+
+
+def _signed(share: float, ends: Sequence[float], sign: int) -> tuple[float, tuple[float, float]]:
+    low, high = sorted(sign * end for end in ends)
+    return sign * share, (low, high)
+
+
+PatchSite = Literal["z", "q", "k", "v", "pattern"]
+PATCH_SITES: tuple[PatchSite, ...] = get_args(PatchSite)
+"""What of a head is taken from the clean run: its context, its queries, keys or values, or its attention weights."""
+
+Through = Literal["q", "k", "v"]
+THROUGH: tuple[Through, ...] = get_args(Through)
+"""Into which input of a later head another one writes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadPaths:
+    """Direct effects of heads on later heads: what a later head does with what another one wrote on the clean text.
+
+    Attributes:
+        heads: of each row (which writes) and column (which reads).
+        through: by input of the reader, (writer, reader): the metric's change; NaN where the reader is not later.
+        to_output: of each writer, on the metric with nothing between.
+    """
+
+    heads: tuple[Head, ...]
+    through: Mapping[Through, Float[np.ndarray, "writer reader"]]
+    to_output: Float[np.ndarray, " writer"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patching:
+    """Heads of a corrupted run, each in turn as it was in the clean one.
+
+    Attributes:
+        heads: in the order of the model.
+        clean: the metric of each example of the clean run.
+        corrupted: that of the corrupted one, example by example.
+        effects: by site, the metric's change by patching a head: (head, example), or (head, pos, example).
+        estimates: the same to first order, from one gradient; softmaxes are computed anew.
+        cancels: of each head whether its estimate is much smaller than with the gradient through some layer left out,
+            so that paths cancel and the estimate is not to be trusted.
+        paths: direct effects between heads; None where nobody asked, or they cannot be measured.
+        no_paths: why they cannot be, in a sentence, where somebody asked.
+    """
+
+    heads: tuple[Head, ...]
+    clean: Float[np.ndarray, " example"]
+    corrupted: Float[np.ndarray, " example"]
+    effects: Mapping[PatchSite, Float[np.ndarray, "_head *pos example"]]
+    estimates: Mapping[PatchSite, Float[np.ndarray, "_head *pos example"]]
+    cancels: tuple[bool, ...]
+    paths: HeadPaths | None = None
+    no_paths: str | None = None
+
+    @property
+    def difference(self) -> float:
+        """Of the metric between the runs: what there is to be restored."""
+        return float((self.clean - self.corrupted).mean())
+
+    @property
+    def differs(self) -> bool:
+        """Whether the runs differ: by Student's interval over examples; of one example, by anything."""
+        difference = self.clean - self.corrupted
+        if len(difference) < 2:
+            return bool(difference.any())
+        low, high = self.difference_interval()
+        return low > 0 or high < 0
+
+    def difference_interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Student's interval of the difference over examples; NaN with one."""
+        low, high = interval(self.clean - self.corrupted, self._each, confidence)
+        return float(low), float(high)
+
+    def restored(self, site: PatchSite) -> Float[np.ndarray, "..."]:
+        """The share of the difference that each head brings back; NaN where the runs do not differ."""
+        mean = self.effects[site].mean(-1)
+        return np.asarray(mean / self.difference if self.differs else np.full_like(mean, np.nan))
+
+    def interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head *pos 2"]:
+        """Student's interval of each mean effect over examples; NaN with one."""
+        return np.stack(interval(self.effects[site], self._each, confidence), axis=-1)
+
+    def restored_by_heads(self, site: PatchSite) -> Float[np.ndarray, " _head"]:
+        """As `restored`, of each head; by position the sum over positions."""
+        share = self.restored(site)
+        return share if share.ndim == 1 else share.sum(1)
+
+    def restored_interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head 2"]:
+        """Student's interval of that over examples, of each head on its own; NaN where nothing is told."""
+        effects = self.effects[site]
+        totals = effects if effects.ndim == 2 else effects.sum(1)
+        if not self.differs:
+            return np.full((len(totals), 2), np.nan)
+        return np.stack(share_interval(totals, self.clean - self.corrupted, self._each, confidence), axis=-1)
+
+    def corrected_interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head 2"]:
+        """The same for all heads at once: Bonferroni's correction for their number."""
+        return self.restored_interval(site, 1 - (1 - confidence) / max(1, len(self.heads)))
+
+    @property
+    def _each(self) -> Int[np.ndarray, " example"]:
+        return np.ones(len(self.clean), int)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What there is to be restored, which heads restore it, a sentence for each site; estimates not to trust."""
+        return tuple(patch_sentences(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain values, means and intervals over examples, numbers to five digits."""
+        return {
+            "schema": 1,
+            "heads": [named(head) for head in self.heads],
+            "n_examples": len(self.clean),
+            "clean": five_digits(float(self.clean.mean())),
+            "corrupted": five_digits(float(self.corrupted.mean())),
+            "difference": {"value": five_digits(self.difference), "interval": five_digits(self.difference_interval())},
+            "effects": {site: five_digits(found.mean(-1)) for site, found in self.effects.items()},
+            "intervals": {site: five_digits(self.interval(site)) for site in self.effects},
+            "restored": {
+                site: {
+                    "share": five_digits(self.restored_by_heads(site)),
+                    "interval": five_digits(self.restored_interval(site)),
+                    "corrected_interval": five_digits(self.corrected_interval(site)),
+                }
+                for site in self.effects
+            },
+            "estimates": {site: five_digits(found.mean(-1)) for site, found in self.estimates.items()},
+            "cancels": list(self.cancels),
+            "paths": None
+            if self.paths is None
+            else {
+                "through": {name: five_digits(found) for name, found in self.paths.through.items()},
+                "to_output": five_digits(self.paths.to_output),
+            },
+            "no_paths": self.no_paths,
+            "sentences": list(self.sentences),
+        }
+
+
+_INTO = {"q": "queries", "k": "keys", "v": "values"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadPattern:
+    """Where a head looks on both texts of the first pair."""
+
+    head: Head
+    clean: Float[np.ndarray, "query key"]
+    corrupted: Float[np.ndarray, "query key"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrongestPath:
+    """The direct path between two heads that changes the metric most."""
+
+    writer: Head
+    reader: Head
+    through: Through
+    change: float
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        return (
+            f"the strongest direct path between heads: {named(self.writer)} into the {_INTO[self.through]} of "
+            f"{named(self.reader)} changes the metric by {self.change:.3g}".replace("-", "−")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchedModel(ModelOnText):
+    """A model on clean texts, and on corrupted ones into which its heads are put back one by one.
+
+    Attributes:
+        metric: what is asked about, in words.
+        clean: the tokens of the clean text of the first pair, as written.
+        corrupted: those of the corrupted one.
+        positions: what each position is called over all pairs.
+        patching: all that patching showed.
+        patterns: of the heads of the strongest path, or where none was asked for of the head that restores most.
+    """
+
+    nothing: ClassVar[str] = "the two texts do not differ for this metric"
+
+    metric: str
+    clean: tuple[str, ...]
+    corrupted: tuple[str, ...]
+    positions: tuple[str, ...]
+    patching: Patching
+    patterns: tuple[HeadPattern, ...]
+
+    @property
+    def read(self) -> str:
+        """How much of which texts was read, in words."""
+        pairs, most = counted(self.n_sequences // 2, "pair"), "at most " if self.n_sequences > 2 else ""
+        return f"{pairs} of texts of {most}{self.length:,} tokens, {self.n_tokens:,} tokens in all: {self.text}"
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """The metric on both texts, which heads restore it, and by which path."""
+        found = [Finding(about="patching", sentence=sentence) for sentence in self.patching.sentences]
+        path = strongest_path(self.patching) if self.patching.differs else None
+        return (*found, *([] if path is None else [Finding(about="paths", sentence=path.sentence)]))
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain values, numbers to five digits."""
+        return {
+            "schema": 1,
+            **super().to_json(),
+            "metric": self.metric,
+            "tokens": {"clean": list(self.clean), "corrupted": list(self.corrupted)},
+            "patching": self.patching.to_json(),
+            "patterns": [
+                {
+                    "head": named(each.head),
+                    "clean": five_digits(each.clean),
+                    "corrupted": five_digits(each.corrupted),
+                }
+                for each in self.patterns
+            ],
+            "findings": [vars(finding) for finding in self.findings],
+            "notes": list(self.notes),
+        }
+
+
+def strongest_path(patching: Patching) -> StrongestPath | None:
+    """Of all pairs of heads and inputs; None where none was measured, or there is no later head."""
+    paths = patching.paths
+    if paths is None:
+        return None
+    best: StrongestPath | None = None
+    for through, changes in paths.through.items():
+        if not np.isfinite(changes).any():
+            continue
+        row, column = np.unravel_index(np.nanargmax(np.abs(changes)), changes.shape)
+        change = float(changes[row, column])
+        if best is None or abs(change) > abs(best.change):
+            best = StrongestPath(
+                writer=paths.heads[int(row)], reader=paths.heads[int(column)], through=through, change=change
+            )
+    return best

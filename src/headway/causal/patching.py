@@ -1,0 +1,311 @@
+"""Heads: activation patching: what a metric does when one head does what it did on another text.
+
+Whatever is taken of a head, its queries, keys, values, weights or context, ends in another context: so every patch is a
+context, put in where contexts enter the output projection, and all of them share the layers below. From queries, keys
+and values contexts are computed as the trace says, with whatever mask, bias and cap it has; that this is what the model
+does is a check that is made before (`patch_check`).
+
+Of a KV head that several query heads read, only what the one head reads is patched.
+
+Paper: Meng et al. 2022, arXiv 2202.05262 (causal tracing); Zhang and Nanda 2024, arXiv 2309.16042 (best practices).
+
+Heads: attribution patching: what patching would do, to first order, from one gradient of the corrupted run.
+
+The gradient is that by each head's context. Queries and keys act through a softmax that saturates, so that a gradient
+by them says little: here the softmax is computed anew with the clean queries or keys, and only what follows is linear.
+
+Where paths through later layers cancel, the gradient is small and the effect need not be. So the gradient is taken anew
+with each later attention left out of it, layer by layer, and a head whose estimate is then much larger is named.
+
+Paper: Kramár et al. 2024, arXiv 2403.00745 (AtP*): its fix of queries and keys, and GradDrop, here with a layer's
+attention instead of the whole layer left out, and as a check beside the estimate instead of a mean.
+
+Heads: path patching: what a later head does with what an earlier one wrote, and nothing between them.
+
+What a head wrote on the clean text is put into the stream that one later head reads, into its queries, keys or values
+alone; everything else is as in the corrupted run. So an effect is that of a direct path. A norm between heads and the
+stream is part of the path.
+
+Paper: Wang et al. 2023, arXiv 2211.00593 (the IOI circuit); Goldowsky-Dill et al. 2023, arXiv 2304.05969.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import cast
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headway.causal.attribution import check_gradients
+from headway.causal.effects import Head
+from headway.causal.patch_result import THROUGH, HeadPaths, PatchSite, Through
+from headway.causal.removal import Contexts, OwnRun, TheirRun, continued
+from headway.causal.substitutes import heads_of, layers_with_heads
+from headway.errors import UserError
+from headway.models.edits import Edits, Site
+from headway.models.intervene import Intervenable, StreamSums, logits_of
+from headway.models.trace import AttentionTrace, Trace
+from headway.models.transformer import Transformer
+
+PatchMetric = Callable[[Tensor], Tensor]
+"""From logits (batch, pos, vocab) to a number for each example."""
+
+
+@dataclass(frozen=True, eq=False)
+class TwoRuns:
+    """A model on a clean text and on a corrupted one of the same shape, and a metric of it."""
+
+    model: Intervenable
+    clean_tokens: Int[Tensor, "batch pos"]
+    tokens: Int[Tensor, "others span"]
+    metric: PatchMetric
+
+    def __post_init__(self) -> None:
+        if self.clean_tokens.shape != self.tokens.shape or not self.tokens.numel():
+            raise UserError(
+                f"a clean text of {list(self.clean_tokens.shape)} and a corrupted one of {list(self.tokens.shape)} "
+                "(sequence, position) were given; give pairs of one length"
+            )
+        if not heads_of(self.model):
+            raise UserError("the model has no heads, so there is nothing to patch; give a model with heads")
+        if self.model.training and self.model.dropout:
+            raise UserError("the model is in training mode and drops entries at random; call model.eval()")
+        with torch.no_grad():
+            found = self.metric(logits_of(self.model, self.tokens))
+        if not isinstance(found, Tensor) or found.shape != self.tokens.shape[:1] or not found.is_floating_point():
+            shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise UserError(
+                f"metric: {shape} came back for {len(self.tokens)} examples; give a function from logits (example, "
+                "pos, vocab) to a number for each example, such as logits[:, -1, 7] - logits[:, -1, 8]"
+            )
+
+    @cached_property
+    def clean(self) -> Trace:
+        """What every head did on the clean text."""
+        with torch.no_grad():
+            return self._traced(self.clean_tokens)
+
+    @cached_property
+    def corrupted(self) -> Trace:
+        """What every head did on the corrupted text."""
+        with torch.no_grad():
+            return self._traced(self.tokens)
+
+    @cached_property
+    def run(self) -> OwnRun | TheirRun:
+        """The corrupted run, as it goes on with other contexts."""
+        with torch.no_grad():
+            return continued(self.model, self.tokens, self.corrupted)
+
+    @cached_property
+    def sums(self) -> StreamSums:
+        """Of a model that others wrote, whether what heads write reaches later layers as it is."""
+        assert not isinstance(self.model, Transformer), "of our own it is declared"
+        with torch.no_grad():
+            return self.model.stream_sums(self.tokens)
+
+    def _traced(self, tokens: Tensor) -> Trace:
+        if not isinstance(self.model, Transformer):
+            return self.model.trace(tokens)
+        trace = self.model(tokens, record=True)[1]
+        assert trace is not None
+        return trace
+
+    def values(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, " batch"]:
+        """The metric of a run."""
+        with torch.no_grad():
+            return self.metric(logits_of(self.model, tokens)).double()
+
+    def pairs(self) -> Iterator[tuple[AttentionTrace, AttentionTrace]]:
+        """The attention of each layer that has one, clean and corrupted."""
+        yield from zip(self.clean.attentions, self.corrupted.attentions, strict=True)
+
+    def with_contexts(self, layer: int, patches: Sequence[Contexts]) -> Float[Tensor, "patch batch"]:
+        """The metric with each of some contexts of a layer's heads, in place of what those heads did."""
+        with torch.no_grad():
+            return torch.stack([self.metric(logits).double() for logits in self.run.logits_with(layer, patches)])
+
+
+def patched_context(
+    clean: AttentionTrace, corrupted: AttentionTrace, head: int, site: PatchSite, at: slice = slice(None)
+) -> Float[Tensor, "batch pos d_head"]:
+    """The context of a head with one of its parts, at some positions, from the clean run.
+
+    Positions are those of queries, or of keys where keys or values are patched.
+    """
+    clean, corrupted = clean.of_head(head), corrupted.of_head(head)
+    if site == "pattern":
+        return (_with(corrupted.patterns(), clean.patterns(), at) @ corrupted.v)[:, 0]
+    z, q, k, v = (
+        _with(one, other, at) if name == site else one
+        for name in ("z", "q", "k", "v")
+        for one, other in [(getattr(corrupted, name), getattr(clean, name))]
+    )
+    return (z if site == "z" else replace(corrupted, q=q, k=k, v=v).patterns() @ v)[:, 0]
+
+
+def patched_effects(
+    runs: TwoRuns, site: PatchSite, *, by_position: bool = False
+) -> tuple[tuple[Head, ...], Float[Tensor, "head *pos batch"]]:
+    """The change of the metric with each head's part from the clean run, exactly."""
+    base, length = runs.values(runs.tokens), runs.tokens.shape[1]
+    places = [slice(i, i + 1) for i in range(length)] if by_position else [slice(None)]
+    heads: list[Head] = []
+    found = []
+    with torch.no_grad():
+        for clean, corrupted in runs.pairs():
+            n = corrupted.z.shape[1]
+            contexts = [{head: patched_context(clean, corrupted, head, site, at)} for head in range(n) for at in places]
+            found.append(runs.with_contexts(corrupted.layer, contexts) - base)
+            heads += [(corrupted.layer, head) for head in range(n)]
+    effects = torch.cat(found)
+    return tuple(heads), effects.unflatten(0, (-1, length)) if by_position else effects
+
+
+def _with(x: Tensor, other: Tensor, at: slice) -> Tensor:
+    """A tensor (batch, head, pos, ...) with some positions of another."""
+    if at == slice(None):
+        return other
+    mixed = x.clone()
+    mixed[:, :, at] = other[:, :, at]
+    return mixed
+
+
+_MUCH = 3.0
+"""How many times larger an estimate is without a layer where its paths are said to cancel."""
+
+
+def estimated_effects(
+    runs: TwoRuns, sites: tuple[PatchSite, ...], *, by_position: bool = False
+) -> dict[PatchSite, Tensor]:
+    """Of each site (head, batch), or (head, pos, batch).
+
+    Raises:
+        UserError: for a model whose weights have no gradient.
+    """
+    gradients = _gradients(runs, None)
+    length = runs.tokens.shape[1]
+    places = [slice(i, i + 1) for i in range(length)] if by_position else [slice(None)]
+    found: dict[PatchSite, Tensor] = {}
+    with torch.no_grad():
+        for site in sites:
+            rows = [
+                _product(gradients[of.layer][:, head], patched_context(clean, of, head, site, at) - of.z[:, head])
+                for clean, of in runs.pairs()
+                for head in range(of.z.shape[1])
+                for at in places
+            ]
+            effects = torch.stack(rows).double()
+            found[site] = effects.unflatten(0, (-1, length)) if by_position else effects
+    return found
+
+
+def cancelling(runs: TwoRuns) -> tuple[bool, ...]:
+    """Of each head, whether its estimate is much larger when some later attention is left out of the gradient."""
+    layers = layers_with_heads(runs.model)
+    whole = _estimates_of_contexts(runs, None)
+    largest = torch.zeros_like(whole)
+    places = torch.tensor([of.layer for of in runs.corrupted.attentions for _ in range(of.z.shape[1])])
+    for left_out in layers[1:]:
+        without = _estimates_of_contexts(runs, left_out)
+        # What is left out of the gradient has no estimate of its own, and nothing later has another one.
+        largest = torch.where(places < left_out, largest.maximum(without.abs()), largest)
+    floor = 0.01 * whole.abs().max()
+    return tuple(bool(x) for x in (largest > _MUCH * whole.abs()) & (largest > floor))
+
+
+def _estimates_of_contexts(runs: TwoRuns, left_out: int | None) -> Tensor:
+    """(head,) for the contexts, the mean over examples."""
+    gradients = _gradients(runs, left_out)
+    with torch.no_grad():
+        return torch.cat(
+            [(gradients[of.layer] * (clean.z - of.z)).sum((2, 3)).mean(0) for clean, of in runs.pairs()]
+        ).cpu()
+
+
+def _gradients(runs: TwoRuns, left_out: int | None) -> dict[int, Tensor]:
+    """Of the metric of each example by the contexts of the corrupted run, by layer."""
+    model = runs.model
+    check_gradients(model)
+    layers, found = layers_with_heads(model), dict[int, Tensor]()
+    edits: Edits = {(layer, "z"): partial(_kept, found, layer, layer == left_out) for layer in layers}
+    with torch.enable_grad():
+        total = runs.metric(logits_of(model, runs.tokens, edits=edits)).sum()
+    return dict(zip(layers, torch.autograd.grad(total, [found[layer] for layer in layers]), strict=True))
+
+
+def _kept(found: dict[int, Tensor], layer: int, leaf: bool, z: Tensor) -> Tensor:
+    z = z.detach().requires_grad_() if leaf or not z.requires_grad else z
+    found[layer] = z
+    return z
+
+
+def _product(gradient: Tensor, change: Tensor) -> Tensor:
+    return (gradient * change).sum((1, 2))
+
+
+def head_paths(runs: TwoRuns) -> HeadPaths:
+    """Direct effects between all pairs of heads, the mean over examples.
+
+    Raises:
+        UserError: for a model of which they cannot be measured, saying why.
+    """
+    if (why := why_no_paths(runs)) is not None:
+        raise UserError(f"{why}; leave paths out")
+    heads: list[Head] = [(of.layer, h) for of in runs.corrupted.attentions for h in range(of.z.shape[1])]
+    place = {head: at for at, head in enumerate(heads)}
+    base, n = runs.values(runs.tokens), len(heads)
+    through = {name: np.full((n, n), np.nan) for name in THROUGH}
+    to_output = np.zeros(n)
+    with torch.no_grad():
+        for clean, of in runs.pairs():
+            changes = _changes(runs, clean, of)
+            rows = [place[of.layer, head] for head in range(len(changes))]
+            for row, logits in zip(rows, runs.run.ends(changes), strict=True):
+                to_output[row] = float((runs.metric(logits).double() - base).mean())
+            for later in (each for each in runs.corrupted.attentions if each.layer > of.layer):
+                columns = [place[later.layer, reader] for reader in range(later.z.shape[1])]
+                for row, parts in zip(rows, runs.run.reads(later.layer, changes), strict=True):
+                    for name, effects in _readers(runs, later, parts).items():
+                        through[name][row, columns] = (effects - base).mean(1).cpu().numpy()
+    return HeadPaths(heads=tuple(heads), through=cast(dict[Through, np.ndarray], through), to_output=to_output)
+
+
+def _changes(runs: TwoRuns, clean: AttentionTrace, of: AttentionTrace) -> Sequence[Tensor]:
+    """By how much each head of a layer, as on the clean text, changes the stream (batch, pos, d_model)."""
+    if isinstance(runs.run, TheirRun) and (norm := runs.sums.norms.get(of.layer)) is not None:
+        return list(runs.run.writes(of.layer, norm, [{head: z} for head, z in enumerate(clean.z.unbind(1))]))
+    return (clean.contributions() - of.contributions()).unbind(1)
+
+
+def why_no_paths(runs: TwoRuns) -> str | None:
+    """Why direct effects between heads of a model cannot be measured, in words; None: they can."""
+    why = _why_no_sum(runs)
+    return None if why is None else f"paths between heads are not measured: {why}"
+
+
+def _why_no_sum(runs: TwoRuns) -> str | None:
+    model = runs.model
+    if not isinstance(model, Transformer):
+        why = runs.sums.why_not
+        return None if why is None else f"what a head of this model writes does not reach later heads as it is ({why})"
+    if not model.model.residual:
+        return "this model has no residual stream in which what a head writes would reach later heads"
+    if model.model.norm_place == "after" and model.model.norm != "none":
+        return "this model's norms come after its sub-layers, so that no head writes into the stream by itself"
+    return None
+
+
+def _readers(runs: TwoRuns, later: AttentionTrace, parts: Mapping[Site, Tensor]) -> dict[Through, Tensor]:
+    """By input, the metric (reader, batch) when each head of a later layer reads a changed stream there."""
+    changed = replace(later, q=parts["q"], k=parts["k"], v=parts["v"])
+    return {
+        name: runs.with_contexts(
+            later.layer,
+            [{head: patched_context(changed, later, head, name)} for head in range(later.z.shape[1])],
+        )
+        for name in THROUGH
+    }

@@ -1,0 +1,274 @@
+"""Heads: a model without some of its heads: an ordinary model of another layout, not one behind a mask.
+
+Of every array that belongs to heads only the kept heads' rows or columns remain. A KV head goes when the last query
+head that reads it has gone. A layer may lose all heads: what it adds is then its output bias.
+
+Heads: a model pruned to a number of heads, at once or in steps with importance measured anew.
+
+Heads: a pruned model with the heads again that it has lost, drawn anew.
+
+What the kept heads and everything else do is as it was in the pruned model; the heads that are back write at random.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.base.text import counted
+from headway.causal.effects import Head
+from headway.causal.importance import Order, PruningText
+from headway.config.lm.head_units import Keep, Unit, sums_of, units_of, without_heads
+from headway.config.lm.layout import LayerHeads
+from headway.config.lm.model import TransformerModel
+from headway.errors import UserError
+from headway.models.transformer import Transformer
+
+_PROJECTIONS: tuple[Literal["q", "k", "v", "o"], ...] = ("q", "k", "v", "o")
+
+
+def pruned(model: Transformer, keep: Keep) -> Transformer:
+    """A new model with the kept heads only; of the same precision, on the same device, in the same mode.
+
+    A map of low rank whose rank is above its new width becomes the whole matrix that the product is.
+
+    Law: its logits are those of the model with gate 0 on the heads that went.
+
+    Args:
+        model: the model; it stays as it is.
+        keep: per layer, whether each query head stays.
+
+    Raises:
+        UserError: when `keep` does not have a value for each head of each layer.
+
+    Examples:
+        >>> from headway.config.lm.model import GptNeo
+        >>> from headway.models.weights import initial_weights
+        >>> declared = GptNeo(family="gpt-neo", d_model=16, n_layers=2, n_heads="4-2")
+        >>> model = Transformer(declared, 10, initial_weights(declared, 10, seed=0))
+        >>> str(pruned(model, [[True, False, True, False], [False, True]]).model.layout)
+        '2x4-1x8'
+    """
+    declared = without_heads(model.model, _checked(model, keep))
+    kept = [_kept(heads, mask) for heads, mask in zip(model.model.layout.layers, keep, strict=True)]
+    held: dict[str, Tensor] = dict(model.named_parameters())
+    result = Transformer(declared, model.vocab_size)
+    some = next(model.parameters())
+    result.to(device=some.device, dtype=some.dtype).train(model.training)
+    with torch.no_grad():
+        arrays = {name: array for name, array in held.items() if ".attention." not in name}
+        for layer, of in enumerate(kept):
+            arrays |= _attention_pruning(held, layer, of, declared)
+        for name, parameter in result.named_parameters():
+            parameter.copy_(arrays[name])
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """What stays of the heads of a layer, by its entries in the layer's width of queries, and of keys."""
+
+    q: Tensor
+    kv: Tensor
+
+
+def _checked(model: Transformer, keep: Keep) -> Keep:
+    n_heads = model.model.layout.n_heads
+    if [len(mask) for mask in keep] != list(n_heads):
+        raise UserError(
+            f"which heads to keep was given for {'-'.join(str(len(mask)) for mask in keep) or 'no'} heads of the "
+            f"layers, but the model's layout is {model.model.layout}; give a value for each head of each layer"
+        )
+    return keep
+
+
+def entries_of(heads: LayerHeads, stay: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The entries of some heads of a layer in its width of queries, and of their keys and values in that of keys."""
+    kv_of = [kv for kv, count in enumerate(heads.queries) for _ in range(count)]
+    kv = sorted({kv_of[head] for head in stay})
+    return _entries(stay, heads.d_head), _entries(kv, heads.d_head)
+
+
+def _kept(heads: LayerHeads, mask: Sequence[bool]) -> _Kept:
+    q, kv = entries_of(heads, [head for head, stays in enumerate(mask) if stays])
+    return _Kept(q=q, kv=kv)
+
+
+def _entries(heads: Sequence[int], d_head: int) -> Tensor:
+    return (torch.tensor(heads, dtype=torch.long)[:, None] * d_head + torch.arange(d_head)).flatten()
+
+
+def _attention_pruning(
+    held: Mapping[str, Tensor], layer: int, of: _Kept, declared: TransformerModel
+) -> dict[str, Tensor]:
+    """The arrays of what is left of an attention."""
+    at = f"layers.{layer}.attention"
+    if not len(of.q):
+        bias = held.get(f"{at}.o.bias", held.get(f"{at}.o.second.bias"))
+        return {} if bias is None else {f"layers.{layer}.emptied.bias": bias}
+    arrays: dict[str, Tensor] = {}
+    for name in _PROJECTIONS:
+        entries, whole = of.q if name in "qo" else of.kv, declared.rank(name, layer) is None
+        arrays |= _projection(held, f"{at}.{name}", entries, of_output=name == "o", whole=whole)
+    if (smear := held.get(f"{at}.smear")) is not None:
+        d_head = declared.layout.layers[layer].d_head
+        arrays[f"{at}.smear"] = smear[of.kv[::d_head].to(smear.device) // d_head]
+    return arrays
+
+
+def _projection(
+    held: Mapping[str, Tensor], at: str, entries: Tensor, *, of_output: bool, whole: bool
+) -> dict[str, Tensor]:
+    """The kept rows of Q, K or V, or columns of O; `whole` for one matrix where there may have been two."""
+    first, second = held.get(f"{at}.first.weight"), held.get(f"{at}.second.weight")
+    bias = held.get(f"{at}.bias", held.get(f"{at}.second.bias"))
+    entries = entries.to(next(iter(held.values())).device)
+    if second is None or first is None:
+        weight = held[f"{at}.weight"]
+        arrays = {"weight": weight[:, entries] if of_output else weight[entries]}
+    elif of_output:
+        arrays = {"first.weight": first[:, entries], "second.weight": second}
+    else:
+        arrays = {"first.weight": first, "second.weight": second[entries]}
+    if bias is not None:
+        arrays["bias" if second is None else "second.bias"] = bias if of_output else bias[entries]
+    if whole and second is not None:
+        arrays["weight"] = arrays.pop("second.weight") @ arrays.pop("first.weight")
+        arrays |= {"bias": arrays.pop("second.bias")} if bias is not None else {}
+    return {f"{at}.{name}": array for name, array in arrays.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A pruned model, and the heads of the whole one that it has."""
+
+    model: Transformer
+    heads: tuple[Head, ...]
+
+
+def pruned_to(
+    model: Transformer,
+    keep: int,
+    order: Order,
+    text: PruningText,
+    *,
+    steps: int = 1,
+    tell: Callable[[str], object] = lambda _: None,
+) -> Kept:
+    """A new model with so many heads.
+
+    Args:
+        model: the model; it stays as it is.
+        keep: a number of heads that whole units can have; see `heads_to_keep`.
+        order: which units go first.
+        text: what the order is told from.
+        steps: importance is measured anew after each of them; each takes the same share of what goes.
+        tell: is given what is done, where there are several steps.
+
+    Raises:
+        UserError: for no steps, or an order that ends before enough have gone.
+    """
+    if steps < 1:
+        raise UserError(f"{steps} steps were asked for; give 1 or more")
+    now, total = model, model.model.layout.total
+    heads: list[Head] = [head for unit in units_of(model.model.layout) for head in unit]
+    for step in range(1, steps + 1):
+        target = total - round((total - keep) * step / steps)
+        if len(heads) <= target:
+            continue
+        if steps > 1:
+            tell(f"step {step} of {steps}: from {counted(len(heads), 'head')} to {target}")
+        units = units_of(now.model.layout)
+        gone = _going(units, order(now, units, replace(text, keep=target)), len(heads) - target, len(heads) - keep)
+        names = [head for unit in units for head in unit]
+        stays = [head not in gone for head in names]
+        heads = [head for head, stay in zip(heads, stays, strict=True) if stay]
+        n_heads, at = now.model.layout.n_heads, iter(stays)
+        now = pruned(now, [[next(at) for _ in range(n)] for n in n_heads])
+    return Kept(model=now, heads=tuple(heads))
+
+
+def _going(units: Sequence[Unit], order: Sequence[int], number: int, in_all: int) -> set[Head]:
+    """The heads that go: the first units of the order that fit, if the others of it can make up the number in all.
+
+    Raises:
+        UserError: when all of that number should go now, and cannot.
+    """
+    going: list[int] = []
+    left, later = number, in_all
+    for at in order:
+        size = len(units[at])
+        if size <= left and _fits([units[i] for i in order if i not in (*going, at)], later - size):
+            going.append(at)
+            left, later = left - size, later - size
+    if later and number == in_all:
+        raise UserError(
+            f"{counted(number, 'head')} more are to go, but by this method only {number - later} can: heads that share "
+            "keys and values go together, and of alike ones in a layer the last stays; keep more, or take another "
+            "method"
+        )
+    return {head for at in going for head in units[at]}
+
+
+def _fits(units: Sequence[Unit], number: int) -> bool:
+    """Whether some of the units have so many heads together."""
+    sizes = {len(unit) for unit in units}
+    if len(sizes) < 2:
+        return not number or (bool(sizes) and number % min(sizes) == 0)
+    return number in sums_of(units)
+
+
+def regrown(
+    whole: TransformerModel,
+    drawn: Mapping[str, np.ndarray],
+    held: Mapping[str, np.ndarray],
+    heads: Sequence[Head],
+) -> dict[str, np.ndarray]:
+    """Arrays of the whole model: those of the pruned one where it has them, drawn ones elsewhere.
+
+    Args:
+        whole: the model with all heads, of whole matrices.
+        drawn: initial arrays of it.
+        held: the arrays of the pruned model.
+        heads: the heads that it has, by layer and number in the whole one.
+
+    Examples:
+        >>> from headway.config.lm.model import Gpt2
+        >>> from headway.config.lm.head_units import without_heads
+        >>> from headway.models.weights import initial_weights
+        >>> model = Gpt2(family="gpt-2", d_model=4, n_layers=1, n_heads=2)
+        >>> drawn = initial_weights(model, 8, seed=1)
+        >>> held = initial_weights(without_heads(model, [[False, True]]), 8, seed=0)
+        >>> again = regrown(model, drawn, held, [(0, 1)])["layers.0.attention.q.weight"]
+        >>> bool((again[:2] == drawn["layers.0.attention.q.weight"][:2]).all()), bool((again[2:] == held["layers.0.attention.q.weight"]).all())
+        (True, True)
+    """  # noqa: E501 - the doctest stands on one line
+    arrays = {name: array.copy() for name, array in drawn.items()}
+    for name, array in held.items():
+        if ".attention." not in name and ".emptied." not in name:
+            arrays[name][...] = array
+    for layer, of in enumerate(whole.layout.layers):
+        kept = [head for at, head in heads if at == layer]
+        _attention_regrowing(arrays, held, layer, of, kept)
+    return arrays
+
+
+def _attention_regrowing(
+    arrays: dict[str, np.ndarray], held: Mapping[str, np.ndarray], layer: int, of: LayerHeads, kept: Sequence[int]
+) -> None:
+    """The arrays of one attention, in place."""
+    at = f"layers.{layer}.attention"
+    bias = held.get(f"{at}.o.bias", held.get(f"layers.{layer}.emptied.bias"))
+    if bias is not None:
+        arrays[f"{at}.o.bias"][...] = bias
+    if not kept:
+        return
+    q, kv = (entries.numpy() for entries in entries_of(of, kept))
+    for name, entries in (("q", q), ("k", kv), ("v", kv)):
+        arrays[f"{at}.{name}.weight"][entries] = held[f"{at}.{name}.weight"]
+        if f"{at}.{name}.bias" in held:
+            arrays[f"{at}.{name}.bias"][entries] = held[f"{at}.{name}.bias"]
+    arrays[f"{at}.o.weight"][:, q] = held[f"{at}.o.weight"]

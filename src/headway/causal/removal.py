@@ -1,0 +1,478 @@
+"""Heads: what the MLP of a layer multiplies first, without some of the layer's heads, from what it is with all.
+
+A head that goes changes the stream by few directions, as many as it is wide, and a norm only scales and centres each
+position. So the first matrix product of the MLP, about half of its work, is that of the whole model, plus a narrow one
+for what changes, times a number for each position. From the non-linearity on nothing can be shared.
+
+Heads: how many forward passes some passes through a part of the layers amount to.
+
+Counted are the floating-point operations of `headway.config.lm.budget.forward_flops`, in its parts.
+
+Heads: the loss of each sequence without some heads, for any number of sets of heads.
+
+`reference_losses_without` is the obvious way: a whole forward pass for each set. `losses_without` takes the same losses
+from shared work: a set changes nothing below its lowest layer, so the model walks up once, and at each layer the sets
+that begin there leave it, side by side along the batch, and go through what is above. A model that others wrote goes
+through what is above one set after the other.
+
+Heads: a run of a model in which heads of one layer have other contexts, from shared work.
+
+Layers below are as they were. Of Headway's own models every head's change goes through its own slice of W_O, and copies
+go side by side through what is above. Of those that others wrote what enters the output projection is edited, and what
+is above runs as it always does.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headway.causal.effects import Head
+from headway.causal.substitutes import StandIn, sequence_losses, without
+from headway.config.lm.budget import forward_flops
+from headway.config.lm.model import TransformerModel
+from headway.config.lm.parameters import parameters_of
+from headway.models.attention import Attention
+from headway.models.edits import Edits, Site
+from headway.models.intervene import Intervenable, KeptPass, TheirModel
+from headway.models.layers import Mlp
+from headway.models.trace import Trace
+from headway.models.transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FirstProduct:
+    """Of one layer, ready to be changed."""
+
+    norm: nn.Module
+    mlp: Mlp
+    stream: Float[Tensor, "batch pos d_model"]
+    """After the attention, with all heads."""
+    product: Float[Tensor, "batch pos width"]
+    """Of the stream, less its mean where the norm takes that out, with the weights of the norm and of the MLP."""
+    W_O: Float[Tensor, "head d_head d_model"]
+    of_heads: Float[Tensor, "head d_head width"]
+    """The same of what each head can write."""
+    constant: Float[Tensor, " width"]
+
+    @classmethod
+    def of(cls, model: Transformer, layer: int, stream: Tensor, written: Tensor) -> "FirstProduct | None":
+        """Of a layer of a model; None where its MLP does not read the stream through a norm, or there is none."""
+        of = model.layers[layer]
+        mlp, norm = cast(Mlp | None, of.mlp), cast(nn.Module, getattr(of, "mlp_norm", None))
+        plain = model.model.norm_place == "before" and model.model.residual
+        if mlp is None or not plain or not isinstance(norm, nn.LayerNorm | nn.RMSNorm):
+            return None
+        W, b = _first_maps(mlp)
+        weighted = W * norm.weight
+        constant = b if not isinstance(norm, nn.LayerNorm) else b + W @ norm.bias
+        after = stream + written
+        attention = cast(Attention, of.attention)
+        W_O = attention.o.weight.T.unflatten(0, (-1, attention.d_head))
+        return cls(
+            norm=norm,
+            mlp=mlp,
+            stream=after,
+            product=_centred(norm, after) @ weighted.T,
+            W_O=W_O,
+            of_heads=_centred(norm, W_O) @ weighted.T,
+            constant=constant,
+        )
+
+    def after(self, changes: Sequence[tuple[Sequence[int], Float[Tensor, "batch pos _changing"]]]) -> Tensor:
+        """The stream after the layer, of each change side by side along the batch.
+
+        Args:
+            changes: the heads whose contexts change, and by how much, head after head along the last axis.
+        """
+        streams, insides = zip(*(self._changed(list(heads), by) for heads, by in changes), strict=True)
+        stream, inside = (parts[0] if len(parts) == 1 else torch.cat(parts) for parts in (streams, insides))
+        return stream + self.mlp.down(self.mlp.between(inside))
+
+    def _changed(self, heads: list[int], by: Tensor) -> tuple[Tensor, Tensor]:
+        """The stream after the attention, and what stands before the non-linearity."""
+        stream = self.stream + by @ self.W_O[heads].flatten(0, 1)
+        eps = cast(float, self.norm.eps)
+        if isinstance(self.norm, nn.LayerNorm):
+            gain = (stream.var(-1, correction=0, keepdim=True) + eps).rsqrt()
+        else:
+            gain = (stream.square().mean(-1, keepdim=True) + eps).rsqrt()
+        # The constant rides along in the narrow product, since what is wide is slow to walk through.
+        narrow = torch.cat((by * gain, torch.ones_like(gain)), dim=-1)
+        inside = narrow @ torch.cat((self.of_heads[heads].flatten(0, 1), self.constant[None]))
+        return stream, inside.addcmul_(self.product, gain)
+
+
+def _first_maps(mlp: Mlp) -> tuple[Tensor, Tensor]:
+    """The matrices that read the normed stream, one below the other, and their biases."""
+    maps = [mlp.up, mlp.gate] if mlp.kind == "swiglu" else [mlp.up]
+    biases = [m.weight.new_zeros(len(m.weight)) if m.bias is None else m.bias for m in maps]
+    # Of one map nothing is copied.
+    W, b = ([m.weight for m in maps], biases)
+    return (W[0], b[0]) if len(maps) == 1 else (torch.cat(W), torch.cat(b))
+
+
+def _centred(norm: nn.Module, x: Tensor) -> Tensor:
+    return x - x.mean(-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else x
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The share of a forward pass of each of its parts. Law: attentions, MLPs and read-out sum to 1."""
+
+    attentions: tuple[float, ...]
+    """Of each layer."""
+    mlps: tuple[float, ...]
+    readout: float
+    first_products: tuple[float, ...]
+    """Of each MLP what it multiplies first: a part of its own share."""
+
+    def after_attention(self, layer: int) -> float:
+        """Of what comes after the attention of a layer: its MLP, later layers, the read-out."""
+        return self.mlps[layer] + sum(self.attentions[layer + 1 :]) + sum(self.mlps[layer + 1 :]) + self.readout
+
+
+def work_of(model: TransformerModel, vocab_size: int, n_ctx: int) -> Work:
+    """The parts of a forward pass of sequences of `n_ctx` tokens.
+
+    Examples:
+        >>> from headway.config.lm.model import GptNeo
+        >>> work = work_of(GptNeo(family="gpt-neo", d_model=768, n_layers=4, n_heads=48), 512, 512)
+        >>> round(work.after_attention(0), 2), round(work.after_attention(3), 2)
+        (0.91, 0.17)
+    """
+    whole = forward_flops(model, vocab_size, n_ctx)
+    readout = 2 * n_ctx * vocab_size * model.embedding_width
+    matrices = [p for p in parameters_of(model, vocab_size) if len(p.shape) == 2]
+
+    def products(*begins: str) -> int:
+        return 2 * n_ctx * sum(math.prod(p.shape) for p in matrices if p.name.startswith(begins))
+
+    layers = range(model.n_layers)
+    attentions = [products(f"layers.{i}.attention.") + _scores(model, i, n_ctx) for i in layers]
+    mlps = [products(f"layers.{i}.mlp.") for i in layers]
+    firsts = [products(f"layers.{i}.mlp.up.", f"layers.{i}.mlp.gate.") for i in layers]
+    return Work(
+        attentions=tuple(a / whole for a in attentions),
+        mlps=tuple(m / whole for m in mlps),
+        readout=readout / whole,
+        first_products=tuple(f / whole for f in firsts),
+    )
+
+
+def _scores(model: TransformerModel, layer: int, n_ctx: int) -> int:
+    """Logits and contexts of a layer."""
+    heads, window = model.layout.layers[layer], model.window(layer) or n_ctx
+    own = 0 if model.attends == "future" else 1
+    return 2 * 2 * heads.n_heads * heads.d_head * sum(min(position + own, window) for position in range(n_ctx))
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Heads that are taken away together, and what stands in for them."""
+
+    heads: tuple[Head, ...]
+    stand_in: StandIn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """Nats per token of each sequence: of the whole model, and without each set of heads."""
+
+    whole: Float[Tensor, " batch"]
+    without: Float[Tensor, "set batch"]
+    forward_passes: float
+    """How many of them the work amounts to."""
+
+
+def reference_losses_without(
+    model: Intervenable,
+    inputs: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, "batch pos"],
+    removals: Sequence[Removal],
+) -> Losses:
+    """A whole forward pass for each set."""
+    with torch.no_grad():
+        whole = sequence_losses(model, model.hidden(inputs)[0], targets)
+        found = [
+            sequence_losses(model, model.hidden(inputs, edits=without(r.heads, r.stand_in))[0], targets)
+            for r in removals
+        ]
+    return Losses(
+        whole=whole,
+        without=torch.stack(found) if found else whole.new_zeros(0, len(whole)),
+        forward_passes=1.0 + len(removals),
+    )
+
+
+def losses_without(
+    model: Intervenable,
+    inputs: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, "batch pos"],
+    removals: Sequence[Removal],
+    *,
+    memory_bytes: int | None = None,
+) -> Losses:
+    """The same losses from shared work.
+
+    Args:
+        model: the model, which drops nothing at random.
+        inputs: the text.
+        targets: the tokens after each position; -1 where none is counted.
+        removals: the sets of heads.
+        memory_bytes: what may be held beside the model, about; None: about as much as a forward pass holds. One set is
+            always held. Of a model that others wrote one set is held.
+    """
+    if isinstance(model, Transformer):
+        return _side_by_side(model, inputs, targets, removals, memory_bytes)
+    return _one_by_one(model, inputs, targets, removals)
+
+
+def _one_by_one(model: TheirModel, inputs: Tensor, targets: Tensor, removals: Sequence[Removal]) -> Losses:
+    """Layers below the lowest of a set give what they gave, which is all that is known of them."""
+    with torch.no_grad():
+        kept, passes = model.kept(inputs), 1.0
+        whole = sequence_losses(model, kept.logits, targets)
+        found = []
+        for removal in removals:
+            if (first := _first(removal)) is None:
+                found.append(whole)
+                continue
+            logits = kept.again(first, without(removal.heads, removal.stand_in))
+            found.append(sequence_losses(model, logits, targets))
+            passes += kept.share(first)
+    return Losses(
+        whole=whole, without=torch.stack(found) if found else whole.new_zeros(0, len(whole)), forward_passes=passes
+    )
+
+
+def _side_by_side(
+    model: Transformer, inputs: Tensor, targets: Tensor, removals: Sequence[Removal], memory_bytes: int | None
+) -> Losses:
+    batch, length = inputs.shape
+    result = torch.zeros(len(removals), batch, dtype=torch.float64, device=inputs.device)
+    at_once = _sets_at_once(model, batch, length, memory_bytes)
+    work, passes = work_of(model.model, model.vocab_size, length), 1.0
+    with torch.no_grad():
+        stream = model.entered(inputs)
+        for layer in range(model.model.n_layers):
+            begins = [i for i, removal in enumerate(removals) if _first(removal) == layer]
+            captured: list[Tensor] = []
+            edits: Edits = {(layer, "z"): partial(_capture, captured)} if begins else {}
+            written = model.written(stream, layer, edits)
+            if begins:
+                assert written is not None, "a layer with heads writes"
+                first = FirstProduct.of(model, layer, stream, written)
+                branch = _Branch(model, layer, stream, written, captured[0], first)
+                for start in range(0, len(begins), at_once):
+                    some = begins[start : start + at_once]
+                    result[some] = branch.losses([removals[i] for i in some], targets)
+                passes += _passes(work, layer, len(begins), shares=first is not None)
+            stream = model.rest(stream, written, layer)
+        whole = sequence_losses(model, stream, targets)
+    for i, removal in enumerate(removals):
+        if not removal.heads:
+            result[i] = whole
+    return Losses(whole=whole, without=result, forward_passes=passes)
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """What leaves the walk at a layer."""
+
+    model: Transformer
+    layer: int
+    stream: Tensor
+    """Before the layer."""
+    written: Tensor
+    z: Tensor
+    first: FirstProduct | None
+    """Of the layer's MLP, where it can be shared."""
+
+    def losses(self, removals: Sequence[Removal], targets: Tensor) -> Tensor:
+        """Of each set and sequence."""
+        model, sets = self.model, len(removals)
+        stream = self._after(removals)
+        for layer in range(self.layer + 1, model.model.n_layers):
+            stream = model.rest(stream, model.written(stream, layer, _later(removals, layer)), layer)
+        return sequence_losses(model, stream, targets.repeat(sets, 1)).unflatten(0, (sets, -1))
+
+    def _after(self, removals: Sequence[Removal]) -> Tensor:
+        """The stream after the layer without the heads, sets side by side along the batch."""
+        if self.first is not None:
+            return self.first.after([self._change(removal) for removal in removals])
+        written = torch.cat([self._written(removal) for removal in removals])
+        return self.model.rest(self.stream.repeat(len(removals), 1, 1), written, self.layer)
+
+    def _written(self, removal: Removal) -> Tensor:
+        """What the attention writes without the heads: each one's change of z goes through its own slice of W_O."""
+        attention = cast(Attention, self.model.layers[self.layer].attention)
+        W_O = attention.o.weight.T.unflatten(0, (-1, attention.d_head))
+        heads, change = self._change(removal)
+        return self.written + change @ W_O[heads].flatten(0, 1)
+
+    def _change(self, removal: Removal) -> tuple[list[int], Tensor]:
+        """The heads of this layer that go, and by how much their contexts change, head after head."""
+        heads = [head for layer, head in removal.heads if layer == self.layer]
+        stand_in = removal.stand_in[self.layer]
+        assert stand_in is not None, "a layer with heads has what stands in for them"
+        change = stand_in.expand_as(self.z)[:, heads] - self.z[:, heads]
+        return heads, change.transpose(1, 2).flatten(2)
+
+
+def _later(removals: Sequence[Removal], layer: int) -> Edits | None:
+    """The edits of a later layer, sets side by side along the batch."""
+    concerned = [any(at == layer for at, _ in removal.heads) for removal in removals]
+    if not any(concerned):
+        return None
+
+    def edit(z: Tensor) -> Tensor:
+        parts = list(z.chunk(len(removals)))
+        for i, removal in enumerate(removals):
+            if concerned[i]:
+                here = [head for head in removal.heads if head[0] == layer]
+                parts[i] = without(here, removal.stand_in)[layer, "z"](parts[i])
+        return torch.cat(parts)
+
+    return {(layer, "z"): edit}
+
+
+def _capture(into: list[Tensor], z: Tensor) -> Tensor:
+    into.append(z)
+    return z
+
+
+def _first(removal: Removal) -> int | None:
+    """The lowest layer of a set; None of an empty one."""
+    return min((layer for layer, _ in removal.heads), default=None)
+
+
+def _passes(work: Work, layer: int, sets: int, *, shares: bool) -> float:
+    """What follows the attention, for each set; the first product of the MLP, where it is shared, once."""
+    shared = work.first_products[layer] if shares else 0.0
+    return sets * (work.after_attention(layer) - shared) + shared
+
+
+def _sets_at_once(model: Transformer, batch: int, length: int, memory_bytes: int | None) -> int:
+    """How many sets fit: of each the stream, what an MLP or an attention holds on the way, and a few logits."""
+    size = next(model.parameters()).element_size()
+    attention = max((3 * h.n_heads * h.d_head for h in model.model.layout.layers), default=0)
+    mlp = 3 * max(model.model.mlp_widths)
+    one = batch * length * (max(mlp, attention) + 4 * model.model.d_model) * size
+    allowed = one + 2 * batch * length * model.vocab_size * size if memory_bytes is None else memory_bytes
+    return max(1, allowed // one)
+
+
+Contexts = Mapping[int, Float[Tensor, "batch pos d_head"]]
+"""By head of a layer what stands in for its context."""
+
+Stream = Float[Tensor, "batch pos d_model"]
+
+_READ: tuple[Site, ...] = ("q", "k", "v")
+_STREAMS, _LOGITS = 1 << 22, 1 << 24
+"""Entries of the streams, and of the logits, of copies that are held at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRun:
+    """A run of one of Headway's models."""
+
+    model: Transformer
+    trace: Trace
+
+    def logits_with(self, layer: int, patches: Sequence[Contexts]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
+        """The logits with each of some patches of a layer."""
+        at_once = max(1, _STREAMS // self.trace.streams[layer].numel())
+        for start in range(0, len(patches), at_once):
+            yield from self._some(layer, patches[start : start + at_once])
+
+    def _some(self, layer: int, patches: Sequence[Contexts]) -> Sequence[Tensor]:
+        model, stream = self.model, self.trace.streams[layer]
+        attention = cast(Attention, model.layers[layer].attention)
+        W_O = attention.o.weight.T.unflatten(0, (-1, attention.d_head))
+        z = next(each.z for each in self.trace.attentions if each.layer == layer)
+        written = model.written(stream, layer)
+        assert written is not None
+        parts = []
+        for patch in patches:
+            part = written
+            for head, context in patch.items():
+                part = part + (context - z[:, head]) @ W_O[head]
+            parts.append(part)
+        stream = model.rest(stream.repeat(len(parts), 1, 1), torch.cat(parts), layer)
+        for later in range(layer + 1, model.model.n_layers):
+            stream = model.rest(stream, model.written(stream, later), later)
+        return model.read_out(stream).chunk(len(parts))
+
+    def reads(self, layer: int, changes: Sequence[Stream]) -> Iterator[Mapping[Site, Tensor]]:
+        """Queries, keys and values of a layer with each of some changes of the stream before it."""
+        for change in changes:
+            seen: dict[Site, Tensor] = {}
+            edits: Edits = {(layer, site): partial(_noted, seen, site) for site in _READ}
+            self.model.written(self.trace.streams[layer] + change, layer, edits)
+            yield seen
+
+    def ends(self, changes: Sequence[Stream]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
+        """The logits with each of some changes of the stream after the last layer."""
+        for change in changes:
+            yield self.model.read_out(self.trace.streams[-1] + change)
+
+
+@dataclass(frozen=True, eq=False)
+class TheirRun:
+    """A run of a model that others wrote."""
+
+    kept: KeptPass
+
+    def logits_with(self, layer: int, patches: Sequence[Contexts]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
+        """The logits with each of some patches of a layer."""
+        for some in self._together(patches):
+            logits = self.kept.again(layer, {(layer, "z"): partial(_patched, some)}, len(some))
+            yield from logits.chunk(len(some))
+
+    def writes(self, layer: int, norm: nn.Module, patches: Sequence[Contexts]) -> Iterator[Stream]:
+        """What a norm between a layer's heads and the stream gives more with each of some patches than without."""
+        was = self.kept.writes(layer, norm, {})
+        for some in self._together(patches):
+            found = self.kept.writes(layer, norm, {(layer, "z"): partial(_patched, some)}, len(some))
+            yield from (part - was for part in found.chunk(len(some)))
+
+    def reads(self, layer: int, changes: Sequence[Stream]) -> Iterator[Mapping[Site, Tensor]]:
+        """Queries, keys and values of a layer with each of some changes of the stream before it."""
+        for some in self._together(changes):
+            read = {site: x.chunk(len(some)) for site, x in self.kept.reads(layer, torch.cat(list(some))).items()}
+            yield from ({site: parts[at] for site, parts in read.items()} for at in range(len(some)))
+
+    def ends(self, changes: Sequence[Stream]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
+        """The logits with each of some changes of the stream after the last layer."""
+        for some in self._together(changes):
+            yield from self.kept.ends(torch.cat(list(some))).chunk(len(some))
+
+    def _together(self, things: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """So many as can go side by side."""
+        at_once = max(1, _LOGITS // self.kept.logits.numel()) if self.kept.repeats else 1
+        for start in range(0, len(things), at_once):
+            yield things[start : start + at_once]
+
+
+def continued(model: Intervenable, tokens: Int[Tensor, "batch pos"], trace: Trace) -> OwnRun | TheirRun:
+    """A run of tokens, of which the trace is known."""
+    return OwnRun(model, trace) if isinstance(model, Transformer) else TheirRun(model.kept(tokens))
+
+
+def _noted(seen: dict[Site, Tensor], site: Site, x: Tensor) -> Tensor:
+    seen[site] = x
+    return x
+
+
+def _patched(patches: Sequence[Contexts], z: Tensor) -> Tensor:
+    parts = [part.clone() for part in z.chunk(len(patches))]
+    for part, patch in zip(parts, patches, strict=True):
+        for head, context in patch.items():
+            part[:, head] = context
+    return torch.cat(parts)

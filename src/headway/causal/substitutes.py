@@ -1,0 +1,297 @@
+"""Heads: what stands in for the context of a head that is taken away.
+
+Three ways, always side by side, since they change the answer more than any method does: zero, which most models have
+never seen; the mean over another text, which takes away only what varies; and what the head does on a sequence of
+another text, which stays a thing that the head does.
+
+Heads: another text, from which contexts stand in for heads of a model that reads a long one, batch by batch.
+
+`substitutes` says the same of two texts at once; here its mean is taken once, and of its sequences only those are read
+again whose contexts are asked for.
+
+Heads: the loss of each sequence, from the stream after the last layer.
+
+Logits of all tokens at once are often the largest thing in a forward pass, and a loss needs them a few rows at a time.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import cast, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headway.base import rng
+from headway.causal.effects import Head, Kind, MeanOver
+from headway.errors import UserError, near
+from headway.models.edits import Edits
+from headway.models.intervene import Intervenable
+
+StandIn = tuple[Tensor | None, ...]
+"""Per layer a tensor that broadcasts to z (batch, head, pos, d_head); None for a layer without heads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Substitutes:
+    """What stands in for each head, by kind, and how it was made."""
+
+    of: dict[Kind, StandIn]
+    mean_over: MeanOver
+    seed: int
+    donors: tuple[int, ...]
+    """The sequence of the other text whose contexts each sequence gets when resampled."""
+
+
+def substitutes(
+    model: Intervenable,
+    inputs: Int[Tensor, "batch pos"],
+    other: Int[Tensor, "others span"],
+    *,
+    mean_over: str = "positions",
+    seed: int = 0,
+) -> Substitutes:
+    """What stands in for the heads on a text, from another text: one forward pass of it.
+
+    Args:
+        model: the model.
+        inputs: the text whose loss is measured.
+        other: sequences of another text, at least as long.
+        mean_over: what the mean is over: positions (and sequences), or sequences per position.
+        seed: of the choice of donors: different ones, where there are as many as sequences.
+
+    Raises:
+        UserError: when the other text is shorter, or a sequence would be its own donor.
+    """
+    over, donors = check_mean_over(mean_over), donors_of(inputs, other, seed)
+    contexts = contexts_of(model, other[:, : inputs.shape[1]])
+    chosen = torch.tensor(donors, device=inputs.device)
+    return substitutes_of(
+        mean=tuple(None if z is None else z.mean(mean_axes(over), keepdim=True) for z in contexts),
+        resampled=tuple(None if z is None else z[chosen] for z in contexts),
+        mean_over=over,
+        seed=seed,
+        donors=donors,
+    )
+
+
+def substitutes_of(
+    *, mean: StandIn, resampled: StandIn, mean_over: MeanOver, seed: int, donors: tuple[int, ...]
+) -> Substitutes:
+    """What stands in for heads, from the means and the contexts of the donors."""
+    zero = tuple(None if z is None else z.new_zeros(1, 1, 1, 1) for z in mean)
+    of: dict[Kind, StandIn] = {"zero": zero, "mean": mean, "resample": resampled}
+    return Substitutes(of=of, mean_over=mean_over, seed=seed, donors=donors)
+
+
+def check_mean_over(mean_over: str) -> MeanOver:
+    """What the mean is over.
+
+    Raises:
+        UserError: for something else.
+    """
+    if mean_over not in get_args(MeanOver):
+        raise UserError(f"mean {mean_over!r} is no way to take a mean; {near(mean_over, get_args(MeanOver))}")
+    return cast(MeanOver, mean_over)
+
+
+def mean_axes(mean_over: MeanOver) -> tuple[int, ...]:
+    """The axes of z (batch, head, pos, d_head) that a mean is over."""
+    return (0, 2) if mean_over == "positions" else (0,)
+
+
+def donors_of(inputs: Int[Tensor, "batch pos"], other: Int[Tensor, "others span"], seed: int) -> tuple[int, ...]:
+    """A sequence of the other text for each of the text: all different where there are enough.
+
+    Raises:
+        UserError: when the other text is shorter, or a sequence would be its own donor.
+    """
+    batch, length = inputs.shape
+    if other.shape[1] < length or not len(other):
+        raise UserError(
+            f"the other text has {len(other)} sequences of {other.shape[1]} tokens, but what they stand in for has "
+            f"{length}; give one sequence or more, at least as long"
+        )
+    draw = rng.generator(seed, "donors of contexts")
+    rounds = [draw.permutation(len(other)) for _ in range(-(-batch // len(other)))]
+    donors = tuple(int(i) for i in np.concatenate(rounds)[:batch])
+    if same := [i for i, donor in enumerate(donors) if torch.equal(inputs[i], other[donor, :length])]:
+        raise UserError(
+            f"sequence {same[0]} stands in the other text too and would be resampled by itself, so that no head would "
+            "seem to matter; give another text"
+        )
+    return donors
+
+
+def donors_among(n: int, seed: int) -> tuple[int, ...]:
+    """Another sequence of the same text for each of it, all different: one cycle through all of them.
+
+    Raises:
+        UserError: for a single sequence.
+
+    Examples:
+        >>> sorted(donors_among(4, 0)), any(at == donor for at, donor in enumerate(donors_among(4, 0)))
+        ([0, 1, 2, 3], False)
+    """
+    if n < 2:
+        raise UserError("a single sequence was given, and no other stands in for it; give two or more")
+    order = rng.generator(seed, "donors among themselves").permutation(n)
+    donors = np.empty(n, int)
+    donors[order] = np.roll(order, 1)
+    return tuple(donors.tolist())
+
+
+def contexts_of(model: Intervenable, tokens: Int[Tensor, "batch pos"]) -> tuple[Tensor | None, ...]:
+    """Z of every layer, (batch, head, pos, d_head); None for one without heads."""
+    found: dict[int, Tensor] = {}
+    with torch.no_grad():
+        model.hidden(tokens, edits={(i, "z"): partial(found.setdefault, i) for i in layers_with_heads(model)})
+    return tuple(found.get(i) for i in range(len(model.n_heads)))
+
+
+def layers_with_heads(model: Intervenable) -> list[int]:
+    """The layers that have heads."""
+    return [i for i, n in enumerate(model.n_heads) if n]
+
+
+def layout_of(model: Intervenable) -> str:
+    """How many heads each layer has, as layouts are written."""
+    return "-".join(map(str, model.n_heads))
+
+
+def heads_of(model: Intervenable) -> list[Head]:
+    """All heads of a model."""
+    return [(layer, head) for layer, n in enumerate(model.n_heads) for head in range(n)]
+
+
+def without(heads: Iterable[Head], stand_in: StandIn) -> Edits:
+    """The edits that take some heads away: what stands in for each is put in its place."""
+    by_layer: dict[int, list[int]] = {}
+    for layer, head in heads:
+        by_layer.setdefault(layer, []).append(head)
+    return {(layer, "z"): partial(_replaced, stand_in[layer], some) for layer, some in by_layer.items()}
+
+
+def _replaced(stand_in: Tensor | None, heads: list[int], z: Tensor) -> Tensor:
+    assert stand_in is not None, "a layer with heads has what stands in for them"
+    result = z.clone()
+    result[:, heads] = stand_in.expand_as(z)[:, heads]
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherText:
+    """Sequences of another text and the mean context of each head on them."""
+
+    tokens: Int[Tensor, "others span"]
+    mean: StandIn
+    mean_over: MeanOver
+    seed: int
+    donors: tuple[int, ...]
+    """The sequence of it whose contexts each sequence of the text gets when resampled."""
+
+    @classmethod
+    def read(
+        cls,
+        model: Intervenable,
+        inputs: Int[Tensor, "batch pos"],
+        other: Int[Tensor, "others span"],
+        *,
+        mean_over: str = "positions",
+        seed: int = 0,
+        at_once: int = 8,
+    ) -> "OtherText":
+        """One forward pass of another text.
+
+        Args:
+            model: the model.
+            inputs: the text whose loss is measured, all of it.
+            other: sequences of another text, at least as long; or `inputs` themselves, where these are all that there
+                are, and then each sequence gets another one's contexts.
+            mean_over: as in `substitutes`.
+            seed: of the choice of donors.
+            at_once: sequences that are read together.
+
+        Raises:
+            UserError: as `substitutes`.
+        """
+        over = check_mean_over(mean_over)
+        donors = donors_among(len(inputs), seed) if other is inputs else donors_of(inputs, other, seed)
+        tokens = other[:, : inputs.shape[1]]
+        total: list[Tensor | None] = [None] * len(model.n_heads)
+        for some in tokens.split(at_once):
+            for layer, z in enumerate(contexts_of(model, some)):
+                if z is not None:
+                    here, before = z.double().mean(mean_axes(over), keepdim=True) * len(some), total[layer]
+                    total[layer] = here if before is None else before + here
+        some_type = next(model.parameters()).dtype
+        mean = tuple(None if sums is None else (sums / len(tokens)).to(some_type) for sums in total)
+        return cls(tokens=tokens, mean=mean, mean_over=over, seed=seed, donors=donors)
+
+    def stand_ins(self, model: Intervenable, some: range) -> Substitutes:
+        """What stands in for heads on some sequences of the text."""
+        donors = self.donors[some.start : some.stop]
+        chosen = torch.tensor(donors, device=self.tokens.device)
+        return substitutes_of(
+            mean=self.mean,
+            resampled=contexts_of(model, self.tokens[chosen]),
+            mean_over=self.mean_over,
+            seed=self.seed,
+            donors=donors,
+        )
+
+
+_LOGITS = 4 << 20
+"""Logits that are held at once; more would only leave the processor's cache."""
+
+
+def sequence_losses(
+    model: Intervenable, stream: Float[Tensor, "batch pos d_model"], targets: Int[Tensor, "batch pos"]
+) -> Float[Tensor, " batch"]:
+    """Mean cross-entropy in nats per token of each sequence, in float64, over the targets that are not -1.
+
+    Law: their mean, weighted by `counted` tokens, is `mean_nll` of the logits.
+
+    Args:
+        model: whose read-out it is.
+        stream: after the last layer, before the final norm.
+        targets: the tokens after each position; -1 where none is counted.
+    """
+    rows = (targets.flatten() != -1).nonzero()[:, 0]
+    streams, wanted = stream.flatten(0, 1), targets.flatten()[rows]
+    losses = torch.zeros(targets.numel(), dtype=torch.float64, device=stream.device)
+    size = max(1, _LOGITS // model.vocab_size)
+    for some, tokens in zip(rows.split(size), wanted.split(size), strict=True):
+        logits = model.read_out(streams[some][None])[0].float()
+        losses[some] = (logits.logsumexp(1) - logits.gather(1, tokens[:, None])[:, 0]).double()
+    return losses.unflatten(0, targets.shape).sum(1) / counted(targets)
+
+
+def counted(targets: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+    """How many tokens of each sequence count."""
+    return (targets != -1).sum(1)
+
+
+def check_text(model: Intervenable, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "others span"]) -> None:
+    """Nothing, when effects can be measured on a text.
+
+    Raises:
+        UserError: when inputs and targets do not fit each other, a sequence has no target, or the model drops entries.
+    """
+    if inputs.shape != targets.shape or not inputs.numel():
+        raise UserError(
+            f"inputs of {list(inputs.shape)} and targets of {list(targets.shape)} (sequence, position) were given; "
+            "give as many targets as inputs, of one sequence or more"
+        )
+    if not bool(counted(targets).all()):
+        empty = int((counted(targets) == 0).nonzero()[0, 0])
+        raise UserError(
+            f"sequence {empty} has no target that counts (all are -1), so no head can matter to it; leave it out"
+        )
+    if model.training and model.dropout:
+        raise UserError(
+            f"the model is in training mode and drops {model.dropout:.0%} of entries at random, which would be "
+            "taken for effects of heads; call model.eval()"
+        )

@@ -1,0 +1,211 @@
+"""Declare: questions of one's own: differences between arms, or means of arms, by name.
+
+    contrasts:
+      order: descending - ascending                          # two arms
+      wide: [wide-*, [narrow-1, narrow-2]]                   # a mean of arms less another; * stands for anything
+      dropout: {better: heads-*-dropout, than: heads-?}      # the same, in words
+      interaction: {a-new: 1, a-old: -1, b-new: -1, b-old: 1}  # any weights that add up to 0
+
+They decide how results are read and nothing else, so they are never part of a run, and may be added later.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any
+
+from headway.base.text import listed
+from headway.errors import near
+
+FORMS = "'one arm - another', [first, second], {better: ..., than: ...} or {arm: weight, ...}"
+_SIDES = ("better", "than")
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """A weighted sum of arms whose weights add up to 0.
+
+    Between two sides, the weights above 0 add up to 1, so that it is the difference of two means of arms.
+    """
+
+    name: str
+    label: str
+    weights: Mapping[str, float]
+    """By arm, none of them 0."""
+    sides: tuple[str, str] | None
+    """What a sentence calls the first and the second side; None where weights were given."""
+
+    @property
+    def first(self) -> Mapping[str, float]:
+        """The arms that are added, with weights that add up to what those of the others do."""
+        return {arm: weight for arm, weight in self.weights.items() if weight > 0}
+
+    @property
+    def second(self) -> Mapping[str, float]:
+        """The arms that are subtracted, with the sizes of their weights."""
+        return {arm: -weight for arm, weight in self.weights.items() if weight < 0}
+
+
+def contrasts_of(declared: Mapping[str, Any], arms: Iterable[str]) -> tuple[Contrast, ...]:
+    """The contrasts of a document.
+
+    Args:
+        declared: by name, in any of the forms.
+        arms: that there are.
+
+    Raises:
+        ValueError: for an arm that there is not, an empty side, an arm on both, weights that do not add up to 0, or two
+            contrasts that ask the same.
+
+    Examples:
+        >>> (one,) = contrasts_of({"order": "falling - rising-*"}, ["falling", "rising-1", "rising-2"])
+        >>> dict(one.weights), one.sides
+        ({'falling': 1.0, 'rising-1': -0.5, 'rising-2': -0.5}, ('falling', 'rising'))
+    """
+    known = tuple(arms)
+    found = tuple(_contrast(name, value, known) for name, value in declared.items())
+    for at, later in enumerate(found):
+        for earlier in found[:at]:
+            if _asks_the_same(earlier, later):
+                raise ValueError(f"contrasts.{later.name}: it asks the same as contrasts.{earlier.name}; keep one")
+    return found
+
+
+def scheme_contrasts(groups: Sequence[Sequence[tuple[str, str | None]]]) -> dict[str, Any]:
+    """What two groups or more ask by themselves: each scheme of layouts less the constant one, each group alike.
+
+    Args:
+        groups: the arms of each, with their schemes; a group with several arms of a scheme asks nothing of it.
+
+    Examples:
+        >>> low, high = ([(f"{s}-{g}", s) for s in ("ascending", "constant")] for g in ("low", "high"))
+        >>> scheme_contrasts([low, high])["ascending-constant"]["better"]
+        ['ascending-low', 'ascending-high']
+    """
+    found = {}
+    for scheme in ("descending", "ascending"):
+        pairs = [(_only(scheme, group), _only(_CONSTANT, group)) for group in groups]
+        both = [(one, other) for one, other in pairs if one is not None and other is not None]
+        better, than = ([pair[side] for pair in both] for side in (0, 1))
+        # Two groups that share an arm do not weigh the same.
+        if len(both) > 1 and len(set(better)) == len(set(than)) == len(both):
+            found[f"{scheme}-{_CONSTANT}"] = {"better": better, "than": than}
+    return found
+
+
+_CONSTANT = "constant"
+
+
+def _only(scheme: str, group: Sequence[tuple[str, str | None]]) -> str | None:
+    arms = [arm for arm, found in group if found == scheme]
+    return arms[0] if len(arms) == 1 else None
+
+
+def _contrast(name: str, value: Any, arms: Sequence[str]) -> Contrast:
+    where = f"contrasts.{name}"
+    if isinstance(value, str):
+        sides = value.split(" - ")
+        if len(sides) != 2:
+            raise ValueError(f"{where}: {value!r} was given; write 'one arm - another', with spaces about the dash")
+        return _two_sided(name, where, sides, arms)
+    if isinstance(value, list | tuple):
+        if len(value) != 2:
+            raise ValueError(f"{where}: {len(value)} sides were given; give two, of which the second is subtracted")
+        return _two_sided(name, where, value, arms)
+    if isinstance(value, Mapping) and any(isinstance(value.get(key), str | list | tuple) for key in _SIDES):
+        for key in value:
+            if key not in _SIDES:
+                raise ValueError(f"{where}.{key}: there is no such key; {near(str(key), _SIDES)}")
+        if missing := [key for key in _SIDES if key not in value]:
+            raise ValueError(f"{where}.{missing[0]}: missing; name the arms of that side")
+        return _two_sided(name, where, [value[key] for key in _SIDES], arms, keys=_SIDES)
+    if isinstance(value, Mapping):
+        return _weighted(name, where, value, arms)
+    raise ValueError(f"{where}: {value!r} was given; write it as {FORMS}")
+
+
+def _two_sided(
+    name: str, where: str, sides: Sequence[Any], arms: Sequence[str], keys: Sequence[str] = ("first", "second")
+) -> Contrast:
+    chosen, named_as = [], []
+    for key, side in zip(keys, sides, strict=True):
+        named = [side] if isinstance(side, str) else side
+        if not isinstance(named, list | tuple) or not all(isinstance(pattern, str) for pattern in named):
+            raise ValueError(f"{where}: its side {key!r} is {side!r}; give an arm, a pattern such as wide-*, or a list")
+        patterns = [pattern.strip() for pattern in named if pattern.strip()]
+        if not patterns:
+            raise ValueError(f"{where}: its side {key!r} is empty; name an arm, or several")
+        chosen.append(list(dict.fromkeys(arm for pattern in patterns for arm in _matching(where, pattern, arms))))
+        named_as.append(patterns)
+    both = [arm for arm in chosen[0] if arm in chosen[1]]
+    if both:
+        raise ValueError(f"{where}: {', '.join(both)} stands on both sides; leave it out of one")
+    weights = {arm: sign / len(side) for sign, side in zip((1.0, -1.0), chosen, strict=True) for arm in side}
+    first, second = (_said(patterns, arms) for patterns in named_as)
+    if first == second:
+        first, second = (listed(patterns) for patterns in named_as)
+    return Contrast(name=name, label=f"{first} - {second}", weights=MappingProxyType(weights), sides=(first, second))
+
+
+def _weighted(name: str, where: str, value: Mapping[Any, Any], arms: Sequence[str]) -> Contrast:
+    weights: dict[str, float] = {}
+    for pattern, weight in value.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
+            raise ValueError(f"{where}.{pattern}: {weight!r} was given; a weight is a number")
+        matching = _matching(where, str(pattern), arms)
+        for arm in matching:
+            if arm in weights:
+                raise ValueError(f"{where}: {arm} has two weights; give it one")
+            weights[arm] = weight / len(matching)
+    weights = {arm: weight for arm, weight in weights.items() if weight}
+    total = math.fsum(weights.values())
+    if not weights:
+        raise ValueError(f"{where}: no arm has a weight that is not 0; write it as {FORMS}")
+    if abs(total) > _ROUNDING * max(map(abs, weights.values())):
+        raise ValueError(f"{where}: its weights add up to {total:g}; of a difference they add up to 0")
+    return Contrast(name=name, label=name, weights=MappingProxyType(weights), sides=None)
+
+
+def _matching(where: str, pattern: str, arms: Sequence[str]) -> list[str]:
+    """The arms of a name, or of a pattern with `*` or `?`."""
+    if pattern in arms:
+        return [pattern]
+    matching = [arm for arm in arms if fnmatchcase(arm, pattern)] if set(pattern) & set("*?") else []
+    if not matching:
+        what = "no arm fits" if set(pattern) & set("*?") else "there is no arm"
+        raise ValueError(f"{where}: {what} {pattern!r}; {near(pattern, arms)}")
+    return matching
+
+
+def _said(patterns: Sequence[str], arms: Sequence[str] = ()) -> str:
+    """What the names of a side have in common up to a dash, else all of them; never what is another arm's name.
+
+    Examples:
+        >>> _said(["rising-low", "rising-high"]), _said(["a", "b", "c"]), _said(["wide-*"]), _said(["*-wide-?"])
+        ('rising', 'a, b and c', 'wide', 'the mean of *-wide-?')
+    """
+    if len(patterns) == 1:
+        (pattern,) = patterns
+        if pattern in arms or not set(pattern) & set("*?"):
+            return pattern
+        stem = re.sub(r"^\*-|-\*$", "", pattern)
+        return stem if stem not in arms and not set(stem) & set("*?") else f"the mean of {pattern}"
+    words = [pattern.split("-") for pattern in patterns]
+    shared = []
+    for parts in zip(*words, strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return "-".join(shared) or listed(patterns)
+
+
+def _asks_the_same(one: Contrast, other: Contrast) -> bool:
+    """Whether one is the other, times a number that may be below 0."""
+    if one.weights.keys() != other.weights.keys():
+        return False
+    factors = [other.weights[arm] / weight for arm, weight in one.weights.items()]
+    return max(factors) - min(factors) <= _ROUNDING * max(map(abs, factors))

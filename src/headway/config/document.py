@@ -1,0 +1,490 @@
+"""Declare: which arm each arm of a document starts from; what it does to it is its laboratory's affair.
+
+Declare: the top level of an experiment's file.
+
+Declare: settings, `PATH=VALUE`, merged after the scale and before the arms.
+
+A setting that would change nothing, because an arm that is to be run overrides it or a name is misspelt, is an error:
+silence would be taken for a result.
+
+Declare: which arms, controls and seeds are meant by what someone asks for.
+"""
+
+import fnmatch
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+
+from headway.base.text import listed
+from headway.config.arms import Asked
+from headway.config.contrasts import contrasts_of
+from headway.config.spec import DEEPEST, LONGEST_NAME, MOST_SETTINGS, MOST_SETTINGS_OF_ARMS, Spec, odd_character
+from headway.config.yaml import at_path, is_factor, merge, read_plain
+from headway.errors import DeclarationError, near, shortened
+
+LONGEST_LINE = 100
+"""Each waits for the one before it, so nobody means more."""
+
+
+def starts_of(arms: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str | None]:
+    """The arm that each arm starts from, None where it starts from nothing; those that others need come first.
+
+    Raises:
+        ValueError: for an arm that is missing, arms that start from one another, and a line of too many.
+
+    Examples:
+        >>> starts_of({"small": {"start": {"arm": "dense"}}, "dense": None})
+        {'dense': None, 'small': 'dense'}
+    """
+    parents = {name: _parent(name, (arm or {}).get("start"), arms) for name, arm in arms.items()}
+    ordered: dict[str, str | None] = {}
+    for name in parents:
+        line = [name]
+        while (parent := parents[line[-1]]) is not None:
+            if parent in line:
+                circle = [*line[line.index(parent) :], parent]
+                raise ValueError(
+                    f"arms.{name}.start.arm: {', which starts from '.join(circle)}: no run would be the first; let one "
+                    "of them start from the beginning"
+                )
+            line.append(parent)
+            if len(line) > LONGEST_LINE:
+                raise ValueError(
+                    f"arms.{name}.start.arm: more than {LONGEST_LINE} arms start from one another in a line; let "
+                    "one of them start from the beginning"
+                )
+        ordered |= {each: parents[each] for each in reversed(line)}
+    return ordered
+
+
+def _parent(name: str, start: Any, arms: Mapping[str, Any]) -> str | None:
+    if start is None:
+        return None
+    at = f"arms.{name}.start"
+    if not isinstance(start, Mapping):
+        raise ValueError(
+            f"{at}: {shortened(repr(start))} was given; it is a mapping, such as {{arm: {next(iter(arms))}}}"
+        )
+    for key in ("seed", "seeds"):
+        if key in start:
+            raise ValueError(
+                f"{at}.{key}: a run starts from the run of its own seed, so that arms stay pairs; leave it out"
+            )
+    if "run" in start:
+        raise ValueError(f"{at}.run: the run is that of an arm and of the same seed; name the arm, as {at}.arm")
+    if "arm" not in start:
+        raise ValueError(f"{at}.arm: missing; name the arm whose runs it starts from: {listed(list(arms)[:5])}")
+    parent = start["arm"]
+    if not isinstance(parent, str) or parent not in arms:
+        raise ValueError(f"{at}.arm: there is no arm {shortened(repr(parent))}; {near(str(parent), arms)}")
+    return parent
+
+
+PARTS = ("task", "model", "training", "evaluation", "probes", "samples", "after")
+"""The keys of a document that make up a run; arms and controls override them."""
+
+OF_ARMS = ("label", "start")
+"""What an arm may say beside."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+MOST_SEEDS = 10_000
+
+
+class Logging(Spec):
+    """How often a run writes a line, and what it keeps on its way; it changes no result."""
+
+    every: PositiveInt = Field(1_000, description="steps between logged training losses")
+    weights: Asked = Field(
+        (),
+        description="steps whose weights are kept, as a list or as `{log_spaced: N}`, so that `headway look` shows "
+        "circuits and patterns while it trained",
+    )
+
+    @field_validator("weights")
+    @classmethod
+    def _once(cls, weights: Asked) -> Asked:
+        if isinstance(weights, tuple) and (twice := [step for step, n in Counter(weights).items() if n > 1]):
+            raise ValueError(f"{twice[0]} stands twice; keep one")
+        return weights
+
+
+class Group(Spec):
+    """Arms that are compared among themselves."""
+
+    arms: tuple[str, ...] = Field(description="names of its arms")
+    baseline: str = Field(description="the arm of the group that the others are compared with")
+
+
+class Document(Spec):
+    """The top level of an experiment's file."""
+
+    name: str = Field(description="names the results directory")
+    about: str = Field("", description="what `headway list` has it below")
+    question: str = Field("", description="what the experiment is to answer, in a sentence")
+    task: dict[str, Any] = Field(description="what the model is asked to do")
+    model: dict[str, Any] = Field({}, description="the model, as far as all arms share it")
+    training: dict[str, Any] = Field({}, description="how it is trained")
+    evaluation: dict[str, Any] = Field({}, description="on what it is judged")
+    probes: dict[str, Any] = Field({}, description="what is measured in the heads")
+    samples: dict[str, Any] | None = Field({}, description="what the model writes before and after training")
+    after: dict[str, Any] = Field({}, description="what is done to the trained model")
+    logging: Logging = Field(Logging(), description="how often a run writes a line, and what it keeps")
+    plugins: tuple[str, ...] = Field(
+        (),
+        description="code of your own, which is run: paths of files, from this one, or names that packages offer; see "
+        "docs/your-own.md",
+    )
+    arms: dict[str, dict[str, Any] | None] = Field(
+        description="what differs, by name; `label` names it in figures, and `start` another arm that it starts from"
+    )
+    controls: dict[str, dict[str, Any]] = Field({}, description="variations that cross the arms when asked for")
+    groups: dict[str, Group] = Field({}, description="arms that are compared among themselves")
+    contrasts: dict[str, Any] = Field(
+        {},
+        description="questions of your own, by name: `a - b`, `[a, [b, c]]` or `{better: a, than: [b, c]}` (arms, or "
+        "means of arms; `*` stands for anything), or `{a: 1, b: -1}` (weights that add up to 0)",
+    )
+    baseline: str | None = Field(None, description="the arm that the others are compared with")
+    verdicts: Literal["blocks", "paired"] = Field(
+        "blocks",
+        description="how arms are compared: all differences of a question judged together, or `paired`, each by a t "
+        "test of its own, as by Headway before",
+    )
+    margin: Annotated[float, Field(gt=0, le=100)] = Field(
+        1.0, description="what matters, in per cent: a difference that is certainly smaller counts as the same"
+    )
+    statements: bool = Field(False, description="whether the published statements on heads are judged by its probes")
+    seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = Field(
+        3, description="how many seeds (0 to N - 1), or which"
+    )
+    scale: str | None = Field(None, description="the scale this document was resolved for (written by Headway)")
+    scales: dict[str, dict[str, Any]] = Field({}, description="overrides by scale, chosen with --scale")
+
+    def control_label(self, control: str) -> str:
+        """What figures and sentences call a control."""
+        return str(self.controls[control].get("label", control))
+
+    @model_validator(mode="after")
+    def _names(self) -> "Document":
+        for name in [self.name, *self.arms, *self.controls, *self.scales]:
+            if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+                raise ValueError(
+                    f"name {shortened(repr(name))} becomes part of a path; use letters, digits, dashes and underscores"
+                    + (f", at most {LONGEST_NAME}" if len(name) > LONGEST_NAME else "")
+                )
+        if not self.arms:
+            raise ValueError("arms: an experiment needs at least one arm, such as `plain: {}`")
+        self._check_scales()
+        contrasts_of(self.contrasts, self.arms)
+        self._check_groups()
+        self._check_overrides()
+        if isinstance(self.seeds, tuple) and (not self.seeds or len(set(self.seeds)) < len(self.seeds)):
+            raise ValueError(f"seeds {list(self.seeds)} must be one or more different numbers")
+        return self
+
+    def _check_scales(self) -> None:
+        for scale, content in self.scales.items():
+            arms = content.get("arms") or {}
+            if not isinstance(arms, Mapping):
+                raise ValueError(
+                    f"scales.{scale}.arms: {shortened(repr(arms))} was given; it is a mapping, arms by name"
+                )
+            for name in arms:
+                if name not in self.arms:
+                    raise ValueError(f"scales.{scale}.arms.{name}: there is no arm {name!r}; {near(name, self.arms)}")
+
+    def _check_groups(self) -> None:
+        for where, arm in [
+            ("baseline", self.baseline),
+            *((f"groups.{g}.baseline", group.baseline) for g, group in self.groups.items()),
+            *((f"groups.{g}.arms", arm) for g, group in self.groups.items() for arm in group.arms),
+        ]:
+            if arm is not None and arm not in self.arms:
+                raise ValueError(f"{where}: there is no arm {arm!r}; {near(arm, self.arms)}")
+        for name, group in self.groups.items():
+            if group.baseline not in group.arms:
+                raise ValueError(f"groups.{name}.baseline: {group.baseline!r} is not an arm of the group; add it there")
+
+    def _check_overrides(self) -> None:
+        """Keys and labels of arms and controls."""
+        named = [
+            (f"{where}.{name}", value) for where in ("arms", "controls") for name, value in getattr(self, where).items()
+        ]
+        for where, value in named:
+            if not isinstance((value or {}).get("label", ""), str):
+                raise ValueError(f"{where}.label: {(value or {})['label']!r} was given; a label is text, in quotes")
+            for key in value or {}:
+                known = (*PARTS, *OF_ARMS) if where.startswith("arms.") else (*PARTS, "label")
+                if key not in known:
+                    raise ValueError(f"{where}.{key}: there is no such key; {near(key, known)}")
+        starts_of(self.arms)
+        labels = [str((arm or {}).get("label", name)) for name, arm in self.arms.items()]
+        if twice := [label for label, count in Counter(labels).items() if count > 1]:
+            raise ValueError(
+                f"arms: two arms have the label {shortened(repr(twice[0]))}, and a figure could not tell them apart"
+            )
+
+
+_FEW = 3
+_ABSENT = object()
+"""What stands where nothing does; null is a value."""
+
+
+def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """A plain document with settings merged in, one after the other.
+
+    Raises:
+        DeclarationError: for one that is no `PATH=VALUE`, names nothing, or is replaced by a later one.
+    """
+    given = tuple(settings)
+    arms = document.get("arms")  # which a scale may have made something else; who reads them says so
+    allowed = min(MOST_SETTINGS, MOST_SETTINGS_OF_ARMS // max(1, len(arms) if isinstance(arms, Mapping) else 1))
+    if len(given) > allowed:
+        raise DeclarationError(f"{len(given):,} settings were given, and {allowed} are allowed; write them into a file")
+    parsed = [_parsed(setting, document) for setting in given]
+    changed = dict(document)
+    for path, value in parsed:
+        changed = merge(changed, at_path(path, value))
+    for path, value in parsed:
+        # What is left out is null.
+        if path.partition(".")[0] in PARTS and value is not None and _at(path, changed) is _ABSENT:
+            raise DeclarationError(
+                f"setting {path}: a later one replaces it, or the whole that it is a part of, such as training "
+                "with another optimizer; give it after that one, or leave it out"
+            )
+    return changed
+
+
+def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mapping[str, Any]) -> None:
+    """Look whether settings have an effect in arms.
+
+    Args:
+        settings: as given, `PATH=VALUE`.
+        parts: of the document, with the settings merged in.
+        arms: those that are looked at, by name, with what they override.
+
+    Raises:
+        DeclarationError: for one that an arm overrides, with what would set it there.
+    """
+    given = [(path, read_plain(text)) for path, _, text in (setting.partition("=") for setting in settings)]
+    paths = [path for path, _ in given]
+    for path, value in given:
+        stands = _at(path, parts)
+        if path.partition(".")[0] not in PARTS or stands is _ABSENT:
+            continue
+        # A factor such as x0.5 has become a number.
+        meant = stands if isinstance(value, str) else value
+        deaf = [
+            arm
+            for arm, override in arms.items()
+            if not _holds(merge(parts, override or {}), path, meant) and not _is_set(f"arms.{arm}.{path}", paths)
+            if not _follows(override or {}, path, meant)
+        ]
+        if deaf:
+            places = {arm: _settable(path, arms[arm]) for arm in deaf}
+            instead = _of_arms(places)
+            who = f"arm {deaf[0]} sets it itself" if len(deaf) == 1 else f"arms {', '.join(deaf)} set it themselves"
+            raise DeclarationError(
+                f"setting {path}: {who}, or what holds it, so this would change nothing there; set {instead} too"
+            )
+
+
+def _of_arms(places: Mapping[str, str]) -> str:
+    """Settings of arms, by name with the key; of many with one key, as one."""
+    if len(places) > _FEW and len(set(places.values())) == 1:
+        return f"arms.ARM.{next(iter(places.values()))}=... of each of them"
+    return listed(f"arms.{arm}.{place}=..." for arm, place in places.items())
+
+
+def _follows(override: Mapping[str, Any], path: str, value: Any) -> bool:
+    """Whether an arm has a multiple of what is set, or starts from another arm and is not trained, as it says."""
+    untrained = path == "training.steps" and "start" in override and _at(path, override) == 0
+    return untrained or is_factor(value, _at(path, override))
+
+
+def meant_for(settings: Iterable[str], arms: Mapping[str, Any], message: str) -> list[str]:
+    """A sentence for each setting that an error speaks of and that arms have of their own.
+
+    Args:
+        settings: as given, `PATH=VALUE`.
+        arms: by name, with what they override.
+        message: the error's.
+    """
+    sentences = []
+    for path in (setting.partition("=")[0] for setting in settings):
+        keys = path.split(".")
+        parts = [".".join(keys[: n + 1]) for n in range(1, len(keys))]
+        own = {arm: part for arm in arms for part in parts if _of_its_own(part, path, arms[arm])}
+        if own and any(f"{part}: " in message for part in parts):
+            places = listed(f"arms.{arm}.{place}=..." for arm, place in own.items())
+            sentences.append(f"what {listed(own)} has instead of it is set by {places}")
+    return sentences
+
+
+def _of_its_own(part: str, path: str, override: Any) -> bool:
+    held = _at(part, override)
+    return isinstance(held, list) or (part == path and held is not _ABSENT)
+
+
+def unheard(
+    settings: Iterable[str], parts: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    """A sentence for each setting that a control overrides with a value of its own.
+
+    Args:
+        settings: as given, `PATH=VALUE`.
+        parts: of the document, with the settings merged in.
+        controls: those that are asked for, by name.
+
+    Examples:
+        >>> parts = {"training": {"optimizer": "muon", "steps": 10}}
+        >>> list(unheard(["training.steps=10"], parts, {"adam": {"training": {"optimizer": "adamw", "steps": 600}}}))
+        ['setting training.steps does not reach control adam, which has 600; set controls.adam.training.steps=... too']
+    """
+    given = [setting.partition("=")[0] for setting in settings]
+    for name, control in controls.items():
+        merged = merge(parts, control)
+        for path in given:
+            asked = _at(path, parts)
+            if asked is _ABSENT or asked is None or is_factor(asked, _at(path, control)):
+                continue
+            if not _holds(merged, path, asked) and not _is_set(f"controls.{name}.{path}", given):
+                own = _at(path, merged)
+                has = "sets the whole that it is a part of" if own is _ABSENT else f"has {own}"
+                yield f"setting {path} does not reach control {name}, which {has}; set controls.{name}.{path}=... too"
+
+
+def _at(path: str, content: Any) -> Any:
+    for key in path.split("."):
+        if not isinstance(content, Mapping) or key not in content:
+            return _ABSENT
+        content = content[key]
+    return content
+
+
+def _parsed(setting: str, document: Mapping[str, Any]) -> tuple[str, Any]:
+    path, equals, text = setting.partition("=")
+    keys = path.split(".")
+    if not equals or not all(keys):
+        raise DeclarationError(f"setting {shortened(setting)}: write it as PATH=VALUE, such as training.steps=2000")
+    if keys[0] in ("name", "scale", "scales"):
+        raise DeclarationError(f"setting {path}: cannot be set; copy the file with `headway show` and change it there")
+    named = document.get(keys[0])
+    if keys[0] in ("arms", "controls", "groups") and isinstance(named, Mapping) and keys[1:] and keys[1] not in named:
+        raise DeclarationError(f"setting {path}: there is no {keys[0][:-1]} {keys[1]!r}; {near(keys[1], named)}")
+    if len(keys) > DEEPEST:
+        raise DeclarationError(
+            f"setting {shortened(path)}: a path of {len(keys):,} keys leads nowhere; give a shorter one"
+        )
+    value = read_plain(text)
+    if found := odd_character(value) if isinstance(value, str) else None:
+        raise DeclarationError(
+            f"setting {path}: the text holds the character {found}, which cannot be shown; leave it out"
+        )
+    if value == {}:
+        raise DeclarationError(
+            f"setting {setting}: an empty mapping changes nothing; set what is in it, {path}.KEY=VALUE"
+        )
+    return path, value
+
+
+def _settable(path: str, content: Any) -> str:
+    """The path, or the part of it that holds a list, which is set as a whole."""
+    keys = path.split(".")
+    parts = [".".join(keys[: at + 1]) for at in range(len(keys))]
+    return next((part for part in parts if isinstance(_at(part, content), list)), path)
+
+
+def _holds(content: Any, path: str, value: Any) -> bool:
+    held = _at(path, content)
+    return held is not _ABSENT and repr(merge(held, value)) == repr(held)  # unlike ==, nan is itself
+
+
+def _is_set(path: str, paths: list[str]) -> bool:
+    return any(path == other or path.startswith(f"{other}.") or other.startswith(f"{path}.") for other in paths)
+
+
+def names_of(what: str, asked: str | Sequence[str], declared: Iterable[str]) -> tuple[str, ...]:
+    """Names of arms or controls, all of them declared.
+
+    Raises:
+        DeclarationError: when one is not, with near names.
+    """
+    names = (asked,) if isinstance(asked, str) else tuple(asked)
+    for name in names:
+        if name not in declared:
+            raise DeclarationError(f"there is no {what} {name!r}; {near(name, declared)}")
+    return names
+
+
+RATES = "learning-rates"
+"""Stands for all controls of a learning rate."""
+
+
+def controls_of(asked: str | Sequence[str], declared: Sequence[str]) -> tuple[str, ...]:
+    """Names of controls, in the document's order.
+
+    A name with a `*` stands for all that fit, and `learning-rates`, where there is none of the name, for
+    `learning-rates-*`; no other name stands for those that begin with it.
+
+    Raises:
+        DeclarationError: when nothing fits, with near names.
+    """
+    names = (asked,) if isinstance(asked, str) else tuple(asked)
+    wanted: list[str] = []
+    for name in names:
+        pattern = f"{RATES}-*" if name == RATES and name not in declared else name
+        if not (found := [each for each in declared if fnmatch.fnmatchcase(each, pattern.replace("[", "[[]"))]):
+            several = [f"{name}-*"] if any(each.startswith(f"{name}-") for each in declared) else []
+            names_of("control", name, [*declared, *several])
+        wanted += found
+    return tuple(name for name in declared if name in wanted)
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+
+
+def seeds_in(text: str) -> tuple[int, ...]:
+    """The seeds that a text names.
+
+    Raises:
+        DeclarationError: when it names none.
+
+    Examples:
+        >>> seeds_in("2"), seeds_in("0,4-6")
+        ((2,), (0, 4, 5, 6))
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = (end.strip() for end in part.partition("-"))
+        if not part.strip():
+            continue
+        ends = [first, last] if dash else [first]
+        if not all(end.isdecimal() and len(end) < 20 for end in ends) or int(ends[-1]) - int(first) >= MOST_SEEDS:
+            seeds.clear()
+            break
+        seeds += range(int(first), int(ends[-1]) + 1)
+    if not seeds:
+        raise DeclarationError(f"seeds {shortened(text)}: give the seeds by their numbers, such as 2, 0,2 or 0-2")
+    return tuple(dict.fromkeys(seeds))
+
+
+def seeds_of(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    """The seeds that are meant: so many from 0, or these.
+
+    Raises:
+        DeclarationError: when it is none, or what is given cannot be a seed.
+    """
+    chosen = tuple(range(min(seeds, MOST_SEEDS + 1))) if isinstance(seeds, int) else _listed(seeds)
+    whole = all(isinstance(seed, int) and 0 <= seed < 2**63 for seed in chosen)
+    if not chosen or not whole or len(set(chosen)) < len(chosen) or len(chosen) > MOST_SEEDS:
+        raise DeclarationError(
+            f"seeds {shortened(repr(seeds))}: give how many (1 to {MOST_SEEDS:,}), or different whole numbers from 0 up"
+        )
+    return chosen

@@ -1,0 +1,265 @@
+"""Declare: an experiment: its arms, crossed with its controls, and the runs of it that are asked for."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from headway.base.text import listed
+from headway.config.arms import Arm, steps_of
+from headway.config.contrasts import Contrast, contrasts_of, scheme_contrasts
+from headway.config.document import (
+    PARTS,
+    Document,
+    Group,
+    Logging,
+    check_effect,
+    controls_of,
+    names_of,
+    seeds_of,
+    unheard,
+)
+from headway.config.plugins import Plugin
+from headway.config.shipped import shipped
+from headway.config.yaml import leaves, write_yaml
+from headway.errors import DeclarationError, near
+
+NOT_COMPARED = ("about", "question", "seeds", "logging", "contrasts", "verdicts", "margin", "statements")
+"""Keys of a document that change no run and nothing that is compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A resolved experiment: every arm, crossed with every control, and the seeds that are asked for.
+
+    `arms` are all that the document declares; `selected` are those to be run, and `crossed` the controls that were
+    asked for; `settings` are merged in already. `only` are the runs that are asked for, by arm and seed, where
+    these are not every selected arm with every seed.
+    """
+
+    document: Document
+    arms: tuple[Arm, ...]
+    selected: tuple[Arm, ...]
+    seeds: tuple[int, ...]
+    settings: tuple[str, ...] = ()
+    crossed: tuple[str, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
+    only: frozenset[tuple[str, int]] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.document.name
+
+    @property
+    def question(self) -> str:
+        """What it is to answer."""
+        return self.document.question
+
+    @property
+    def scale(self) -> str | None:
+        """The scale it was resolved for."""
+        return self.document.scale
+
+    @property
+    def baseline(self) -> str | None:
+        """The arm that the others are compared with."""
+        return self.document.baseline
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """Arms that are compared among themselves."""
+        return self.document.groups
+
+    @property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """The questions that the document asks of its arms; if none, those that its groups ask by their schemes."""
+        if self.document.contrasts:
+            return contrasts_of(self.document.contrasts, self.document.arms)
+        schemes = {arm.name: arm.template.scheme for arm in self.arms if arm.control is None}
+        groups = [[(arm, schemes[arm]) for arm in group.arms] for group in self.groups.values()]
+        return contrasts_of(scheme_contrasts(groups), self.document.arms)
+
+    @property
+    def verdicts(self) -> Literal["blocks", "paired"]:
+        """By which rule its arms are compared."""
+        return self.document.verdicts
+
+    @property
+    def margin(self) -> float:
+        """In per cent: a difference that is certainly smaller counts as the same."""
+        return self.document.margin
+
+    @property
+    def logging(self) -> Logging:
+        """How often runs write a line, and whose weights they keep."""
+        return self.document.logging
+
+    @property
+    def primary(self) -> str:
+        """The metric by which its arms are compared."""
+        return type(self.arms[0].template).compared_by([arm.template for arm in self.arms])
+
+    @property
+    def statements(self) -> bool:
+        """Whether published statements on heads are judged.
+
+        Documents of before have no such key: what is said of them is what the shipped experiment of their name asks.
+        """
+        if "statements" in self.document.model_fields_set or self.name not in shipped():
+            return self.document.statements
+        # A line of a file of ours; to parse it whole takes 30 ms.
+        return "\nstatements: true\n" in shipped()[self.name].read_text(encoding="utf-8")
+
+    @property
+    def directory(self) -> Path:
+        """The default place of its results: `results/NAME-SCALE`."""
+        return Path("results") / (f"{self.name}-{self.scale}" if self.scale else self.name)
+
+    @cached_property
+    def runs(self) -> tuple[tuple[Arm, int], ...]:
+        """The (arm, seed) pairs to be run, seed by seed, so that early results are pairs.
+
+        Raises:
+            DeclarationError: for a setting that would have no effect in a selected arm.
+        """
+        self.check_settings()
+        pairs = ((arm, seed) for seed in self.seeds for arm in self.selected)
+        return tuple((arm, seed) for arm, seed in pairs if self.only is None or (arm.full_name, seed) in self.only)
+
+    @property
+    def unheard(self) -> list[str]:
+        """A sentence for each setting that does not reach a control that is to be run."""
+        asked = dict.fromkeys(arm.control for arm in self.selected if arm.control is not None)
+        parts = {part: getattr(self.document, part) for part in PARTS}
+        return list(unheard(self.settings, parts, {name: self.document.controls[name] for name in asked}))
+
+    def control_label(self, control: str | None) -> str:
+        """What figures and sentences call a control, or arms without one."""
+        return "no control" if control is None else self.document.control_label(control)
+
+    @staticmethod
+    def with_ancestors(runs: Iterable[tuple[Arm, int]]) -> tuple[tuple[Arm, int], ...]:
+        """Runs of arms, with those of the same seeds that they start from before them."""
+        found: dict[tuple[str, int], tuple[Arm, int]] = {}
+        for arm, seed in runs:
+            for each in (*arm.ancestors, arm):
+                found.setdefault((each.full_name, seed), (each, seed))
+        return tuple(found.values())
+
+    def kept_weights(self, arm: Arm) -> tuple[int, ...]:
+        """The steps at which runs of an arm keep their weights: those of other arms start there, or it was asked for.
+
+        For other arms, first weights are kept only of runs that start from others themselves: of any other they can be
+        drawn again.
+        """
+        needed = self._needed_steps.get(arm.full_name, set())
+        asked = steps_of(self.logging.weights, arm.template.declared_steps)
+        return tuple(sorted({*asked, *(needed - ({0} if arm.parent is None else set()))}))
+
+    @cached_property
+    def _needed_steps(self) -> dict[str, set[int]]:
+        """The steps of each arm at which other arms start."""
+        found: dict[str, set[int]] = {}
+        for arm in self.arms:
+            if arm.parent is not None:
+                found.setdefault(arm.parent.full_name, set()).update(arm.template.stored_for)
+        return found
+
+    def check_settings(self) -> None:
+        """Look whether every setting has an effect in every arm that is to be run.
+
+        Raises:
+            DeclarationError: when one has not, because an arm overrides it, with what would set it there.
+        """
+        parts = {part: getattr(self.document, part) for part in PARTS}
+        arms = {arm.name: self.document.arms[arm.name] for arm in self.selected}
+        check_effect(self.settings, parts, arms)
+
+    @property
+    def idle(self) -> list[str]:
+        """A sentence for each control that is asked for and changes nothing in some of the selected arms."""
+        names = {arm.name for arm in self.selected}
+        return [
+            f"control {control} changes nothing in {', '.join(arms)}; {'they are' if arms[1:] else 'it is'} "
+            "not run under it"
+            for control in self.crossed
+            if (arms := [a.name for a in self.arms if a.control == control and a.idle and a.name in names])
+        ]
+
+    @property
+    def multiplied(self) -> str:
+        """How many runs the controls make, in a sentence, where they more than double them; else empty."""
+        plain = sum(arm.control is None for arm in self.selected) * len(self.seeds)
+        if len(self.runs) <= 2 * plain:
+            return ""
+        under = f"{len(self.runs) - plain:,} under {listed(self.crossed)}"
+        return f"{len(self.runs):,} runs are asked for: {plain:,} without a control and {under}"
+
+    def arm(self, full_name: str) -> Arm:
+        """The arm of a name, `ARM` or `ARM+CONTROL`.
+
+        Raises:
+            DeclarationError: when there is none, with near names.
+        """
+        for arm in self.arms:
+            if arm.full_name == full_name:
+                return arm
+        raise DeclarationError(f"there is no arm {full_name!r}; {near(full_name, [a.full_name for a in self.arms])}")
+
+    def select(
+        self,
+        *,
+        arms: str | Sequence[str] | None = None,
+        controls: str | Sequence[str] | None = None,
+        seeds: int | Sequence[int] | None = None,
+    ) -> "Experiment":
+        """The same experiment with other arms, controls and seeds to be run.
+
+        Args:
+            arms: names of arms, or a single one.
+            controls: controls that cross the arms, beside the arms without a control, or a single one; one with a `*`
+                stands for all that fit, and `learning-rates`, where there is none of the name, for
+                `learning-rates-*`. Arms in which a control changes nothing are not run under it.
+            seeds: how many (0 to N - 1), or which.
+
+        What is None stays as it is; at first that is all arms, no control and the document's seeds.
+
+        Raises:
+            DeclarationError: for an unknown arm or control, with near names, no seed, or a setting that would have no
+                effect in an arm that is named.
+        """
+        now = tuple(dict.fromkeys(arm.name for arm in self.selected))
+        names = now if arms is None else names_of("arm", arms, self.document.arms)
+        # An arm brings along those that it starts from.
+        needed = {parent.name for arm in self.arms if arm.name in names for parent in arm.ancestors}
+        names = (*names, *(name for name in needed if name not in names))
+        if not names:
+            raise DeclarationError(f"no arm was chosen, so there is nothing to run; {near('', self.document.arms)}")
+        crossed = self.crossed if controls is None else controls_of(controls, tuple(self.document.controls))
+        chosen = tuple(
+            arm
+            for arm in self.arms
+            if arm.name in names and (arm.control is None or (arm.control in crossed and not arm.idle))
+        )
+        seeds_now = self.seeds if seeds is None else seeds_of(seeds)
+        only = self.only if (arms, controls, seeds) == (None, None, None) else None
+        selected = replace(self, selected=chosen, seeds=seeds_now, crossed=crossed, only=only)
+        if arms is not None:
+            selected.check_settings()
+        return selected
+
+    def dump(self, *, as_given: bool = False) -> str:
+        """The resolved document as YAML; `read_resolved` reads it back, or `load` where plugins are named as given."""
+        given = {"plugins": [plugin.given for plugin in self.plugins]} if as_given and self.plugins else {}
+        return write_yaml({**self.plain(), **given})
+
+    def plain(self) -> dict[str, Any]:
+        """The resolved document as plain mappings."""
+        return self.document.model_dump(mode="json", exclude_unset=True)
+
+    def differences(self, other: "Experiment") -> list[str]:
+        """The dotted keys in which two documents differ, as far as results depend on them."""
+        mine, theirs = (leaves({k: v for k, v in e.plain().items() if k not in NOT_COMPARED}) for e in (self, other))
+        return sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))

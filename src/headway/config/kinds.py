@@ -1,0 +1,113 @@
+"""Declare: the laboratories, and the kinds of task of each: the one table of them."""
+
+import marshal
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, get_args
+
+from pydantic import create_model
+
+from headway.config import plugins
+from headway.config.lm.model import OWN_FAMILIES
+from headway.config.lm.run import TokensRun
+from headway.config.lm.task import TokensTask
+from headway.config.lm.tasks import TASKS
+from headway.config.regression import IclRun
+from headway.config.run import RunSpec, Task, imported
+from headway.config.spec import Locate, Spec, parse
+from headway.errors import DeclarationError, near, shortened
+
+RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TASKS, TokensRun)}
+"""The type of a run for each `task.kind`."""
+
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "icl": {
+        "train": "headway.train.regression.LABORATORY",
+        "compare": "headway.stats.regression.LABORATORY",
+        "show": "headway.report.regression.report.LABORATORY",
+    },
+    "tokens": {
+        "prepare": "headway.data.batch.prepare",
+        "foresee": "headway.data.batch.foresee",
+        "train": "headway.train.lm.LABORATORY",
+        "compare": "headway.stats.lm.LABORATORY",
+        "show": "headway.report.lm.report.LABORATORY",
+    },
+}
+"""What each laboratory supplies to the rooms above; a task on tokens names its own parts in its type."""
+
+
+def part_of(run: RunSpec | type[RunSpec], name: str) -> Any:
+    """Import what the laboratory of a run supplies under a name of `PARTS`."""
+    return imported(PARTS[run.laboratory][name])
+
+
+def kinds_of(member: type[Spec]) -> list[str]:
+    """The kinds of task that a declared type is of; none of other types."""
+    return list(get_args(member.model_fields["kind"].annotation)) if issubclass(member, Task) else []
+
+
+def run_of_own(task: type[TokensTask]) -> type[RunSpec]:
+    """The type of a run of a task that a plugin registers."""
+    made: type[RunSpec] = create_model("TokensRun", __base__=TokensRun, task=(task, ...))
+    return made
+
+
+def with_own_family(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The content of a run in which the family of a plugin is what it stands for."""
+    model = content.get("model")
+    if not isinstance(model, Mapping):
+        return content
+    family = model.get("family")
+    if not isinstance(family, str) or family not in OWN_FAMILIES:
+        return content
+    choices = OWN_FAMILIES[family]
+    return {**content, "model": {**choices, **model, "family": choices["family"]}}
+
+
+def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
+    """Validate the whole content of a run; its type is that of its `task.kind`.
+
+    Raises:
+        DeclarationError: with one line per wrong key or value.
+    """
+    task = content.get("task")
+    kind = task.get("kind") if isinstance(task, Mapping) else None
+    if not isinstance(kind, str) or kind not in RUN_KINDS:
+        raise DeclarationError(
+            f"{locate('task.kind')}: {shortened(repr(kind))} is not known; {near(str(kind), RUN_KINDS)}"
+        )
+    content = with_own_family(content)
+    if gone := [digest for digest in content.get("plugins", ()) if not plugins.is_loaded(digest)]:
+        raise DeclarationError(
+            f"{locate('plugins')}: it depends on code of one's own ({shortened(str(gone[0]), 20)}) that is not loaded; "
+            "open it in its results directory, which keeps that code"
+        )
+    return parse(RUN_KINDS[kind], content, locate)
+
+
+def parse_stored(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
+    """The same for one of many: of those that differ in their seed alone, one is validated.
+
+    Raises:
+        DeclarationError: with one line per wrong key or value.
+
+    Examples:
+        >>> from headway.config.load import load
+        >>> content = load("icl-heads").arm("h2").configuration(7)
+        >>> parse_stored(content) == parse_run(content)
+        True
+    """
+    seed = content.get("seed")
+    if type(seed) is int and seed >= 0:  # which is all that is asked of it
+        try:
+            # Marshal is the quickest key that tells 1 from 1.0 and from true, as a run's id does.
+            return _at_seed_0(marshal.dumps({**content, "seed": 0}, 2)).at_seed(seed)
+        except ValueError:  # told below, with its place
+            pass
+    return parse_run(content, locate)
+
+
+@lru_cache(maxsize=4096)
+def _at_seed_0(content: bytes) -> RunSpec:
+    return parse_run(marshal.loads(content))

@@ -1,0 +1,174 @@
+"""Declare: what a run of a transformer on tokens costs.
+
+Declare: published models as declarations, to see where parameters go as models grow.
+
+Only their shapes; weights are loaded from folders (`headway.hf.load`).
+
+Paper: Radford et al. 2019 (GPT-2); Black et al. 2021 (GPT-Neo); Brown et al. 2020 (GPT-3, arXiv 2005.14165); Zhang
+et al. 2022 (OPT, arXiv 2205.01068), whose 6.7B model has the shape of GPT-3's; Touvron et al. 2023 (Llama, arXiv
+2302.13971); Mehta et al. 2024 (OpenELM, arXiv 2404.14619), here without its norms of queries and keys, 2,048 numbers.
+"""
+
+import math
+from dataclasses import dataclass
+
+from headway.config.lm.model import Bias, Gpt2, GptNeo, Llama, TransformerModel
+from headway.config.lm.parameters import PARTS, Parameter, parameters_of
+from headway.config.lm.task import TokensTask
+from headway.config.lm.training import TokensTraining
+
+BLOCKS = ("Q/K/V", "output", "MLP")
+"""Parts whose matrices every token is multiplied by, and which Muon trains."""
+
+
+def parameters_by_part(model: TransformerModel, vocab_size: int) -> dict[str, int]:
+    """How many numbers are trained, by part, without the parts that there are none of."""
+    counts = dict.fromkeys(PARTS, 0)
+    for parameter in parameters_of(model, vocab_size):
+        counts[parameter.part] += math.prod(parameter.shape)
+    return {part: count for part, count in counts.items() if count}
+
+
+def forward_flops(model: TransformerModel, vocab_size: int, n_ctx: int) -> int:
+    """Floating-point operations of a forward pass of one sequence of `n_ctx` tokens.
+
+    Counted are the products of matrices: every token by every matrix of the blocks (both factors of one of low rank)
+    by the read-out and by an encoder, and in each head a product of d_head for the logit, another for the context, of
+    each key that a query sees: those before it and itself, within the window (or those after it). Norms, softmax,
+    biases and the look-up of embeddings are left out; they are of lower order.
+
+    Examples:
+        >>> from headway.config.lm.model import GptNeo
+        >>> forward_flops(GptNeo(family="gpt-neo", d_model=2, n_layers=1, n_heads=1, d_mlp=8), 10, n_ctx=3)
+        456
+    """
+    matrices = sum(math.prod(p.shape) for p in parameters_of(model, vocab_size) if _in_block(p))
+    attention = 0
+    for layer, heads in enumerate(model.layout.layers):
+        window = model.window(layer) or n_ctx
+        own = 0 if model.attends == "future" else 1  # as many keys later as earlier, without the query's own
+        attention += 2 * 2 * heads.n_heads * heads.d_head * _keys_seen(n_ctx, window, own)
+    encoder = 0 if model.encoder is None else model.encoder * (vocab_size + model.embedding_width)
+    return 2 * n_ctx * (matrices + encoder + (model.readout or vocab_size) * model.embedding_width) + attention
+
+
+def _keys_seen(n_ctx: int, window: int, own: int) -> int:
+    """Keys that all queries of a sequence see together: query i sees i + own, and at most a window of them.
+
+    Examples:
+        >>> _keys_seen(5, 3, 1) == 1 + 2 + 3 + 3 + 3
+        True
+    """
+    growing = min(n_ctx, max(0, window - own))
+    return growing * (growing - 1) // 2 + own * growing + (n_ctx - growing) * window
+
+
+def training_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
+    """Weights, gradients and optimizer state, and what the backward pass needs of a part of a batch; an estimate."""
+    part = training.batch_size // training.accumulate
+    return _state_bytes(task, model, training) + part * _sequence_bytes(task, model, training)
+
+
+def fitting_batch(
+    task: TokensTask, model: TransformerModel, training: TokensTraining, bytes_available: int
+) -> int | None:
+    """The largest batch, in sequences, that would fit into so much memory by the estimate, in as many parts as now.
+
+    None where not even one sequence a part would.
+    """
+    part = (bytes_available - _state_bytes(task, model, training)) // _sequence_bytes(task, model, training)
+    return int(part) * training.accumulate if part > 0 else None
+
+
+def _state_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
+    """fp32: a weight, its gradient, and the one moment of Muon or the two of AdamW."""
+    muon = training.optimizer == "muon"
+    parameters = parameters_of(model, task.vocab_size)
+    return 4 * sum(math.prod(p.shape) * (3 if muon and _in_block(p) else 4) for p in parameters)
+
+
+def _sequence_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
+    """What one sequence keeps for the backward pass.
+
+    Per token and layer: the stream before and after each norm; queries, keys, values and contexts, with one
+    logsumexp a head (no map of scores: attention is fused); the MLP's products before and after its activation; and
+    what lies between two factors. Then the logits and their gradient. Compiled code keeps about as much; uncompiled
+    code keeps the steps of the activation and of the loss too, up to two thirds more.
+    """
+    small = 2 if training.precision == "bf16" else 4
+    total = 0
+    for layer, (heads, d_mlp) in enumerate(zip(model.layout.layers, model.mlp_widths, strict=True)):
+        q, kv = heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head
+        # The stream, and the logsumexp, stay fp32 whatever the products are in.
+        total += 4 * (model.d_model * ((q > 0) + (d_mlp > 0)) + heads.n_heads)
+        total += small * model.d_model * ((q > 0) + (d_mlp > 0))
+        total += small * (2 * q + 2 * kv + (3 if model.mlp == "swiglu" else 2) * d_mlp)
+        ranks = (model.rank(name, layer) or 0 for name in ("q", "k", "v", "o", "up", "down"))
+        total += small * sum(ranks)
+    total += 4 * (model.d_model + (model.encoder or 0)) + 2 * small * (model.readout or task.vocab_size)
+    return task.n_ctx * total
+
+
+def _in_block(parameter: Parameter) -> bool:
+    return parameter.part in BLOCKS and len(parameter.shape) == 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A published model: its architecture and its vocabulary."""
+
+    title: str
+    model: TransformerModel
+    vocab_size: int
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """How many numbers are trained, by part."""
+        return parameters_by_part(self.model, self.vocab_size)
+
+
+def _gpt2(title: str, *, d_model: int, n_layers: int, n_heads: int, n_positions: int = 1024) -> Shape:
+    model = Gpt2(family="gpt-2", d_model=d_model, n_layers=n_layers, n_heads=n_heads, n_positions=n_positions)
+    return Shape(title=title, model=model, vocab_size=50257)
+
+
+def _opt(title: str, *, d_model: int, n_layers: int, n_heads: int) -> Shape:
+    biases: tuple[Bias, ...] = ("qkv", "output", "mlp")
+    model = TransformerModel(
+        # OPT's positions begin at 2.
+        d_model=d_model, n_layers=n_layers, n_heads=n_heads, n_positions=2050, mlp="relu", biases=biases
+    )  # fmt: skip
+    return Shape(title=title, model=model, vocab_size=50272)
+
+
+SHAPES: dict[str, Shape] = {
+    "gpt2": _gpt2("GPT-2 124M", d_model=768, n_layers=12, n_heads=12),
+    "gpt-neo-125m": Shape(
+        title="GPT-Neo 125M", model=GptNeo(family="gpt-neo", d_model=768, n_layers=12, n_heads=12), vocab_size=50257
+    ),
+    "openelm-270m": Shape(
+        title="OpenELM 270M",
+        model=Llama(
+            family="llama",
+            d_model=1280,
+            n_layers=16,
+            n_heads="openelm(0.5, 1.0)",
+            d_head=64,
+            d_mlp="openelm(0.5, 4.0)",
+            tied=True,
+        ),
+        vocab_size=32000,
+    ),
+    "gpt2-medium": _gpt2("GPT-2 355M", d_model=1024, n_layers=24, n_heads=16),
+    "gpt2-large": _gpt2("GPT-2 774M", d_model=1280, n_layers=36, n_heads=20),
+    "opt-1.3b": _opt("OPT 1.3B", d_model=2048, n_layers=24, n_heads=32),
+    "gpt2-xl": _gpt2("GPT-2 1.6B", d_model=1600, n_layers=48, n_heads=25),
+    "gpt3-6.7b": _gpt2("GPT-3 6.7B", d_model=4096, n_layers=32, n_heads=32, n_positions=2048),
+    "opt-6.7b": _opt("OPT 6.7B", d_model=4096, n_layers=32, n_heads=32),
+    "llama-7b": Shape(
+        title="Llama 7B",
+        model=Llama(family="llama", d_model=4096, n_layers=32, n_heads=32, d_mlp=11008),
+        vocab_size=32000,
+    ),
+}
+"""Published shapes by name, from small to large."""

@@ -1,0 +1,127 @@
+"""Declare: a run of a transformer that starts from another run of the same seed, and what it does to it first.
+
+A file names the arm; the run holds the id of that arm's run, which is so a part of its own.
+"""
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from headway.base.text import counted
+from headway.config.lm.head_units import heads_to_keep, least_to_keep, units_of
+from headway.config.lm.layout import HeadLayout
+from headway.config.spec import Spec
+
+PruningMethod = Literal[
+    "taylor", "ablation", "gates", "budget", "alike", "alike-either", "output", "magnitude", "random"
+]
+"""In which order heads go; see `headway.causal.importance`."""
+
+
+class StartPruning(Spec):
+    """Which heads are taken away before training, told from the run's own training text."""
+
+    by: PruningMethod = Field(description="which heads go first, as of `headway prune`")
+    keep: PositiveInt | float | str = Field(
+        description="heads that stay, of those that `model` declares: a number, or a share such as 0.5 or 50%"
+    )
+    steps: PositiveInt = Field(1, description="how often importance is measured, each time before a share of them goes")
+    sequences: PositiveInt = Field(32, description="training sequences that importance is measured on")
+
+    def why_not_so_few(self, layout: HeadLayout) -> str:
+        """Why its method cannot leave so few of these heads; empty where it can."""
+        units = units_of(layout)
+        keep, least = heads_to_keep(self.keep, units), least_to_keep(self.by, units)
+        if keep >= least:
+            return ""
+        able = f"keep {least} or more" if least < layout.total else "none of these can go; leave start.prune out"
+        return (
+            f"prune.keep {self.keep}: that is {counted(keep, 'head')}, but by {self.by} one of the most alike two "
+            "goes, so that the last of each layer stays, with those that share its keys and values; "
+            f"{able}, or take another method"
+        )
+
+
+class Start(Spec):
+    """Another run of the same seed, whose weights a run starts from, with fewer heads or with more.
+
+    Its optimizer and its step size start anew. It goes on with the data where the weights left off: `fresh` ones have
+    seen nothing.
+    """
+
+    run: str = Field(description="the id of the run; a file names its arm instead, as `arm`")
+    step: PositiveInt | Literal["last"] = Field(
+        "last", description="of that run, whose weights are pruned or gone on with"
+    )
+    prune: StartPruning | None = Field(None, description="heads that are taken away; null: none is")
+    regrow: bool = Field(
+        False,
+        description="whether the heads that `model` declares and that run has lost are added back, drawn at random",
+    )
+    weights: Literal["kept", "fresh", "rewound"] = Field(
+        "kept",
+        description="of the heads and layers that stay: kept; drawn anew; or rewound to what they were at `rewind_to`",
+    )
+    rewind_to: NonNegativeInt = Field(
+        0, description="step of that run to which weights are rewound; 0: its first weights"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Start":
+        if self.prune is not None and self.regrow:
+            raise ValueError("prune and regrow were both given; take heads away or add them, in an arm each")
+        if self.rewind_to and self.weights != "rewound":
+            raise ValueError(
+                f"rewind_to {self.rewind_to} is for weights that are rewound, and they are {self.weights}; leave it "
+                "out, or set weights to rewound"
+            )
+        if self.step != "last" and self.rewind_to > self.step:
+            raise ValueError(f"rewind_to {self.rewind_to} is after step {self.step}; give an earlier one")
+        if self.regrow and self.weights != "kept":
+            raise ValueError(f"regrow adds heads to weights that are kept, and they are {self.weights}; keep them")
+        return self
+
+    def why_not_anew(self, layout: HeadLayout, name: str, *, whole: bool) -> str:
+        """What is asked for and would not be done, or cannot be; empty where all can.
+
+        Args:
+            layout: the heads that `model` declares.
+            name: of the other run's arm.
+            whole: whether that run has all of these heads; which others it has is found when it begins.
+        """
+        if self.prune is None and self.weights == "fresh" and whole:
+            return (
+                f"nothing would be taken from {name}: its weights are drawn anew, and no head goes; leave start out, "
+                "say in start.prune which heads go, or keep the weights"
+            )
+        if self.prune is None and self.weights == "fresh" and self.step != "last":
+            return (
+                f"nothing would be taken from step {self.step:,} of {name}: its weights are drawn anew, and no head "
+                "goes then; leave step out, or keep the weights"
+            )
+        return "" if self.prune is None or not whole else self.prune.why_not_so_few(layout)
+
+    @property
+    def stored_steps(self) -> tuple[int, ...]:
+        """The steps of the other run whose weights have to be stored there, beside its last."""
+        asked = {self.rewind_to} if self.weights == "rewound" else set()
+        return tuple(sorted(asked | ({self.step} if self.step != "last" else set())))
+
+    @property
+    def sentence(self) -> str:
+        """What is done first, in words; empty where nothing is.
+
+        Examples:
+            >>> Start(run="run1-0", step=200, prune=StartPruning(by="taylor", keep=0.5), weights="fresh").sentence
+            'at step 200, pruned by taylor to 50 %, weights drawn anew'
+        """
+        keep = "" if self.prune is None else self.prune.keep
+        share = f"{100 * keep:g} %" if isinstance(keep, float) else f"{keep} heads" if isinstance(keep, int) else keep
+        drawn = {"kept": "", "fresh": "weights drawn anew", "rewound": f"weights rewound to step {self.rewind_to:,}"}
+        parts = (
+            "" if self.step == "last" else f"at step {self.step:,}",
+            "" if self.prune is None else f"pruned by {self.prune.by} to {share}",
+            "lost heads drawn anew" if self.regrow else "",
+            drawn[self.weights],
+        )
+        return ", ".join(part for part in parts if part)

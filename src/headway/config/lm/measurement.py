@@ -1,0 +1,117 @@
+"""Declare: what is measured in the heads while a model trains.
+
+Declare: on what a model is judged, and what it is made to write.
+
+Declare: what is done to a trained model beside judging it.
+"""
+
+from collections import Counter
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, WithJsonSchema, field_validator
+
+from headway.base.text import counted
+from headway.config.head_metrics import HEAD_METRICS
+from headway.config.run import Training
+from headway.config.spec import Spec
+from headway.errors import near
+
+
+def _known(metric: str) -> str:
+    if metric not in HEAD_METRICS:
+        raise ValueError(f"{metric!r} is no metric of heads; {near(metric, HEAD_METRICS)}")
+    return metric
+
+
+class HeadProbes(Spec):
+    """What is measured in the heads while a language model trains: families of metrics, single ones, or nothing.
+
+    The batch is a fixed one of held-out text, of random tokens for what needs repetition; measuring changes nothing in
+    training.
+    """
+
+    every: PositiveInt = Field(500, description="steps between probes; the first and the last step are probed too")
+    dense_until: NonNegativeInt = Field(0, description="every step up to this one is probed")
+    sequences: PositiveInt = Field(8, description="held-out sequences, the same at every probe and for every seed")
+    diversity: bool = Field(False, description="how alike a layer's heads are, raw and normalised")
+    patterns: bool = Field(
+        False, description="what heads attend to: entropy, sink, previous token, induction and others"
+    )
+    circuits: bool = Field(False, description="what the weights alone say: effective ranks and copying")
+    published: bool = Field(False, description="metrics as a published code computes them, for comparison")
+    outputs: bool = Field(False, description="how much each head adds to the stream: its share in its layer's heads")
+    importance: bool = Field(
+        False,
+        description="how much the loss is sensitive to each head, by a gradient: a forward and a backward pass a probe",
+    )
+    metrics: tuple[
+        Annotated[str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(HEAD_METRICS)})], ...
+    ] = Field((), description="single metrics by name, beside the families")
+
+    @field_validator("metrics")
+    @classmethod
+    def _once(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
+        if twice := [metric for metric, count in Counter(metrics).items() if count > 1]:
+            raise ValueError(f"{twice[0]} stands twice; keep one")
+        return metrics
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The metrics that a plain pass shows, in their declared order; empty when none is asked for."""
+        return tuple(
+            metric.name
+            for metric in HEAD_METRICS.values()
+            if getattr(self, metric.family, False) or metric.name in self.metrics
+        )
+
+
+def about_importance(probes: HeadProbes, training: Training, steps: int | None) -> tuple[str, ...]:
+    """What probes of importance cost, in a sentence; nothing where none are taken, or how many is not known."""
+    if not (probes.importance and steps):
+        return ()
+    taken = 1 + probes.dense_until + steps // probes.every
+    share = taken * probes.sequences / (steps * training.batch_size)
+    return (
+        f"probes.importance: a forward and a backward pass of {counted(probes.sequences, 'sequence')} every "
+        f"{probes.every:,} steps, about {100 * share:.2g} % of what training takes",
+    )
+
+
+PROMPT = "Once upon a time there was"
+"""Where nobody asks for another; a tokenizer that makes nothing of it begins a text with none."""
+
+
+class TokensEvaluation(Spec):
+    """The fixed held-out sequences a model is judged on; they depend on the task alone."""
+
+    every: PositiveInt = Field(1_000, description="steps between evaluations during training")
+    sequences_during: PositiveInt = Field(64, description="sequences of an evaluation during training")
+    sequences: PositiveInt | None = Field(None, description="sequences of the final evaluation; null: all held out")
+
+
+class Samples(Spec):
+    """What a model is made to write before and after training."""
+
+    prompt: str = Field(PROMPT, description="how the text begins; token ids of no known text begin with none")
+    tokens: PositiveInt = Field(500, description="tokens that are written, within the model's longest context")
+    temperature: float = Field(0.9, ge=0, description="divides the logits; 0: always the likeliest token")
+    top_k: PositiveInt | None = Field(None, description="only the k likeliest tokens; null: all")
+    top_p: float | None = Field(None, gt=0, le=1, description="only the likeliest tokens of this joint probability")
+    count: PositiveInt = Field(1, description="texts")
+
+
+class AblateHeads(Spec):
+    """Every head of the trained model is taken away in three ways; the effects are final metrics and an atlas's."""
+
+    sequences: Annotated[int, Field(ge=2)] = Field(
+        32, description="held-out sequences whose loss is measured; as many others stand in for heads"
+    )
+    mean: Literal["positions", "per-position"] = Field(
+        "positions", description="what the mean context of a head is over: positions and sequences, or sequences"
+    )
+
+
+class AfterTraining(Spec):
+    """What is done to the trained model; nothing by default."""
+
+    ablate: AblateHeads | None = Field(None, description="what the loss does without each head; null: it is not asked")

@@ -1,0 +1,296 @@
+"""Declare: a transformer language model whose layers may have different numbers of heads.
+
+One set of choices for all; a family is a set of defaults. `gpt-neo` is the model of the head-progression study
+exactly: unscaled logits, alternating windows, tied read-out.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
+
+from headway.config.lm.layout import HeadCounts, HeadLayout, PerLayer, per_layer, widths
+from headway.config.spec import MOST_LAYERS, WIDEST, Spec, check_numbers
+from headway.errors import near
+
+Norm = Literal["layer", "rms", "none"]
+Mlp = Literal["gelu_new", "gelu", "relu", "swiglu", "none"]
+Bias = Literal["qkv", "output", "mlp"]
+Projection = Literal["q", "k", "v", "o", "up", "down"]
+Attends = Literal["past", "future"]
+Positions = Literal["learned", "joint", "rotary", "sinusoidal", "none"]
+POSITIONS = "how positions enter; joint: a vector for each pair of token and position, instead of one for each"
+Width = Annotated[int, Field(gt=0, le=WIDEST)]
+Scale = Annotated[float, Field(gt=0)] | Literal["none", "d_head", "d_model"]
+
+
+SOFTMAX = "softmax"
+OWN_ATTENTIONS: dict[str, Callable[..., Any]] = {}
+"""By name: what becomes of the scores of an attention before their softmax, of those that plugins register."""
+OWN_FAMILIES: dict[str, Mapping[str, Any]] = {}
+"""By name: the choices that a family of a plugin stands for, the family that it builds on among them."""
+
+
+def _known_attention(name: str) -> str:
+    if name != SOFTMAX and name not in OWN_ATTENTIONS:
+        raise ValueError(f"{name!r} is not known; {near(name, (SOFTMAX, *OWN_ATTENTIONS))}")
+    return name
+
+
+class Ranks(Spec):
+    """The rank of each projection: it is then a product of two matrices; null: full. One number, or one a layer."""
+
+    q: PerLayer = Field(None, description="rank of W_Q")
+    k: PerLayer = Field(None, description="rank of W_K")
+    v: PerLayer = Field(None, description="rank of W_V")
+    o: PerLayer = Field(None, description="rank of W_O")
+    up: PerLayer = Field(None, description="rank of the MLP's first matrix, and of its gate where there is one")
+    down: PerLayer = Field(None, description="rank of the MLP's second matrix")
+
+
+class TransformerModel(Spec):
+    """A decoder-only transformer with ragged heads; the defaults are those of its family."""
+
+    d_model: Width = Field(description="width of the residual stream")
+    n_layers: Annotated[int, Field(gt=0, le=MOST_LAYERS)] = Field(description="layers")
+    n_heads: HeadCounts = Field(
+        description="query heads: a number, a list, a layout such as 24-12-6-3, 12:4 (KV heads), 7x64 (d_head) or 0 "
+        "(no attention), or a schedule: ascending(45), descending(45), constant(48), linear(4, 16), delight(4, 8) or "
+        "openelm(0.5, 1.0)"
+    )
+    n_kv_heads: PerLayer = Field(None, description="KV heads; null: as many as query heads")
+    d_head: Width | None = Field(None, description="width of every head; null: d_model / n_heads")
+    attention_scale: Scale = Field(
+        "d_head", description="what logits are multiplied by: none (1), d_head (d_head^-1/2), d_model, or a number"
+    )
+    windows: tuple[PositiveInt | None, ...] = Field(
+        (None,), description="keys that a query sees, its own included, taken in turn by the layers; null: all"
+    )
+    attends: Attends = Field(
+        "past",
+        description="past: a query sees keys up to its own; future: strictly later ones (a published mask, inverted), "
+        "and one that sees nothing gives 0",
+    )
+    positions: Positions = Field("learned", description=POSITIONS)
+    n_positions: Width = Field(2048, description="the longest context")
+    rotary_base: float = Field(10_000.0, gt=0, description="base of the rotary angles")
+    norm: Norm = Field("layer", description="LayerNorm, RMSNorm or none")
+    norm_place: Literal["before", "after"] = Field("before", description="before each sub-layer, or after its sum")
+    norm_eps: float = Field(1e-5, gt=0, description="added to the variance")
+    mlp: Mlp = Field("gelu_new", description="the MLP's kind; none: attention only")
+    d_mlp: PerLayer = Field(
+        None,
+        description="width of the MLP: a number, a list, numbers joined by dashes, or a schedule: openelm(0.5, 4.0) or "
+        "delight(2, 4, 8) times d_model; null: 4 d_model",
+    )
+    biases: tuple[Bias, ...] = Field((), description="which linear maps have biases")
+    tied: bool = Field(True, description="whether the read-out is the token embedding")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of entries that are dropped while training")
+    d_embed: Width | None = Field(
+        None, description="columns of the token embedding; the rest of the stream is the data lane; null: d_model"
+    )
+    embedding_scale: Literal["none", "d_model"] = Field(
+        "none", description="d_model: token embeddings are multiplied by sqrt(d_model) where they enter"
+    )
+    embedding_init_std: float | None = Field(
+        None, gt=0, description="standard deviation of the initial token embedding; null: init_std"
+    )
+    lane: Literal["same", "switched"] = Field(
+        "same", description="the read-out takes the entries of the embedding, or the last d_embed ones"
+    )
+    positions_in_lane: bool = Field(True, description="whether positions enter the lane too")
+    ranks: Ranks = Field(Ranks(), description="ranks of the projections")
+    emptied: tuple[int, ...] = Field(
+        (),
+        description="layers whose heads were all pruned: what they add is then their output bias, if there is one, and "
+        "where norms come after, their norm stays; a layer declared without heads has neither",
+    )
+    init_std: float = Field(0.02, gt=0, description="standard deviation of initial weights")
+    factor_init: Literal["published", "matched"] = Field(
+        "published",
+        description="factors of low rank start with init_std each, or so that their product has init_std",
+    )
+    residual: bool = Field(
+        True, description="whether a sub-layer adds to the stream; false: what it writes is the stream from there on"
+    )
+    smeared_keys: bool = Field(
+        False, description="a key is mixed with the one before it, k_j = s k_j + (1 - s) k_(j-1), s learned for each"
+    )
+    readout: Width | None = Field(
+        None, description="width of the read-out, for tasks whose answers are no tokens; null: the vocabulary"
+    )
+    encoder: Width | None = Field(
+        None, description="width of the MLP that each input of numbers enters by, instead of a token's embedding"
+    )
+    class_token: bool = Field(False, description="a learned vector stands after the inputs, and answers are read there")
+    attention: Annotated[str, AfterValidator(_known_attention)] = Field(
+        SOFTMAX, description="what becomes of scores: softmax, or an attention that a plugin registers"
+    )
+
+    @cached_property
+    def layout(self) -> HeadLayout:
+        """The heads of every layer."""
+        return HeadLayout.resolve(
+            self.n_heads,
+            n_layers=self.n_layers,
+            d_model=self.d_model,
+            n_kv_heads=self.n_kv_heads,
+            d_head=self.d_head,
+        )
+
+    @property
+    def embedding_width(self) -> int:
+        """Columns of the token embedding."""
+        return self.d_embed or self.d_model
+
+    @property
+    def mlp_widths(self) -> tuple[int, ...]:
+        """Width of the MLP of every layer; 0 where there is none."""
+        if self.mlp == "none":
+            return (0,) * self.n_layers
+        return widths(self.d_mlp, n_layers=self.n_layers, d_model=self.d_model)
+
+    def window(self, layer: int) -> int | None:
+        """How many keys a query of a layer sees; None for all."""
+        return self.windows[layer % len(self.windows)]
+
+    def logit_scale(self, layer: int) -> float:
+        """What the logits of a layer are multiplied by."""
+        width = {"none": 1, "d_head": self.layout.layers[layer].d_head or 1, "d_model": self.d_model}
+        return self.attention_scale if isinstance(self.attention_scale, float) else width[self.attention_scale] ** -0.5
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Choices that change nothing in this model: where positions enter without a lane, how absent factors start."""
+        laneless = self.embedding_width == self.d_model or self.positions in ("rotary", "joint", "none")
+        full = all(rank is None for rank in dict(self.ranks).values())
+        return (("positions_in_lane",) if laneless else ()) + (("factor_init",) if full else ())
+
+    @cached_property
+    def _ranks(self) -> dict[str, tuple[int | None, ...]]:
+        """The ranks of each projection, a number a layer; None for full."""
+        return {
+            name: per_layer(getattr(self.ranks, name), self.n_layers, f"ranks.{name}")
+            for name in type(self.ranks).model_fields
+        }
+
+    def rank(self, projection: Projection, layer: int) -> int | None:
+        """The rank of a projection of a layer; None for full."""
+        return self._ranks[projection][layer]
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "TransformerModel":
+        layout, mlps = self.layout, self.mlp_widths
+        if not self.windows:
+            raise ValueError("windows: an empty list was given; give [null] for all keys")
+        if self.attends == "future" and any(self.windows):
+            raise ValueError(
+                f"windows {list(self.windows)} are of keys before a query, but attends is future; give windows [null]"
+            )
+        if self.mlp == "none" and self.d_mlp is not None:
+            raise ValueError(
+                f"d_mlp {self.d_mlp} is the width of an MLP, but mlp is none; leave it out, or name an MLP"
+            )
+        if self.mlp == "none" and (self.ranks.up is not None or self.ranks.down is not None):
+            raise ValueError("ranks.up and ranks.down belong to an MLP, but mlp is none; leave them out")
+        if len(set(self.biases)) < len(self.biases):
+            raise ValueError(f"biases {list(self.biases)}: one of them stands twice; keep one")
+        if self.embedding_width > self.d_model:
+            raise ValueError(
+                f"d_embed {self.d_embed} is above d_model {self.d_model}; an embedding is at most as wide as the stream"
+            )
+        if self.lane == "switched" and self.embedding_width == self.d_model:
+            raise ValueError("lane switched needs a lane; give a d_embed below d_model")
+        if self.positions == "rotary" and (odd := [h.d_head for h in layout.layers if h.d_head % 2]):
+            raise ValueError(
+                f"rotary positions turn pairs of entries, but d_head is {odd[0]}, which is odd; make it even"
+            )
+        matrices = sum(
+            3 * width + 2 * h.d_head * (h.n_heads + h.n_kv_heads) for h, width in zip(layout.layers, mlps, strict=True)
+        )
+        check_numbers(self.d_model * (matrices + self.n_positions), 0, "d_model, n_layers, n_heads, d_head or d_mlp")
+        for layer, (heads, d_mlp) in enumerate(zip(layout.layers, mlps, strict=True)):
+            self._check_ranks(layer, heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head, d_mlp)
+        return self
+
+    @model_validator(mode="after")
+    def _emptied_have_no_heads(self) -> "TransformerModel":
+        for layer in self.emptied:
+            if not 0 <= layer < self.n_layers or self.layout.n_heads[layer] or self.emptied.count(layer) > 1:
+                raise ValueError(
+                    f"emptied {list(self.emptied)}: layer {layer} of n_heads {self.layout} is named; name each layer "
+                    "without heads that lost them at most once, counted from 0"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _enters_and_leaves(self) -> "TransformerModel":
+        for name, is_given in (("readout", self.readout is not None), ("encoder", self.encoder is not None)):
+            if is_given and self.tied:
+                raise ValueError(
+                    f"{name} {getattr(self, name)} was given, but tied makes the token embedding the read-out; set "
+                    "tied to false"
+                )
+        if self.encoder is not None and self.positions == "joint":
+            raise ValueError(
+                "positions joint is of tokens, but inputs of an encoder are numbers; give learned, or none"
+            )
+        if self.tied and self.positions == "joint":
+            raise ValueError(
+                "positions joint gives no one vector to a token, so that it is no read-out; set tied to false"
+            )
+        if self.attention != SOFTMAX and self.attends == "future":
+            raise ValueError(
+                f"attention {self.attention} changes scores of what a query sees, and with attends future the last one "
+                "sees nothing; give past, or softmax"
+            )
+        if self.class_token and self.attends == "future":
+            raise ValueError(
+                "class_token stands after the inputs, and with attends future nothing there sees them; give past"
+            )
+        return self
+
+    def _check_ranks(self, layer: int, queries: int, keys: int, d_mlp: int) -> None:
+        others: dict[Projection, int] = {"q": queries, "k": keys, "v": keys, "o": queries, "up": d_mlp, "down": d_mlp}
+        for name, other in others.items():
+            rank, full = self.rank(name, layer), min(self.d_model, other)
+            if rank is not None and rank > full > 0:  # a layer without attention has no such matrix
+                raise ValueError(
+                    f"ranks.{name}: {rank} is above the width of layer {layer}'s matrix, "
+                    f"{self.d_model} x {other}; give at most {full}, or null for the full matrix"
+                )
+
+
+class GptNeo(TransformerModel):
+    """GPT-Neo: unscaled logits, alternating windows of 256 keys, gelu_new, no biases on Q, K and V."""
+
+    family: Literal["gpt-neo"]
+    attention_scale: Scale = Field(
+        "none", description="what logits are multiplied by: none (1), d_head (d_head^-1/2), d_model, or a number"
+    )
+    windows: tuple[PositiveInt | None, ...] = Field(
+        (None, 256), description="keys that a query sees, its own included, taken in turn by the layers; null: all"
+    )
+    biases: tuple[Bias, ...] = Field(("output", "mlp"), description="which linear maps have biases")
+
+
+class Gpt2(TransformerModel):
+    """GPT-2: logits over sqrt(d_head), biases everywhere, 1,024 positions."""
+
+    family: Literal["gpt-2"]
+    n_positions: Width = Field(1024, description="the longest context")
+    biases: tuple[Bias, ...] = Field(("qkv", "output", "mlp"), description="which linear maps have biases")
+
+
+class Llama(TransformerModel):
+    """Llama: rotary positions, RMSNorm, SwiGLU, no biases."""
+
+    family: Literal["llama"]
+    positions: Positions = Field("rotary", description=POSITIONS)
+    norm: Norm = Field("rms", description="LayerNorm, RMSNorm or none")
+    mlp: Mlp = Field("swiglu", description="the MLP's kind; none: attention only")
+    tied: bool = Field(False, description="whether the read-out is the token embedding")
+
+
+LanguageModel = Annotated[GptNeo | Gpt2 | Llama, Field(discriminator="family")]

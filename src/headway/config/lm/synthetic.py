@@ -1,0 +1,412 @@
+"""Declare: which end of an edge, for all edges of a graph: one head cannot wherever the graph has a cycle, two can.
+
+Paper: "Two (narrow) heads are better than (an arbitrarily wide) one", ICLR 2026; read in notes about it, not in the
+paper itself. One attention-only layer reads an edge (u, v), a selector and a query, and says u or v. With one head the
+least share of errors is the number of edges to be removed until no cycle is left, over twice the number of edges.
+
+Declare: the parity of n bits, which one layer of attention has if and only if it has n heads.
+
+Paper: Rajaraman, Sundaram and Tesfaye 2026, arXiv 2609.04046: one attention-only layer, the answer read at a query
+token after the bits as the larger of two logits. It is possible exactly with n heads or more, at any width and
+precision; with joint embeddings of bit and position, and so with additive ones too. With an MLP the bound is gone.
+
+Declare: several maxima at once: a head for each of the things to be found.
+
+Paper: "The Effect of Attention Head Count on Transformer Approximation", ICLR 2026, arXiv 2510.06662; read in notes
+about it, not in the paper itself. y is the sum over i of the largest a_i . x_t. One layer of attention without residual
+stream, an MLP for each input before it and one after it, the answer read at a class token. What is possible is not
+known exactly: the theorem bounds sizes, and that layers times heads have to reach the number of things is a conjecture.
+
+Declare: k hops of induction: depth, heads and width taken apart.
+
+Paper: Sanford, Hsu and Telgarsky 2024, arXiv 2402.09268. One hop from a position goes to the latest earlier occurrence
+of its letter, and on to the position after it; the answer of k hops is the letter there, or "none" where a hop finds
+nothing. No letter follows itself; the first token says k; every position is asked. Depth log2 k + 2 suffices.
+
+Declare: multi-query associative recall: values of keys that were given once.
+
+Paper: Arora et al. 2023 (Zoology, arXiv 2312.04927): two attention layers of one head recall all pairs, one layer stays
+at chance. Heads were never varied there. There, keys are asked at places drawn from a power law; here at places that
+are all alike likely, in the order of their draw.
+
+Declare: what followed the last time: two layers do it, one layer only where keys are smeared.
+
+Paper: Olsson et al. 2022, arXiv 2209.11895. There, random tokens are repeated; here every position whose letter stood
+earlier is asked for the letter after its latest occurrence, so that no fixed distance helps.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from itertools import combinations
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, NonNegativeInt, model_validator
+
+from headway.base import rng
+from headway.config.lm.model import TransformerModel
+from headway.config.lm.task import KnownTask, is_one_attention
+
+EXACT = 14
+"""Vertices up to which the edges to be removed are counted exactly."""
+
+
+class EndpointTask(KnownTask):
+    """The first or the second end of a directed edge, as a selector asks."""
+
+    asked_last: ClassVar[int] = 1
+    examples: ClassVar[str] = "headway.data.synthetic.endpoint_examples"
+
+    kind: Literal["endpoint"]
+    vertices: Annotated[int, Field(ge=2, le=200)] = Field(description="vertices of the graph")
+    graph: Literal["complete", "tournament", "cycle", "random"] = Field(
+        "complete",
+        description="complete: every edge in both directions; tournament: from each vertex to every later one, without "
+        "cycles; cycle: to the next; random: edges that graph_seed draws",
+    )
+    edges: Annotated[int, Field(gt=0)] | None = Field(None, description="edges of a random graph")
+    graph_seed: NonNegativeInt = Field(0, description="draws a random graph")
+
+    @model_validator(mode="after")
+    def _drawable(self) -> "EndpointTask":
+        most = self.vertices * (self.vertices - 1)
+        if (self.graph == "random") != (self.edges is not None):
+            said = "needs a number of edges" if self.graph == "random" else "has its own edges; leave edges out"
+            raise ValueError(f"graph {self.graph} {said}")
+        if self.edges is not None and self.edges > most:
+            raise ValueError(f"edges {self.edges}: {self.vertices} vertices have at most {most}")
+        return self
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The edges, each from its first end to its second."""
+        n = self.vertices
+        if self.graph == "cycle":
+            return tuple((u, (u + 1) % n) for u in range(n))
+        forward = list(combinations(range(n), 2))
+        if self.graph == "tournament":
+            return tuple(forward)
+        every = [*forward, *((v, u) for u, v in forward)]
+        if self.edges is None:
+            return tuple(every)
+        chosen = rng.generator(self.graph_seed, "random graph", n, self.edges).permutation(len(every))
+        return tuple(sorted(every[i] for i in chosen[: self.edges]))
+
+    @property
+    def n_inputs(self) -> int:
+        """Every edge with either selector."""
+        return 2 * len(self.pairs)
+
+    @property
+    def n_ctx(self) -> int:
+        """Two ends, the selector and the query."""
+        return 4
+
+    @property
+    def vocab_size(self) -> int:
+        """The vertices, two selectors and the query."""
+        return self.vertices + 3
+
+    @property
+    def n_answers(self) -> int:
+        """The vertices."""
+        return self.vertices
+
+    @property
+    def title(self) -> str:
+        """What sentences call it."""
+        return f"endpoint selection on {self.vertices} vertices ({self.graph})"
+
+    def best_possible(self, model: TransformerModel) -> Mapping[str, float]:
+        """What one head cannot; of many vertices a bound that holds, but is not the least.
+
+        Examples:
+            >>> from headway.config.lm.model import Gpt2
+            >>> one = Gpt2(family="gpt-2", d_model=32, n_layers=1, n_heads=1, mlp="none", norm="none")
+            >>> dict(EndpointTask(kind="endpoint", vertices=6).best_possible(one))
+            {'accuracy': 0.75, 'solved': 0.0}
+        """
+        if not is_one_attention(model):
+            return super().best_possible(model)
+        removed = 0 if model.layout.total > 1 else edges_to_remove(self.vertices, self.pairs)
+        accuracy = 1 - removed / (2 * len(self.pairs))
+        return {"accuracy": accuracy, "solved": float(self.is_solved(accuracy))}
+
+
+@lru_cache(maxsize=64)
+def edges_to_remove(n: int, edges: tuple[tuple[int, int], ...]) -> int:
+    """The fewest edges without which a directed graph has no cycle; of large graphs no more than that.
+
+    Over orders of the vertices: an edge is removed where it points back. `cost[S]` is the least number of those among
+    the vertices S put first. For large graphs cycles are counted that share no edge: each has one to be removed.
+
+    Examples:
+        >>> edges_to_remove(3, ((0, 1), (1, 2), (2, 0)))
+        1
+        >>> edges_to_remove(40, tuple((u, (u + 1) % 40) for u in range(40)))
+        1
+    """
+    if n > EXACT:
+        return _cycles_apart(edges)
+    into = [0] * n
+    for u, v in edges:
+        into[u] |= 1 << v  # u put after v: the edge points back
+    cost = [0] * (1 << n)
+    for chosen in range(1, 1 << n):
+        cost[chosen] = min(
+            cost[chosen & ~(1 << last)] + (into[last] & chosen).bit_count() for last in range(n) if chosen >> last & 1
+        )
+    return cost[-1]
+
+
+def _cycles_apart(edges: tuple[tuple[int, int], ...]) -> int:
+    """Cycles without a common edge, the shortest taken first: edges in both directions, then those by search."""
+    there, found = set(edges), 0
+    for u, v in edges:
+        if (u, v) in there and (v, u) in there:
+            there -= {(u, v), (v, u)}
+            found += 1
+    after: dict[int, list[int]] = {}
+    for u, v in sorted(there):
+        after.setdefault(u, []).append(v)
+    for u, v in edges:
+        if v in after.get(u, ()) and (path := _shortest_path(after, v, u)):
+            for a, b in zip((u, *path), path, strict=False):
+                after[a].remove(b)
+            found += 1
+    return found
+
+
+def _shortest_path(after: Mapping[int, list[int]], start: int, end: int) -> list[int]:
+    """The vertices of a shortest path, both ends among them; empty where there is none."""
+    before, reached = {start: start}, [start]
+    for at in reached:
+        if at == end:
+            path = [end]
+            while path[-1] != start:
+                path.append(before[path[-1]])
+            return path[::-1]
+        for to in after.get(at, ()):
+            if to not in before:
+                before[to] = at
+                reached.append(to)
+    return []
+
+
+class ParityTask(KnownTask):
+    """Whether the number of ones among n bits is odd."""
+
+    asked_last: ClassVar[int] = 1
+    examples: ClassVar[str] = "headway.data.synthetic.parity_examples"
+
+    kind: Literal["parity"]
+    n_bits: Annotated[int, Field(ge=1, le=16)] = Field(description="bits of an input; a query token follows them")
+
+    @property
+    def n_inputs(self) -> int:
+        """Every row of bits."""
+        return 2**self.n_bits
+
+    @property
+    def n_ctx(self) -> int:
+        """The bits and the query."""
+        return self.n_bits + 1
+
+    @property
+    def vocab_size(self) -> int:
+        """0, 1 and the query."""
+        return 3
+
+    @property
+    def n_answers(self) -> int:
+        """Even and odd."""
+        return 2
+
+    @property
+    def title(self) -> str:
+        """What sentences call it."""
+        return f"{self.n_bits}-bit parity"
+
+    def best_possible(self, model: TransformerModel) -> Mapping[str, float]:
+        """One layer of fewer heads than bits misses an input or more.
+
+        Examples:
+            >>> from headway.config.lm.model import Gpt2
+            >>> task = ParityTask(kind="parity", n_bits=3)
+            >>> one = dict(family="gpt-2", d_model=16, n_layers=1, mlp="none", norm="none")
+            >>> [dict(task.best_possible(Gpt2(n_heads=heads, **one))) for heads in (2, 4)]
+            [{'accuracy': 0.875, 'solved': 0.0}, {'accuracy': 1.0, 'solved': 1.0}]
+        """
+        if not is_one_attention(model):
+            return super().best_possible(model)
+        accuracy = 1.0 if model.layout.total >= self.n_bits else 1 - 1 / self.n_inputs
+        return {"accuracy": accuracy, "solved": float(self.is_solved(accuracy))}
+
+
+class RetrievalTask(KnownTask):
+    """The sum of the largest projections of the inputs on some directions; the error is told over the variance."""
+
+    primary: ClassVar[str] = "nmse"
+    loss: ClassVar[str] = "mse"
+    asked_last: ClassVar[int] = 1
+    examples: ClassVar[str] = "headway.data.synthetic.retrieval_examples"
+
+    kind: Literal["retrieval"]
+    targets: Annotated[int, Field(gt=0, le=1_000)] = Field(
+        description="directions whose largest projections are summed"
+    )
+    length: Annotated[int, Field(gt=0, le=10_000)] = Field(16, description="inputs; the class token follows them")
+    d_x: Annotated[int, Field(gt=0, le=1_000)] = Field(4, description="numbers of an input, each N(0, 1)")
+
+    @property
+    def n_ctx(self) -> int:
+        """The inputs and the class token."""
+        return self.length + 1
+
+    @property
+    def vocab_size(self) -> int:
+        """Numbers of an input."""
+        return self.d_x
+
+    @property
+    def n_answers(self) -> int:
+        """One number."""
+        return 1
+
+    @property
+    def title(self) -> str:
+        """What sentences call it."""
+        return f"retrieval of {self.targets} maxima"
+
+    def check_model(self, model: TransformerModel) -> None:
+        """It reads numbers, and answers with one at a class token.
+
+        Raises:
+            ValueError: naming what is missing.
+        """
+        wanted = {"encoder": model.encoder is not None, "class_token": model.class_token, "readout": model.readout == 1}
+        if missing := [name for name, is_there in wanted.items() if not is_there]:
+            raise ValueError(
+                "task.kind retrieval reads numbers and answers with one: it needs a model with "
+                f"{' and '.join(missing)}; set encoder to a width, class_token to true and readout to 1"
+            )
+
+
+class HopsTask(KnownTask):
+    """The letter that k hops end at, from every position."""
+
+    primary: ClassVar[str] = "accuracy"
+    examples: ClassVar[str] = "headway.data.synthetic.hops_examples"
+
+    kind: Literal["hops"]
+    letters: Annotated[int, Field(ge=2, le=10_000)] = Field(4, description="letters")
+    length: Annotated[int, Field(gt=1, le=100_000)] = Field(
+        99, description="letters of a sequence; k stands before them"
+    )
+    hops: Annotated[int, Field(ge=0, le=10_000)] = Field(16, description="the most hops; k is drawn from 0 to it")
+
+    @property
+    def n_ctx(self) -> int:
+        """K and the letters."""
+        return self.length + 1
+
+    @property
+    def vocab_size(self) -> int:
+        """The letters, and a token for each k."""
+        return self.letters + self.hops + 1
+
+    @property
+    def n_answers(self) -> int:
+        """A letter, or none."""
+        return self.letters + 1
+
+    @property
+    def title(self) -> str:
+        """What sentences call it."""
+        return f"up to {self.hops} hops"
+
+
+_DRAWS = 10_000
+"""Of values, in which the most frequent is counted."""
+
+
+class RecallTask(KnownTask):
+    """The value that was given with a key."""
+
+    examples: ClassVar[str] = "headway.data.synthetic.recall_examples"
+
+    kind: Literal["recall"]
+    pairs: Annotated[int, Field(gt=0, le=10_000)] = Field(4, description="keys with values at the beginning")
+    length: Annotated[int, Field(gt=2, le=100_000)] = Field(64, description="tokens: pairs, then keys among fillers")
+    vocabulary: Annotated[int, Field(ge=4, le=1_000_000)] = Field(
+        8192, description="tokens: 0 is the filler, of the others the first half are keys, the second half values"
+    )
+
+    @model_validator(mode="after")
+    def _has_room(self) -> "RecallTask":
+        if self.length < 3 * self.pairs:
+            raise ValueError(
+                f"length {self.length} has no room for {self.pairs} pairs and their keys once more; give "
+                f"{3 * self.pairs} or more"
+            )
+        if self.pairs > self.vocabulary // 2 - 1:
+            raise ValueError(
+                f"pairs {self.pairs}: {self.vocabulary} tokens have {self.vocabulary // 2 - 1} keys; give a larger "
+                "vocabulary"
+            )
+        return self
+
+    @property
+    def n_ctx(self) -> int:
+        """All tokens."""
+        return self.length
+
+    @property
+    def vocab_size(self) -> int:
+        """Fillers, keys and values."""
+        return self.vocabulary
+
+    @property
+    def title(self) -> str:
+        """What sentences call it."""
+        return f"recall of {self.pairs} pairs"
+
+    def by_chance(self) -> float:
+        """Of one that says the value that was given most often: a little more than one of the pairs.
+
+        Examples:
+            >>> round(RecallTask(kind="recall", pairs=4, length=24, vocabulary=64).by_chance(), 2)
+            0.29
+        """
+        values = self.vocabulary - self.vocabulary // 2
+        drawn = rng.generator(0, "recall by chance").integers(values, size=(_DRAWS, self.pairs))
+        rows = np.arange(_DRAWS)[:, None] * values + drawn
+        _, first, times = np.unique(rows, return_index=True, return_counts=True)
+        most = np.zeros(_DRAWS, np.int64)
+        np.maximum.at(most, first // self.pairs, times)
+        return float(most.mean() / self.pairs)
+
+
+class InductionTask(KnownTask):
+    """The letter that followed the latest earlier occurrence of the present one."""
+
+    examples: ClassVar[str] = "headway.data.synthetic.induction_examples"
+
+    kind: Literal["induction"]
+    letters: Annotated[int, Field(ge=2, le=100_000)] = Field(16, description="letters; none follows itself")
+    length: Annotated[int, Field(gt=1, le=100_000)] = Field(64, description="letters of a sequence")
+
+    @property
+    def n_ctx(self) -> int:
+        """The letters."""
+        return self.length
+
+    @property
+    def vocab_size(self) -> int:
+        """The letters."""
+        return self.letters
+
+    @property
+    def title(self) -> str:
+        """What sentences call it."""
+        return f"induction over {self.letters} letters"

@@ -1,0 +1,204 @@
+"""Declare: language modelling: the next token of a corpus."""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from headway.base.files import read_bytes
+from headway.config.lm.task import TokensTask
+from headway.config.spec import check_path
+from headway.errors import DeclarationError, near
+
+CORPORA = ("stories", "tinystories")
+"""Corpora that are known by name."""
+
+OWN_CORPORA: dict[str, Callable[[], Iterable[Any]]] = {}
+"""By name: corpora of token ids that plugins register; their documents, in order, at each call."""
+
+MOST_MERGED = 1_000_000
+"""Tokens of a BPE that is trained here; four times the largest that are in use."""
+TOKENIZERS = ("bytes", "gpt2", "bpe-N", "ids-N")
+"""Tokenizers that are known by name, N a size of the vocabulary."""
+
+LARGEST_VOCABULARY = 200_000_000
+"""Bytes of a vocabulary's file; those of 250,000 tokens with their merges have 20 MB."""
+
+MOST_TOKENS = 2**31
+
+_FIELD = r"(\.jsonl?(?:\.gz)?):[^/\\:]+$"
+"""The name of a field, after a file of JSON lines."""
+
+TOKENS_PER_TINY_STORY = 206
+"""Of GPT-2's tokenizer, on average."""
+
+
+class TextTask(TokensTask):
+    """Predict the next token of a corpus."""
+
+    primary: ClassVar[str] = "eval_loss_nats"
+    examples: ClassVar[str] = "headway.data.text.text_examples"
+    expectations: ClassVar[str] = "headway.data.text.expectations"
+    judge: ClassVar[str] = "headway.train.lm.evaluate.TextJudge"
+    baselines: ClassVar[str] = "headway.stats.lm.summary.text_baselines"
+
+    n_ctx: PositiveInt = Field(description="tokens of a training sequence")
+    kind: Literal["text"]
+    corpus: str = Field(
+        description="`stories` (Headway's own grammar), `tinystories` (from the hub), or a path, from the working "
+        "directory: a `.txt` (`<|endoftext|>` ends a document), a `.jsonl` (a text per line, in its field `text` or "
+        "`story`; `FILE.jsonl:FIELD` names another), either of them as `.gz`, a folder of them (a document or more per "
+        "file), or a `.npy` (one row of ids of the tokenizer)"
+    )
+    validation: str | None = Field(None, description="a corpus that is held out; null: held_out of the corpus")
+    held_out: float = Field(
+        0.01,
+        gt=0,
+        lt=1,
+        description="share of the documents that are held out; of a single document, its last characters",
+    )
+    stories: PositiveInt | None = Field(
+        None, description="documents that are taken, the held-out ones among them; null: all (20,000 of `stories`)"
+    )
+    tokenizer: str = Field(
+        "bytes",
+        description="`bytes`, `bpe-4096` (trained on the corpus), `gpt2` (from the hub), or the path of a folder, from "
+        "the working directory, with vocab.json and merges.txt or tokenizer.json; `ids-50257` for a `.npy` of the ids "
+        "0 to 50256, of which the last ends a document",
+    )
+    padding: Literal["packed", "published"] = Field(
+        "packed", description="packed: documents one after the other; published: padded, and never told to stop"
+    )
+
+    @model_validator(mode="after")
+    def _paths_possible(self) -> "TextTask":
+        for key in ("corpus", "validation", "tokenizer"):
+            check_path(getattr(self, key) or "", key)
+        return self
+
+    @model_validator(mode="after")
+    def _names_known(self) -> "TextTask":
+        bpe = re.fullmatch(r"bpe-([0-9]{1,9})", self.tokenizer)
+        if bpe and not 258 <= int(bpe[1]) <= MOST_MERGED:
+            raise ValueError(
+                f"tokenizer {self.tokenizer}: a byte-level BPE needs 258 tokens or more (256 bytes, the end of a "
+                f"text, a merge), and may have {MOST_MERGED:,}; `bytes` takes 257"
+            )
+        ids = re.fullmatch(r"ids-([0-9]{1,7})", self.tokenizer)
+        if ids and int(ids[1]) < 2:
+            raise ValueError(f"tokenizer {self.tokenizer}: give 2 ids or more; the last of them ends a document")
+        if not bpe and not ids and self.tokenizer not in ("bytes", "gpt2") and not _is_path(self.tokenizer):
+            raise ValueError(
+                f"tokenizer {self.tokenizer!r} is not known; {near(self.tokenizer, TOKENIZERS)}; a folder is given by "
+                f"a path with a slash, such as ./{self.tokenizer or 'gpt2'}"
+            )
+        corpora = [("corpus", self.corpus)] + ([] if self.validation is None else [("validation", self.validation)])
+        for key, corpus in corpora:
+            known = (*CORPORA, *OWN_CORPORA)
+            if corpus not in known and not _is_path(corpus) and "." not in corpus:
+                raise ValueError(
+                    f"{key} {corpus!r} is not known; {near(corpus, known)}; a folder is given by a path with a "
+                    f"slash, such as ./{corpus or 'texts'}"
+                )
+        for key, corpus in corpora:
+            if ids and not holds_ids(corpus):
+                raise ValueError(
+                    f"tokenizer {self.tokenizer} is for token ids, and {key} {corpus} is text; give a .npy file, or "
+                    "the tokenizer that the text is to be read with"
+                )
+            if bpe and holds_ids(corpus):
+                raise ValueError(
+                    f"tokenizer {self.tokenizer} is trained on text, and {key} {corpus} holds ids; give the tokenizer "
+                    "that made them, or ids-N"
+                )
+        if self.validation is not None and self.held_out != type(self).model_fields["held_out"].default:
+            raise ValueError(
+                f"held_out {self.held_out} would change nothing, since validation {self.validation} is held out "
+                "already; give one of them"
+            )
+        return self
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens of the vocabulary.
+
+        Raises:
+            DeclarationError: when the tokenizer's folder cannot be read.
+        """
+        if self.tokenizer in ("bytes", "gpt2"):
+            return {"bytes": 257, "gpt2": 50257}[self.tokenizer]
+        if known := re.fullmatch(r"(?:bpe|ids)-([0-9]+)", self.tokenizer):
+            return int(known[1])
+        return _vocab_size(Path(self.tokenizer))
+
+    @property
+    def tokenizer_folder(self) -> Path | None:
+        """Where the tokenizer is; None for one that is known by name."""
+        known = re.fullmatch(r"bytes|gpt2|(?:bpe|ids)-[0-9]+", self.tokenizer)
+        return None if known else Path(self.tokenizer).expanduser()
+
+    def why_not_prompt(self, prompt: str) -> str | None:
+        """Ids of which nothing is known are written as numbers."""
+        ids = re.fullmatch(r"ids-([0-9]+)", self.tokenizer)
+        if ids is None or all(re.fullmatch(r"0|[1-9][0-9]*", w) and int(w) < int(ids[1]) - 1 for w in prompt.split()):
+            return None
+        return (
+            f"with tokenizer {self.tokenizer} it is ids, such as '17 4', or '' for the end of a text; or set samples "
+            "to null"
+        )
+
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """The text, and what is held out of it where that is another."""
+        return (self.corpus,) if self.validation is None else (self.corpus, self.validation)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Texts and a tokenizer that are given by a path."""
+        texts = [re.sub(_FIELD, r"\1", corpus) for corpus in self.corpora if corpus not in CORPORA]
+        return (*map(Path, texts), *([] if self.tokenizer_folder is None else [self.tokenizer_folder]))
+
+    @property
+    def expected_sequences(self) -> float | None:
+        """Known of TinyStories, and about."""
+        if self.corpus != "tinystories" or self.tokenizer != "gpt2" or self.stories is None:
+            return None
+        stories = self.stories * (1 if self.validation else 1 - self.held_out)
+        return stories if self.padding == "published" else stories * TOKENS_PER_TINY_STORY / self.n_ctx
+
+
+def holds_ids(corpus: str) -> bool:
+    """Whether a corpus is token ids: a file of them, or one that a plugin registers."""
+    return corpus.endswith(".npy") or corpus in OWN_CORPORA
+
+
+def _is_path(text: str) -> bool:
+    # Not by looking whether it is there: what a stored run says must mean the same in every directory.
+    return "/" in text or "\\" in text
+
+
+def _vocab_size(named: Path) -> int:
+    try:
+        folder = named.expanduser()
+        if (folder / "tokenizer.json").is_file():
+            content = _json(folder / "tokenizer.json")
+            ids = [*content["model"]["vocab"].values(), *(token["id"] for token in content.get("added_tokens", ()))]
+        else:
+            ids = list(_json(folder / "vocab.json").values())
+        if not all(isinstance(token, int) and 0 <= token < MOST_TOKENS for token in ids):
+            raise ValueError(f"a token's number is none from 0 to {MOST_TOKENS:,}")
+        return max(ids) + 1
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
+        raise DeclarationError(
+            f"task.tokenizer: {str(named)!r} is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
+            "merges.txt, or a tokenizer.json"
+        ) from None
+
+
+def _json(path: Path) -> Any:
+    if not path.is_file() or path.stat().st_size > LARGEST_VOCABULARY:
+        raise ValueError(f"{path} is no file, or larger than {LARGEST_VOCABULARY:,} bytes")
+    return json.loads(read_bytes(path, links=True))

@@ -1,0 +1,168 @@
+"""Declare: how a transformer is trained.
+
+The optimizers follow torch.optim of the same name, term by term.
+"""
+
+from collections import Counter
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from headway.config.run import Training
+from headway.config.spec import Spec
+from headway.errors import near
+
+Better = Literal["high", "low"]
+
+REGULARIZED: dict[str, Better] = {
+    "disagreement_subspace": "high",
+    "disagreement_position": "high",
+    "disagreement_output": "high",
+    "orthogonality": "low",
+    "output_dissimilarity": "high",
+    "query_cka": "low",
+    "context_cka": "low",
+}
+"""Differentiable measures of heads, and where heads are more different; functions stand in `headway.heads.regularizers`."""
+
+
+def _known(metric: str) -> str:
+    if metric not in REGULARIZED:
+        raise ValueError(f"{metric!r} is not known; {near(metric, REGULARIZED)}")
+    return metric
+
+
+RegularizedMetric = Annotated[
+    str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(REGULARIZED)})
+]
+
+
+class Regularizer(Spec):
+    """A term that is added to the loss so that heads become different; layers with one head have none.
+
+    The term of a model is the mean over its layers. It is weight times the measure, with the sign that makes heads
+    different: Li et al. minimise NLL - weight D.
+
+    Papers: Li et al. 2018, arXiv 1810.10183 (disagreement, weight 1 there); Lee et al. 2019, arXiv 1910.04500.
+    """
+
+    metric: RegularizedMetric = Field(description="what is measured in every layer")
+    weight: float = Field(1.0, gt=0, description="how much it counts beside the loss in nats")
+    schedule: Literal["constant", "rising", "falling"] = Field(
+        "constant", description="of the weight: the same throughout, rising in line to it, or falling in line from it"
+    )
+
+    def weight_at(self, step: int, steps: int) -> float:
+        """The weight of a step (the first is 1) of so many.
+
+        Examples:
+            >>> rising = Regularizer(metric="query_cka", weight=2.0, schedule="rising")
+            >>> [rising.weight_at(step, 4) for step in (1, 2, 3, 4)]
+            [0.5, 1.0, 1.5, 2.0]
+        """
+        share = {"constant": 1.0, "rising": step / steps, "falling": (steps + 1 - step) / steps}
+        return self.weight * share[self.schedule]
+
+
+class DropHead(Spec):
+    """Whole heads are dropped while training, each with probability p in each example, and the others scaled up.
+
+    p falls in line from `start` to 0 and then rises in line to `end`.
+
+    Paper: Zhou et al. 2020, arXiv 2004.13342.
+    """
+
+    start: float = Field(0.2, ge=0, lt=1, description="probability that a head is dropped at the first step")
+    end: float = Field(0.2, ge=0, lt=1, description="probability that a head is dropped at the last step")
+    turn: float = Field(0.5, gt=0, lt=1, description="share of the steps after which none is dropped")
+
+    @model_validator(mode="after")
+    def _drops(self) -> "DropHead":
+        if self.start == self.end == 0:
+            raise ValueError("start and end are 0, so no head would ever be dropped; raise one, or leave drophead out")
+        return self
+
+    def probability_at(self, step: int, steps: int) -> float:
+        """The probability of a step (the first is 1) of so many.
+
+        Examples:
+            >>> drophead = DropHead(start=0.2, end=0.4, turn=0.5)
+            >>> [round(drophead.probability_at(step, 5), 3) for step in (1, 2, 3, 4, 5)]
+            [0.2, 0.1, 0.0, 0.2, 0.4]
+        """
+        done = (step - 1) / max(1, steps - 1)
+        if done <= self.turn:
+            return self.start * (1 - done / self.turn)
+        return self.end * (done - self.turn) / (1 - self.turn)
+
+
+class _TokensTraining(Training):
+    """What the training of a language model needs; its length is given in one of three units."""
+
+    steps: NonNegativeInt | None = Field(
+        None, description="optimizer steps; or give tokens, or epochs; 0: none, for a run that starts from another"
+    )
+    tokens: PositiveInt | None = Field(None, description="tokens that are trained on")
+    epochs: float | None = Field(None, gt=0, description="passes over the corpus")
+    batch_size: PositiveInt = Field(description="sequences in an optimizer step")
+    accumulate: PositiveInt = Field(1, description="equal parts of a batch whose gradients are summed, to save memory")
+    learning_rate: float = Field(gt=0, description="step size at its highest")
+    warmup_steps: NonNegativeInt = Field(0, description="steps over which the step size rises from 0")
+    decay: Literal["linear", "cosine", "constant"] = Field(
+        "linear", description="how the step size falls after that, to 0 at the last step"
+    )
+    clip: float | None = Field(1.0, gt=0, description="largest norm of the gradient; null: not clipped")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of matrix products; weights stay fp32")
+    betas: tuple[float, float] = Field((0.9, 0.999), description="decay of the mean gradient and of its mean square")
+    eps: float = Field(1e-8, gt=0, description="added to the root of the mean square")
+    weight_decay: float = Field(0.0, ge=0, description="matrices shrink by this times the learning rate each step")
+    regularizers: tuple[Regularizer, ...] = Field((), description="what is added to the loss so that heads differ")
+    drophead: DropHead | None = Field(None, description="how heads are dropped while training; null: none is")
+
+    @field_validator("regularizers")
+    @classmethod
+    def _each_once(cls, regularizers: tuple[Regularizer, ...]) -> tuple[Regularizer, ...]:
+        metrics = [regularizer.metric for regularizer in regularizers]
+        if twice := [metric for metric, count in Counter(metrics).items() if count > 1]:
+            raise ValueError(f"{twice[0]} stands twice; keep one")
+        return regularizers
+
+    @model_validator(mode="after")
+    def _length_and_parts(self) -> "_TokensTraining":
+        given = [name for name in ("steps", "tokens", "epochs") if getattr(self, name) is not None]
+        if len(given) != 1:
+            said = "none was given" if not given else f"{' and '.join(given)} were given"
+            raise ValueError(f"the length of training is given by one of steps, tokens and epochs; {said}")
+        if self.batch_size % self.accumulate:
+            raise ValueError(
+                f"accumulate {self.accumulate} does not divide batch_size {self.batch_size}; "
+                "the parts of a batch are equal"
+            )
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas {list(self.betas)} must lie in [0, 1); the usual ones are [0.9, 0.999]")
+        return self
+
+
+class TokensAdamW(_TokensTraining):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv 1711.05101)."""
+
+    optimizer: Literal["adamw"]
+
+
+class Muon(_TokensTraining):
+    """Muon for the matrices of the blocks, AdamW for all else (Jordan et al. 2024)."""
+
+    optimizer: Literal["muon"]
+    momentum: float = Field(0.95, ge=0, lt=1, description="share of the previous direction that is kept")
+    adamw_learning_rate: float = Field(gt=0, description="highest step size of what AdamW trains")
+
+
+TokensTraining = Annotated[TokensAdamW | Muon, Field(discriminator="optimizer")]

@@ -1,0 +1,243 @@
+"""Declare: from an experiment's file to the runs that answer it.
+
+Resolved in this order: the file; the scale, merged deeply; the settings of the command line; each arm over
+that; each control over its arm. What results is frozen, and every run of it is known before one starts.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.config import plugins as plugin_files
+from headway.config.arms import Arm, check_kept
+from headway.config.document import PARTS, Document, meant_for, seeds_of, starts_of, with_settings
+from headway.config.experiment import Experiment
+from headway.config.kinds import parse_run
+from headway.config.plugins import Plugin
+from headway.config.shipped import shipped
+from headway.config.spec import Locate, check_arms, count_values, exists_as_file, parse
+from headway.config.yaml import CHOOSERS, leaves, merge, read_file
+from headway.errors import DeclarationError, near, shortened
+
+
+def load(
+    name_or_path: str | Path | Mapping[str, Any],
+    *,
+    scale: str | None = None,
+    settings: str | Iterable[str] = (),
+    plugins: str | Path | Iterable[str | Path] = (),
+) -> Experiment:
+    """Read and resolve an experiment.
+
+    Args:
+        name_or_path: the name of one that comes with Headway, a YAML file, or what such a file holds, as a mapping.
+        scale: which of its scales; `laptop` by default, if it has one.
+        settings: `PATH=VALUE` texts (or a single one), merged after the scale and before the arms. Whether an arm
+            overrides one is looked at when arms are selected, or run.
+        plugins: code of one's own, beside what the experiment names in `plugins`: paths of files, from the working
+            directory, or names that packages offer. It is run.
+
+    Raises:
+        DeclarationError: for anything that is wrong with it, a line for each finding.
+
+    Examples:
+        >>> load("icl-heads").baseline
+        'h2'
+    """
+    added = [str(each) for each in ((plugins,) if isinstance(plugins, str | Path) else plugins)]
+    if isinstance(name_or_path, Mapping):
+        return resolve(name_or_path, scale=scale, settings=settings, plugins=added)
+    if not isinstance(name_or_path, str | Path):
+        raise DeclarationError(
+            f"an experiment is given by its name or path, or as a mapping, and {name_or_path!r} is neither"
+        )
+    path = shipped().get(str(name_or_path), Path(name_or_path))
+    # A folder, or what is no file, is told by who reads it.
+    if not exists_as_file(path) or (path.is_dir() and len(path.parts) < 2):
+        if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+            raise DeclarationError(f"{shortened(str(path))}: there is no such file")
+        raise DeclarationError(
+            f"there is no experiment {shortened(repr(str(name_or_path)))}; {near(str(name_or_path), shipped())}; "
+            "a file of your own is given by its path, such as ./mine.yaml"
+        )
+    content, folder = _content(path), path.parent
+    return resolve(content, scale=scale, settings=settings, source=path.name, folder=folder, plugins=added)
+
+
+def read_resolved(path: Path) -> Experiment:
+    """Read an `experiment.yaml` that Headway wrote into a results directory.
+
+    Raises:
+        DeclarationError: when it is not one, or is of code that nobody asked to run here.
+    """
+    document = parse(Document, _content(path), _in_file(path.name))
+    return _assemble(document, path.name, plugin_files.load_kept(path.parent) if document.plugins else ())
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """A document as its file has it, without what Headway notes in that of a results directory."""
+    return {key: value for key, value in read_file(path).items() if key != "headway"}
+
+
+def resolve(
+    content: Mapping[str, Any],
+    *,
+    scale: str | None = None,
+    settings: str | Iterable[str] = (),
+    source: str = "",
+    folder: Path = Path(),
+    plugins: Iterable[str] = (),
+) -> Experiment:
+    """Resolve the content of an experiment's file; see `load`. Paths of plugins that it names begin in a folder.
+
+    Raises:
+        DeclarationError: for anything that is wrong with it.
+    """
+    document = parse(Document, content, _in_file(source))
+    if scale is not None and scale not in document.scales:
+        raise DeclarationError(f"{document.name} has no scale {scale!r}; {near(scale, document.scales)}")
+    chosen = scale or ("laptop" if "laptop" in document.scales else None)
+    plain = {key: value for key, value in content.items() if key != "scales"}
+    if chosen:
+        plain = merge(plain, {**document.scales[chosen], "scale": chosen})
+    given = (settings,) if isinstance(settings, str) else tuple(settings)
+    plain = with_settings(plain, given)
+    resolved = parse(Document, plain, _in_file(source))
+    named = [plugin_files.load(each, folder) for each in resolved.plugins]
+    loaded = tuple(dict.fromkeys([*named, *map(plugin_files.load, plugins)]))
+    if loaded:
+        resolved = resolved.model_copy(update={"plugins": tuple(plugin.written for plugin in loaded)})
+    try:
+        experiment = replace(_assemble(resolved, source, loaded), settings=given)
+        _check_starts(experiment.arms, source)
+        _check_folders(resolved, source)
+        return experiment
+    except DeclarationError as error:  # which a setting may have led to that was meant for what an arm has of its own
+        also = meant_for(given, resolved.arms, str(error))
+        raise DeclarationError("\n".join([str(error), *also])) from None
+
+
+def _in_file(source: str) -> Locate:
+    return lambda path: ": ".join(part for part in (source, path) if part)
+
+
+def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ()) -> Experiment:
+    # An empty mapping is a part that the file does not mention; null is an answer.
+    shared = {part: getattr(document, part) for part in PARTS if getattr(document, part) != {}}
+    if digests := sorted(plugin.digest for plugin in plugins if plugin.changes_results):
+        shared["plugins"] = digests
+    group_of = {arm: group for group, members in reversed(document.groups.items()) for arm in members.arms}
+    common = count_values(shared) + count_values(document.controls) // max(1, len(document.controls))
+    check_arms(len(document.arms), len(document.controls), (common + count_values(a) for a in document.arms.values()))
+    made: dict[tuple[str, str | None], Arm] = {}
+    for name, parent in starts_of(document.arms).items():
+        for control in (None, *document.controls):
+            made[name, control] = replace(
+                _arm(document, shared, source, name, control, made, parent), group=group_of.get(name)
+            )
+    arms = tuple(made[name, control] for name in document.arms for control in (None, *document.controls))
+    _check_measured(arms, plugins)
+    plain = tuple(arm for arm in arms if arm.control is None)
+    check_kept(document.logging.weights, plain)
+    seeds = seeds_of(document.seeds)
+    return Experiment(document=document, arms=arms, selected=plain, seeds=seeds, plugins=plugins)
+
+
+def _check_folders(document: Document, source: str) -> None:
+    """See that no two names share a folder where file names ignore case; a directory that has such runs is still read.
+
+    Raises:
+        DeclarationError: naming two that do.
+    """
+    for part in ("arms", "controls", "scales"):
+        first: dict[str, str] = {}
+        for name in getattr(document, part):
+            if (other := first.setdefault(name.lower(), name)) != name:
+                raise DeclarationError(
+                    f"{_in_file(source)(f'{part}.{name}')}: {part} {other} and {name} differ only in capital letters, "
+                    "and share a folder on file systems that ignore case; rename one of them"
+                )
+
+
+def _check_starts(arms: Sequence[Arm], source: str) -> None:
+    for arm in arms:
+        if arm.parent is not None:
+            ancestors = [other.template for other in arm.ancestors]
+            if why_not := arm.template.why_not_anew(ancestors, arm.parent.full_name):
+                raise DeclarationError(f"{_in_file(source)(f'arms.{arm.name}.start')}: {why_not}")
+
+
+def _check_measured(arms: Sequence[Arm], plugins: Sequence[Plugin]) -> None:
+    named = [entry.name for plugin in plugins for entry in plugin.entries if entry.kind == "run metric"]
+    if named and (deaf := [arm.name for arm in arms if not arm.template.measures_own]):
+        raise DeclarationError(
+            f"plugins: run metric {named[0]} is measured of transformers on tokens alone, and arm {deaf[0]} is none; "
+            "leave its plugin out"
+        )
+
+
+def _arm(
+    document: Document,
+    shared: Mapping[str, Any],
+    source: str,
+    name: str,
+    control: str | None,
+    made: Mapping[tuple[str, str | None], Arm],
+    starts_from: str | None,
+) -> Arm:
+    """An arm without a control or under one; those that it starts from and is crossed from are made already."""
+    override = dict(document.arms[name] or {})
+    label = override.pop("label", name)
+    over = {k: v for k, v in document.controls[control].items() if k != "label"} if control else {}
+    locate = _locator(source, name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
+    content, parent = {**merge(merge(shared, override), over), "seed": 0}, None
+    if starts_from is not None:
+        # Under the same control, unless that changes nothing there and is not run.
+        parent = made[starts_from, control]
+        parent = made[starts_from, None] if parent.idle else parent
+        if not parent.template.starts_others:
+            raise DeclarationError(
+                f"{locate('start')}: only a transformer on tokens can start from another; leave it out"
+            )
+        content["start"] = {k: v for k, v in content["start"].items() if k != "arm"} | {"run": parent.template.id}
+    template = parse_run(content, locate)
+    if parent is not None and (why_not := template.why_not_from(parent.template, parent.full_name)):
+        raise DeclarationError(f"{locate('start')}: {why_not}")
+    alone = template if control is None else made[name, None].template
+    return Arm(
+        name=name,
+        control=control,
+        group=None,
+        label=f"{label}, {document.control_label(control)}" if control else label,
+        template=template,
+        idle=control is not None and template.effective() == alone.effective(),
+        parent=parent,
+    )
+
+
+def _locator(source: str, arm: str, *places: tuple[str, Mapping[str, Any]]) -> Locate:
+    """Name a path by the place in the document that set it: the control, the arm, or what all arms share."""
+
+    def locate(path: str) -> str:
+        for place, (where, content) in enumerate(places):
+            if path and any(leaf == path or leaf.startswith(f"{path}.") for leaf in leaves(content)):
+                return _in_file(source)(f"{where}{path}")
+            if chooser := _replaced(path, content, [below for _, below in places[place + 1 :]]):
+                part, _, key = chooser.rpartition(".")
+                return _in_file(source)(f"{where}{path} (with another {key}, nothing of {part} is taken over)")
+        return _in_file(source)(f"arm {arm}: {path}" if path else f"arm {arm}")
+
+    return locate
+
+
+def _replaced(path: str, content: Mapping[str, Any], below: Sequence[Mapping[str, Any]]) -> str:
+    """The key by which a place replaces the whole that holds a path, where that stands below it; else empty."""
+    part = path.partition(".")[0]
+    own, others = content.get(part), [each[part] for each in below if isinstance(each.get(part), Mapping)]
+    if path == part or not isinstance(own, Mapping):
+        return ""
+    return next(
+        (f"{part}.{key}" for key in CHOOSERS if key in own and any(own[key] != o.get(key, own[key]) for o in others)),
+        "",
+    )

@@ -1,0 +1,418 @@
+"""Declare: what code of one's own registers: things of several kinds, each in the tables where Headway's own stand.
+
+A plugin is known by its content. Of two versions of one the last that was loaded stands in the tables.
+
+Declare: code of one's own is found and run: files and packages that an experiment names in `plugins`.
+
+A plugin is run where somebody asks for it: by an experiment that names it, by `--plugin`, by a worker of its directory.
+A results directory keeps each file under a name that has its hash. To read a directory runs what it keeps only if that
+content was asked for before, by this user on this machine: a directory that was sent to somebody runs nothing.
+"""
+
+import hashlib
+import importlib
+import re
+import sys
+import traceback
+from collections.abc import Callable, Container, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import PydanticUserError
+
+from headway.base.files import inside, private_folder, read_bytes
+from headway.config.yaml import read_file
+from headway.errors import DeclarationError, ResultsError, UserError, near, shortened
+
+FOLDER = "plugins"
+"""Where a results directory keeps them."""
+CHANGES_NOTHING = ("figure", "callback", "family")
+"""Kinds that no result of a run depends on; what a family stands for is written out in it."""
+
+SHORT = 16
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+Table = MutableMapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """Something that a plugin registers.
+
+    Attributes:
+        kind: such as `task`.
+        name: that it is asked for by.
+        value: the type or function of it.
+        tables: where it stands beside those of Headway, under which names.
+    """
+
+    kind: str
+    name: str
+    value: Any
+    tables: tuple[tuple[Table, str], ...] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugin:
+    """A file or a package that was loaded.
+
+    Attributes:
+        name: of the file without its ending, or of the entry point.
+        given: how the user named it.
+        digest: the SHA-256 of its content.
+        text: its content; None of a package, which is installed and not kept.
+        entries: what it registers.
+    """
+
+    name: str
+    given: str
+    digest: str
+    text: bytes | None = field(repr=False)
+    entries: tuple[Entry, ...]
+
+    @property
+    def written(self) -> str:
+        """How the document of a results directory names it."""
+        short = self.digest[:SHORT]
+        return f"{self.name}@{short}" if self.text is None else f"{FOLDER}/{self.name}-{short}.py"
+
+    @property
+    def changes_results(self) -> bool:
+        """Whether the result of a run may depend on it, so that it is part of the run's id."""
+        return any(entry.kind not in CHANGES_NOTHING for entry in self.entries)
+
+    @property
+    def sentence(self) -> str:
+        """Which it is and what it adds."""
+        added = ", ".join(f"{entry.kind} {entry.name}" for entry in self.entries)
+        return f"plugin {self.given} ({self.digest[:SHORT]}): {added}"
+
+
+_loaded: dict[str, Plugin] = {}
+"""By name: of two versions of a file the one that was loaded last stands in the tables."""
+_collected: list[list[Entry]] = []
+"""What the plugin registers that is being loaded; empty where none is."""
+
+
+def register(kind: str, name: str, value: Any, *tables: tuple[Table, str, Any], taken: Container[str] = ()) -> None:
+    """Add something to tables of Headway, for the plugin that is being loaded.
+
+    Args:
+        kind: of it.
+        name: that it is asked for by.
+        value: the type or function.
+        tables: where it is to stand, under which key, and what stands there.
+        taken: further names that are not free.
+
+    Raises:
+        DeclarationError: outside of a plugin, or when a name is none or exists already.
+    """
+    if not _collected:
+        raise DeclarationError(
+            f"{kind} {name}: it was registered outside of a plugin; put it into a file that the experiment names in "
+            "plugins, so that workers find it and runs are known by it"
+        )
+    if not _NAME.fullmatch(name):
+        raise DeclarationError(f"{kind} {name!r} is no name; use letters, digits, dashes and underscores")
+    beside = any(entry.kind == kind and entry.name == name for entry in _collected[-1])
+    if beside or name in taken or any(key in table for table, key, _ in tables):
+        raise DeclarationError(f"{kind} {name!r} exists already{_by_whom(kind, name)}; give it another name")
+    for table, key, made in tables:
+        table[key] = made
+    _collected[-1].append(
+        Entry(kind=kind, name=name, value=value, tables=tuple((table, key) for table, key, _ in tables))
+    )
+
+
+def _by_whom(kind: str, name: str) -> str:
+    for plugin in _loaded.values():
+        if any(entry.kind == kind and entry.name == name for entry in plugin.entries):
+            return f", of plugin {plugin.given}"
+    return ""
+
+
+def is_loaded(digest: str) -> bool:
+    """Whether a content stands in the tables."""
+    return any(plugin.digest == digest for plugin in _loaded.values())
+
+
+def of_kind(kind: str, digests: Sequence[str]) -> Iterator[Entry]:
+    """What of a kind the plugins of these digests registered."""
+    for plugin in _loaded.values():
+        if plugin.digest in digests:
+            yield from (entry for entry in plugin.entries if entry.kind == kind)
+
+
+def unload(plugin: Plugin) -> None:
+    """Take away what a plugin registered."""
+    if is_loaded(plugin.digest):
+        _take_back(_loaded.pop(plugin.name).entries)
+
+
+def loaded(name: str, given: str, digest: str, text: bytes | None, run: Callable[[], object]) -> Plugin:
+    """The plugin of a content, which is run unless it was loaded already.
+
+    Raises:
+        DeclarationError: when it fails, registers nothing, or what exists already.
+    """
+    former = _loaded.get(name)
+    if former is not None and former.digest == digest:
+        return former
+    if former is not None:
+        _take_back(_loaded.pop(name).entries)
+    _collected.append([])
+    try:
+        run()
+        if not _collected[-1]:
+            raise DeclarationError("it registers nothing; see docs/your-own.md for how to")
+    except (Exception, SystemExit) as error:
+        _take_back(_collected[-1])
+        raise DeclarationError(f"plugin {given}: {_said(error, given)}") from error
+    finally:
+        entries = tuple(_collected.pop())
+    plugin = Plugin(name=name, given=given, digest=digest, text=text, entries=entries)
+    _loaded[name] = plugin
+    return plugin
+
+
+def _take_back(entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        for table, name in entry.tables:
+            table.pop(name, None)
+
+
+def _said(error: BaseException, given: str) -> str:
+    """What is wrong, and in which line of the file."""
+    name = Path(given).name
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == name]
+    where = f" in line {lines[-1]}" if lines else f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
+    if isinstance(error, UserError):
+        return f"{error}" + (f" (line {lines[-1]})" if lines else "")
+    if isinstance(error, PydanticUserError):  # it goes on with what to do in pydantic's own words, and an address
+        wrong = f"{error}".partition(". ")[0].partition("\n")[0]
+        return (
+            f"it cannot be imported: {type(error).__name__}{where}: {wrong}; a field is a key of the YAML file, such "
+            "as `length: int = 6`; make anything else a method, a property or a cached_property"
+        )
+    return f"it cannot be imported: {type(error).__name__}{where}: {error}; put that right"
+
+
+GROUP = "headway.plugins"
+"""The entry points by which packages offer plugins."""
+LARGEST = 1_000_000
+_KEPT = re.compile(rf"{FOLDER}/(?P<name>[^/\0]+)-(?P<digest>[0-9a-f]{{{SHORT}}})\.py")
+_PACKAGE = re.compile(rf"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*?)(?:@(?P<digest>[0-9a-f]{{{SHORT}}}))?")
+
+
+class NotAllowed(ResultsError):
+    """To read a results directory would run code that nobody asked for here.
+
+    Attributes:
+        directory: that is read.
+        plugin: what allows it once it is given.
+    """
+
+    def __init__(self, directory: Path, written: str, plugin: str):
+        super().__init__(
+            f"{directory} is of code of its own, {written}, which you have not run here yet, and to read its runs "
+            "would run it; look at it, then open the directory once with that plugin, which allows it from then on"
+        )
+        self.directory, self.plugin = directory, plugin
+
+
+def load(given: str, folder: Path = Path()) -> Plugin:
+    """Run a plugin that the user asked for.
+
+    Args:
+        given: the path of a file, or the name of an entry point.
+        folder: where a path begins.
+
+    Raises:
+        DeclarationError: when there is none, it fails, or what it registers exists already.
+    """
+    if given.endswith(".py") or "/" in given:
+        path = folder / Path(given).expanduser()
+        found = _file(given, path, _read(path, given))
+    else:
+        found = _package(given)
+    private, _ = private_folder(FOLDER)
+    (private / found.digest).touch()
+    return found
+
+
+def directory_of(run: Path) -> Path:
+    """The results directory of a run's folder."""
+    return run.absolute().parent.parent.parent
+
+
+def load_kept(directory: Path) -> tuple[Plugin, ...]:
+    """The plugins of a results directory, run if they were asked for before.
+
+    Raises:
+        DeclarationError: when they never were here, are missing, or are not what they were.
+    """
+    return tuple(_kept(directory, written) for written in _written(directory))
+
+
+def load_needed(run: Path, digests: Sequence[str]) -> None:
+    """See that the code that a run depends on is loaded, from its directory if it is not.
+
+    Raises:
+        DeclarationError: as `load_kept`.
+    """
+    if not all(map(is_loaded, digests)):
+        load_kept(directory_of(run))
+
+
+def allow(directory: Path) -> tuple[Plugin, ...]:
+    """The plugins of a results directory, run since its runs are to be worked on.
+
+    Raises:
+        DeclarationError: as `load`, and for a file that is none of those that a directory keeps.
+    """
+    return tuple(_allowed(directory, written) for written in _written(directory))
+
+
+def _allowed(directory: Path, written: str) -> Plugin:
+    if _KEPT.fullmatch(written):
+        inside(directory, *written.split("/"))
+    elif not _PACKAGE.fullmatch(written):
+        raise DeclarationError(
+            f"plugins: {directory / 'experiment.yaml'} names {shortened(repr(written))}, and a directory keeps its "
+            f"plugins as {FOLDER}/NAME-HASH.py; no other file is run; fetch the directory again"
+        )
+    return load(written, directory)
+
+
+def _written(directory: Path) -> tuple[str, ...]:
+    """What its document names; directories without plugins have no such folder, and are not read."""
+    if not inside(directory, FOLDER).is_dir() or not inside(directory, "experiment.yaml").is_file():
+        return ()
+    found = read_file(directory / "experiment.yaml").get("plugins") or ()
+    return tuple(str(each) for each in found)
+
+
+def _kept(directory: Path, written: str) -> Plugin:
+    """What a directory keeps, if it is what it was and was asked for before; nothing is run that was not looked at."""
+    is_file = _KEPT.fullmatch(written)
+    if is_file:
+        text = _read(inside(directory, *written.split("/")), written)
+        digest = _checked(directory / written, text)
+    else:
+        text, digest = b"", _digest_of_package(_entry_point(written))
+    private, _ = private_folder(FOLDER)
+    if not is_loaded(digest) and not (private / digest).exists():
+        what = str(directory / written) if is_file else written.partition("@")[0]
+        raise NotAllowed(directory, written, what)
+    return _file(written, directory / written, text) if is_file else _package(written)
+
+
+def check_kept(path: Path) -> None:
+    """See that a file that a results directory keeps is what its name says.
+
+    Raises:
+        DeclarationError: when it is not.
+        OSError: when it cannot be read.
+    """
+    _checked(path, read_bytes(path))
+
+
+def keep(directory: Path, plugins: Sequence[Plugin]) -> Mapping[str, bytes]:
+    """What a results directory has to hold of plugins: contents by path; what is there already is left out."""
+    wanted = {plugin.written: plugin.text for plugin in plugins if plugin.text is not None}
+    return {path: text for path, text in wanted.items() if not (directory / path).is_file()}
+
+
+def _checked(path: Path, text: bytes) -> str:
+    """The hash of a file; one that has it in its name has to be what it was.
+
+    Raises:
+        DeclarationError: when it is not.
+    """
+    digest, kept = hashlib.sha256(text).hexdigest(), _KEPT.fullmatch(f"{path.parent.name}/{path.name}")
+    if kept and not digest.startswith(kept["digest"]):
+        raise DeclarationError(
+            f"{path}: it was changed since runs were made with it, of which its name says so; put it back, or give a "
+            "changed one in a file of another name, for another directory"
+        )
+    return digest
+
+
+def _file(given: str, path: Path, text: bytes) -> Plugin:
+    digest, kept = _checked(path, text), _KEPT.fullmatch(f"{path.parent.name}/{path.name}")
+    name = kept["name"] if kept else path.stem
+
+    def run() -> None:
+        module = ModuleType(f"headway_plugin_{re.sub(r'[^A-Za-z0-9_]', '_', name)}_{digest[:8]}")
+        module.__file__ = str(path)
+        sys.modules[module.__name__] = module  # where types find the names that they mention
+        before = set(sys.modules)
+        exec(compile(text, str(path), "exec"), module.__dict__)
+        _check_imports(path, before)
+
+    return loaded(name, given, digest, text, run)
+
+
+def _read(path: Path, given: str) -> bytes:
+    if not path.is_file():
+        raise DeclarationError(f"plugins: {given}: there is no such file ({path.absolute()}); give the path of one")
+    if path.stat().st_size > LARGEST:
+        raise DeclarationError(f"plugins: {given}: it has more than {LARGEST:,} bytes; is it code?")
+    return read_bytes(path, links=True)
+
+
+def _check_imports(path: Path, before: set[str]) -> None:
+    """Refuse what stands beside a plugin: it would be in no hash, and not be found again."""
+    folder = path.parent.resolve()
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and Path(file).is_absolute() and Path(file).resolve().parent == folder:  # torch has some without
+            del sys.modules[name]
+            raise DeclarationError(
+                f"it imports {Path(file).name} from beside it, which would not be kept with the results; put both into "
+                f"one file, or make a package with an entry point in {GROUP}"
+            )
+
+
+def _package(given: str) -> Plugin:
+    entry, wanted = _entry_point(given), given.partition("@")[2]
+    digest = _digest_of_package(entry)
+    if wanted and not digest.startswith(wanted):
+        raise DeclarationError(
+            f"plugins: package {entry.name} was changed since runs were made with it ({wanted} then, "
+            f"{digest[:SHORT]} now); install what it was, or choose another directory"
+        )
+
+    def run() -> None:
+        known = sys.modules.get(entry.module)
+        importlib.reload(known) if known is not None else importlib.import_module(entry.module)
+
+    return loaded(entry.name, entry.name, digest, None, run)
+
+
+def _entry_point(given: str) -> EntryPoint:
+    matched = _PACKAGE.fullmatch(given)
+    name, offered = matched["name"] if matched else given, {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in offered:
+        raise DeclarationError(
+            f"plugins: no installed package offers {name!r} ({GROUP}); {near(name, offered)}; a file is given by its "
+            "path, such as mine.py"
+        )
+    return offered[name]
+
+
+def _digest_of_package(entry: EntryPoint) -> str:
+    """The SHA-256 of all Python files of the package that holds a module."""
+    found = find_spec(entry.module.partition(".")[0])
+    if found is None or found.origin is None:
+        raise DeclarationError(f"plugins: {entry.name}: there is no module {entry.module}; install its package anew")
+    origin = Path(found.origin)
+    files = sorted(origin.parent.rglob("*.py")) if found.submodule_search_locations else [origin]
+    whole = hashlib.sha256()
+    for file in files:
+        whole.update(f"{file.relative_to(origin.parent).as_posix()}\n".encode() + file.read_bytes())
+    return whole.hexdigest()

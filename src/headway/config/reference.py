@@ -1,0 +1,218 @@
+"""Declare: the reference of every experiment key, and the JSON schema that editors complete from.
+
+Both are generated from the declared types, so they cannot drift: `make docs` writes them, a test compares.
+"""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from headway.config.document import PARTS, Document, Logging
+from headway.config.kinds import RUN_KINDS, kinds_of
+from headway.config.run import RunSpec
+from headway.config.spec import Spec, specs_in
+from headway.config.yaml import FACTOR
+
+UNITS = {
+    "steps": "steps",
+    "every": "steps",
+    "circuits": "steps",
+    "batch_size": "examples",
+    "prompts": "prompts",
+    "prompts_during": "prompts",
+    "n_pairs": "pairs",
+    "longest": "pairs",
+    "beta_variance": "per coordinate",
+    "noise_variance": "y squared",
+    "n_ctx": "tokens",
+    "n_positions": "tokens",
+    "tokens": "tokens",
+    "windows": "keys",
+    "stories": "documents",
+    "epochs": "passes",
+    "warmup_steps": "steps",
+    "sequences": "sequences",
+    "sequences_during": "sequences",
+    "dense_until": "steps",
+    "turn": "share of the steps",
+    "start": "probability",
+    "rewind_to": "steps",
+    "end": "probability",
+    "weight": "nats",
+    "margin": "per cent",
+}
+"""Units of keys that have one; the others are counts, names or pure numbers."""
+
+_ARMS: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+_CONTRAST: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string", "pattern": ". - ."},
+        {"type": "array", "items": _ARMS, "minItems": 2, "maxItems": 2},
+        {
+            "type": "object",
+            "properties": {"better": _ARMS, "than": _ARMS},
+            "required": ["better", "than"],
+            "additionalProperties": False,
+        },
+        {"type": "object", "additionalProperties": {"type": "number"}, "minProperties": 2},
+    ]
+}
+"""What a contrast may be; see `contrasts`."""
+
+
+_ARM = "the arm that it starts from, each of its runs from the run of its own seed"
+_ARM_ROW = f"| `arm` | text |  | (required) | {_ARM} |"
+"""A file names the arm where a run holds the id of a run."""
+
+
+def reference() -> str:
+    """Every key of an experiment's file as Markdown tables: type, unit, default, meaning."""
+    lines = [
+        "# Experiment keys",
+        "",
+        "Generated from the declared types by `make docs`. A key without a default must be given, in the",
+        "experiment or in every arm. Numbers follow YAML 1.2; underscores may group digits. Where an arm, a control, a",
+        "scale or `--set` changes a number, `x0.5` means half of what it was.",
+        "",
+        *_table("The file", "", Document),
+        *_table("`logging`", "", Logging),
+    ]
+    kinds: dict[type[RunSpec], list[str]] = {}
+    for kind, run in RUN_KINDS.items():
+        kinds.setdefault(run, []).append(kind)
+    for run, its_kinds in kinds.items():
+        for part in (part for part in PARTS if part in run.model_fields):
+            for member in dict.fromkeys(_nested(run.model_fields[part].annotation)):
+                # Kinds of one type of run differ in their task alone.
+                of = kinds_of(member) or its_kinds
+                lines += _table(f"`{part}` of `task.kind: {', '.join(of)}`", _choice(member), member)
+        for member in dict.fromkeys(_nested(run.model_fields["start"].annotation)) if run.starts_others else ():
+            rows = _table(f"`arms.NAME.start` of `task.kind: {', '.join(its_kinds)}`", _choice(member), member)
+            lines += [_ARM_ROW if row.startswith("| `run` |") else row for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of an experiment's file, for editors."""
+    runs = {kind: run.model_json_schema(ref_template="#/$defs/{model}") for kind, run in RUN_KINDS.items()}
+    definitions = {name: value for run in runs.values() for name, value in run.pop("$defs", {}).items()}
+    parts = {
+        part: {"anyOf": [run["properties"][part] for run in runs.values() if part in run["properties"]]}
+        for part in PARTS
+    }
+    # Parts may be incomplete where an arm completes them, so nothing is required below the top level.
+    partial = {name: _with_factors(value) for name, value in definitions.items()}
+    for value in partial.values():
+        value.pop("required", None)
+    document = Document.model_json_schema(ref_template="#/$defs/{model}")
+    document["$defs"] = {**document.get("$defs", {}), **partial}
+    override: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {**parts, "label": {"type": "string"}},
+    }
+    document["properties"] |= parts
+    start = document["$defs"]["Start"]["properties"]
+    del start["run"]
+    document["$defs"]["Start"]["properties"] = {"arm": {"type": "string", "description": _ARM}, **start}
+    of_arm = {**override, "properties": {**override["properties"], "start": {"$ref": "#/$defs/Start"}}}
+    document["properties"]["arms"]["additionalProperties"] = {"anyOf": [of_arm, {"type": "null"}]}
+    document["properties"]["controls"]["additionalProperties"] = override
+    document["properties"]["scales"]["additionalProperties"] = {"type": "object"}
+    document["properties"]["contrasts"]["additionalProperties"] = _CONTRAST
+    document["properties"].pop("scale")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_without_discriminators(document)}
+
+
+def _with_factors(value: Any) -> Any:
+    """A schema in which every number may be `x0.5`: half of what it was before."""
+    if isinstance(value, list):
+        return [_with_factors(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("type") in ("integer", "number"):
+        return {"anyOf": [value, {"type": "string", "pattern": f"^{FACTOR}$"}]}
+    return {key: _with_factors(inner) for key, inner in value.items()}
+
+
+def _without_discriminators(value: Any) -> Any:
+    """An incomplete part may leave out the key that chooses its type: any member that fits will do."""
+    if isinstance(value, dict):
+        kept = {k: v for k, v in value.items() if not (k == "discriminator" and isinstance(v, dict))}
+        return {("anyOf" if k == "oneOf" else k): _without_discriminators(v) for k, v in kept.items()}
+    return [_without_discriminators(item) for item in value] if isinstance(value, list) else value
+
+
+def _nested(annotation: Any) -> Iterable[type[Spec]]:
+    for member in specs_in(annotation):
+        yield member
+        for field in member.model_fields.values():
+            yield from _nested(field.annotation)
+
+
+def _choice(member: type[Spec]) -> str:
+    chosen = [
+        f"`{name}: {get_args(f.annotation)[0]}`"
+        for name, f in member.model_fields.items()
+        if f.is_required() and len(get_args(f.annotation)) == 1 and isinstance(get_args(f.annotation)[0], str)
+    ]
+    return chosen[0] if chosen else member.__name__
+
+
+def _table(heading: str, choice: str, member: type[Spec]) -> list[str]:
+    rows = [_row(name, field) for name, field in member.model_fields.items() if f"`{name}:" not in choice]
+    sentence = (member.__doc__ or "").strip().splitlines()[0]
+    title = f"## {heading}" + (f", {choice}" if choice else "")
+    head = ["| key | type | unit | default | meaning |", "|---|---|---|---|---|"] if rows else []
+    return [title, "", sentence, "", *head, *rows, *([""] if rows else [])]
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    unit = "" if field.annotation is bool else UNITS.get(name, "")
+    cells = (f"`{name}`", _type(field.annotation), unit, _default(field), field.description or "")
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _type(annotation: Any) -> str:
+    if hasattr(annotation, "__metadata__"):  # what is required of it beside its type
+        return _type(annotation.__origin__)
+    if annotation is type(None):
+        return "null"
+    if annotation is Ellipsis:
+        return "..."
+    if isinstance(annotation, str):
+        return f"`{annotation}`"
+    inner = [_type(arg) for arg in get_args(annotation) if isinstance(arg, type | str) or get_args(arg)]
+    origin = str(getattr(annotation, "__origin__", ""))
+    if isinstance(annotation, type) and not inner:
+        names = {"int": "integer", "float": "number", "str": "text", "bool": "true or false", "Any": "any"}
+        return names.get(annotation.__name__, "mapping")
+    if "tuple" in origin:
+        return "list of " + (f"({inner[0]})" if " or " in inner[0] else inner[0])
+    if "dict" in origin:
+        return "mapping"
+    return " or ".join(dict.fromkeys(inner))
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default is PydanticUndefined:
+        return "(required)"
+    plain = field.default.content() if isinstance(field.default, Spec) else field.default
+    return "(defaults below)" if plain == {} and isinstance(field.default, Spec) else f"`{json.dumps(plain)}`"
+
+
+def main(folder: str) -> None:
+    """Write `experiment-keys.md` and `experiment.schema.json` into a folder."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "experiment-keys.md").write_text(reference(), encoding="utf-8")
+    (target / "experiment.schema.json").write_text(json.dumps(schema(), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,393 @@
+"""Declare: what a model is asked to do, and on what it is judged.
+
+In-context linear regression: a prompt is `n_pairs` pairs (x_i, y_i) and a query x_q, with
+y = beta . x + noise; the model predicts y_q. Each prompt draws its own beta.
+
+Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734.
+
+Declare: which model is trained.
+
+The in-context laboratory's models: `icl` is one attention layer with full-width heads and nothing else;
+`icl-stack` is a causal stack of such layers with a final linear map.
+
+Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734.
+
+Declare: how an in-context model is trained.
+
+The optimizers follow torch.optim of the same name, term by term.
+
+Declare: what a run of the in-context laboratory costs; see `budget.py`.
+
+Declare: a run of the in-context laboratory.
+"""
+
+import math
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, PositiveInt, model_validator
+
+from headway.config.run import Budget, RunSpec, Task, Training
+from headway.config.spec import Spec, check_numbers
+
+
+class Identity(Spec):
+    """x ~ N(0, I)."""
+
+    kind: Literal["identity"]
+
+
+class Power(Spec):
+    """x ~ N(0, Sigma) with Sigma_ij = rho^|i - j|."""
+
+    kind: Literal["power"]
+    rho: float = Field(description="correlation of neighbouring coordinates of x, between -1 and 1")
+
+    @model_validator(mode="after")
+    def _positive_definite(self) -> "Power":
+        if not -1 < self.rho < 1:
+            raise ValueError(
+                f"rho {self.rho} makes the covariance of x singular or indefinite; give a number between -1 and 1"
+            )
+        return self
+
+
+class Matrix(Spec):
+    """x ~ N(0, Sigma) with Sigma given row by row."""
+
+    kind: Literal["matrix"]
+    rows: tuple[tuple[float, ...], ...] = Field(description="the covariance matrix of x, row by row")
+
+    @model_validator(mode="after")
+    def _positive_definite(self) -> "Matrix":
+        n = len(self.rows)
+        if n == 0 or any(len(row) != n for row in self.rows):
+            raise ValueError(
+                f"rows of lengths {[len(r) for r in self.rows]} are no square matrix; give d_x rows of d_x"
+            )
+        sigma = np.array(self.rows)
+        if not np.allclose(sigma, sigma.T):
+            raise ValueError("the covariance matrix is not symmetric; make entry (i, j) equal entry (j, i)")
+        smallest, largest = np.linalg.eigvalsh(sigma)[[0, -1]]
+        if smallest <= 1e-6 * abs(largest):
+            raise ValueError(
+                f"the covariance matrix is singular or indefinite (smallest eigenvalue {smallest:.3g}); "
+                "drop a redundant coordinate or add to the diagonal"
+            )
+        return self
+
+
+Covariance = Annotated[Identity | Power | Matrix, Field(discriminator="kind")]
+
+
+class RegressionTask(Task):
+    """In-context linear regression."""
+
+    primary: ClassVar[str] = "eval_mse"
+
+    kind: Literal["regression"]
+    d_x: PositiveInt = Field(description="coordinates of x (d in the paper)")
+    d_y: PositiveInt = Field(1, description="outputs: tasks that are solved at once")
+    n_pairs: PositiveInt = Field(description="pairs in a training prompt (L in the paper)")
+    beta_variance: Annotated[float, Field(gt=0)] | Literal["1/d_x"] = Field(
+        1.0, description="variance of each coordinate of beta: a number, or `1/d_x`"
+    )
+    noise_variance: float = Field(0.0, ge=0, description="variance of the noise on y")
+    noisy_query: bool = Field(False, description="whether the y to be predicted carries noise too")
+    covariance: Covariance = Field(Identity(kind="identity"), description="covariance of x")
+    reads: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...] | None = Field(
+        None, description="the coordinates of x that each output depends on; null: all of them"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "RegressionTask":
+        if isinstance(self.covariance, Matrix) and len(self.covariance.rows) != self.d_x:
+            raise ValueError(f"covariance has {len(self.covariance.rows)} rows but d_x is {self.d_x}; make them equal")
+        if self.reads is not None:
+            if len(self.reads) != self.d_y:
+                raise ValueError(
+                    f"reads names coordinates for {len(self.reads)} outputs but d_y is {self.d_y}; give d_y lists"
+                )
+            for coordinates in self.reads:
+                if not coordinates or len(set(coordinates)) < len(coordinates) or max(coordinates) >= self.d_x:
+                    raise ValueError(
+                        f"reads {list(coordinates)} must name one or more different coordinates "
+                        f"from 0 to d_x - 1 = {self.d_x - 1}"
+                    )
+        return self
+
+    @property
+    def d_token(self) -> int:
+        """Width of a token z = (x, y): d_x + d_y."""
+        return self.d_x + self.d_y
+
+    @property
+    def variance_of_beta(self) -> float:
+        """`beta_variance` as a number."""
+        return 1.0 / self.d_x if self.beta_variance == "1/d_x" else float(self.beta_variance)
+
+    def covariance_matrix(self) -> np.ndarray:
+        """Sigma as (d_x, d_x) float64."""
+        if isinstance(self.covariance, Power):
+            index = np.arange(self.d_x)
+            return self.covariance.rho ** np.abs(index[:, None] - index)
+        if isinstance(self.covariance, Matrix):
+            return np.array(self.covariance.rows, dtype=float)
+        return np.eye(self.d_x)
+
+    def read_mask(self) -> np.ndarray:
+        """(d_y, d_x) booleans: whether output k depends on coordinate j."""
+        mask = np.ones((self.d_y, self.d_x), dtype=bool)
+        if self.reads is not None:
+            for row, coordinates in zip(mask, self.reads, strict=True):
+                row[:] = False
+                row[list(coordinates)] = True
+        return mask
+
+
+class LengthCurve(Spec):
+    """Error against prompt length, on prompts that every run shares."""
+
+    prompts: PositiveInt = Field(10_000, description="prompts it is averaged over")
+    longest: PositiveInt = Field(500, le=1_000_000, description="longest prompt, in pairs")
+    lengths: PositiveInt = Field(
+        40, le=1_000, description="about how many lengths from 1 to the longest, evenly on a log scale"
+    )
+    resamples: PositiveInt = Field(200, description="bootstrap resamples of the prompts, for the intervals")
+
+    def grid(self, n_pairs: int) -> tuple[int, ...]:
+        """The prompt lengths, in pairs: distinct, ascending, from 1 to `longest`, the task's own among them."""
+        points = [round(self.longest ** (i / max(1, self.lengths - 1))) for i in range(self.lengths)]
+        dense = sorted({1, *points, self.longest, min(n_pairs, self.longest)})
+        # A log grid repeats its first integers; fill up with the integers that it skips.
+        missing = (n for n in range(1, math.ceil(self.longest) + 1) if n not in set(dense))
+        while len(dense) < min(self.lengths, self.longest):
+            dense.append(next(missing))
+        return tuple(sorted(dense))
+
+
+class PromptEvaluation(Spec):
+    """The fixed prompts a regression run is judged on; they depend on the task alone."""
+
+    every: PositiveInt = Field(1_000, description="steps between evaluations during training")
+    prompts_during: PositiveInt = Field(500, description="prompts of an evaluation during training")
+    prompts: PositiveInt = Field(100_000, description="prompts of the final evaluation, at the training length")
+    curve: LengthCurve | None = Field(LengthCurve(), description="error against prompt length; null: not measured")
+
+
+class CircuitProbes(Spec):
+    """When the circuits of an in-context model are measured."""
+
+    every: PositiveInt = Field(1_000, description="steps between records of w and mu of each head")
+    circuits: tuple[PositiveInt, ...] = Field(
+        (1, 1_000, 10_000, 100_000, 500_000), description="steps at which QK and OV of each head are kept whole"
+    )
+
+
+Init = Literal["random", "small_id", "small_id_qk", "oppo_small_id"]
+Attention = Literal["softmax", "linear-mean", "linear-sum"]
+
+
+class InContextModel(Spec):
+    """What one-layer models and stacks share."""
+
+    attention: Attention = Field(
+        "softmax", description="softmax, or linear attention divided by the number of keys (mean) or not (sum)"
+    )
+    n_heads: PositiveInt = Field(description="heads in each layer, every one as wide as a token")
+    bias: bool = Field(False, description="biases on Q, K, V and O")
+    init: Init = Field("random", description="initial weights")
+
+    @model_validator(mode="after")
+    def _halves(self) -> "InContextModel":
+        if self.init == "oppo_small_id" and self.n_heads % 2:
+            raise ValueError(
+                f"init oppo_small_id gives the two halves of the heads opposite signs, but n_heads is {self.n_heads}, "
+                f"which is odd; take {self.n_heads + 1} heads, or another init"
+            )
+        return self
+
+
+class OneLayer(InContextModel):
+    """One layer: the sum over heads of O_h V_h Z softmax(Z^T K_h^T Q_h z_q / sqrt(d_x + d_y))."""
+
+    family: Literal["icl"]
+    n_out: PositiveInt | None = Field(
+        None, description="rows of O: the number of outputs; null: a whole token, of which the y part is read"
+    )
+
+
+class Stack(InContextModel):
+    """Causal layers over (z_1, ..., z_L, z_q) and a final linear map to the outputs."""
+
+    family: Literal["icl-stack"]
+    n_layers: PositiveInt = Field(description="layers")
+    tied: bool = Field(False, description="whether all layers share their weights")
+    residual: bool = Field(False, description="whether a layer's output is added to its input")
+    attend_self: bool = Field(False, description="whether a position sees itself; a row that sees nothing gives 0")
+
+
+IclModel = Annotated[OneLayer | Stack, Field(discriminator="family")]
+
+
+class IclTraining(Training):
+    """What every optimizer needs."""
+
+    steps: PositiveInt = Field(description="optimizer steps")
+    batch_size: PositiveInt = Field(description="examples in a step")
+    learning_rate: float = Field(gt=0, description="step size")
+
+
+class Sgd(IclTraining):
+    """Stochastic gradient descent."""
+
+    optimizer: Literal["sgd"]
+    momentum: float = Field(0.0, ge=0, lt=1, description="share of the previous update that is kept")
+    weight_decay: float = Field(0.0, ge=0, description="added to the gradient: this times the weight")
+
+
+class _Adaptive(IclTraining):
+    betas: tuple[float, float] = Field((0.9, 0.999), description="decay of the mean gradient and of its mean square")
+    eps: float = Field(1e-8, gt=0, description="added to the root of the mean square")
+
+    @model_validator(mode="after")
+    def _betas_below_one(self) -> "_Adaptive":
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas {list(self.betas)} must lie in [0, 1); the usual ones are [0.9, 0.999]")
+        return self
+
+
+class Adam(_Adaptive):
+    """Adam (Kingma and Ba 2015, arXiv 1412.6980)."""
+
+    optimizer: Literal["adam"]
+    weight_decay: float = Field(0.0, ge=0, description="added to the gradient: this times the weight")
+
+
+class AdamW(_Adaptive):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv 1711.05101)."""
+
+    optimizer: Literal["adamw"]
+    weight_decay: float = Field(0.01, ge=0, description="weights shrink by this times the learning rate each step")
+
+
+TrainingSpec = Annotated[Sgd | Adam | AdamW, Field(discriminator="optimizer")]
+
+
+def parameters_by_part(task: RegressionTask, model: IclModel) -> dict[str, int]:
+    """How many numbers are trained: Q, K, V, O, and what else there is."""
+    heads, width = model.n_heads, task.d_token
+    one = isinstance(model, OneLayer)
+    layers = 1 if isinstance(model, OneLayer) or model.tied else model.n_layers
+    square = layers * heads * width * width
+    parameters = {"Q": square, "K": square, "V": square, "O": layers * heads * _rows(task, model) * width}
+    if not one:
+        parameters["final map"] = task.d_y * width
+    if model.bias:
+        parameters["biases"] = layers * (3 * heads * width + _rows(task, model)) + (0 if one else task.d_y)
+    return parameters
+
+
+def forward_flops(task: RegressionTask, model: IclModel) -> int:
+    """Floating-point operations of a forward pass of one prompt.
+
+    A head's work where a token looks: its row of QK, its OV, and two products of tokens per token that it sees. In
+    the last layer only the query looks; below, every token does, at those before it.
+    """
+    width, length = task.d_token, task.n_pairs
+    depth = 1 if isinstance(model, OneLayer) else model.n_layers
+    looking = 1 + (depth - 1) * (length + 1)
+    seen = length + (depth - 1) * (length + 1) * length // 2
+    final = 0 if isinstance(model, OneLayer) else 2 * task.d_y * width
+    return model.n_heads * (2 * width * (width + _rows(task, model)) * looking + 4 * width * seen) + final
+
+
+def training_bytes(task: RegressionTask, model: IclModel, training: TrainingSpec) -> int:
+    """Weights, gradients and optimizer state, and one batch."""
+    return _state_bytes(task, model, training) + training.batch_size * _prompt_bytes(task)
+
+
+def judging_bytes(task: RegressionTask, evaluation: PromptEvaluation) -> int:
+    """All prompts of the largest evaluation, which are in memory at once: pairs, queries and the true coefficients.
+
+    Of a curve also how often each prompt stands in each bootstrap resample.
+    """
+    coefficients = 4 * task.d_x * task.d_y
+    fixed = max(evaluation.prompts, evaluation.prompts_during) * (_prompt_bytes(task) + coefficients)
+    curve = evaluation.curve
+    if curve is None:
+        return fixed
+    prompt = 4 * (curve.longest + 1) * task.d_token + coefficients
+    return max(fixed, curve.prompts * (prompt + 8 * curve.resamples))
+
+
+def fitting_batch(task: RegressionTask, model: IclModel, training: TrainingSpec, bytes_available: int) -> int | None:
+    """The largest batch, in prompts, that would fit into so much memory; None where not even one would."""
+    return max(0, bytes_available - _state_bytes(task, model, training)) // _prompt_bytes(task) or None
+
+
+def _state_bytes(task: RegressionTask, model: IclModel, training: TrainingSpec) -> int:
+    copies = {"sgd": 2, "adam": 4, "adamw": 4}[training.optimizer]
+    return 4 * copies * sum(parameters_by_part(task, model).values())
+
+
+def _prompt_bytes(task: RegressionTask) -> int:
+    return 4 * (task.n_pairs + 1) * task.d_token
+
+
+def _rows(task: RegressionTask, model: IclModel) -> int:
+    """Rows of O: a whole token, or the outputs."""
+    whole = not isinstance(model, OneLayer) or model.n_out is None
+    return task.d_token if whole else task.d_y
+
+
+class IclRun(RunSpec):
+    """A run of the in-context laboratory."""
+
+    laboratory: ClassVar[str] = "icl"
+    example: ClassVar[str] = "prompt"
+    saves_judging: ClassVar[str] = (
+        "lower evaluation.prompts, evaluation.prompts_during, or prompts or longest of evaluation.curve"
+    )
+
+    task: RegressionTask
+    model: IclModel
+    training: TrainingSpec
+    evaluation: PromptEvaluation = Field(PromptEvaluation(), description="on what the run is judged")
+    probes: CircuitProbes = Field(CircuitProbes(), description="what is measured in the heads")
+
+    @model_validator(mode="after")
+    def _size(self) -> "IclRun":
+        width = self.task.d_token
+        numbers = sum(parameters_by_part(self.task, self.model).values())
+        batch = self.training.batch_size * (self.task.n_pairs + 1) * width
+        check_numbers(numbers, batch, "task.d_x, task.d_y, model.n_heads or model.n_layers")
+        return self
+
+    @model_validator(mode="after")
+    def _outputs(self) -> "IclRun":
+        n_out = self.model.n_out if isinstance(self.model, OneLayer) else None
+        if n_out not in (None, self.task.d_y):
+            raise ValueError(f"model.n_out is {n_out} but task.d_y is {self.task.d_y}; make them equal, or n_out null")
+        return self
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What it costs."""
+        return Budget(
+            parameters=parameters_by_part(self.task, self.model),
+            flops_per_example=forward_flops(self.task, self.model),
+            tokens_per_example=self.task.n_pairs + 1,
+            training_bytes=training_bytes(self.task, self.model, self.training),
+            judging_bytes=judging_bytes(self.task, self.evaluation),
+        )
+
+    @property
+    def declared_steps(self) -> int:
+        """Optimizer steps."""
+        return self.training.steps
+
+    def fitting_batch(self, bytes_available: int) -> int | None:
+        """The largest batch that would fit into so much memory by the estimate; None where not one prompt would."""
+        return fitting_batch(self.task, self.model, self.training, bytes_available)

@@ -1,0 +1,421 @@
+"""Declare: how large a declaration may be; counted before anything of that size is made.
+
+An experiment is a page or two of text. What is far beyond that is a slip of the finger or an attack, and would only
+show as a full memory or as a command that does not end.
+
+Declare: the base of every declared value, and errors that teach.
+
+A declared value is frozen, knows its keys and refuses others. `parse` turns pydantic's findings into one
+`DeclarationError` with a line per finding: where, what was given, what is wrong, what to do.
+
+Declare: steps that are even on a log scale.
+"""
+
+import json
+import os
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from math import expm1, log1p
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from headway.base.files import NotOrdinary, ordinary
+from headway.base.identity import digest
+from headway.errors import MOST_LINES, DeclarationError, near, shortened
+
+LARGEST_FILE = 2_000_000
+"""Bytes of an experiment's file."""
+MOST_VALUES = 50_000
+"""Keys and values of a file, an alias counted as often as it stands."""
+MOST_CHARACTERS = 500_000
+"""Of all texts and numbers of a file, counted in the same way."""
+DEEPEST = 32
+"""Mappings and lists inside one another; an experiment has six."""
+MOST_DIGITS = 100
+"""Of a number."""
+MOST_SETTINGS = 500
+"""Settings of a command line."""
+MOST_SETTINGS_OF_ARMS = 100_000
+"""The same, times the arms, since each setting is looked for in each arm."""
+LONGEST_NAME = 120
+"""Of an arm, a control or an experiment; two of them and a sign between are a folder's name, at most 255 bytes."""
+LONGEST_PATH = 4_096
+"""Bytes of a path, as file systems have it."""
+LARGEST_WHOLE = 10**15
+"""Of whole numbers that are no seeds."""
+LARGEST_NUMBER = 1e30
+"""Of all others: between them and float32's end there has to be room for squares."""
+MOST_LAYERS = 2_048
+WIDEST = 10**9
+"""Of a width or a context."""
+MOST_NUMBERS = 10**15
+"""Of a model: a thousand times the largest that was ever trained."""
+MOST_BATCH = 10**15
+"""Numbers of a batch: its examples, tokens and width multiplied."""
+MOST_ARMS = 5_000
+"""Arms, each counted with every control."""
+MOST_ARM_VALUES = 1_000_000
+"""Keys and values of all arms under all controls, each with what it shares with the others."""
+MOST_MODELS = 16
+"""Of a page on which one looks at heads."""
+
+_SEEDS = ("seed", "seeds")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of an experiment's size.
+
+    Raises:
+        DeclarationError: when it is no file, cannot be read, is too large, or is no UTF-8.
+    """
+    try:
+        with ordinary(path, links=True) as file:
+            content = file.read(LARGEST_FILE + 1)
+    except NotOrdinary:
+        raise DeclarationError(f"{shortened(str(path))}: this is no file; give the path of a text file") from None
+    except (OSError, ValueError) as error:
+        why = "it is a folder" if isinstance(error, IsADirectoryError) else getattr(error, "strerror", None) or error
+        raise DeclarationError(f"{shortened(str(path))}: cannot be read as a text file: {why}") from None
+    if len(content) > LARGEST_FILE:
+        raise DeclarationError(
+            f"{path}: the file is larger than {LARGEST_FILE / 1e6:g} MB, and an experiment is a page or two; is it the "
+            "right file?"
+        )
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DeclarationError(
+            f"{path}: cannot be read as a text file: byte {error.start:,} is not UTF-8; save it in that encoding"
+        ) from None
+
+
+def exists_as_file(path: Path) -> bool:
+    """Whether there is a file, or what can be read like one; False for a path that no file system would take."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def odd_character(text: str) -> str | None:
+    r"""The first character of a text that cannot be written or shown, by its number; None where all can.
+
+    Examples:
+        >>> odd_character("one\ntwo"), odd_character("red \x1b[31m")
+        (None, 'U+001B')
+    """
+    if text.isprintable():
+        return None
+    for character in text:
+        code = ord(character)
+        if (code < 32 and character not in "\t\n\r") or 127 <= code < 160 or 0xD800 <= code < 0xE000:
+            return f"U+{code:04X}"
+    return None
+
+
+def check_path(path: str, key: str) -> None:
+    """Refuse a path that no file system would take.
+
+    Raises:
+        ValueError: saying what is wrong with it.
+    """
+    if len(os.fsencode(path)) >= LONGEST_PATH or any(len(os.fsencode(part)) > 255 for part in path.split("/")):
+        raise ValueError(
+            f"{key} {shortened(repr(path))} is too long for a path: 255 bytes a name and {LONGEST_PATH:,} in all; "
+            "give another"
+        )
+
+
+def too_large(value: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[str, str]]:
+    """Each number of a nested value that is beyond any use, by its dotted path, with what is wrong; seeds aside.
+
+    Examples:
+        >>> list(too_large({"model": {"d_model": 10**18}}))
+        [('model.d_model', '1000000000000000000 was given; no whole number is above 1e+15 here: give a smaller one')]
+    """
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key not in _SEEDS:
+                yield from too_large(inner, (*path, str(key)))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            if isinstance(inner, int | float | list | tuple | Mapping):
+                yield from too_large(inner, path)
+    elif isinstance(value, int) and abs(value) > LARGEST_WHOLE:
+        yield (
+            ".".join(path),
+            f"{shortened(str(value))} was given; no whole number is above {LARGEST_WHOLE:.0e} here: give a smaller one",
+        )
+    elif isinstance(value, float) and LARGEST_NUMBER < abs(value) < float("inf"):
+        yield (
+            ".".join(path),
+            f"{value!r} was given; no number is above {LARGEST_NUMBER:.0e} here: give a smaller one",
+        )
+
+
+def check_numbers(numbers: float, batch: float, lower: str) -> None:
+    """Refuse a model, or a batch, that no machine holds; what this one holds is counted before a run.
+
+    Args:
+        numbers: of the model, at least.
+        batch: numbers of a batch.
+        lower: the keys that set the model's size.
+
+    Raises:
+        ValueError: with what was asked for.
+    """
+    if numbers > MOST_NUMBERS:
+        raise ValueError(
+            f"a model of about {float(numbers):.0e} numbers was asked for, and no machine holds more than "
+            f"{MOST_NUMBERS:.0e}; lower {lower}"
+        )
+    if batch > MOST_BATCH:
+        raise ValueError(
+            f"a batch of about {float(batch):.0e} numbers was asked for, and no machine holds more than "
+            f"{MOST_BATCH:.0e}; lower training.batch_size"
+        )
+
+
+def check_arms(arms: int, controls: int, values: Iterable[int]) -> None:
+    """Refuse more arms and controls than can be resolved; counted before the first is.
+
+    Args:
+        arms: how many there are.
+        controls: how many cross them.
+        values: for each arm the keys and values that it and its controls have with what all share.
+
+    Raises:
+        DeclarationError: with both numbers.
+    """
+    count = arms * (controls + 1)
+    if count > MOST_ARMS:
+        raise DeclarationError(
+            f"{arms:,} arms, each alone and under {controls:,} controls, are {count:,} of them, and {MOST_ARMS:,} are "
+            "allowed; take several files"
+        )
+    total = sum(values) * (controls + 1)
+    if total > MOST_ARM_VALUES:
+        raise DeclarationError(
+            f"{count:,} arms, those under controls among them, have {total:,} keys and values together, and "
+            f"{MOST_ARM_VALUES:,} are allowed; shorten what they share, or take several files"
+        )
+
+
+def count_values(value: Any) -> int:
+    """Keys and values of a nested value.
+
+    Examples:
+        >>> count_values({"a": [1, 2]})
+        4
+    """
+    if isinstance(value, Mapping):
+        return 1 + sum(map(count_values, value.values()))
+    if isinstance(value, list | tuple):
+        return 1 + (sum(map(count_values, value)) if value else 0)
+    return 1
+
+
+class Spec(BaseModel):
+    """A frozen declared value: keyword-only, strict about types, unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists_are_tuples(cls, value: Any) -> Any:
+        # YAML and JSON have lists only; frozen values hold tuples.
+        return {k: _frozen(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is of this type and has equal fields: what a `cached_property` made is no part of it."""
+        if type(self) is not type(other):
+            return False
+        mine, theirs = self.__dict__, other.__dict__
+        return all(mine[n] is theirs[n] or mine[n] == theirs[n] for n in type(self).__pydantic_fields__)
+
+    def __hash__(self) -> int:
+        fields = tuple(map(self.__dict__.__getitem__, type(self).__pydantic_fields__))
+        try:
+            return hash(fields)
+        except TypeError:  # a task of the user's may have mappings among its fields
+            return hash(digest(self.content()))
+
+    def content(self) -> dict[str, Any]:
+        """The value as plain JSON types, fields at their default left out."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+S = TypeVar("S", bound=Spec)
+Locate = Callable[[str], str]
+"""From a dotted path inside a value to the path that the user knows it by."""
+
+
+def parse(kind: type[S], value: Any, locate: Locate = str) -> S:
+    """Validate a mapping as a declared value of type `kind`.
+
+    Raises:
+        DeclarationError: with one line per wrong key or value.
+
+    Examples:
+        >>> from headway.config.regression import Sgd
+        >>> parse(Sgd, {"optimizer": "sgd", "steps": 0, "batch_size": 8, "learning_rat": 0.1})
+        Traceback (most recent call last):
+        headway.errors.DeclarationError: learning_rate: missing; give it a value
+        steps: 0 was given; give a number greater than 0
+        learning_rat: there is no such key; did you mean learning_rate?
+    """
+    if not isinstance(value, Mapping):
+        raise DeclarationError(
+            f"{locate(kind.__name__)}: {_written(value)} was given; it must be a mapping, keys with values"
+        )
+    if beyond := dict(islice(too_large(value), MOST_LINES)):
+        raise DeclarationError("\n".join(f"{locate(path)}: {problem}" for path, problem in beyond.items()))
+    try:
+        return kind.model_validate(dict(value))
+    except ValidationError as error:
+        # Of ten thousand wrong items of a list the first few tell what is wrong.
+        findings = error.errors(include_url=False)
+        said = list(_lines(kind, findings[:MOST_LINES], locate))
+        more = [f"... and {len(findings) - MOST_LINES:,} more"] if len(findings) > MOST_LINES else []
+        raise DeclarationError("\n".join(said[: MOST_LINES - 1] + more)) from None
+
+
+def _lines(kind: type[Spec], findings: Iterable[Any], locate: Locate) -> Iterable[str]:
+    """A line per place: a value that may be of several types has a finding for each of them."""
+    places: dict[str, list[str]] = {}
+    for finding in findings:
+        path, problem = _explain(kind, finding)
+        places.setdefault(".".join(path), []).append(problem)
+    for place, (problem, *others) in places.items():
+        # Kinds of a union may say the same.
+        also = list(dict.fromkeys(other.partition("; ")[2] or other for other in others if other != problem))
+        yield ": ".join(part for part in (locate(place), ", or ".join([problem, *also])) if part)
+
+
+def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
+    """Where a finding is, and in words what is wrong and what to do."""
+    path, owners = _walk(kind, [str(part) for part in finding["loc"]])
+    context, given = finding.get("ctx", {}), finding["input"]
+    chooser = context.get("discriminator", "").strip("'")
+    match finding["type"]:
+        case "extra_forbidden":
+            known = {name for k in owners for name in k.model_fields}
+            return [*path[:-1], shortened(path[-1])], f"there is no such key; {near(path[-1], known)}"
+        case "missing":
+            return path, "missing; give it a value"
+        case "value_error":
+            return path, str(context["error"])
+        case "union_tag_invalid":
+            tag = context["tag"]
+            problem = f"{shortened(repr(tag))} is not known; {near(tag, _words(context['expected_tags']))}"
+            return [*path, chooser], problem
+        case "union_tag_not_found":
+            return [*path, chooser], "missing; it says which kind this is"
+        case "literal_error":
+            return path, f"{_written(given)} is not known; {near(str(given), _words(context['expected']))}"
+    advice = _ADVICE.get(finding["type"])
+    # What is left to pydantic's words, such as the length of a list, names what it asks for.
+    message = advice.format(**context) if advice else finding["msg"][0].lower() + finding["msg"][1:]
+    return path, f"{_written(given)} was given; {message.replace('tuple', 'list')}"
+
+
+_ADVICE = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "give a whole number, such as 8"),
+    **dict.fromkeys(("float_type", "float_parsing"), "give a number, such as 0.5"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "give true or false"),
+    **dict.fromkeys(("tuple_type", "list_type"), "give a list, such as [1, 2]"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "give a mapping, keys with values"),
+    "string_type": "give text, in quotes where it looks like something else",
+    "finite_number": "give a finite number",
+    "greater_than": "give a number greater than {gt}",
+    "greater_than_equal": "give a number of at least {ge}",
+    "less_than": "give a number less than {lt}",
+    "less_than_equal": "give a number of at most {le}",
+}
+"""What to do, by pydantic's name of what is wrong."""
+
+
+def _written(value: Any) -> str:
+    """A value as a user would have written it; of a long one the middle is left out."""
+    plain = isinstance(value, bool | tuple | list | dict | None)
+    return shortened(json.dumps(value, default=str, skipkeys=True) if plain else repr(value))
+
+
+def _words(expected: str) -> list[str]:
+    return [word.strip(" '") for word in expected.replace(" or ", ", ").split(",")]
+
+
+def _walk(kind: type[Spec], location: Iterable[str]) -> tuple[list[str], list[type[Spec]]]:
+    """The path of a finding without union tags, and the types that its last key may belong to."""
+    path: list[str] = []
+    owners: list[type[Spec]] = [kind]
+    inside: list[type[Spec]] = [kind]
+    for part in location:
+        if inside and part.isdigit():  # an item of a list of declared values
+            path.append(part)
+            continue
+        tagged = [k for k in inside if part in _tags(k)]
+        if tagged and not any(part in k.model_fields for k in inside):
+            inside = tagged
+            continue
+        if not inside and not part.isdigit():
+            continue  # pydantic's name for a member of a union of plain types
+        owners = inside
+        inside = [m for k in owners if part in k.model_fields for m in specs_in(k.model_fields[part].annotation)]
+        path.append(part)
+    return path, owners
+
+
+def specs_in(annotation: Any) -> list[type[Spec]]:
+    """The declared types that an annotation mentions."""
+    if isinstance(annotation, type) and issubclass(annotation, Spec):
+        return [annotation]
+    return [spec for inner in getattr(annotation, "__args__", ()) for spec in specs_in(inner)]
+
+
+def _tags(kind: type[Spec]) -> set[str]:
+    """The values by which a union chooses this type: those of its required one-word literals."""
+    required = (field.annotation for field in kind.model_fields.values() if field.is_required())
+    return {arg for annotation in required for arg in getattr(annotation, "__args__", ()) if isinstance(arg, str)}
+
+
+def log_spaced(n: int, end: int) -> tuple[int, ...]:
+    """At most `n` steps from 0 on, of which the next would be `end`; fewer where there are not so many.
+
+    Examples:
+        >>> log_spaced(6, end=600)
+        (0, 2, 7, 24, 70, 206)
+        >>> log_spaced(4, end=2)
+        (0, 1)
+    """
+    found = (round(expm1(log1p(end) * at / n)) for at in range(n))
+    return tuple(sorted({step for step in found if step < end}))
+
+
+def thinned(steps: Sequence[int], limit: int) -> list[int]:
+    """Positions of at most `limit` of the steps, evenly on a log scale, the first and the last among them.
+
+    Examples:
+        >>> thinned([0, 10, 20], limit=5)
+        [0, 1, 2]
+        >>> thinned(range(1000), limit=4)
+        [0, 9, 99, 999]
+    """
+    if len(steps) <= limit:
+        return list(range(len(steps)))
+    at = [log1p(step) for step in steps]
+    wanted = (at[0] + (at[-1] - at[0]) * place / (limit - 1) for place in range(limit))
+    return sorted({_nearest(at, value) for value in wanted})
+
+
+def _nearest(ascending: Sequence[float], value: float) -> int:
+    after = min(bisect_left(ascending, value), len(ascending) - 1)
+    before = max(after - 1, 0)
+    return before if abs(ascending[before] - value) <= abs(ascending[after] - value) else after

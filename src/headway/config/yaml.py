@@ -1,0 +1,323 @@
+"""Declare: YAML text to plain mappings, and how mappings are merged.
+
+Numbers follow YAML 1.2 (`1e3` and `0x1F` are numbers, `012` is 12, a date is text), with underscores between digits; a
+key that stands twice is an error, since YAML would silently keep the last one.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headway.config.spec import DEEPEST, MOST_CHARACTERS, MOST_DIGITS, MOST_VALUES, odd_character, read_text
+from headway.errors import DeclarationError, shortened
+
+CHOOSERS = ("kind", "family", "optimizer")
+"""Keys that say what a mapping is; where one changes, nothing of the former mapping is kept."""
+
+
+ALTERNATIVES = ("steps", "tokens", "epochs")
+"""Keys of which a mapping has one; where another one is given, the former goes."""
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader with the YAML 1.2 core schema instead of YAML 1.1's, and limits that aliases count against."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own protocol
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._values = self._characters = 0
+        self._sizes: dict[int, tuple[int, int]] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """A node; counted while it is read, so that what is too large is never made."""
+        event = self.peek_event()
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            node = super().compose_node(parent, index)
+            if id(node) not in self._sizes:  # its anchor is still being read
+                raise DeclarationError("a value contains itself (an alias inside its own anchor)")
+            self._count(*self._sizes[id(node)], line)
+            return node
+        values, characters = self._values, self._characters
+        self._count(1, len(event.value) if isinstance(event, yaml.ScalarEvent) else 0, line)
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise DeclarationError(
+                f"line {line}: more than {DEEPEST} mappings and lists stand inside one another; "
+                "is it an experiment? text that begins with a bracket stands in quotes"
+            )
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        self._sizes[id(node)] = self._values - values, self._characters - characters
+        return node
+
+    def _count(self, values: int, characters: int, line: int) -> None:
+        self._values += values
+        self._characters += characters
+        if self._values > MOST_VALUES or self._characters > MOST_CHARACTERS:
+            raise DeclarationError(
+                f"line {line}: with all that aliases stand for, there are more than {MOST_VALUES:,} values or "
+                f"{MOST_CHARACTERS:,} characters up to here; an experiment has a few hundred, so leave some out"
+            )
+
+    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
+        if not isinstance(node, yaml.MappingNode):
+            raise DeclarationError(f"line {node.start_mark.line + 1}: a tag says that this is a mapping, and it is not")
+        seen: dict[Any, int] = {}
+        for key_node, _ in node.value:
+            key, line = key_node.value, key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise DeclarationError(
+                    f"line {line}: a key is a word, and here a mapping or a list stands as one; "
+                    "text that begins with a bracket stands in quotes"
+                )
+            if key in seen and key != "<<":
+                raise DeclarationError(
+                    f"line {line}: {shortened(repr(key))} stands twice (first in line {seen[key]}); keep one of them"
+                )
+            seen[key] = line
+        return super().construct_mapping(node, deep)
+
+
+def _number(text: str) -> int | float:
+    digits = text.replace("_", "")
+    if len(digits) > MOST_DIGITS:
+        raise DeclarationError(
+            f"{shortened(text, 40)} is a number of {len(digits):,} characters; give one of at most {MOST_DIGITS}, or "
+            "put text in quotes"
+        )
+    if digits[:2] in ("0x", "0o"):
+        return int(digits, 0)
+    if re.fullmatch(r"[-+]?[0-9]+", digits):
+        return int(digits)
+    value = float(re.sub(r"\.(?=inf|nan)", "", digits.lower()))
+    # 1e5 is the natural way to write 100,000 steps.
+    return int(value) if "." not in digits and value.is_integer() else value
+
+
+def _scalar(node: yaml.Node) -> str:
+    return str(node.value)
+
+
+_INTEGER = r"[-+]?[0-9]+(?:_[0-9]+)*"
+_FLOAT = (
+    rf"(?:{_INTEGER}|[-+]?(?=\.[0-9]))(?:\.[0-9]*(?:_[0-9]+)*)?(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)|0x[0-9a-fA-F]+|0o[0-7]+"
+)
+_PATTERNS = {
+    "null": (r"null|Null|NULL|~|", ["n", "N", "~", ""]),
+    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    "number": (_FLOAT, list("-+0123456789.")),
+    "merge": (r"<<", ["<"]),
+}
+
+
+def _of_kind(kind: str, make: Callable[[str], Any]) -> Callable[[yaml.SafeLoader, yaml.Node], Any]:
+    """What makes the value of a tagged node; one that is not of its tag's kind is told to the user."""
+
+    def construct(_: yaml.SafeLoader, node: yaml.Node) -> Any:
+        try:
+            if isinstance(node, yaml.ScalarNode) and re.fullmatch(_PATTERNS[kind][0], node.value):
+                return make(node.value)
+        except DeclarationError as error:
+            raise DeclarationError(f"line {node.start_mark.line + 1}: {error}") from None
+        raise DeclarationError(
+            f"line {node.start_mark.line + 1}: {shortened(_scalar(node))} is marked as {node.tag.rpartition(':')[2]}, "
+            "and it is none; leave the mark with ! out"
+        )
+
+    return construct
+
+
+def _shown_text(loader: yaml.SafeLoader, node: yaml.Node) -> str:
+    text = str(loader.construct_scalar(node))  # type: ignore[arg-type]  # it refuses what is no scalar
+    if found := odd_character(text):
+        raise DeclarationError(
+            f"line {node.start_mark.line + 1}: the text holds the character {found}, which cannot be shown; "
+            "leave it out"
+        )
+    return text
+
+
+def _unknown(_: yaml.SafeLoader, node: yaml.Node) -> Any:
+    raise DeclarationError(
+        f"line {node.start_mark.line + 1}: the mark {shortened(node.tag.replace('tag:yaml.org,2002:', '!!'))} is not "
+        "known; leave it out, and put text in quotes"
+    )
+
+
+_Loader.yaml_constructors = {
+    tag: construct
+    for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+    if tag in ("tag:yaml.org,2002:seq", "tag:yaml.org,2002:map")
+}
+for _tag, (_pattern, _first) in _PATTERNS.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
+for _tag, _kind, _make in (
+    ("number", "number", _number),
+    ("int", "number", _number),
+    # What is marked as one stays one: as `!!float '1e+30'` it was written, and as an integer it is too large.
+    ("float", "number", lambda text: float(_number(text))),
+    ("bool", "bool", lambda text: text.lower() == "true"),
+    ("null", "null", lambda _: None),
+):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _of_kind(_kind, _make))
+_Loader.add_constructor("tag:yaml.org,2002:str", _shown_text)
+_Loader.add_constructor("tag:yaml.org,2002:merge", _shown_text)
+_Loader.add_constructor(None, _unknown)
+
+
+def read_yaml(text: str, source: str = "YAML") -> Any:
+    r"""The plain value of a YAML text.
+
+    Raises:
+        DeclarationError: for a syntax error, a key that stands twice, or more than anybody would write, with its line.
+
+    Examples:
+        >>> read_yaml("steps: 1e3\nwhen: 2024-11-01\nrate: 5.0e-4\nmany: 500_001")
+        {'steps': 1000, 'when': '2024-11-01', 'rate': 0.0005, 'many': 500001}
+    """
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = f"line {mark.line + 1}: " if mark else ""
+        said = shortened(str(error.problem or error.context))
+        raise DeclarationError(f"{source}: {line}this is not YAML: {said}") from None
+    except yaml.YAMLError as error:
+        raise DeclarationError(f"{source}: this is not YAML: {error}") from None
+    except DeclarationError as error:
+        raise DeclarationError(f"{source}: {error}") from None
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        # PyYAML trips over some of what it should refuse, such as \\UFFFFFFFF or a version of 5,000 digits.
+        raise DeclarationError(f"{source}: this is not YAML: {error}") from None
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The mapping that a YAML file holds.
+
+    Raises:
+        DeclarationError: when the file cannot be read, is far too large, or holds no mapping.
+    """
+    value = read_yaml(read_text(path), str(path))
+    if not isinstance(value, dict):
+        raise DeclarationError(
+            f"{path}: holds {type(value).__name__}, not a mapping; an experiment starts with name: ..."
+        )
+    return value
+
+
+class _Dumper(yaml.SafeDumper):
+    """Short lists of numbers on one line; text that the loader would read as a number is quoted."""
+
+    def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:
+        flat = all(not isinstance(item, dict) for item in sequence)
+        return super().represent_sequence(tag, sequence, flow_style=flat or flow_style)
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    plain = re.fullmatch(r"[A-Za-z0-9_]+( [A-Za-z0-9_]+)+|", text) is not None  # most texts, and quickly
+    quoted = not plain and not isinstance(read_plain(text), str)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if quoted else None)
+
+
+def _float(dumper: yaml.SafeDumper, number: float) -> yaml.ScalarNode:
+    text = repr(number) if math.isfinite(number) else repr(number).replace("inf", ".inf").replace("nan", ".nan")
+    return dumper.represent_scalar("tag:yaml.org,2002:float", text)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(float, _float)
+
+
+def read_plain(text: str) -> Any:
+    """The value of a scalar as a YAML file or `--set` would read it; anything unreadable is text.
+
+    Examples:
+        >>> read_plain("1e3"), read_plain("{{7*7}}")
+        (1000, '{{7*7}}')
+    """
+    try:
+        return read_yaml(text)
+    except DeclarationError:
+        return text
+
+
+def write_yaml(value: Any) -> str:
+    """YAML text that `read_yaml` reads back as the same value.
+
+    Examples:
+        >>> print(write_yaml({"beta": "1/d_x", "rate": 0.0005, "text": "1e3"}), end="")
+        beta: 1/d_x
+        rate: 0.0005
+        text: '1e3'
+    """
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def merge(base: Any, over: Any) -> Any:
+    """`over` merged over `base`: mappings key by key, everything else replaced.
+
+    A mapping whose kind, family or optimizer changes is replaced whole. A number that is replaced by `x0.5` is halved.
+    Of steps, tokens and epochs the one given last stays. Neither argument is changed.
+
+    Examples:
+        >>> merge({"a": {"x": 1, "y": [1, 2]}}, {"a": {"y": [3]}})
+        {'a': {'x': 1, 'y': [3]}}
+        >>> merge({"optimizer": "sgd", "momentum": 0.9}, {"optimizer": "adam"})
+        {'optimizer': 'adam'}
+        >>> merge({"rate": 0.5, "size": 8}, {"rate": "x3", "size": "x0.5"})
+        {'rate': 1.5, 'size': 4}
+        >>> merge({"tokens": 1000, "size": 8}, {"steps": 10})
+        {'size': 8, 'steps': 10}
+    """
+    if not (isinstance(base, Mapping) and isinstance(over, Mapping)):
+        return _times(base, over) if is_factor(base, over) else over
+    if any(key in over and over[key] != base.get(key, over[key]) for key in CHOOSERS):
+        return dict(over)
+    given = any(over.get(key) is not None for key in ALTERNATIVES)
+    kept = {key: value for key, value in base.items() if key in over or not (given and key in ALTERNATIVES)}
+    return {**kept, **{key: merge(kept[key], value) if key in kept else value for key, value in over.items()}}
+
+
+FACTOR = r"x([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+"""What replaces a number by so many times what it was."""
+
+
+def is_factor(base: Any, over: Any) -> bool:
+    """Whether a value says how many times the number that it replaces it is."""
+    numeric = isinstance(base, int | float) and not isinstance(base, bool)
+    return numeric and isinstance(over, str) and re.fullmatch(FACTOR, over) is not None
+
+
+def _times(base: int | float, factor: str) -> int | float:
+    value = base * float(factor.removeprefix("x"))
+    return int(value) if isinstance(base, int) and value.is_integer() else value
+
+
+def at_path(path: str, value: Any) -> dict[str, Any]:
+    """A nested mapping that holds `value` at a dotted path.
+
+    Examples:
+        >>> at_path("training.steps", 10)
+        {'training': {'steps': 10}}
+    """
+    head, _, rest = path.partition(".")
+    return {head: at_path(rest, value) if rest else value}
+
+
+def leaves(value: Any, prefix: str = "") -> dict[str, Any]:
+    """The values of a nested mapping by dotted path.
+
+    Examples:
+        >>> leaves({"a": {"b": 1}, "c": [2]})
+        {'a.b': 1, 'c': [2]}
+    """
+    if isinstance(value, Mapping) and value:
+        return {path: leaf for key, inner in value.items() for path, leaf in leaves(inner, f"{prefix}{key}.").items()}
+    return {prefix.rstrip("."): value}

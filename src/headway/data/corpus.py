@@ -1,0 +1,451 @@
+"""Data: stories from the hub, fetched once into the cache as JSON lines.
+
+TinyStories-GPT4 is the part of TinyStories that GPT-4 wrote, in the version that the published experiments used:
+2,745,100 stories in the field `story`. Its first so many are taken.
+
+Paper: Eldan and Li 2023, arXiv 2305.07759.
+
+Data: a corpus of token ids that another program made: a numpy file with one row of whole numbers.
+
+The token that ends a text parts the documents where it occurs; empty ones are dropped. The file is mapped, never read
+whole.
+
+Data: the documents of a corpus of one's own: arrays of token ids that a plugin's function gives.
+
+Data: the documents of a corpus, one after the other, never all in memory.
+
+A corpus is a text file whose documents end with `<|endoftext|>`, a file of JSON lines, a folder of such files, a numpy
+file of token ids, stories from the hub, or Headway's own stories.
+
+Data: a corpus of one document is split by position: its end is held out.
+
+A book has no documents to choose from. Its last share is held out, from the nearest paragraph on, else from the nearest
+line, else from the nearest space.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from jaxtyping import Integer
+
+from headway.base import rng
+from headway.base.files import cache_folder
+from headway.config.lm.text import OWN_CORPORA, holds_ids
+from headway.data.cache import cached, content_hash
+from headway.data.documents import JSON, TEXT, joined, kind_of, read
+from headway.data.grammar import LANGUAGE, story
+from headway.errors import UserError
+
+TINYSTORIES = "skeskinen/TinyStories-GPT4"
+_FIELD = "story"
+
+
+def is_fetched(limit: int | None) -> bool:
+    """Whether the first `limit` stories are in the cache."""
+    return (cache_folder() / _name(limit)).is_dir()
+
+
+def tinystories(limit: int | None) -> Path:
+    """A file of JSON lines with the first `limit` stories, None for all; it is fetched where the cache has none.
+
+    Raises:
+        UserError: when `datasets` is not installed, or the hub cannot be reached.
+    """
+
+    def fetch(folder: Path) -> None:
+        stories = islice(_streamed(), limit)
+        with open(folder / "stories.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"text": text}) + "\n" for text in stories)
+
+    return cached(_name(limit), fetch) / "stories.jsonl"
+
+
+def _name(limit: int | None) -> str:
+    return f"tinystories-{limit or 'all'}"
+
+
+def _streamed() -> Iterator[str]:
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise UserError(
+            "task.corpus tinystories comes from the hub through the package datasets, which is not installed; "
+            "pip install 'headway[hf]', or give the path of a text file in task.corpus"
+        ) from None
+    try:
+        rows: Any = load_dataset(TINYSTORIES, split="train", streaming=True)
+        for row in rows:
+            yield row[_FIELD]
+    except Exception as error:  # the hub's client has many kinds of failures
+        raise UserError(
+            f"task.corpus tinystories: {TINYSTORIES} cannot be read from the hub ({type(error).__name__}: {error}); "
+            "check the network, or give the path of a text file in task.corpus"
+        ) from error
+
+
+AT_ONCE = 1 << 20
+"""Ids that are looked at together, and of a piece of a long document."""
+
+
+def read_ids(path: Path, vocab_size: int, end_of_text: int) -> Iterator[tuple[np.ndarray, bool]]:
+    """The documents of a file in pieces, and of each piece whether its document ends with it.
+
+    Raises:
+        UserError: where it is no row of whole numbers, or holds one that is no token.
+    """
+    array = _mapped(path)
+    begun = False
+    for first in range(0, len(array), AT_ONCE):
+        block = array[first : first + AT_ONCE]
+        _check(path, block, first, vocab_size)
+        start = 0
+        for end in np.flatnonzero(block == end_of_text).tolist():
+            if end > start or begun:
+                yield block[start:end], True
+            start, begun = end + 1, False
+        if start < len(block):
+            begun = True
+            yield block[start:], False
+    if begun:
+        yield array[:0], True
+
+
+def _mapped(path: Path) -> Integer[np.ndarray, " token"]:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path}: no numpy file of numbers ({error}); write one with numpy.save") from error
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.ndim != 1:
+        has = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "several arrays"
+        raise UserError(
+            f"{path}: it holds {has}, where token ids are a single row of whole numbers; convert it, as with "
+            "array.astype('uint16').ravel()"
+        )
+    return array
+
+
+def _check(path: Path, block: Integer[np.ndarray, " token"], first: int, vocab_size: int) -> None:
+    wrong = np.flatnonzero((block < 0) | (block >= vocab_size))
+    if len(wrong):
+        raise UserError(
+            f"{path}: id {block[wrong[0]]} at position {first + int(wrong[0]):,}, but task.tokenizer has the ids 0 to "
+            f"{vocab_size - 1:,}; name the tokenizer that made them, or ids-N with N above the largest"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnDocuments:
+    """Documents that can be gone through again and again; each is looked at when it is given.
+
+    Attributes:
+        name: of the corpus.
+        vocab_size: ids that there are; the last of them ends a document, and is not in one.
+        asked: what names it, for messages.
+    """
+
+    name: str
+    vocab_size: int
+    asked: str
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for number, document in enumerate(OWN_CORPORA[self.name]()):
+            ids = np.asarray(document)
+            if ids.ndim != 1 or ids.dtype.kind not in "iu":
+                raise UserError(
+                    f"{self.asked}: document {number} is {ids.dtype} of shape {ids.shape}, where it is a row of whole "
+                    "numbers; give an array of token ids for each"
+                )
+            if len(wrong := ids[(ids < 0) | (ids >= self.vocab_size - 1)]):
+                raise UserError(
+                    f"{self.asked}: document {number} holds id {wrong[0]}, but task.tokenizer has the ids 0 to "
+                    f"{self.vocab_size - 2:,} and one that ends a document; give ids-N with N above the largest by 2"
+                )
+            if len(ids):
+                yield ids.astype(np.int64)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of what it holds: its function may read files that change.
+
+        Raises:
+            UserError: when it gives other documents at a second look.
+        """
+        first, again = (self._hash() for _ in range(2))
+        if first != again:
+            raise UserError(
+                f"{self.asked}: it gave other documents when it was asked again; give the same in the same order, "
+                "without a global random generator"
+            )
+        return first
+
+    def _hash(self) -> str:
+        found = hashlib.sha256()
+        for ids in self:
+            found.update(len(ids).to_bytes(8, "little") + ids.tobytes())
+        return found.hexdigest()[:32]
+
+
+_OWN_STORY_BYTES = 400
+"""Of the tokens of one, 728 characters in the mean, by a tokenizer of few tokens: about the least that it takes."""
+OWN_STORIES = 20_000
+"""Stories of the grammar that are taken where the task does not say."""
+STORIES_KEY = rng.key(0, "stories")
+
+D = TypeVar("D", str, np.ndarray)
+"""What a document is made of: characters, or ids."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus(Generic[D]):
+    """Documents that can be read again and again, known by their content."""
+
+    name: str
+    digest: str
+    pieces: Callable[[], Iterator[tuple[D, bool]]]
+    """The documents in pieces that fit into memory, and of each whether its document ends with it."""
+    documents: Callable[[], Iterator[D]]
+    """The documents, each whole."""
+    nats: Callable[[int], float] | None = None
+    """For a grammar's stories: minus the log probability of the story of a number."""
+
+    least_bytes: int = 0
+    """What its tokens take at least, where that is known before it is read."""
+
+    def count(self) -> int:
+        """How many documents it has.
+
+        Raises:
+            UserError: for whatever is wrong in it.
+        """
+        return sum(ended for _, ended in self.pieces())
+
+
+def find_corpus(name: str, *, limit: int | None, asked: str) -> Corpus[str]:
+    """Find a corpus of text: `stories`, `tinystories`, or a path; `FILE.jsonl:FIELD` names the field of its texts.
+
+    Args:
+        name: what the task names.
+        limit: documents that are taken, from the beginning; None: all.
+        asked: the key that names it, for messages.
+
+    Raises:
+        UserError: when there is no such corpus.
+    """
+    if name == "stories":
+        count = limit or OWN_STORIES
+        return Corpus(
+            name=name,
+            digest=f"{LANGUAGE.digest}-{count}",
+            pieces=lambda: ((story(STORIES_KEY, index).text, True) for index in range(count)),
+            documents=lambda: (story(STORIES_KEY, index).text for index in range(count)),
+            nats=lambda index: story(STORIES_KEY, index).nats,
+            least_bytes=count * _OWN_STORY_BYTES,
+        )
+    if holds_ids(name):
+        raise UserError(f"{asked} {name}: it holds token ids, where text is asked for; give the text")
+    field = None
+    if name == "tinystories":
+        paths = [tinystories(limit)]
+    else:
+        path, field = _with_field(name)
+        paths = _paths(path, asked)
+    said = f"{asked} {name}"
+
+    def pieces() -> Iterator[tuple[str, bool]]:
+        return _taken(chain.from_iterable(read(path, field) for path in paths), limit, said)
+
+    return Corpus(
+        name=name,
+        digest="-".join([*_hashes(paths, said), *([f"field {field}"] if field else []), str(limit)]),
+        pieces=pieces,
+        documents=lambda: joined(pieces()),
+    )
+
+
+def find_ids(name: str, *, limit: int | None, asked: str, vocab_size: int, end_of_text: int) -> Corpus[np.ndarray]:
+    """Find a corpus of token ids.
+
+    Args:
+        name: the path of a numpy file, or a corpus that a plugin registers.
+        limit: documents that are taken, from the beginning; None: all.
+        asked: the key that names it, for messages.
+        vocab_size: tokens that there are.
+        end_of_text: the token that ends a document.
+
+    Raises:
+        UserError: when there is no such file.
+    """
+    said = f"{asked} {name}"
+    if name in OWN_CORPORA:
+        own = OwnDocuments(name=name, vocab_size=vocab_size, asked=said)
+        return Corpus(
+            name=name,
+            digest=f"{own.digest}-own-{limit}",
+            pieces=lambda: _taken(((document, True) for document in own), limit, said),
+            documents=lambda: (document for document, _ in _taken(((d, True) for d in own), limit, said)),
+        )
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise UserError(f"{asked} {path}: there is no such file (from {Path.cwd()}); give the path of a numpy file")
+
+    def pieces() -> Iterator[tuple[np.ndarray, bool]]:
+        return _taken(read_ids(path, vocab_size, end_of_text), limit, said)
+
+    def documents() -> Iterator[np.ndarray]:
+        parts: list[np.ndarray] = []
+        for part, ended in pieces():
+            parts.append(part)
+            if ended:
+                yield np.concatenate(parts) if len(parts) > 1 else part
+                parts = []
+
+    return Corpus(
+        name=name, digest="-".join([*_hashes([path], said), "ids", str(limit)]), pieces=pieces, documents=documents
+    )
+
+
+def _hashes(paths: list[Path], said: str) -> list[str]:
+    try:
+        return [content_hash(path) for path in paths]
+    except OSError as error:
+        raise UserError(f"{said}: it cannot be read: {error.strerror}; check its permissions") from error
+
+
+def _with_field(name: str) -> tuple[Path, str | None]:
+    """A path, and the field that is named after it; what is there under the whole name is meant first."""
+    path = Path(name).expanduser()
+    named = re.fullmatch(r"(.*\.jsonl?(?:\.gz)?):([^/\\:]+)", name)
+    return (path, None) if named is None or path.exists() else (Path(named[1]).expanduser(), named[2])
+
+
+def _paths(path: Path, asked: str) -> list[Path]:
+    if path.is_dir():
+        if any((path / name).is_file() for name in ("run.json", "experiment.yaml")):
+            raise UserError(
+                f"{asked} {path}: it holds what Headway recorded, and no text; name a text or a folder of them"
+            )
+        visible = (p for p in path.rglob("*") if not any(part.startswith(".") for part in p.relative_to(path).parts))
+        found = sorted(p for p in visible if p.is_file() and kind_of(p) in (*TEXT, *JSON))
+        # Beside plain files, zipped ones are taken for copies of them.
+        plain = [p for p in found if p.suffix != ".gz"]
+        if not found:
+            raise UserError(
+                f"{asked} {path}: the folder has no .txt, .jsonl or .json file, nor such a file as .gz; name one that "
+                "has"
+            )
+        return plain or found
+    if not path.is_file():
+        none = "it is no ordinary file" if path.exists() else f"there is no such file or folder (from {Path.cwd()})"
+        raise UserError(
+            f"{asked} {path}: {none}; give the path of a text file, of a "
+            "file of JSON lines or of a folder of them, or choose from: stories, tinystories"
+        )
+    return [path]
+
+
+def _taken(pieces: Iterator[tuple[D, bool]], limit: int | None, said: str) -> Iterator[tuple[D, bool]]:
+    count = 0
+    for piece, ended in pieces:
+        yield piece, ended
+        count += ended
+        if count == limit:
+            return
+    if not count:
+        raise UserError(f"{said}: there is no text in it; give another corpus")
+    if limit:
+        raise UserError(
+            f"{said}: it has {count:,} documents, but task.stories asks for {limit:,}; lower task.stories, or leave "
+            "it out to take all"
+        )
+
+
+REACH = 10_000
+"""Characters about the place of the share in which a better one is looked for, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """Where the only document of a corpus is parted: what lies between the two ends is white space."""
+
+    end_of_training: int
+    start_of_held_out: int
+    length: int
+    unit: str
+    """What positions count: characters, or ids."""
+
+    def sentence(self, corpus: str) -> str:
+        """What was done, for the user."""
+        held = self.length - self.start_of_held_out
+        end = "the id that ends a text" if self.unit == "ids" else "<|endoftext|>"
+        return (
+            f"task.corpus {corpus} is one document, which is split by position: the last {held:,} of its "
+            f"{self.length:,} {self.unit} are held out; put {end} between documents to hold out some of them"
+        )
+
+
+def cut_of(corpus: Corpus[D], share: float) -> Cut:
+    """Where the last share of the only document begins.
+
+    Raises:
+        UserError: when there is too little of it.
+    """
+    length, unit = 0, "characters"
+    for piece, _ in corpus.pieces():
+        length += len(piece)
+        unit = "characters" if isinstance(piece, str) else "ids"
+    if length < 2:
+        raise UserError(f"task.corpus {corpus.name}: it is a single one of {unit}, so none can be held out; give more")
+    at = min(max(1, length - math.ceil(share * length)), length - 1)
+    ends = (at, at)
+    if unit == "characters":
+        reach = min(REACH, length - at)
+        first = max(0, at - reach)
+        window = "".join(str(part) for part in between(corpus.pieces(), first, at + reach))
+        end, start = nearest_break(window, at - first, reach // 4)
+        ends = (first + end, first + start)
+    return Cut(end_of_training=ends[0], start_of_held_out=ends[1], length=length, unit=unit)
+
+
+def nearest_break(text: str, at: int, near: int) -> tuple[int, int]:
+    r"""The white space at which a text is best parted: where it begins and ends; (at, at) if there is none.
+
+    Args:
+        text: what is parted; its own ends are no places.
+        at: where, about.
+        near: a paragraph or a line that is at most so far is better than a nearer space.
+
+    Examples:
+        >>> nearest_break("one two\n\nthree", 5, 3), nearest_break("one two\n\nthree", 5, 1)
+        ((7, 9), (3, 4))
+        >>> nearest_break("word", 2, 9)
+        (2, 2)
+    """
+    places = [m for m in re.finditer(r"\s+", text) if m.start() > 0 and m.end() < len(text)]
+
+    def merit(place: re.Match[str]) -> tuple[int, int]:
+        away = abs(place.start() - at)
+        return (-min(2, place[0].count("\n")) if away <= near else 0, away)
+
+    best = min(places, key=merit, default=None)
+    return (at, at) if best is None else best.span()
+
+
+def between(pieces: Iterator[tuple[D, bool]], first: int, last: int) -> Iterator[D]:
+    """What stands from a position to another one, in pieces."""
+    position = 0
+    for piece, _ in pieces:
+        part = piece[max(0, first - position) : max(0, last - position)]
+        position += len(piece)
+        if len(part):
+            yield part
+        if position >= last:
+            return

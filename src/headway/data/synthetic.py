@@ -1,0 +1,384 @@
+"""Data: the examples of tasks whose answer is known: all inputs once where they can be listed, or drawn.
+
+Data: rows of bits and a query; asked is whether the number of ones is odd.
+
+Data: edges, a selector and a query; asked is the end that the selector names.
+
+Data: normal inputs and the sum of their largest projections, asked at the class token.
+
+Data: letters of which none follows itself, and where hops from each of them end.
+
+Data: keys with values, then the keys again among fillers; asked are their values.
+
+Data: letters, and what followed the latest earlier occurrence of each.
+
+Data: examples of tasks of one's own: a plugin's type declares them and draws them.
+
+What a type draws is held to laws before anything is trained on it (`own_laws`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Int64
+
+from headway.base import rng
+from headway.base.identity import digest
+from headway.config.lm.synthetic import EndpointTask, HopsTask, InductionTask, ParityTask, RecallTask, RetrievalTask
+from headway.config.lm.task import KnownTask
+from headway.data.batch import MASKED, Batch, Examples
+from headway.data.task_laws import broken, raised
+from headway.errors import UserError
+
+JUDGED = 1_024
+"""Sequences that a model is judged on where the evaluation does not say."""
+
+_DRAWN_AT_ONCE = 32
+"""Of the sequences that models are judged on. Arms that differ in their batch size are judged on the same ones."""
+
+Draw = Callable[[np.random.Generator, int], Batch]
+"""So many examples from a generator."""
+
+
+class KnownExamples(Examples):
+    """What is drawn for a step, or every input.
+
+    Law: the batch of a step is a function of (task, seed, step, batch size); one as large as all inputs is all of them
+    once, in one order, whatever the seed.
+    """
+
+    def __init__(self, task: KnownTask, *, every: Batch | None = None, draw: Draw | None = None):
+        """Take one of two.
+
+        Args:
+            task: of which.
+            every: all inputs once, where they can be listed.
+            draw: what draws examples; rows of `every` if None.
+        """
+        self.task, self._every = task, every
+        assert every is not None or draw is not None
+        self._draw = draw or self._row
+
+    def _row(self, random: np.random.Generator, n: int) -> Batch:
+        assert self._every is not None
+        return self._every.rows(random.integers(len(self._every.inputs), size=n))
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens of the vocabulary, or numbers of an input."""
+        return self.task.vocab_size
+
+    @property
+    def digest(self) -> str:
+        """Of the declaration: nothing else makes the examples."""
+        return digest(self.task.content())
+
+    def training_batch(self, seed: int, step: int, batch_size: int) -> Batch:
+        """All inputs once, or what the seed draws for the step."""
+        if self._every is not None and batch_size == len(self._every.inputs):
+            return self._every
+        return self._draw(rng.generator(seed, "known task", self.task.kind, step), batch_size)
+
+    def evaluation_batches(self, sequences: int | None, batch_size: int) -> Iterator[Batch]:
+        """All inputs once; of drawn examples, the same for every seed, 1,024 if not said otherwise."""
+        judged = self._every if self._every is not None else self._fixed(sequences or JUDGED)
+        yield from _cut(judged, batch_size)
+
+    def _fixed(self, n: int) -> Batch:
+        """So many drawn examples; of more the first are these, and however they are cut, they are the same."""
+        generators = (
+            rng.generator(0, "known evaluation", self.task.kind, first) for first in range(0, n, _DRAWN_AT_ONCE)
+        )
+        return _joined([self._draw(random, _DRAWN_AT_ONCE) for random in generators]).rows(slice(n))
+
+    def steps_per_epoch(self, batch_size: int) -> float:
+        """Until every input was seen once; drawn ones never end."""
+        return float("inf") if self._every is None else max(1.0, len(self._every.inputs) / batch_size)
+
+    def targets_per_step(self, batch_size: int) -> float:
+        """Answers that a step asks for, in the mean."""
+        return batch_size * self._asked
+
+    @cached_property
+    def _asked(self) -> float:
+        some = self._every or self._draw(rng.generator(0, "known task, counted", self.task.kind), 256)
+        return float(some.asked.sum(1).mean())
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    """Batches as one."""
+    kinds = [batch.kinds for batch in batches if batch.kinds is not None]
+    return Batch(
+        inputs=np.concatenate([batch.inputs for batch in batches]),
+        targets=np.concatenate([batch.targets for batch in batches]),
+        kinds=np.concatenate(kinds) if kinds else None,
+    )
+
+
+def _cut(batch: Batch, size: int) -> Iterator[Batch]:
+    """A batch in batches of a size, the last filled up with what is masked."""
+    total = len(batch.inputs)
+    for first in range(0, total, size):
+        at = np.arange(first, first + size)
+        yield _masked_from(batch.rows(at % total), total - first)
+
+
+def _masked_from(batch: Batch, first: int) -> Batch:
+    """The same, asked for nothing from a row on."""
+    if first >= len(batch.inputs):
+        return batch
+    targets: Any = batch.targets.copy()
+    targets[first:] = np.nan if np.issubdtype(targets.dtype, np.floating) else MASKED
+    return Batch(inputs=batch.inputs, targets=targets, kinds=batch.kinds)
+
+
+def asked_last(inputs: np.ndarray, answers: np.ndarray, kinds: np.ndarray | None = None) -> Batch:
+    """Sequences of which only the last position is asked, with its answers."""
+    targets = np.full(inputs.shape, MASKED, np.int64)
+    targets[:, -1] = answers
+    return Batch(inputs=inputs, targets=targets, kinds=kinds)
+
+
+QUERY = 2
+
+
+def parity_examples(task: ParityTask) -> KnownExamples:
+    """Every row of bits, once.
+
+    Examples:
+        >>> batch = open_examples(ParityTask(kind="parity", n_bits=2)).training_batch(seed=0, step=0, batch_size=4)
+        >>> batch.inputs.tolist(), batch.targets[:, -1].tolist()
+        ([[0, 0, 2], [1, 0, 2], [0, 1, 2], [1, 1, 2]], [0, 1, 1, 0])
+    """
+    bits = np.arange(task.n_inputs, dtype=np.int64)[:, None] >> np.arange(task.n_bits) & 1
+    inputs = np.concatenate((bits, np.full((task.n_inputs, 1), QUERY)), axis=1)
+    return KnownExamples(task, every=asked_last(inputs, bits.sum(1) % 2))
+
+
+def endpoint_examples(task: EndpointTask) -> KnownExamples:
+    """Every edge with either selector, once.
+
+    Examples:
+        >>> task = EndpointTask(kind="endpoint", vertices=2, graph="tournament")
+        >>> batch = open_examples(task).training_batch(seed=0, step=0, batch_size=2)
+        >>> batch.inputs.tolist(), batch.targets[:, -1].tolist()
+        ([[0, 1, 2, 4], [0, 1, 3, 4]], [0, 1])
+    """
+    edges = np.repeat(np.array(task.pairs, np.int64), 2, axis=0)
+    which = np.tile([0, 1], len(task.pairs))
+    n = len(edges)
+    inputs = np.column_stack((edges, task.vertices + which, np.full(n, task.vertices + 2)))
+    return KnownExamples(task, every=asked_last(inputs, edges[np.arange(n), which]))
+
+
+def directions(task: RetrievalTask) -> np.ndarray:
+    """The directions a_i of a task, of length 1; at right angles as long as there is room."""
+    drawn = rng.generator(0, "directions", task.d_x, task.targets).standard_normal((task.targets, task.d_x))
+    found = drawn.copy()
+    for i in range(1, min(task.targets, task.d_x)):
+        known = np.linalg.qr(found[:i].T)[0]
+        found[i] -= known @ (known.T @ found[i])
+    unit: np.ndarray = found / np.linalg.norm(found, axis=1, keepdims=True)
+    return unit
+
+
+def retrieval_examples(task: RetrievalTask) -> KnownExamples:
+    """Fresh inputs for every step."""
+    a = directions(task)
+
+    def draw(random: np.random.Generator, n: int) -> Batch:
+        inputs = random.standard_normal((n, task.length, task.d_x), np.float32)
+        targets = np.full((n, task.n_ctx, 1), np.nan, np.float32)
+        targets[:, -1, 0] = (inputs @ a.T.astype(np.float32)).max(1).sum(1)
+        return Batch(inputs=inputs, targets=targets)
+
+    return KnownExamples(task, draw=draw)
+
+
+_GUESSED = 4_000
+"""Sequences that guesses are counted in."""
+
+
+def letters_without_repeats(
+    random: np.random.Generator, n: int, length: int, letters: int
+) -> Int64[np.ndarray, "n length"]:
+    """Sequences of letters, each other than the one before it, all such alike."""
+    steps = random.integers(1, letters, size=(n, length))
+    steps[:, 0] = random.integers(letters, size=n)
+    found: np.ndarray = steps.cumsum(1) % letters
+    return found
+
+
+def hop(sequences: Int64[np.ndarray, "n length"]) -> Int64[np.ndarray, "n length"]:
+    """The position after the latest earlier occurrence of each position's letter; -1 where there is none.
+
+    Examples:
+        >>> hop(np.array([[0, 1, 0, 2, 1]])).tolist()
+        [[-1, -1, 1, -1, 2]]
+    """
+    n, length = sequences.shape
+    latest = np.full((n, int(sequences.max()) + 1), -1)
+    found, rows = np.empty_like(sequences), np.arange(n)
+    for at in range(length):
+        before = latest[rows, sequences[:, at]]
+        found[:, at] = np.where(before < 0, -1, before + 1)
+        latest[rows, sequences[:, at]] = at
+    return found
+
+
+def hopped(sequences: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """Where k hops from every position end, k by sequence; -1 where one of them finds nothing."""
+    n, length = sequences.shape
+    once, rows = hop(sequences), np.arange(n)[:, None]
+    at = np.broadcast_to(np.arange(length), (n, length)).copy()
+    for done in range(int(k.max(initial=0))):
+        further = np.where(at < 0, -1, once[rows, at])
+        at = np.where((k > done)[:, None], further, at)
+    return at
+
+
+@lru_cache(maxsize=16)
+def guessed(task: HopsTask) -> tuple[float, ...]:
+    """The share that is right, by k, of a model that knows k, the position and its letter, and looks nothing up.
+
+    It says what is right there most often, none or a letter so much further on in the alphabet; the longer the
+    sequence and the fewer the hops, the rarer none is.
+    """
+    random = rng.generator(0, "hops guessed")
+    sequences = letters_without_repeats(random, _GUESSED, task.length, task.letters)
+    shares = []
+    for k in range(task.hops + 1):
+        at = hopped(sequences, np.full(_GUESSED, k))
+        answers = np.take_along_axis(sequences, at.clip(0), axis=1)
+        further = np.where(at < 0, task.letters, (answers - sequences) % task.letters)
+        counts = np.stack([(further == answer).sum(0) for answer in range(task.letters + 1)])
+        shares.append(float(counts.max(0).mean() / _GUESSED))
+    return tuple(shares)
+
+
+def hops_examples(task: HopsTask) -> KnownExamples:
+    """Fresh letters for every step; sequences are told apart by k."""
+
+    def draw(random: np.random.Generator, n: int) -> Batch:
+        k = random.integers(task.hops + 1, size=n)
+        sequences = letters_without_repeats(random, n, task.length, task.letters)
+        at = hopped(sequences, k)
+        answers = np.where(at < 0, task.letters, np.take_along_axis(sequences, at.clip(0), axis=1))
+        inputs = np.concatenate(((task.letters + k)[:, None], sequences), axis=1)
+        targets = np.concatenate((np.full((n, 1), MASKED), answers), axis=1)
+        return Batch(inputs=inputs, targets=targets, kinds=k)
+
+    return KnownExamples(task, draw=draw)
+
+
+def recall_examples(task: RecallTask) -> KnownExamples:
+    """Fresh pairs for every step."""
+    half, given = task.vocabulary // 2, 2 * task.pairs
+
+    def draw(random: np.random.Generator, n: int) -> Batch:
+        keys = 1 + _distinct(random, n, half - 1, task.pairs)
+        values = random.integers(half, task.vocabulary, size=(n, task.pairs))
+        inputs = np.zeros((n, task.length), np.int64)
+        inputs[:, 0:given:2], inputs[:, 1:given:2] = keys, values
+        targets = np.full((n, task.length), MASKED)
+        at = given + _distinct(random, n, task.length - given, task.pairs)
+        np.put_along_axis(inputs, at, keys, axis=1)
+        np.put_along_axis(targets, at, values, axis=1)
+        return Batch(inputs=inputs, targets=targets)
+
+    return KnownExamples(task, draw=draw)
+
+
+def _distinct(random: np.random.Generator, n: int, below: int, count: int) -> np.ndarray:
+    """Rows of distinct numbers: of few those that come first in a random order, of many drawn again where alike."""
+    if below <= 64 * count:
+        found: np.ndarray = random.random((n, below)).argpartition(count - 1, axis=1)[:, :count]
+        return random.permuted(found, axis=1)
+    found = random.integers(below, size=(n, count))
+    while (again := (np.diff(np.sort(found, axis=1), axis=1) == 0).any(1)).any():
+        found[again] = random.integers(below, size=(int(again.sum()), count))
+    return found
+
+
+def induction_examples(task: InductionTask) -> KnownExamples:
+    """Fresh letters for every step; nothing is asked where a letter stands for the first time."""
+
+    def draw(random: np.random.Generator, n: int) -> Batch:
+        sequences = letters_without_repeats(random, n, task.length, task.letters)
+        at = hop(sequences)
+        answers = np.take_along_axis(sequences, at.clip(0), axis=1)
+        return Batch(inputs=sequences, targets=np.where(at < 0, MASKED, answers))
+
+    return KnownExamples(task, draw=draw)
+
+
+_LIST = "let every() give a Batch(inputs=..., targets=...) of all inputs"
+
+
+class OwnTask(KnownTask):
+    """A task of one's own; a subclass has `kind`, `n_ctx`, `vocab_size`, and `draw` or `every`.
+
+    Its other members may be given too: `title`, `n_answers` where answers are no tokens, `best_possible`, `primary`,
+    the metric that arms are judged by, and `loss`, which is `mse` where answers are numbers.
+    """
+
+    examples: ClassVar[str] = "headway.data.synthetic.own_examples"
+    copies: ClassVar[bool] = False
+    """Whether an answer may stand at one place of the input, to be found there: to copy it is what is asked."""
+
+    def draw(self, random: np.random.Generator, n: int) -> Batch:  # noqa: ARG002
+        """So many examples, from this generator alone.
+
+        Raises:
+            UserError: when the type neither draws nor lists its examples.
+        """
+        raise UserError(
+            f"task.kind {self.kind}: it has no examples; give its type a method draw(random, n), or every()"
+        )
+
+    def every(self) -> Batch | None:
+        """All inputs once, where they can be listed; None: they are drawn."""
+        return None
+
+    @cached_property
+    def listed(self) -> Batch | None:
+        """The same, made once.
+
+        Raises:
+            UserError: when `every` fails, or gives something else.
+        """
+        try:
+            made = self.every()
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"task.kind {self.kind}: every() raised {raised(error)}; {_LIST}") from error
+        if made is None or (isinstance(made, Batch) and len(made.inputs)):
+            return made
+        given = "no input" if isinstance(made, Batch) else f"a {type(made).__name__}"
+        raise UserError(f"task.kind {self.kind}: every() gave {given}; {_LIST}")
+
+    @property
+    def n_inputs(self) -> int | None:
+        """How many inputs there are."""
+        return None if self.listed is None else len(self.listed.inputs)
+
+
+def own_examples(task: OwnTask) -> KnownExamples:
+    """What it draws, or all of its inputs once.
+
+    Raises:
+        UserError: when what it draws breaks a law.
+    """
+    examples = examples_of(task)
+    for said in broken(task, examples):
+        raise UserError(f"task.kind {task.kind}: {said}")
+    return examples
+
+
+def examples_of(task: OwnTask) -> KnownExamples:
+    """The same, whatever laws it breaks."""
+    draws = task.listed is None or type(task).draw is not OwnTask.draw
+    return KnownExamples(task, every=task.listed, draw=task.draw if draws else None)

@@ -1,0 +1,314 @@
+"""Data: laws of the examples of a task: those of Headway keep them, and those of one's own are held to them.
+
+Batches have the declared shapes, ask for something, are a function of (task, seed, step), leave generators that others
+use alone, and do not give the answer away.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from headway.base import rng
+from headway.config.lm.model import Gpt2
+from headway.config.lm.task import TokensTask
+from headway.config.metrics import METRICS
+from headway.data.batch import MASKED, Batch, Examples
+from headway.errors import UserError, near, shortened
+
+LOOKED_AT = 512
+"""Examples that are looked at."""
+_PLACES = 8
+"""Positions whose answers are looked for in the input, about."""
+_TELLING = 32
+"""Of an input that stands so often at a place, with other answers among them, something can be told."""
+_LEAK = 0.8
+"""Of what shuffled answers leave untold, one token may tell less than this."""
+_BY_LUCK = 0.07
+"""What a share of right answers may differ by in the examples that are looked at."""
+_ANY_MODEL = Gpt2(family="gpt-2", d_model=24, n_layers=2, n_positions=16, n_heads="3-2")
+"""What a task is asked about that says what a model can reach."""
+
+
+def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
+    """What laws the examples of a task break: a sentence for each, with what to do."""
+    n_inputs = getattr(task, "n_inputs", None)
+    size = LOOKED_AT if n_inputs is None else min(LOOKED_AT, n_inputs)
+    listed = _copied(getattr(task, "listed", None))
+    before = rng.shared_states()
+    try:
+        first, again = (examples.training_batch(7, 3, size) for _ in range(2))
+        other = examples.training_batch(8, 4, size)
+        some, some_again = (examples.training_batch(7, 5, max(1, size - 1)) for _ in range(2))
+    except UserError as error:  # which says itself what to do
+        yield f"drawing {size} examples: {error}"
+        return
+    except Exception as error:  # noqa: BLE001 - whatever a type of the user's raises is told
+        yield f"drawing {size} examples raised {raised(error)}; let draw(random, n) give n of them"
+        return
+    if before != rng.shared_states():
+        yield (
+            "drawing examples changed a global random generator (numpy.random or torch), which others draw "
+            "from; take every random number from the `random` that draw is given"
+        )
+    wrong = [*_shapes(task, first, size)]
+    wrong += _shapes(task, listed, len(listed.inputs)) if listed is not None and size != n_inputs else []
+    yield from wrong
+    if wrong:
+        return
+    if not (_same(first, again) and _same(some, some_again)):
+        yield (
+            "two draws of one seed and step gave different examples; take every random number from the `random` that "
+            "draw is given, and keep nothing between calls"
+        )
+    elif size != n_inputs and _same(first, other):
+        yield "another seed and step gave the same examples; take random numbers from the `random` that draw is given"
+    if listed is not None:
+        yield from _listing(task, listed)
+    yield from _leaks(task, first)
+    yield from _promises(task, first)
+
+
+def raised(error: Exception) -> str:
+    """An exception of the user's code in one line.
+
+    Examples:
+        >>> raised(KeyError("a"))
+        "KeyError: 'a'"
+    """
+    if isinstance(error, ValidationError):
+        (found, *_) = error.errors(include_url=False)
+        return f"{type(error).__name__}: {'.'.join(map(str, found['loc']))}: {found['msg']}"
+    return f"{type(error).__name__}: {shortened(str(error))}"
+
+
+def _copied(batch: Any) -> Batch | None:
+    """A batch that nothing else can change; None for what is no batch, which its shapes tell."""
+    return batch.rows(np.arange(len(batch.inputs))) if isinstance(batch, Batch) else None
+
+
+def _listing(task: Any, listed: Batch) -> Iterator[str]:
+    """Whether all inputs are listed again in the same way, and each with one answer."""
+    if not _same(task.listed, listed):
+        yield "draw changed the arrays that every() gave; let draw make arrays of its own"
+    before, again = rng.shared_states(), task.every()
+    if before != rng.shared_states():
+        yield (
+            "every() changed a global random generator (numpy.random or torch), which others draw from; list the "
+            "inputs without random numbers"
+        )
+    if not _same(again, listed):
+        yield "every() gave other inputs the second time; list the same ones in the same order, without random numbers"
+    rows = np.ascontiguousarray(listed.inputs).reshape(len(listed.inputs), -1)
+    _, first, of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    kept = listed.rows(first[of.reshape(-1)])
+    if len(first) < len(rows) and not _same(Batch(inputs=kept.inputs, targets=listed.targets), kept):
+        yield "every() lists one input with two different answers; give each input one answer"
+
+
+def _promises(task: Any, batch: Batch) -> Iterator[str]:
+    """Whether what a task says of its own answers can be so: `best_possible` and `by_chance`."""
+    if not hasattr(task, "by_chance"):
+        return
+    best: dict[str, float] = {}
+    for name, promised, advice in (
+        ("best_possible", lambda: task.best_possible(_ANY_MODEL), 'a mapping such as {"accuracy": 0.75}'),
+        ("by_chance", lambda: {"accuracy": task.by_chance()}, "a share from 0 to 1, or None"),
+    ):
+        try:
+            said = promised()
+        except Exception as error:  # noqa: BLE001 - whatever a type of the user's raises is told
+            yield f"{name} raised {raised(error)}; let it give {advice}"
+            continue
+        if name == "by_chance" and said == {"accuracy": None}:
+            continue
+        if not isinstance(said, Mapping):
+            yield f"{name} gave {shortened(repr(said))}; let it give {advice}"
+            continue
+        wrong = [*filter(None, (_why_no_promise(metric, value, advice) for metric, value in said.items()))]
+        wrong = wrong or [*filter(None, [_why_no_share(said.get("accuracy", 1.0), best.get("accuracy", 1.0), batch)])]
+        yield from (f"{name} {each}" for each in wrong)
+        best = best or ({} if wrong else dict(said))
+
+
+def _why_no_promise(metric: str, value: Any, advice: str) -> str:
+    """Why a metric cannot be said to get no better than a value; empty where it can."""
+    if metric not in METRICS or METRICS[metric].better is None:
+        known = [each for each in METRICS if METRICS[each].better is not None]
+        return f"names {shortened(repr(metric))}, which is not measured; {near(str(metric), known)}"
+    if not isinstance(value, int | float) or not np.isfinite(value):
+        return f"gave {shortened(repr(value))} for {metric}; let it give {advice}"
+    return f"gave an accuracy of {value}; let it give {advice}" if metric == "accuracy" and not 0 <= value <= 1 else ""
+
+
+def _why_no_share(share: float, best: float, batch: Batch) -> str:
+    """Why a share of right answers cannot be the largest, or that of chance; empty where it can."""
+    guess = _guessed(batch)
+    if share > best:
+        return f"gave {share:.2f}, and best_possible an accuracy of {best:.2f}; give at most that"
+    if share < guess - _BY_LUCK:
+        return (
+            f"gave an accuracy of {share:.2f}, and whoever says the most frequent answer at each position is right in "
+            f"{guess:.2f} of {len(batch.inputs)} examples; give at least this share"
+        )
+    return ""
+
+
+def _guessed(batch: Batch) -> float:
+    """The share that is right of who says the most frequent answer at each position; 0 of answers that are numbers."""
+    if batch.targets.dtype != np.int64:
+        return 0.0
+    places = (batch.targets[:, place][batch.targets[:, place] >= 0] for place in range(batch.targets.shape[1]))
+    right = sum(int(np.bincount(asked).max()) for asked in places if len(asked))
+    return right / max(1, int(batch.asked.sum()))
+
+
+def _shapes(task: TokensTask, batch: Any, n: int) -> Iterator[str]:
+    if not isinstance(batch, Batch):
+        yield f"draw gave a {type(batch).__name__}; give a Batch(inputs=..., targets=...)"
+        return
+    for name, values in (("inputs", batch.inputs), ("targets", batch.targets)):
+        if not isinstance(values, np.ndarray) or values.dtype not in (np.int64, np.float32):
+            given = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
+            yield f"{name} are {given}; give a numpy array of int64 (tokens, answers) or float32 (numbers)"
+            return
+    is_number = batch.targets.dtype == np.float32
+    if (task.loss == "mse") != is_number:
+        yield (
+            f"targets are {batch.targets.dtype}, and its loss is {task.loss}; answers that are classes are int64 and "
+            "go with loss_nats, answers that are numbers are float32 and go with mse"
+        )
+        return
+    yield from _sizes(task, batch, n)
+    if batch.targets.shape[:1] == (n,) and not batch.asked.any():
+        yield f"nothing is asked: every target is {'NaN' if is_number else MASKED}; put answers where they are asked"
+    elif batch.targets.shape[:1] == (n,) and n > 1 and not _varies(batch):
+        yield (
+            "at each position the answer is the same in every example, so nothing can be learnt from the input; ask "
+            "for what depends on it"
+        )
+
+
+def _varies(batch: Batch) -> bool:
+    """Whether an answer at some position differs between examples."""
+    asked = batch.asked if batch.targets.ndim == 2 else batch.asked[:, :, None]
+    high = np.where(asked, batch.targets, -np.inf).max(0)
+    low = np.where(asked, batch.targets, np.inf).min(0)
+    return bool((high > low).any())
+
+
+def _sizes(task: TokensTask, batch: Batch, n: int) -> Iterator[str]:
+    tokens = batch.inputs.dtype == np.int64
+    # Numbers are read at a class token after them.
+    lengths = (task.n_ctx,) if tokens else (task.n_ctx, task.n_ctx - 1)
+    if len(batch.inputs) != n or batch.inputs.ndim != (2 if tokens else 3) or batch.inputs.shape[1] not in lengths:
+        wanted = f"({n}, {task.n_ctx}{'' if tokens else ', numbers'})"
+        yield f"inputs have the shape {batch.inputs.shape}, and (n, n_ctx) is {wanted}; make them equal"
+        return
+    wanted_targets = (n, task.n_ctx) if task.loss != "mse" else (n, task.n_ctx, task.n_answers)
+    if batch.targets.shape != wanted_targets:
+        yield (
+            f"targets have the shape {batch.targets.shape}, and there is one for each position: {wanted_targets}, "
+            f"{'NaN' if task.loss == 'mse' else MASKED} where nothing is asked"
+        )
+        return
+    ranges = [("inputs", batch.inputs, 0, task.vocab_size, "vocab_size")] if tokens else []
+    ranges += [("targets", batch.targets, MASKED, task.n_answers, "n_answers")] if task.loss != "mse" else []
+    for name, values, low, end, key in ranges:
+        if values.min() < low or values.max() >= end:
+            outside = values[(values < low) | (values >= end)].flat[0]
+            yield f"{name} hold {outside}, and {key} is {end}: they are {low} to {end - 1}; make them fit"
+
+
+def _same(one: Batch, other: Batch) -> bool:
+    same_inputs = np.array_equal(one.inputs, other.inputs)
+    return same_inputs and np.array_equal(one.targets, other.targets, equal_nan=one.targets.dtype.kind == "f")
+
+
+def _leaks(task: TokensTask, batch: Batch) -> Iterator[str]:
+    """Whether the input at one place gives the answer: shuffled answers would not go with it so often."""
+    if batch.inputs.dtype != np.int64 or batch.targets.dtype != np.int64:
+        yield from _leaked_numbers(batch)
+        return
+    places = np.flatnonzero((batch.targets >= 0).any(0))
+    looked_at = places[:: max(1, len(places) // _PLACES)].tolist()
+    given = {place: _given_away(batch, place) for place in looked_at}
+    place = _too_late(batch, looked_at, [place for place in looked_at if place in given[place]])
+    if place is not None:
+        yield (
+            f"the answer that is asked at position {place} follows from the input there alone"
+            f"{_how_often(given[place][place])}, whatever else stands in it: it leaks; ask it at the position "
+            "before, leave it out of the input, or ask nothing there (own.MASKED)"
+        )
+    # At one place or another an answer may follow from a single token before it; not at all of them.
+    elif all(given.values()) and not getattr(task, "copies", False):
+        place = looked_at[0]
+        at, share = max(given[place].items(), key=lambda found: found[1])
+        yield (
+            f"the answer that is asked at position {place} follows from the input at position {at} alone"
+            f"{_how_often(share)}, and so do the others each from one: they leak; leave them out of the input, or say "
+            "`copies = True` in the type if to copy them is what is asked"
+        )
+
+
+def _too_late(batch: Batch, looked_at: Sequence[int], there: Sequence[int]) -> int | None:
+    """The first position whose answer follows from the token there, and should not; None where it may.
+
+    It may where few tokens were seen: the depth of brackets at the first position is that of its bracket. Then these
+    are the first positions whose answers vary, and at most half of them. An answer that is asked one position too late
+    is found at later ones, too.
+
+    Args:
+        batch: of examples.
+        looked_at: some of its positions.
+        there: those at which the answer follows from the token.
+    """
+    varying = [at for at in looked_at if len(np.unique(batch.targets[:, at][batch.targets[:, at] >= 0])) > 1]
+    early = varying[: (len(varying) + 1) // 2] if varying[1:] else []
+    first_other = next((at for at in varying if at not in there), None)
+    late = [at for at in there if at not in early or (first_other is not None and at > first_other)]
+    return (late[0] if first_other is not None else there[0]) if late else None
+
+
+def _how_often(share: float) -> str:
+    return "" if share == 1 else f" in {share:.0%} of the examples".replace("%", " %")
+
+
+def _given_away(batch: Batch, place: int) -> dict[int, float]:
+    """The positions whose input alone gives the answer that is asked at a place, and in what share of the examples."""
+    asked = batch.targets[:, place] >= 0
+    answers = batch.targets[asked, place]
+    shares = {at: _given(batch.inputs[asked, at], answers) for at in range(place, -1, -1)}
+    return {at: share for at, share in shares.items() if share is not None}
+
+
+def _given(inputs: np.ndarray, answers: np.ndarray) -> float | None:
+    """The share of answers that are the usual one of their input token; None where shuffled ones are told as well."""
+    counts = np.unique(inputs, return_counts=True)[1]
+    if len(np.unique(answers)) < 2 or len(counts) < 2 or int((counts - 1).sum()) < _TELLING:
+        return None
+    random = rng.generator(0, "answers shuffled")
+    chance = float(np.mean([_usual(inputs, random.permutation(answers)) for _ in range(4)]))
+    share = _usual(inputs, answers)
+    return share if share - chance >= _LEAK * (1 - chance) > 0 else None
+
+
+def _usual(inputs: np.ndarray, answers: np.ndarray) -> float:
+    pairs, counts = np.unique(np.stack((inputs, answers)), axis=1, return_counts=True)
+    _, first = np.unique(pairs[0], return_index=True)
+    return float(np.maximum.reduceat(counts, first).sum() / len(answers))
+
+
+def _leaked_numbers(batch: Batch) -> Iterator[str]:
+    if batch.inputs.dtype != np.float32 or batch.targets.dtype != np.float32:
+        return
+    asked = batch.asked
+    for answer in range(batch.targets.shape[2]):
+        for place in np.flatnonzero(asked.all(0)):
+            wanted = batch.targets[:, place, answer][:, None, None]
+            share = float(np.isclose(batch.inputs, wanted).mean(0).max())
+            if share >= _LEAK:
+                often = _how_often(share) or " in every example"
+                yield f"a number of the input is the answer{often}: it leaks; leave it out of the input"
+                return

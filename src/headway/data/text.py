@@ -1,0 +1,365 @@
+"""Data: batches of token sequences, as a pure function of (task, seed, step, batch size).
+
+Packed: the documents are one ring of tokens. Each epoch cuts it, from a random place on, into windows that share
+nothing but their borders, and takes the windows in a fresh random order; the end of a text is an ordinary target.
+
+Published: every story is a sequence of its own, cut at n_ctx tokens; what follows it is filled with the end-of-text
+token and masked in the loss, that of the story's own end included, so the model never learns to stop. The published
+runs fill up to the longest of each 1,000 stories. Here every batch is n_ctx long, since compiled code wants one shape;
+under a causal mask what stands to the right of a token changes nothing, so the losses are the same.
+
+Data: what making the tokens of a task would say, as far as it can be known without making them.
+
+A corpus is read until it plainly has enough: a word is a token at least. Where that stays open, the corpus is small,
+and its tokens are made as a run would make them. Nothing is fetched.
+
+Data: the text of a task, in sequences.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int64, Integer
+
+from headway.base import rng
+from headway.base.files import cache_folder
+from headway.config.lm.text import TextTask, holds_ids
+from headway.data import corpus as hub
+from headway.data.batch import MASKED, Batch, Examples
+from headway.data.corpus import Corpus, cut_of, find_corpus, find_ids
+from headway.data.token_store import Sources, Tokens, check_split, held_out_documents, kept_tokens, open_corpus
+from headway.data.tokenizer import open_tokenizer, trained_bpe
+from headway.errors import UserError
+
+
+@runtime_checkable
+class TokenArrays(Protocol):
+    """The tokens that batches are cut from."""
+
+    @property
+    def train(self) -> Integer[np.ndarray, " token"]:
+        """Training documents, each ended by the end-of-text token."""
+
+    @property
+    def held_out(self) -> Integer[np.ndarray, " token"]:
+        """Held-out documents, likewise."""
+
+    @property
+    def train_ends(self) -> Int64[np.ndarray, " document"]:
+        """For each training document the position after its end-of-text token."""
+
+    @property
+    def held_out_ends(self) -> Int64[np.ndarray, " document"]:
+        """For each held-out document, likewise."""
+
+    @property
+    def end_of_text(self) -> int:
+        """The token that ends a document."""
+
+
+def sequences_per_epoch(tokens: TokenArrays, task: TextTask) -> int:
+    """Training sequences of an epoch: packed, windows of the tokens; published, documents."""
+    return len(tokens.train_ends) if task.padding == "published" else len(tokens.train) // task.n_ctx
+
+
+def steps_per_epoch(tokens: TokenArrays, task: TextTask, batch_size: int) -> float:
+    """Training steps until every sequence was seen once.
+
+    Raises:
+        UserError: as `check`.
+    """
+    check(tokens, task, batch_size)
+    return sequences_per_epoch(tokens, task) / batch_size
+
+
+def check(tokens: TokenArrays, task: TextTask, batch_size: int) -> None:
+    """Look whether there is text enough to train and to judge.
+
+    Raises:
+        UserError: when the training text is shorter than a batch, or the held-out text than a sequence.
+    """
+    if task.padding == "published" and task.n_ctx < 2:
+        raise UserError("task.n_ctx 1 with published padding leaves no token to predict; give 2 or more")
+    available = sequences_per_epoch(tokens, task)
+    if available < batch_size:
+        held = "documents" if task.padding == "published" else f"sequences of n_ctx {task.n_ctx}"
+        raise UserError(
+            f"the training text has {available:,} {held} ({len(tokens.train):,} tokens), but training.batch_size is "
+            f"{batch_size}; give a larger corpus, or lower batch_size or task.n_ctx"
+        )
+    if len(tokens.held_out) <= task.n_ctx and task.padding == "packed":
+        raise UserError(
+            f"the held-out text has {len(tokens.held_out):,} tokens, fewer than one sequence of n_ctx {task.n_ctx} and "
+            "the token after it; raise task.held_out, give task.validation, or lower task.n_ctx"
+        )
+
+
+def training_batch(tokens: TokenArrays, task: TextTask, seed: int, step: int, batch_size: int) -> Batch:
+    """The batch of a step, from 0; the same seed gives every model the same batches.
+
+    Raises:
+        UserError: as `check`.
+    """
+    check(tokens, task, batch_size)
+    per_epoch = sequences_per_epoch(tokens, task)
+    wanted = step * batch_size + np.arange(batch_size)
+    parts = []
+    for epoch in np.unique(wanted // per_epoch).tolist():
+        within = wanted[wanted // per_epoch == epoch] % per_epoch
+        chosen = _order(seed, epoch, per_epoch)[within]
+        if task.padding == "published":
+            parts.append(_padded(tokens.train, tokens.train_ends, tokens.end_of_text, chosen, task.n_ctx))
+        else:
+            start = int(rng.generator(seed, "where windows begin", epoch).integers(len(tokens.train)))
+            parts.append(_windows(tokens.train, start + chosen * task.n_ctx, task.n_ctx))
+    return Batch(
+        inputs=np.concatenate([part.inputs for part in parts]), targets=np.concatenate([part.targets for part in parts])
+    )
+
+
+@lru_cache(maxsize=4)  # two epochs that a batch may straddle, for a trainer and whoever looks at its data
+def _order(seed: int, epoch: int, n: int) -> Int64[np.ndarray, " sequence"]:
+    order = rng.generator(seed, "order of sequences", epoch).permutation(n)
+    order.flags.writeable = False
+    return order
+
+
+def evaluation_batches(tokens: TokenArrays, task: TextTask, sequences: int | None, batch_size: int) -> Iterator[Batch]:
+    """The held-out sequences that a model is judged on, in batches of one shape.
+
+    Packed, each held-out token but the first is a target once. Which sequences are taken depends on the task alone:
+    a fixed random choice of so many, all for None. What fills up the last batch is masked.
+    """
+    published = task.padding == "published"
+    available = len(tokens.held_out_ends) if published else -(-(len(tokens.held_out) - 1) // task.n_ctx)
+    chosen = np.sort(rng.generator(0, "evaluation").permutation(available)[:sequences])
+    for first in range(0, len(chosen), batch_size):
+        some = chosen[first : first + batch_size]
+        if published:
+            part = _padded(tokens.held_out, tokens.held_out_ends, tokens.end_of_text, some, task.n_ctx)
+        else:
+            part = _windows(tokens.held_out, some * task.n_ctx, task.n_ctx)
+            positions = some[:, None] * task.n_ctx + np.arange(task.n_ctx)
+            # The windows of a ring go on at its beginning; here the text is over.
+            part.targets[positions >= len(tokens.held_out) - 1] = MASKED
+        yield _filled(part, batch_size, tokens.end_of_text)
+
+
+def _windows(ring: Integer[np.ndarray, " token"], starts: Int64[np.ndarray, " batch"], n_ctx: int) -> Batch:
+    positions = (starts[:, None] + np.arange(n_ctx + 1)) % len(ring)
+    taken = ring[positions].astype(np.int64)
+    return Batch(inputs=taken[:, :-1].copy(), targets=taken[:, 1:].copy())
+
+
+def _padded(
+    tokens: Integer[np.ndarray, " token"],
+    ends: Int64[np.ndarray, " document"],
+    end_of_text: int,
+    documents: Int64[np.ndarray, " batch"],
+    n_ctx: int,
+) -> Batch:
+    inputs = np.full((len(documents), n_ctx), end_of_text, np.int64)
+    targets = np.full((len(documents), n_ctx), MASKED, np.int64)
+    for row, document in enumerate(documents.tolist()):
+        first = int(ends[document - 1]) if document else 0
+        story = tokens[first : min(int(ends[document]) - 1, first + n_ctx)]
+        inputs[row, : len(story)] = story
+        targets[row, : len(story) - 1] = story[1:]
+    return Batch(inputs=inputs, targets=targets)
+
+
+def _filled(part: Batch, batch_size: int, end_of_text: int) -> Batch:
+    rows = ((0, batch_size - len(part.inputs)), (0, 0))
+    return Batch(
+        inputs=np.pad(part.inputs, rows, constant_values=end_of_text),
+        targets=np.pad(part.targets, rows, constant_values=MASKED),
+    )
+
+
+MARGIN = 16
+"""How many times what is needed is plainly enough, of a corpus that is not read to its end."""
+_MOST_SAMPLE = 1 << 23
+
+
+def outlook(task: TextTask, batch_size: int) -> Iterator[str]:
+    """What is to be said of the text of a task, in sentences.
+
+    Raises:
+        UserError: what a run would raise, as far as it is looked at.
+    """
+    asked = {"task.corpus": (task.corpus, task.stories), "task.validation": (task.validation, None)}
+    from_hub = [
+        f"{key} {name}" for key, (name, limit) in asked.items() if name == "tinystories" and not hub.is_fetched(limit)
+    ]
+    if task.tokenizer == "gpt2":
+        from_hub.append("task.tokenizer gpt2")
+    if task.tokenizer_folder is not None:
+        assert task.vocab_size  # read first in a run too, for its memory
+        open_tokenizer(task.tokenizer, tuple)
+    if from_hub:
+        for key, (name, limit) in asked.items():
+            if name is not None and holds_ids(name):
+                find_ids(name, limit=limit, asked=key, vocab_size=task.vocab_size, end_of_text=0)
+            elif name is not None and name != "tinystories":
+                find_corpus(name, limit=limit, asked=key)
+        are = "comes" if len(from_hub) == 1 else "come"
+        yield f"not looked at: {' and '.join(from_hub)}, which {are} from the hub when runs are made"
+        return
+    sources = Sources.of(task)
+    if (cache_folder() / sources.folder).is_dir() or (found := _Seen.of(sources, batch_size)).is_open:
+        tokens = kept_tokens(task, sources)
+        check(tokens, task, batch_size)
+        if tokens.note:
+            yield tokens.note
+    elif found.n == 1 and task.validation is None:
+        yield cut_of(sources.corpus, task.held_out).sentence(task.corpus)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """What was read of a corpus: words at least, of each document, and the beginning itself."""
+
+    words: tuple[int, ...]
+    texts: tuple[Any, ...]
+    is_open: bool
+    """Whether it may be too little."""
+
+    @property
+    def n(self) -> int:
+        """Documents that were read."""
+        return len(self.words)
+
+    @classmethod
+    def of(cls, sources: Sources, batch_size: int) -> "_Seen":
+        task = sources.task
+        needs = _Needs(task=task, batch_size=batch_size)
+        seen = cls._read(sources.corpus, needs)
+        if sources.validation is not None and not seen.is_open:
+            judged = cls._read(sources.validation, replace(needs, judged=True))
+            seen = replace(seen, is_open=judged.is_open)
+        if not seen.is_open and task.tokenizer.startswith("bpe-"):
+            try:
+                trained_bpe(seen.texts, task.vocab_size)
+            except UserError:  # of what was read; all of it may have enough
+                seen = replace(seen, is_open=True)
+        return seen
+
+    @classmethod
+    def _read(cls, corpus: Corpus[Any], needs: "_Needs") -> "_Seen":
+        words, texts, length, total = [0], [], 0, 0
+        for piece, ended in corpus.pieces():
+            found = len(piece.split()) if isinstance(piece, str) else len(piece)
+            words[-1] += found
+            total += found
+            if isinstance(piece, str) and length < _MOST_SAMPLE:
+                texts.append(piece)
+                length += len(piece)
+            if ended:
+                words.append(0)
+                if needs.plainly_met(len(words) - 1, total):
+                    return cls(words=tuple(words[:-1]), texts=tuple(texts), is_open=False)
+        whole = tuple(words[:-1])
+        return cls(words=whole, texts=tuple(texts), is_open=not needs.met(whole))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Needs:
+    """What a task needs of a corpus."""
+
+    task: TextTask
+    batch_size: int
+    judged: bool = False
+    """Whether the corpus is the one that is held out whole."""
+
+    @property
+    def share(self) -> float:
+        return self.task.held_out if self.task.validation is None else float(self.judged)
+
+    def plainly_met(self, n: int, words: int) -> bool:
+        """Whether the beginning of a corpus is so much that the whole is enough, whatever is held out of it."""
+        held = math.ceil(self.share * n)
+        if self.task.padding == "published":
+            return self.judged or (n - held >= self.batch_size and self.task.n_ctx > 1)
+        enough = self.share == 0 or (held >= MARGIN and words * self.share >= MARGIN * (self.task.n_ctx + 1))
+        return enough and (self.judged or words * (1 - self.share) >= MARGIN * self.batch_size * self.task.n_ctx)
+
+    def met(self, words: tuple[int, ...]) -> bool:
+        """Whether a corpus that was read to its end is enough.
+
+        Raises:
+            UserError: when it cannot be split.
+        """
+        task = self.task
+        if not self.judged:
+            check_split(task, len(words))
+        if task.padding == "published":
+            return self.plainly_met(len(words), sum(words))
+        if len(words) == 1 and task.validation is None:
+            training = sum(words) * (1 - task.held_out)
+            return training >= 2 * self.batch_size * task.n_ctx and sum(words) * task.held_out >= 2 * (task.n_ctx + 1)
+        held = np.full(len(words), self.judged) if task.validation else held_out_documents(len(words), task.held_out)
+        counts = np.array(words)
+        enough = task.validation is not None and not self.judged
+        enough = enough or int(counts[held].sum()) > task.n_ctx
+        return enough and (self.judged or int(counts[~held].sum()) >= self.batch_size * task.n_ctx)
+
+
+class TextExamples(Examples):
+    """The text of a task, in sequences; the law of which token stands where is that of `packing`."""
+
+    def __init__(self, task: TextTask, tokens: Tokens):
+        self.task, self.tokens = task, tokens
+        self.tokenizer = tokens.tokenizer
+        self.files = {"tokenizer.json": tokens.tokenizer.inner.to_str()}
+        self.notes = (tokens.note,) if tokens.note else ()
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens of the vocabulary."""
+        return self.tokens.vocab_size
+
+    @property
+    def digest(self) -> str:
+        """A hash of the tokens and of the tokenizer."""
+        return self.tokens.digest
+
+    def training_batch(self, seed: int, step: int, batch_size: int) -> Batch:
+        """As `packing.training_batch`."""
+        return training_batch(self.tokens, self.task, seed, step, batch_size)
+
+    def evaluation_batches(self, sequences: int | None, batch_size: int) -> Iterator[Batch]:
+        """As `packing.evaluation_batches`."""
+        return evaluation_batches(self.tokens, self.task, sequences, batch_size)
+
+    def steps_per_epoch(self, batch_size: int) -> float:
+        """As `packing.steps_per_epoch`."""
+        return steps_per_epoch(self.tokens, self.task, batch_size)
+
+    def targets_per_step(self, batch_size: int) -> float:
+        """Every position; with padding the mean over the documents."""
+        if self.task.padding == "packed":
+            return float(batch_size * self.task.n_ctx)
+        lengths = np.diff(self.tokens.train_ends, prepend=0) - 1
+        return batch_size * float((np.minimum(lengths, self.task.n_ctx) - 1).clip(0).mean())
+
+
+def expectations(task: TextTask, batch_size: int) -> Iterator[str]:
+    """What is to be said of a text before its tokens are made.
+
+    Raises:
+        UserError: what making them would raise, as far as it is looked at.
+    """
+    return outlook(task, batch_size)
+
+
+def text_examples(task: TextTask) -> TextExamples:
+    """The text of a task; its tokens are made where the cache has none.
+
+    Raises:
+        UserError: as `open_corpus`.
+    """
+    return TextExamples(task, open_corpus(task))

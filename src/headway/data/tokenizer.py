@@ -1,0 +1,315 @@
+"""Data: text to tokens and back.
+
+Every tokenizer here is one of the library `tokenizers` and is kept as one `tokenizer.json`. `bytes` is a byte-level
+BPE without merges whose token ids are the bytes, and 256 the end of a text.
+
+Data: a tokenizer that has no token for the end of a text: enough to read one, not to train on it or to write.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import SupportsIndex
+
+import numpy as np
+import tokenizers
+from jaxtyping import Integer
+from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
+
+from headway.base.identity import digest
+from headway.data.tokenizer_files import NoEndOfText, check_growth, check_tokenizer, named_end
+from headway.errors import UserError, explained
+
+END_OF_TEXT = "<|endoftext|>"
+_ENDS = (END_OF_TEXT, "</s>", "<|end_of_text|>", "<eos>", "[EOS]")
+_HUB = "openai-community/gpt2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokenizer:
+    """A tokenizer and its token for the end of a text, which every document ends with."""
+
+    inner: tokenizers.Tokenizer = field(repr=False)
+    end_of_text: int
+    vocab_size: int
+
+    @classmethod
+    def of(cls, inner: tokenizers.Tokenizer, name: str, end: str | None = None) -> "Tokenizer":
+        """Find the end of a text among the tokens.
+
+        Args:
+            inner: the library's tokenizer.
+            name: for messages.
+            end: what ends a text where no usual token is there; None: nobody says.
+
+        Raises:
+            NoEndOfText: when there is none.
+        """
+        vocabulary = inner.get_vocab(with_added_tokens=True)
+        end = next((token for token in (*_ENDS, end) if token in vocabulary), None)
+        if end is None:
+            said = f"it has no token for the end of a text ({', '.join(_ENDS)}); add one to it"
+            raise NoEndOfText(f"tokenizer {name}: {said}")
+        inner.no_truncation()
+        inner.no_padding()
+        # As a token of its own it is found in a text as a whole; its id stays.
+        inner.add_special_tokens([AddedToken(end, normalized=False, special=True)])
+        return cls(inner=inner, end_of_text=vocabulary[end], vocab_size=max(vocabulary.values()) + 1)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizer":
+        """Read a folder with a tokenizer.json, or a vocab.json and a merges.txt.
+
+        Raises:
+            UserError: when it has neither, or they are none, far larger than one, or make too much of a text.
+        """
+        name = str(folder)
+        whole, vocabulary, merges = folder / "tokenizer.json", folder / "vocab.json", folder / "merges.txt"
+        check_tokenizer(folder)
+        with explained(f"tokenizer {name}: its files are no tokenizer", "give others"):
+            if whole.is_file():
+                inner = tokenizers.Tokenizer.from_file(str(whole))
+                check_growth(inner, name)
+                return cls.of(inner, name, named_end(folder))
+            if vocabulary.is_file() and merges.is_file():
+                return cls.of(_byte_level(models.BPE.from_file(str(vocabulary), str(merges))), name)
+        raise UserError(
+            f"tokenizer {name}: it is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
+            "merges.txt, or a tokenizer.json"
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write `tokenizer.json` into a folder."""
+        (folder / "tokenizer.json").write_text(self.inner.to_str(), encoding="utf-8")
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text; `<|endoftext|>` in it is the one token."""
+        return self._ids(lambda: [self.inner.encode(text, add_special_tokens=False)])[0]
+
+    def encode_as_written(self, text: str) -> list[int]:
+        """The same with the tokens that it puts around a text, such as a Llama's first."""
+        return self._ids(lambda: [self.inner.encode(text)])[0]
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of each text, on all cores."""
+        return self._ids(lambda: self.inner.encode_batch_fast(list(texts), add_special_tokens=False))
+
+    def decode(self, tokens: Iterable[SupportsIndex]) -> str:
+        """The text of tokens; bytes that are no UTF-8 become the replacement character."""
+        ids = [int(token) for token in tokens]
+        with explained("the tokenizer has no text for its tokens", "give another"):
+            return str(self.inner.decode(ids, skip_special_tokens=False))
+
+    def n_bytes(self, tokens: Integer[np.ndarray, " token"]) -> int:
+        """Bytes of the text that tokens stand for; the end of a text is none, and so is what is unknown.
+
+        Examples:
+            >>> bytes_tokenizer().n_bytes(np.array([104, 105, 256]))
+            2
+        """
+        if not isinstance(self.inner.decoder, decoders.ByteLevel):
+            return len(self.text_of(tokens).encode())
+        written = tokens[tokens != self.end_of_text]
+        # A character of a byte-level token is a byte, so that none is lost where a text is cut within a character.
+        ids, counts = np.unique(written, return_counts=True)
+        lengths = [len(self.inner.id_to_token(int(token)) or "") for token in ids]
+        return int(np.dot(counts, lengths)) if len(ids) else 0
+
+    def text_of(self, tokens: Integer[np.ndarray, " token"]) -> str:
+        """The text that tokens stand for, without what is unknown, or ends it."""
+        return self.decode(tokens[(tokens != self.end_of_text) & (tokens != self.unknown)])
+
+    @cached_property
+    def unknown(self) -> int | None:
+        """The token for what it does not know, if it has one."""
+        model = json.loads(self.inner.to_str())["model"]
+        if model["type"] == "Unigram":
+            return None if model["unk_id"] is None else int(model["unk_id"])
+        return self.inner.token_to_id(model.get("unk_token") or "")
+
+    def _ids(self, encode: Callable[[], Iterable[tokenizers.Encoding]]) -> list[list[int]]:
+        advice = "give another, or a tokenizer with a token for what it does not know"
+        with explained("the tokenizer has no token for a part of the text", advice):
+            try:
+                return [found.ids for found in encode()]
+            except TypeError:
+                raise UserError("the text has characters that UTF-8 cannot hold; give it in that encoding") from None
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that it does."""
+        return digest(self.inner.to_str())
+
+
+def open_tokenizer(name: str, training_documents: Callable[[], Iterable[str]]) -> Tokenizer:
+    """The tokenizer that a task names; only `bpe-N` reads the training documents.
+
+    Raises:
+        UserError: when it cannot be had, it has no token for some texts, or the documents are too few for N tokens.
+    """
+    if name == "bytes":
+        return bytes_tokenizer()
+    if bpe := re.fullmatch(r"bpe-(\d+)", name):
+        return trained_bpe(training_documents(), int(bpe[1]))
+    if ids := re.fullmatch(r"ids-(\d+)", name):
+        return ids_tokenizer(int(ids[1]))
+    found = _gpt2() if name == "gpt2" else Tokenizer.load(Path(name).expanduser())
+    _check_encodes_everything(found.inner, name)
+    return found
+
+
+def bytes_tokenizer() -> Tokenizer:
+    """A token for each byte, and 256 for the end of a text.
+
+    Examples:
+        >>> bytes_tokenizer().encode("hi<|endoftext|>")
+        [104, 105, 256]
+    """
+    vocabulary = {character: byte for byte, character in enumerate(byte_characters())} | {END_OF_TEXT: 256}
+    return Tokenizer.of(_byte_level(models.BPE(vocab=vocabulary, merges=[])), "bytes")
+
+
+def ids_tokenizer(vocab_size: int) -> Tokenizer:
+    """For token ids of which nothing more is known: each is written as its number, the last ends a text.
+
+    Of a text it reads the numbers that are ids, and nothing else.
+
+    Examples:
+        >>> ids_tokenizer(50_257).decode([464, 3290, 50_256])
+        '464 3290 <|endoftext|>'
+    """
+    vocabulary = {str(number): number for number in range(vocab_size - 1)} | {END_OF_TEXT: vocab_size - 1}
+    inner = tokenizers.Tokenizer(models.WordLevel(vocabulary))
+    # The model fails at any other word.
+    words = tokenizers.Regex(rf"(?<!\S)(?:{_numbers_to(vocab_size - 2)})(?!\S)")
+    inner.pre_tokenizer = pre_tokenizers.Split(words, behavior="removed", invert=True)
+    return Tokenizer.of(inner, f"ids-{vocab_size}")
+
+
+def _numbers_to(last: int) -> str:
+    """A pattern of the whole numbers from 0 to one.
+
+    Examples:
+        >>> [number for number in range(2_000) if re.fullmatch(_numbers_to(1_305), str(number))] == list(range(1_306))
+        True
+    """
+    digits = str(last)
+    shorter = [f"[1-9][0-9]{{0,{len(digits) - 2}}}"] if len(digits) > 1 else []
+    smaller = [
+        f"{digits[:at]}[{int(at == 0)}-{int(digit) - 1}][0-9]{{{len(digits) - at - 1}}}"
+        for at, digit in enumerate(digits)
+        if int(digit) > int(at == 0)
+    ]
+    return "|".join(dict.fromkeys(["0", digits, *shorter, *smaller]))
+
+
+def trained_bpe(documents: Iterable[str], vocab_size: int) -> Tokenizer:
+    """A byte-level BPE of so many tokens: the end of a text (id 0), 256 bytes, and merges of pairs seen twice or more.
+
+    Raises:
+        UserError: when the documents do not give that many merges.
+    """
+    inner = _byte_level(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=[END_OF_TEXT],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator(documents, trainer)
+    if (found := inner.get_vocab_size()) != vocab_size:
+        raise UserError(
+            f"tokenizer bpe-{vocab_size}: the training documents have {found - 257} merges, so {found} tokens at "
+            f"most; ask for bpe-{found} or smaller, or give a larger corpus"
+        )
+    return Tokenizer.of(inner, f"bpe-{vocab_size}")
+
+
+def _check_encodes_everything(inner: tokenizers.Tokenizer, name: str) -> None:
+    """Nothing, when every text has tokens: unknown parts one of their own, or every byte one.
+
+    Without, a BPE drops what it does not know and says nothing, and other models raise in the middle of a corpus.
+
+    Raises:
+        UserError: saying what is missing.
+    """
+    content, vocabulary = json.loads(inner.to_str()), inner.get_vocab(with_added_tokens=True)
+    model = content["model"]
+    kind, unknown = model["type"], model.get("unk_token")
+    if (model["unk_id"] is not None) if kind == "Unigram" else unknown in vocabulary:
+        return
+    steps = json.dumps([content["normalizer"], content["pre_tokenizer"]])
+    affixes = [model.get(key) or "" for key in ("continuing_subword_prefix", "end_of_word_suffix")]
+    if kind in ("BPE", "Unigram") and '"ByteLevel"' in steps and not any(affixes):
+        needed = set(byte_characters())
+    elif kind == "BPE" and model["byte_fallback"]:
+        needed = {f"<0x{byte:02X}>" for byte in range(256)}
+    else:
+        needed = None
+    if needed is not None and needed <= vocabulary.keys():
+        return
+    lacks = f"its unk_token {unknown!r} is not in its vocabulary" if unknown else "it names no unknown token"
+    raise UserError(
+        f"tokenizer {name}: its {kind} model has no token for what it does not know ({lacks}, and not every byte has a "
+        "token), so parts of a text could be lost; add a token such as <unk> to its vocabulary and name it as the "
+        "model's unknown token, or give a byte-level tokenizer"
+    )
+
+
+def _byte_level(model: models.BPE) -> tokenizers.Tokenizer:
+    inner = tokenizers.Tokenizer(model)
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    return inner
+
+
+def byte_characters() -> list[str]:
+    """The printable character that stands for each byte in a byte-level vocabulary: itself where it is printable."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+def _gpt2() -> Tokenizer:
+    try:
+        return Tokenizer.of(tokenizers.Tokenizer.from_pretrained(_HUB), "gpt2")
+    except UserError:
+        raise
+    except Exception as error:  # the hub's client has many kinds of failures, and the library its own
+        raise UserError(
+            f"tokenizer gpt2: {_HUB} cannot be read from the hub ({type(error).__name__}); with no network, give "
+            "a folder with GPT-2's vocab.json and merges.txt"
+        ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndlessTokenizer:
+    """A tokenizer without a token for the end of a text: it makes tokens of one, and documents are not parted."""
+
+    inner: tokenizers.Tokenizer = field(repr=False)
+    vocab_size: int
+    end_of_text: None = None
+
+    @classmethod
+    def load(cls, folder: Path) -> "EndlessTokenizer":
+        """Read a folder with a tokenizer.json that `Tokenizer.load` refused for that alone."""
+        inner = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        inner.no_truncation()
+        inner.no_padding()
+        return cls(inner=inner, vocab_size=max(inner.get_vocab(with_added_tokens=True).values()) + 1)
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text."""
+        return list(self.inner.encode(text, add_special_tokens=False).ids)
+
+    def encode_as_written(self, text: str) -> list[int]:
+        """The same with the tokens that it puts around a text."""
+        return list(self.inner.encode(text).ids)
+
+    def decode(self, tokens: Iterable[SupportsIndex]) -> str:
+        """The text of tokens."""
+        return str(self.inner.decode([int(token) for token in tokens], skip_special_tokens=False))

@@ -1,0 +1,1 @@
+"""Execute: doing runs, in processes of this machine, on Ray and through Slurm."""

@@ -1,0 +1,251 @@
+"""Runs: what each arm of an experiment would cost, and what would be said of its data, before it is run.
+
+Runs: what is to be seen to before runs are worked on by a process of this machine: memory, and data made once.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psutil
+
+from headway.base.identity import canonical
+from headway.base.text import counted, size, together
+from headway.config.arms import Arm
+from headway.config.experiment import Experiment
+from headway.config.kinds import part_of
+from headway.config.run import Budget, RunSpec
+from headway.store.batches import about_alone, check_memory, checked_together, how_many
+from headway.store.directory import Store
+from headway.store.environment import Slot
+from headway.store.run import Run
+from headway.train.loop import laboratory_of
+
+SLOW_FLOPS_PER_S = 20e9
+"""What a slow core does; a trial that would last too long even at this rate is left out."""
+LONGEST_TRIAL_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one run of an arm costs; what cannot be known is None."""
+
+    arm: Arm
+    budget: Budget
+    run: RunSpec
+    steps: int | None
+    steps_per_s: float | None
+    untimed: str | None
+    """Why no trial was made."""
+    together: int
+    """Runs that were tried as one program, as they would be trained."""
+
+    @property
+    def batch_size(self) -> int:
+        """Examples in a step."""
+        return self.run.training.batch_size
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens trained on, on this machine."""
+        tokens = self.batch_size * self.budget.tokens_per_example
+        return None if self.steps_per_s is None else self.steps_per_s * tokens
+
+    @property
+    def seconds(self) -> float | None:
+        """Training time of one run on this machine."""
+        if self.steps == 0:
+            return 0.0
+        return None if self.steps is None or self.steps_per_s is None else self.steps / self.steps_per_s
+
+    @property
+    def training_flops(self) -> float | None:
+        """Forward and backward, which is about three forward passes, over all steps."""
+        return None if self.steps is None else 3.0 * self.budget.flops_per_example * self.batch_size * self.steps
+
+    @property
+    def about_trial(self) -> str:
+        """How its trial differed from a run, in a sentence; empty where it did not, or was not made."""
+        if self.steps_per_s is None:
+            return ""
+        if self.together > 1:
+            return f"timed with {self.together} seeds trained together, as a worker does by itself"
+        return laboratory_of(self.run).about_trial(self.run)
+
+
+def costs(
+    experiment: Experiment, *, trial: bool = True, follow: Callable[[Sequence[str]], Iterable[str]] = iter
+) -> tuple[Cost, ...]:
+    """Count every selected arm, and time a short trial of each shape on this machine.
+
+    Arms that differ in seeds, steps and numbers such as the learning rate alone are of one shape: a step takes as long.
+
+    Args:
+        experiment: whose selected arms are counted.
+        trial: whether they are timed too.
+        follow: is given the shapes that are timed, each by its first arm, and goes through them.
+    """
+    counted = [
+        _cost(arm, [arm.expected.at_seed(seed) for seed in experiment.seeds], trial) for arm in experiment.selected
+    ]
+    shapes = {_timed_as(cost): cost for cost in reversed(counted) if cost.untimed is None}
+    first = {cost.arm.full_name: cost for cost in reversed(shapes.values())}
+    seeds = experiment.seeds
+    speeds = {
+        _timed_as(first[name]): _tried([first[name].run.at_seed(seed) for seed in seeds[: first[name].together]])
+        for name in follow(list(first))
+    }
+    return tuple(
+        replace(cost, steps_per_s=speeds[_timed_as(cost)]) if cost.untimed is None else cost for cost in counted
+    )
+
+
+_NOT_TIMED = ("steps", "tokens", "epochs", "warmup_steps", "decay")
+"""Keys of training that change how many steps there are, or their size, and not how long one takes."""
+
+
+def _timed_as(cost: Cost) -> str:
+    """Names what decides how long a step takes: the content of a run without seeds and numbers that are no sizes."""
+    content = cost.run.content()
+    training = {key: value for key, value in content["training"].items() if key not in _NOT_TIMED}
+    return canonical(_sizes([content["task"], content["model"], training, cost.together]))
+
+
+def _sizes(value: Any) -> Any:
+    """A JSON value in which one number with a fraction is as any other."""
+    if isinstance(value, dict):
+        return {key: _sizes(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_sizes(inner) for inner in value]
+    return "a number" if isinstance(value, float) else value
+
+
+def too_large(found: Sequence[Cost]) -> tuple[str, ...]:
+    """Which runs do not fit into the memory of this machine, in sentences."""
+    there = psutil.virtual_memory().total
+    said: dict[str, list[str]] = defaultdict(list)
+    for cost in found:
+        if cost.budget.peak_bytes > there:
+            fits = cost.run.fitting_batch(there) if cost.budget.judging_bytes <= there else None
+            todo = f"; training.batch_size {fits} would fit" if fits else ""
+            said[f"{size(cost.budget.peak_bytes)}, which do not fit into this machine's {size(there)}{todo}"].append(
+                cost.arm.full_name
+            )
+    return tuple(f"a run of {together(names, len(found))} needs about {needs}" for needs, names in said.items())
+
+
+def foreseen(experiment: Experiment) -> tuple[str, ...]:
+    """What a run would say of the data of the selected arms, a sentence for each; nothing is fetched.
+
+    Raises:
+        UserError: what a run would raise, as far as can be known with no more work than that takes.
+    """
+    runs = [arm.spec(experiment.seeds[0]) for arm in experiment.selected]
+    with_data = {(run.task, run.training.batch_size): run for run in runs if run.corpora}
+    return tuple(dict.fromkeys(said for run in with_data.values() for said in part_of(run, "foresee")(run)))
+
+
+def remarks(experiment: Experiment) -> tuple[str, ...]:
+    """What a user may not expect of the selected arms, a sentence for each, with the arms unless it is all of them."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for arm in experiment.selected:
+        for remark in (*arm.template.remarks, *_alone(arm.template)):
+            found[remark].append(arm.full_name)
+    n = len(experiment.selected)
+    return tuple(remark if len(arms) == n else f"{together(arms, n)}: {remark}" for remark, arms in found.items())
+
+
+def _alone(run: RunSpec) -> tuple[str, ...]:
+    """Why a run is trained alone of which many would be trained together otherwise: others are alone anyway."""
+    said = about_alone(run) if run.small else ""
+    return (said,) if said else ()
+
+
+def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:
+    run = seeds[0]
+    untimed = _reason_not_to_try(run) if trial and run.expected_steps != 0 else "no trial was asked for"
+    if run.expected_steps == 0:
+        untimed = "it is not trained"
+    together = seeds[: how_many(run, None)[0]]
+    return Cost(
+        arm=arm,
+        budget=run.budget,
+        run=run,
+        steps=run.expected_steps,
+        steps_per_s=None,
+        untimed=untimed,
+        together=len(together),
+    )
+
+
+def _tried(together: Sequence[RunSpec]) -> float:
+    laboratory = laboratory_of(together[0])
+    if together[1:]:
+        return laboratory.trial_together_per_s(together)
+    return laboratory.trial_steps_per_s(together[0])
+
+
+def _reason_not_to_try(run: RunSpec) -> str | None:
+    # A trial is three steps, of at least an example each.
+    flops = 3 * 3.0 * run.budget.flops_per_example
+    if flops > LONGEST_TRIAL_S * SLOW_FLOPS_PER_S:
+        return f"three steps of one sequence are {flops:.0e} FLOPs, too many for a trial on a processor's core"
+    free = psutil.virtual_memory().available
+    if run.budget.training_bytes > free:
+        return f"a run needs more memory ({size(run.budget.training_bytes)}) than is free ({size(free)})"
+    return None
+
+
+_NAMED = 4
+"""Runs that a sentence names, of many."""
+
+
+def check_and_prepare(
+    runs: Sequence[tuple[str, RunSpec]], slots: Sequence[Slot], tell: Callable[[str], object]
+) -> None:
+    """Nothing but what is told, when runs can be worked on; of the memory of GPUs that is not known beforehand.
+
+    Args:
+        runs: by name.
+        slots: where; as many at once. None: on other machines.
+        tell: is given what was done with texts that one may not expect.
+
+    Raises:
+        UserError: when a corpus or tokenizer cannot be used, examples of one's own break a law, or runs that are worked
+            on at once do not fit into memory.
+    """
+    if slots and all(slot.device == "cpu" for slot in slots):
+        check_memory(runs, len(slots))
+    looked_at = [spec for _, spec in runs if spec.corpora or (spec.plugins and spec.measures_own)]
+    with_data = {(spec.task, spec.training.batch_size): spec for spec in looked_at}
+    for note in dict.fromkeys(n for spec in with_data.values() for n in part_of(spec, "prepare")(spec)):
+        tell(note)
+
+
+def about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run], store: Store) -> Iterator[str]:
+    """What somebody who chooses runs that exist may not expect of their batches, a sentence for each.
+
+    Args:
+        asked: how many runs are to be trained together.
+        left: runs that existed before, and are not done.
+        chosen: all runs that were chosen.
+        store: their directory.
+    """
+    sizes = [1 if run.batch is None else len(run.batch.members) for run in left if run.spec.shape is not None]
+    if checked_together(asked) != "auto" and any(size != int(asked) for size in sizes):
+        yield (
+            f"--together {asked} holds for runs that are made from now on: {counted(len(sizes), 'run')} that "
+            f"{'exists keeps its batch' if len(sizes) == 1 else 'exist keep their batches'}, since who is trained "
+            "together changes how sums are rounded; `headway drop` puts runs aside, to be made anew"
+        )
+    names = {(run.name, run.seed) for run in chosen}
+    others = {path: None for run in left if run.batch for path in run.batch.folders(run.path)}
+    unchosen = [run for run in store.runs("sizes") if run.path in others and (run.name, run.seed) not in names]
+    if along := [f"{run.name} seed {run.seed}" for run in unchosen if run.status in ("waiting", "interrupted")]:
+        more = f" and {len(along) - _NAMED} more" if along[_NAMED:] else ""
+        are, a_run = ("is", "is a run") if len(along) == 1 else ("are", "are runs")
+        yield (
+            f"a batch is trained as a whole: {', '.join(along[:_NAMED])}{more} {are} trained too, though not chosen, "
+            f"since {'it' if len(along) == 1 else 'they'} {a_run} of one program with some that were"
+        )

@@ -1,0 +1,218 @@
+"""Runs: a batch, worked on by one process as one program, each of its runs in its own folder.
+
+The worker of a run works on its whole batch, and owns all members that are left or none. Each is recorded, stored,
+evaluated and sealed by itself; a member that fails ends alone. The program has a row for each member, whatever became
+of it, and rows never mix. So a batch that was disturbed ends with the same bits as one that was not: a member whose
+checkpoint is ahead of the others' is put in when the others have reached it.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from headway.base.files import appending
+from headway.config.run import RunSpec
+from headway.errors import ResultsError
+from headway.execute.stop import Wishes
+from headway.execute.work import DONE, ELSEWHERE, OpenStudy, OwnedRun, work
+from headway.store.lease import Lease, LeaseHeld
+from headway.store.recorder import stored_step
+from headway.store.run import Run
+from headway.store.storage import exit_code
+from headway.store.storage import outcome as outcome_of_storage
+from headway.train.loop import Study
+
+OpenTogether = Callable[[Sequence[RunSpec], Collection[int]], Sequence[Study]]
+"""Opens the studies of runs of one shape; rows are put in at these steps."""
+
+
+def work_together(path: Path, open_study: OpenStudy, open_together: OpenTogether, *, parent: int | None = None) -> int:
+    """Train and judge the run in a folder, and along with it what is left of its batch.
+
+    Members that failed before are left alone, unless this one did, too: then all are tried again.
+
+    Args:
+        path: the run folder.
+        open_study: what opens its study where it is trained alone.
+        open_together: what opens those of a batch.
+        parent: the process to stop with; None to outlive any.
+
+    Returns:
+        The exit code of the run in the folder, as `headway.execute.work` lists them; the others' folders tell of them.
+
+    Raises:
+        ResultsError: when the folder holds no run.
+    """
+    run = Run.open(path)
+    if run.status == "done":
+        return DONE
+    if run.batch is None:
+        return work(path, open_study, parent=parent)
+    with _Patient(parent).heard() as wishes, contextlib.ExitStack() as held:
+        try:
+            rows = [_Row.of(folder, run, held) for folder in run.batch.folders(path)]
+        except LeaseHeld as error:
+            print(f"{path}: {error}, which is a run of its batch")
+            return ELSEWHERE
+        except OSError as error:
+            print(outcome_of_storage(path, error))
+            return exit_code(error)
+        codes = _Rounds(rows, wishes, open_together).codes()
+        return codes.get(path, DONE)
+
+
+class _Patient(Wishes):
+    """Wishes that are kept until the end of a round: a step that is broken off is broken off for all members."""
+
+    @property
+    def patient(self) -> bool:
+        """Always; a second wish interrupts nevertheless."""
+        return True
+
+    @patient.setter
+    def patient(self, _value: bool) -> None:
+        pass
+
+
+def left_of_batch(path: Path) -> tuple[Path, ...]:
+    """The folders of what is left of a run's batch, in the order in which they are owned; its own where it is alone."""
+    try:
+        first = Run.open(path)
+        if first.batch is None:
+            return (path,)
+        members = {folder: _of_batch(folder, first) for folder in first.batch.folders(path)}
+    except ResultsError:
+        return (path,)  # whoever works on it says what is wrong with it
+    return tuple(f for f, run in members.items() if f == path or (run is not None and _is_left(run, first)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Member:
+    """One run of a batch that is left, owned by this process, and its log."""
+
+    run: Run
+    lease: Lease
+    log: IO[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """A row of the program: what it is of, and who it is, unless nobody reads it."""
+
+    spec: RunSpec
+    member: _Member | None = None
+
+    @classmethod
+    def of(cls, folder: Path, first: Run, held: contextlib.ExitStack) -> "_Row":
+        """The row of a member, which is owned as long as others are held, if anything is left to do.
+
+        One that is no more of the batch, since it was put aside or is damaged, has the row of another run: what
+        is in it changes no bit of the others.
+
+        Raises:
+            LeaseHeld: when another process has it.
+            OSError: when its lease or its log cannot be written.
+        """
+        run = _of_batch(folder, first)
+        if run is None or not _is_left(run, first):
+            return cls(spec=first.spec if run is None else run.spec)
+        lease = held.enter_context(Lease.take(folder / "lease"))
+        run = _of_batch(folder, first)  # its former owner may have finished it since
+        if run is None or not _is_left(run, first):
+            return cls(spec=first.spec if run is None else run.spec)
+        log = held.enter_context(open(appending(folder / "log.txt"), "a", encoding="utf-8", buffering=1))  # noqa: SIM115
+        return cls(spec=run.spec, member=_Member(run=run, lease=lease, log=log))
+
+
+def _of_batch(folder: Path, first: Run) -> Run | None:
+    """A member of the batch of a run; None where it is none any more, or cannot be read."""
+    try:
+        run = Run.open(folder)
+        run.check_name()
+        return run if run.batch == first.batch else None
+    except ResultsError:
+        if folder == first.path:
+            raise
+        return None
+
+
+def _is_left(run: Run, first: Run) -> bool:
+    return run.status != "done" and (run.status != "failed" or first.status == "failed")
+
+
+class _Rounds:
+    """The members of a batch, gone through in rounds: an event of each, so that all stand at one step after it."""
+
+    def __init__(self, rows: Sequence[_Row], wishes: Wishes, open_together: OpenTogether):
+        self._rows, self._wishes, self._open_together = rows, wishes, open_together
+        self._batch_id = next(iter(batch.id for row in rows if row.member and (batch := row.member.run.batch)), "")
+        self._members = {number: row.member for number, row in enumerate(rows) if row.member is not None}
+        self._joins = {number: stored_step(member.run.path, member.run.id) for number, member in self._members.items()}
+        self._waiting = dict(self._joins)
+        self._owned = {n: OwnedRun(member.run, member.lease, wishes) for n, member in self._members.items()}
+        self._goings: dict[int, Generator[bool, None, int]] = {}
+        self._measures: dict[int, bool] = {}
+        """Which of those that have begun may measure, before their next step, what is in their row."""
+        self._studies: Sequence[Study] = ()
+        self._broken: Exception | None = None
+        self._codes: dict[Path, int] = {}
+
+    def codes(self) -> dict[Path, int]:
+        """Work on them to their ends; the exit codes."""
+        for number, step in self._waiting.items():
+            self._members[number].lease.progress(step, 0.0)
+        while self._goings or self._waiting:
+            if not self._goings and self._wishes.stop:
+                self._stop()
+                break
+            front = min(self._front() if self._goings else self._waiting.values())
+            for number in [number for number, step in self._waiting.items() if step <= front]:
+                self._put_in(number, self._waiting.pop(number))
+            # Those first that measure what is in their rows: the first of the others moves them all.
+            for number in sorted(self._goings, key=lambda number: not self._measures[number]):
+                self._next(number)
+        return self._codes
+
+    def _put_in(self, number: int, step: int) -> None:
+        """Begin with a member that goes on from a step where the others stand."""
+        self._goings[number] = self._owned[number].going(self._opening(number))
+        self._next(number)
+        if number in self._goings and self._studies[number].trainer.step != step:
+            self._goings.pop(number).close()  # its checkpoint was damaged since it was looked at: another time
+            self._codes[self._members[number].run.path] = ELSEWHERE
+
+    def _front(self) -> list[int]:
+        return [self._studies[number].trainer.step for number in self._goings]
+
+    def _opening(self, number: int) -> OpenStudy:
+        def open_study(_spec: RunSpec, _stored: Any) -> Study:
+            if self._broken is not None:  # what ends one of them at its beginning ends them all
+                raise self._broken
+            try:
+                if not self._studies:
+                    self._studies = self._open_together([row.spec for row in self._rows], set(self._joins.values()))
+            except Exception as error:
+                self._broken = error
+                raise
+            study = self._studies[number]
+            return replace(study, execution={**study.execution, "batch": self._batch_id})
+
+        return open_study
+
+    def _next(self, number: int) -> None:
+        """The next event of a member; one that has ended leaves."""
+        member = self._members[number]
+        try:
+            with contextlib.redirect_stdout(member.log):
+                self._measures[number] = next(self._goings[number])
+        except StopIteration as end:
+            self._codes[member.run.path] = int(end.value)
+            del self._goings[number]
+
+    def _stop(self) -> None:
+        """Those that were not put in yet stay where they are stored."""
+        for number, step in self._waiting.items():
+            with contextlib.redirect_stdout(self._members[number].log):
+                self._codes[self._members[number].run.path] = self._owned[number].stopped_before(step)

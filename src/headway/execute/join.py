@@ -1,0 +1,260 @@
+"""Runs: until when somebody works: for so long from now, or to a time of day.
+
+Runs: joining the work on a directory: any process that sees it may, on any machine, for as long as it likes.
+
+Whoever joins takes runs by their leases like everybody else, so nobody has to know of anybody. It looks again when it
+has nothing left, since a directory may have grown meanwhile; and it leaves alone what had failed before it came, and
+what failed in its own hands, be it that this could not be written down.
+"""
+
+import errno
+import re
+import tempfile
+import time
+from collections.abc import Callable, Collection, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from headway.base.text import counted
+from headway.config.plugins import allow
+from headway.errors import ResultsError, UserError, shortened
+from headway.execute.costs import check_and_prepare
+from headway.execute.places import WORKER, lasting, local_places
+from headway.execute.stop import Interruptions
+from headway.execute.sweep import Snapshot, to_the_end
+from headway.store.batches import check_batches, checked_together
+from headway.store.directory import Store
+from headway.store.environment import check_device
+from headway.store.lease import is_held
+from headway.store.run import Run, check_schema
+from headway.store.storage import stored
+
+_SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|min|m|h|d)\s*")
+_LONGEST_S = 10 * 365 * 86400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deadline:
+    """A moment by the clock of this process that nobody sets."""
+
+    at: float
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until then; below zero afterwards."""
+        return self.at - time.monotonic()
+
+
+def deadline(text: str, now: datetime | None = None) -> Deadline:
+    """Until when one works.
+
+    Args:
+        text: `1h50m` from now, `18:30` today, or `2026-11-23 08:00`.
+        now: the time of day.
+
+    Raises:
+        UserError: when it is none of these, or past.
+    """
+    given, now = shortened(text.strip()), now or datetime.now()
+    seconds = _from_now(text.strip()) if re.fullmatch(rf"({_PART.pattern})+", text.strip()) else None
+    if seconds is None:
+        then = _time_of(text.strip(), now)
+        if then is None:
+            raise UserError(f"until {given}: give for how long, such as 1h50m, or when: 18:30, or 2026-11-23 08:00")
+        seconds = (then - now.astimezone(then.tzinfo) if then.tzinfo else then - now).total_seconds()
+        if seconds <= 0:
+            raise UserError(f"until {given}: that is past, it is {now:%Y-%m-%d %H:%M}; give a later time, or 1h50m")
+    if not 0 < seconds <= _LONGEST_S:
+        raise UserError(f"until {given}: give more than nothing, and less than ten years")
+    return Deadline(at=time.monotonic() + seconds)
+
+
+def _from_now(text: str) -> float:
+    parts = timedelta()
+    try:
+        for number, unit in _PART.findall(text):
+            parts += timedelta(seconds=float(number) * _SECONDS[unit])
+    except OverflowError:
+        return float("inf")
+    return parts.total_seconds()
+
+
+def _time_of(text: str, now: datetime) -> datetime | None:
+    if found := re.fullmatch(r"(\d{1,2}):(\d\d)", text):
+        hour, minute = int(found[1]), int(found[2])
+        return now.replace(hour=hour, minute=minute, second=0, microsecond=0) if hour < 24 and minute < 60 else None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What was not done when somebody stopped working.
+
+    Attributes:
+        waiting: runs that nobody works on.
+        elsewhere: runs that others work on.
+        failed: runs that failed, before or meanwhile.
+        failed_here: those of them that failed while one worked.
+        gone: runs that were finished once, and whose folders are gone.
+    """
+
+    waiting: int
+    elsewhere: int
+    failed: int
+    failed_here: int
+    gone: int = 0
+
+    @property
+    def undone(self) -> int:
+        """Runs that wait or are worked on, so that somebody who comes may have something to do."""
+        return self.waiting + self.elsewhere
+
+    def __str__(self) -> str:
+        parts = [
+            f"{counted(self.waiting, 'run')} waiting" if self.waiting else "",
+            f"{counted(self.elsewhere, 'run')} worked on by others" if self.elsewhere else "",
+            f"{counted(self.failed, 'run')} failed (`headway run` tries again)" if self.failed else "",
+            f"{counted(self.gone, 'finished run')} gone (`headway run` trains anew)" if self.gone else "",
+        ]
+        return ", ".join(filter(None, parts)) or "nothing is left"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joining:
+    """A worker that joins a directory.
+
+    Attributes:
+        directory: of the results.
+        slots: runs at a time; None: a core each, or every GPU.
+        device: as `headway.store.environment.slots` takes it.
+        runs_per_gpu: at a time.
+        trainer: that trains in-context models.
+        together: `auto` or a number, which changes nothing and is told so: batches are fixed when runs are made.
+        until: when it stops; None: when nothing is left.
+        command: what starts a worker.
+    """
+
+    directory: Path
+    slots: int | None = None
+    device: str = "auto"
+    runs_per_gpu: int = 1
+    trainer: str = "auto"
+    together: str | int = "auto"
+    until: Deadline | None = None
+    command: tuple[str, ...] = WORKER
+
+    def work(self, watch: Callable[[Generator[Snapshot]], object], tell: Callable[[str], object]) -> Left:
+        """Work until nothing is left, or until it is time.
+
+        Raises:
+            UserError: when the directory is none, is of a later Headway, or its runs cannot be worked on here.
+            StorageFailed: when its disk is full or fails.
+            KeyboardInterrupt: on a signal; what was worked on is stored.
+        """
+        check_schema(self.directory)
+        check_device(self.device, workers=self.slots, runs_per_gpu=self.runs_per_gpu)
+        if checked_together(self.together) != "auto":
+            tell(f"--together {self.together} changes nothing here: batches were fixed when their runs were made")
+        for plugin in allow(self.directory):  # to work on its runs is to run its code
+            tell(plugin.sentence)
+        store, before, given_up = Store.open(self.directory), set[Path](), set[Path]()
+        with Interruptions().heard(), stored(self.directory):
+            first = True
+            while not self._is_time:
+                store = store.anew()
+                runs = store.runs()
+                if first:
+                    before, first = {run.path for run in runs if run.status == "failed"}, False
+                todo = [run for run in _undone(runs) if run.path not in given_up]
+                if not todo:
+                    break
+                check_writable(self.directory, todo[0].path)
+                given_up |= self._work_on(todo, watch, tell)
+        return self.left(before, given_up)
+
+    def left(self, failed_before: Collection[Path] | None = None, given_up: Collection[Path] = ()) -> Left:
+        """What is not done.
+
+        Args:
+            failed_before: the runs that had failed before one worked; None: nobody asks which failed meanwhile.
+            given_up: the runs that failed here, as far as their folders do not say it.
+        """
+        store = Store.open(self.directory)
+        runs = store.runs("sizes")
+        undone = [run for run in _undone(runs) if run.path not in given_up]
+        held = sum(is_held(run.path / "lease") for run in undone)
+        failed = [run for run in runs if run.status == "failed" or (run.path in given_up and run.status != "done")]
+        here = 0 if failed_before is None else sum(run.path not in failed_before for run in failed)
+        return Left(
+            waiting=len(undone) - held,
+            elsewhere=held,
+            failed=len(failed),
+            failed_here=here,
+            gone=len(store.gone()),
+        )
+
+    @property
+    def _is_time(self) -> bool:
+        return self.until is not None and self.until.left_s <= 0
+
+    def _work_on(
+        self, todo: list[Run], watch: Callable[[Generator[Snapshot]], object], tell: Callable[[str], object]
+    ) -> set[Path]:
+        """Work on runs; those that failed."""
+        places = local_places(
+            self.device,
+            workers=self.slots,
+            runs=len(todo),
+            uses_gpu=any(run.spec.uses_gpu for run in todo),
+            runs_per_gpu=self.runs_per_gpu,
+            command=(*self.command, "--trainer", self.trainer),
+        )
+        check_batches(todo)
+        check_and_prepare([(run.name, run.spec) for run in todo], [place.slot for place in places], tell)
+        kept = lasting(places) if self.command == WORKER else places
+        failed: set[Path] = set()
+        watch(self._in_time(to_the_end(todo, kept), failed))
+        return failed
+
+    def _in_time(self, snapshots: Generator[Snapshot], failed: set[Path]) -> Generator[Snapshot]:
+        """Snapshots until it is time; the runs that have failed are noted."""
+        with closing(snapshots):
+            for snapshot in snapshots:
+                failed.update(
+                    self.directory / "runs" / run.name / f"seed-{run.seed}"
+                    for run in snapshot.runs
+                    if run.status == "failed"
+                )
+                yield snapshot
+                if self._is_time:
+                    return
+
+
+def _undone(runs: Collection[Run]) -> list[Run]:
+    return [run for run in runs if run.status in ("waiting", "interrupted", "running")]
+
+
+def check_writable(directory: Path, run: Path) -> None:
+    """Nothing, when this user may write the folder of a run.
+
+    Raises:
+        ResultsError: when not; whatever else a disk may do is told by the runs that it happens to.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=run):
+            pass
+    except OSError as error:
+        if error.errno in _NOT_ALLOWED:
+            raise ResultsError(
+                f"{directory} cannot be written by this user on this machine ({error.strerror}), and who works on its "
+                "runs writes there; have it made writable, or join from where it is"
+            ) from None

@@ -1,0 +1,77 @@
+"""Runs: workers that nobody here has started: they joined the work by taking a lease.
+
+They are a place like any other to who waits for them: a run that somebody has is being worked on, and it has ended when
+the lease is free. They can neither be asked to stop nor forced; who started them does that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headway.errors import ResultsError
+from headway.execute.work import DONE, ELSEWHERE, FAILED
+from headway.store.lease import Holder
+from headway.store.run import read
+from headway.store.watch import Watch
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedWorker:
+    """Whoever has a run, or some of its batch."""
+
+    runs: tuple[Path, ...]
+    watch: Watch
+
+    @property
+    def ended(self) -> int | None:
+        """None while one of the runs is held; then what the folder of the first says, or that it is to go on."""
+        if _held(self.runs, self.watch):
+            return None
+        try:
+            status = read(self.runs[0]).status
+        except ResultsError:
+            return FAILED
+        return DONE if status == "done" else FAILED if status == "failed" else ELSEWHERE
+
+    def ask_to_stop(self) -> None:
+        """Nothing: it works for somebody else."""
+
+    def kill(self) -> None:
+        """Nothing either."""
+
+    def has(self, lease: Holder) -> bool:
+        """Whether a lease is held: whoever has it is the worker."""
+        return not lease.released
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedPlace:
+    """Wherever others are."""
+
+    watch: Watch = field(default_factory=Watch)
+
+    @property
+    def ready(self) -> bool:
+        """Whoever they are, they have begun."""
+        return True
+
+    def make_ready(self) -> None:
+        """Nothing: they are."""
+
+    def found(self, *runs: Path) -> JoinedWorker | None:
+        """The worker that has a run already, or one of its batch; None where nobody has."""
+        return JoinedWorker(runs=runs, watch=self.watch) if _held(runs, self.watch) else None
+
+    def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> JoinedWorker:
+        """Wait for whoever has a run; nothing is started."""
+        del log, options
+        return JoinedWorker(runs=(run,), watch=self.watch)
+
+    def rest(self) -> None:
+        """Nothing: they rest when they want to."""
+
+
+def _held(runs: Sequence[Path], watch: Watch) -> bool:
+    """Whether one of some runs is held; all are looked at, so that those of a lost machine are given up at once."""
+    held = [watch.is_held(run / "lease") for run in runs]
+    return any(held)

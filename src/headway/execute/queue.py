@@ -1,0 +1,152 @@
+"""Runs: the queue: what is next, what is worked on, what comes back.
+
+It knows neither what an item is, nor what a place is made of: a place starts a worker on an item, a worker says that it
+has ended, and whoever knows the items says what became of one. It is as good for a simulation as for run folders.
+"""
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic, Protocol, TypeVar
+
+from headway.execute.places import Place, Worker
+
+Item = TypeVar("Item", bound=Hashable)
+_ASKED_AT_ONCE = 256
+"""Places that are asked to become ready in a look."""
+_ItemIn = TypeVar("_ItemIn", bound=Hashable, contravariant=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AtWork:
+    """A worker on an item, and the place that it fills; None for one that has come by itself and fills none."""
+
+    worker: Worker
+    place: Place | None
+
+
+class Overseer(Protocol[_ItemIn]):
+    """Who knows what the items of a queue are."""
+
+    def begin(self, item: _ItemIn, place: Place) -> AtWork | None:
+        """Start a worker on an item, at this place if none is at it already; None where nothing is left to do."""
+
+    def has_settled(self, item: _ItemIn, code: int) -> bool:
+        """What became of an item whose worker has ended: whether that is all, or it has to be worked on again."""
+
+
+class Queue(Generic[Item]):
+    """Items that are worked on, those with the most work first, until each has settled.
+
+    Args:
+        items: each with its work, in any unit.
+        hands: who knows what they are.
+        may_begin: whether an item need not wait any more for others that have to settle first.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[tuple[Item, float]],
+        hands: Overseer[Item],
+        may_begin: Callable[[Item], bool] = lambda _: True,
+    ):
+        self._hands, self._may_begin = hands, may_begin
+        self._work = dict(items)
+        # The order in which they were given decides among equals, and comes back with an item that does.
+        self._order = {item: number for number, item in enumerate(self._work)}
+        self._waiting = [(-work, self._order[item], item) for item, work in self._work.items()]
+        heapq.heapify(self._waiting)
+        self._begun: dict[Item, AtWork] = {}
+        self._busy: set[int] = set()
+        """Places that are filled, by identity: equal ones are not the same."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every item has settled."""
+        return not (self._waiting or self._begun)
+
+    @property
+    def n_working(self) -> int:
+        """How many items are worked on."""
+        return len(self._begun)
+
+    def worker(self, item: Item) -> Worker | None:
+        """Who works on an item."""
+        begun = self._begun.get(item)
+        return begun.worker if begun else None
+
+    def workers(self) -> Iterator[tuple[Item, Worker]]:
+        """Those that this queue has started, not those that came by themselves."""
+        return ((item, begun.worker) for item, begun in list(self._begun.items()) if begun.place is not None)
+
+    def look(self, places: Iterable[Place]) -> bool:
+        """Collect what has ended, start what can be started; whether anything is left.
+
+        Args:
+            places: those that there are now; there may be more or fewer than when one looked last.
+        """
+        for item, begun in list(self._begun.items()):
+            if (code := begun.worker.ended) is not None:
+                self._collect(item, code)
+        if self._waiting:
+            self._fill_all(places)
+        return not self.is_over
+
+    def _fill_all(self, places: Iterable[Place]) -> None:
+        """Give what waits to places that are ready, and have so many others made ready as it takes."""
+        busy, wanted = self._busy, None
+        for place in places:
+            if id(place) in busy:
+                continue
+            if place.ready:
+                if not self._fill(place):
+                    return
+                wanted = None if wanted is None else wanted - 1
+                continue
+            wanted = self._beginnable() if wanted is None else wanted
+            if wanted > 0:
+                place.make_ready()
+                wanted -= 1
+
+    def _beginnable(self) -> int:
+        """How many items wait for nothing but a place, as far as it matters for a look."""
+        return sum(1 for _ in islice((item for *_, item in self._waiting if self._may_begin(item)), _ASKED_AT_ONCE))
+
+    def stopped(self) -> None:
+        """Collect those that have ended when all were asked to; nothing comes back."""
+        for item, worker in self.workers():
+            if (code := worker.ended) is not None:
+                self._hands.has_settled(item, code)
+        self._begun.clear()
+        self._busy.clear()
+        self._waiting.clear()
+
+    def _fill(self, place: Place) -> bool:
+        """Give a place the next item that needs one; whether there was one."""
+        later = []
+        try:
+            while self._waiting:
+                entry = heapq.heappop(self._waiting)
+                item = entry[-1]
+                if not self._may_begin(item):
+                    later.append(entry)
+                    continue
+                begun = self._hands.begin(item, place)
+                if begun is None:
+                    continue
+                self._begun[item] = begun
+                if begun.place is not None:
+                    self._busy.add(id(begun.place))
+                    return True
+            return False
+        finally:
+            for entry in later:
+                heapq.heappush(self._waiting, entry)
+
+    def _collect(self, item: Item, code: int) -> None:
+        place = self._begun.pop(item).place
+        if place is not None:
+            self._busy.remove(id(place))
+        if not self._hands.has_settled(item, code):
+            heapq.heappush(self._waiting, (-self._work[item], self._order[item], item))

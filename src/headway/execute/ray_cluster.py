@@ -1,0 +1,496 @@
+"""Runs: whether a Ray answers at an address and lets us in, found out in seconds.
+
+Ray itself would try for minutes, print what it thinks meanwhile, and end the process where it lacks a token.
+
+Runs: a temporary folder of a process, which is removed when the process ends, and when it is killed as well.
+
+A guarded folder has a process that waits for the end of its owner. The guard then ends what still works in the folder,
+and removes it. A folder without a guard, or whose guard was killed too, is removed by the next owner of its kind.
+
+Runs: a Ray cluster that one has joined, or a private one of a single node; what its nodes are, and what they have.
+
+Ray starts processes on nodes, and says when nodes come and go; nothing else of it is used. It is an extra, imported
+where it is used.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import re
+import secrets
+import select
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from headway.errors import UserError, shortened
+from headway.execute import ray_probe
+from headway.store.environment import cores
+from headway.store.lease import command_lines, is_alive, machine, parsed, this_process, working_in
+from headway.store.storage import failure, why_no_room
+
+PRIVATE = "hw-ray-"
+"""How the folder of a private Ray begins."""
+_ANSWERS_WITHIN_S = 3.0
+_LETS_IN_WITHIN_S = 10.0
+_IMPORTED_WITHIN_S = 120.0
+_SETTINGS = b"\4"
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
+"""How HTTP/2 begins, which Ray speaks: whoever does answers at once with a frame of settings, too."""
+_START = "start one with the head option of `ray start`, or take local"
+_ASK = """
+import sys
+try:
+    from ray._raylet import GcsClient
+except ImportError:  # a Ray that has no such thing says itself what is wrong
+    sys.exit(0)
+print("asking", flush=True)
+GcsClient(address=sys.argv[1]).internal_kv_exists(b"headway", namespace=b"headway")
+"""
+"""A question that every Ray answers; it begins when Ray is imported, which takes as long as the disk does."""
+
+
+def check(asked: str) -> bool:
+    """Ask a Ray whether it lets us in, and find out whether it lets in everybody.
+
+    Args:
+        asked: `auto` for that of this machine, or its address.
+
+    Returns:
+        Whether it wants a token.
+
+    Raises:
+        UserError: when none does.
+    """
+    address = _of_this_machine() if asked == "auto" else asked
+    _speaks(asked, address)
+    return _lets_in(asked, address)
+
+
+def _lets_in(asked: str, address: str) -> bool:
+    """Put a question without a token, and with ours where that is not answered."""
+    code, said = _answer(asked, address, RAY_AUTH_MODE="disabled")
+    is_open = code == 0
+    wants_token = not is_open and bool(re.search("auth|token", said, re.IGNORECASE))
+    # Ray takes the token that is here where neither a mode nor an address is given.
+    unsaid = "token" if wants_token and asked == "auto" and "RAY_ADDRESS" not in os.environ else ""
+    if os.environ.get("RAY_AUTH_MODE", unsaid).lower() == "token" and (is_open or wants_token):
+        code, said = _answer(asked, address, RAY_AUTH_MODE="token")
+    if code == 0:
+        return wants_token
+    if is_open:
+        raise UserError(
+            f"ray {asked}: the cluster has no token, and RAY_AUTH_MODE=token is set here, where no token is; unset "
+            "RAY_AUTH_MODE, or give the cluster a token (`ray get-auth-token` makes one before the cluster starts)"
+        )
+    there = _there(asked, address)
+    if wants_token:
+        raise UserError(
+            f"ray {asked}: what answers {there} lets nobody in without its token, or not with ours; have it in "
+            "~/.ray/auth_token here, and set RAY_AUTH_MODE=token"
+        )
+    raise UserError(
+        f"ray {asked}: what answers {there} does not answer as Ray does; give HOST:PORT as `ray start` prints it"
+    )
+
+
+def _answer(asked: str, address: str, **environment: str) -> tuple[int, str]:
+    """What came of a question, and what Ray printed; it is put by another process, whose end is its own.
+
+    Raises:
+        UserError: when that process takes too long to import Ray.
+    """
+    command = [sys.executable, "-c", _ASK, address]
+    pipe, environment = subprocess.PIPE, os.environ | environment
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        assert process.stdout is not None
+        if not select.select([process.stdout], [], [], _IMPORTED_WITHIN_S)[0]:
+            process.kill()
+            raise UserError(
+                f"ray {asked}: Python did not import Ray within {_IMPORTED_WITHIN_S:.0f} s, so nobody asked the "
+                "cluster; see that the disk of this machine answers, and try again"
+            )
+        process.stdout.readline()
+        try:
+            said = process.communicate(timeout=_LETS_IN_WITHIN_S)[1]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            said = ""
+    return process.returncode, said
+
+
+def _there(asked: str, address: str) -> str:
+    return "there" if asked == address else f"at {address}, where RAY_ADDRESS or a former `ray start` has it,"
+
+
+def _of_this_machine() -> str:
+    """Where the cluster answers that this machine belongs to, as far as it says so."""
+    from ray._private.services import canonicalize_bootstrap_address
+
+    try:
+        found = canonicalize_bootstrap_address("auto")
+    except (ConnectionError, ValueError):
+        found = None
+    if not found:
+        raise UserError(f"ray auto: this machine belongs to none; {_START}")
+    if _is_private(str(found).rpartition(":")[2]):
+        raise UserError(f"ray auto: the one that Ray finds here is private, of a run with ray local; {_START}")
+    return str(found)
+
+
+def _is_private(port: str) -> bool:
+    """Whether the Ray that answers at a port of this machine is one that ends with the run that started it."""
+    return any(
+        f"--gcs_server_port={port}" in line and any(PRIVATE in word for word in line) for line in command_lines()
+    )
+
+
+def _speaks(asked: str, address: str) -> None:
+    """Nothing, when what answers at an address begins to speak as Ray does."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host or not 0 < int(port) < 65_536:
+        raise UserError(f"ray {shortened(address)}: give auto, local, or HOST:PORT as `ray start` prints it")
+    there = _there(asked, address)
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_WITHIN_S) as connection:
+            connection.settimeout(_ANSWERS_WITHIN_S)
+            connection.sendall(_HELLO)
+            heard = b"" if _is_encrypted() else connection.recv(len(_HELLO))
+    except OSError as error:
+        raise UserError(f"ray {asked}: nothing answers {there} ({error.strerror or error}); {_START}") from None
+    if not _is_encrypted() and heard[3:4] != _SETTINGS:
+        raise UserError(f"ray {asked}: what answers {there} is no Ray; give HOST:PORT as `ray start` prints it")
+
+
+def _is_encrypted() -> bool:
+    return os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
+
+
+_OWNER = "headway.json"
+_LOOK_EVERY_S = 0.25
+_GRACE_S, _GIVES_UP_S = 6.0, 12.0
+"""Processes of an ended owner may end by themselves until the first, and then are killed until the second."""
+
+
+class Scratch:
+    """A folder that nobody else may enter, removed after the block; those of ended processes are removed before.
+
+    Args:
+        kind: what its name begins with, and the names of those that are removed.
+        guarded: whether a process removes it when this one is killed.
+        within: where it is made; None: in the system's temporary folder.
+
+    Raises:
+        OSError: when it cannot be made.
+    """
+
+    def __init__(self, kind: str, *, guarded: bool = False, within: str | None = None):
+        sweep(kind, within)
+        self._guard: subprocess.Popen[bytes] | None = None
+        self.path = Path(tempfile.mkdtemp(prefix=kind, dir=within))
+        try:
+            (self.path / _OWNER).write_text(json.dumps(asdict(this_process())), encoding="utf-8")
+            if guarded:
+                self._guard = _guard_of(self.path)
+        except OSError:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """End what works in the folder, if it is guarded, and remove it."""
+        if self._guard is not None:
+            assert self._guard.stdin is not None
+            self._guard.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._guard.wait(2 * _GIVES_UP_S)
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+def sweep(kind: str, within: str | None = None) -> None:
+    """Remove the folders of a kind, of this user, that nobody needs any more."""
+    for folder in Path(within or tempfile.gettempdir()).glob(f"{kind}*"):
+        with contextlib.suppress(OSError):
+            found = folder.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and _is_left(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_left(folder: Path) -> bool:
+    """Whether it is certain that the process that made it has ended, and with it all that it started there."""
+    try:
+        owner = parsed((folder / _OWNER).read_bytes())
+    except OSError:
+        return False
+    if owner is None or owner.machine != machine() or is_alive(owner.pid, owner.started, owner.born):
+        return False
+    return not working_in(folder)
+
+
+def _guard_of(folder: Path) -> subprocess.Popen[bytes]:
+    """Start the guard of a folder, which waits until this process ends or closes the guard's standard input.
+
+    The guard leaves the process group, and signals are blocked before it begins: Ctrl-C, a terminal that closes, and a
+    scheduler that signals every process must not end the guard before its owner.
+    """
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "headway.execute.ray_cluster", str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
+def guard(folder: Path) -> None:
+    """Wait for the end of the owner of a folder, end what still works there, and remove the folder."""
+    while os.read(0, 1):
+        pass
+    ended = time.monotonic()
+    # An owner that is not killed waits for its guard, and may still write in the folder.
+    while (left := working_in(folder, besides=(os.getppid(),))) and (since := time.monotonic() - ended) < _GIVES_UP_S:
+        if since > _GRACE_S:
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+        time.sleep(_LOOK_EVERY_S)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    guard(Path(sys.argv[1]))
+
+
+_LOOKS_WITHIN_S = 60.0
+_OBJECTS_BYTES = 80 * 1024 * 1024
+_LONGEST_PARENT = 24
+"""Bytes of a path in which a private Ray's folder is made: a socket's path takes 103, and the rest is Ray's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayNode:
+    """A node: its id, its host, and how much it has of what runs need."""
+
+    id: str
+    host: str
+    cpus: int
+    gpus: int
+
+
+@contextlib.contextmanager
+def ray_cluster(address: str, *, workers: int | None = None) -> Iterator["RayCluster"]:
+    """In the block, have a Ray cluster.
+
+    Args:
+        address: `local` for a private one on this machine, `auto` for the one that this machine belongs to, or where
+            one answers: `HOST:PORT`, or `ray://HOST:PORT` is refused.
+        workers: runs at a time, for a private one.
+
+    Raises:
+        UserError: when Ray is not installed, or none answers there.
+    """
+    ray = _ray()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    with _private(ray) if address == "local" else contextlib.nullcontext() as folder:
+        try:
+            has_token = _connect(ray, address, folder, workers)
+            for number, handler in before.items():  # Ray takes SIGTERM, and would end without storing anything
+                with contextlib.suppress(ValueError):
+                    signal.signal(number, handler)
+            yield RayCluster(ray, has_token=has_token)
+        finally:
+            ray.shutdown()
+
+
+def _ray() -> Any:
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise UserError("ray: Ray is not installed; `pip install 'headway[ray]'` installs it") from None
+    return ray
+
+
+@contextlib.contextmanager
+def _private(ray: Any) -> Iterator[Path]:
+    """In the block, have a folder for a Ray that is started, a token of its own, and ports that no other host reaches.
+
+    Ray opens its folder to everybody, so it stands in one of ours, which is closed to others and is guarded.
+
+    Raises:
+        UserError: when the folder cannot be made.
+        StorageFailed: when its disk is full or fails.
+    """
+    short = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_PARENT
+    try:
+        scratch = Scratch(PRIVATE, guarded=True, within=None if short else "/tmp")
+    except OSError as error:
+        raise UserError(
+            f"ray local: a temporary folder cannot be made ({error.strerror}); set TMPDIR to a folder that you can "
+            f"write and whose path has at most {_LONGEST_PARENT} characters"
+        ) from None
+    with scratch as folder:
+        if no_room := why_no_room(folder):
+            raise failure(folder, no_room)  # Ray would wait for itself, and then say nothing of a disk
+        token, temporary = folder / "token", folder / "tmp"
+        with open(token, "x", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as file:
+            file.write(secrets.token_hex(32))
+        temporary.mkdir()
+        # TMPDIR is for what Ray starts, copies of runs among it: this process has its temporary folder already.
+        changed = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_AUTH_TOKEN": ""}
+        with _on_loopback(ray, {**changed, "TMPDIR": str(temporary)}):
+            yield folder / "ray"
+
+
+@contextlib.contextmanager
+def _on_loopback(ray: Any, environment: Mapping[str, str]) -> Iterator[None]:
+    """In the block, a Ray that is started takes the loopback address, and this environment.
+
+    Ray takes an address of the network for all its ports, unless it is told that it never gets a second node.
+    """
+    constants = ray._private.ray_constants
+    former = {name: os.environ.get(name) for name in environment}, constants.ENABLE_RAY_CLUSTER
+
+    def become(variables: Mapping[str, str | None], is_cluster: bool) -> None:
+        for name, value in variables.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
+        constants.ENABLE_RAY_CLUSTER = is_cluster
+        ray._raylet.Config.initialize("")  # Ray reads once a process whether there is a token, and which
+        ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+    become(environment, False)
+    try:
+        yield
+    finally:
+        become(*former)
+
+
+def _connect(ray: Any, address: str, folder: Path | None, workers: int | None) -> bool:
+    """Start a Ray in a folder, or join the one at an address; whether it lets in only who has its token."""
+    quiet = {"log_to_driver": False, "logging_level": "error", "configure_logging": True}
+    if folder:
+        ray.init(
+            address="local",
+            num_cpus=workers or cores(),
+            include_dashboard=False,
+            object_store_memory=_OBJECTS_BYTES,
+            _temp_dir=str(folder),
+            **quiet,
+        )
+        if (ip := ray.util.get_node_ip_address()) not in ("127.0.0.1", "::1"):
+            raise UserError(
+                f"ray local: Ray {ray.__version__} listens on {ip}, where other hosts reach it, and not on the "
+                "loopback address alone; install another version of Ray"
+            )
+        return True
+    has_token = check(address)
+    try:
+        ray.init(address=address, **quiet)
+    except ConnectionError:
+        raise UserError(
+            f"ray {shortened(address)}: what answers there does not let us in; see that it is Ray, of the same version"
+        ) from None
+    except (RuntimeError, ValueError) as error:
+        if "ersion" in str(error):
+            raise UserError(f"ray {shortened(address)}: other versions are used there: {error}") from None
+        raise UserError(
+            f"ray {shortened(address)}: {error}; see that it is a Ray cluster of the same version"
+        ) from None
+    return has_token
+
+
+class RayCluster:
+    """What is asked of a cluster that one has joined.
+
+    Args:
+        ray: the module.
+        has_token: whether the cluster lets in only who has its token.
+    """
+
+    def __init__(self, ray: Any, *, has_token: bool):
+        self.ray, self.has_token = ray, has_token
+
+    def nodes(self) -> tuple[RayNode, ...]:
+        """Those that are there now."""
+        return tuple(
+            RayNode(
+                id=node["NodeID"],
+                host=node["NodeManagerHostname"],
+                cpus=int(node["Resources"].get("CPU", 0)),
+                gpus=int(node["Resources"].get("GPU", 0)),
+            )
+            for node in self.ray.nodes()
+            if node["Alive"]
+        )
+
+    def on(self, node: RayNode, kind: Any, **options: Any) -> Any:
+        """A function or an actor's class, to be started on a node and nowhere else."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        strategy = NodeAffinitySchedulingStrategy(node.id, soft=False)
+        return self.ray.remote(kind).options(scheduling_strategy=strategy, **options)
+
+    def looked(
+        self, nodes: tuple[RayNode, ...], probe: Path, token: str, files: Mapping[str, int]
+    ) -> Mapping[RayNode, Mapping[str, str]]:
+        """What nodes say of themselves; those that are gone before they could are left out."""
+        self.ray.cloudpickle.register_pickle_by_value(ray_probe)
+        try:
+            asked = {
+                node: self.on(node, ray_probe.look, num_cpus=0, max_retries=0).remote(
+                    str(probe), token, os.getcwd(), dict(files)
+                )
+                for node in nodes
+            }
+            found = {}
+            for node, reference in asked.items():
+                with contextlib.suppress(self.ray.exceptions.RayError):
+                    found[node] = self.ray.get(reference, timeout=_LOOKS_WITHIN_S)
+            return found
+        finally:
+            self.ray.cloudpickle.unregister_pickle_by_value(ray_probe)
+
+
+def why_not(node: RayNode, said: Mapping[str, str]) -> str:
+    """Why no runs can be worked on at a node; empty where they can."""
+    python, here = ".".join(platform.python_version_tuple()[:2]), ray_probe.package_hash(Path(__file__).parents[1])
+    name = f"Ray node {node.host} ({node.id[:8]})"
+    if not said["headway"]:
+        return f"{name} has no Headway; install the same version there as here"
+    if said["python"] != python:
+        return f"{name} has Python {said['python']}, and here it is {python}; use the same on all nodes"
+    if said["headway"] != here:
+        return f"{name} has another Headway ({said['headway']} there, {here} here); install the same version there"
+    if said["lacks"]:
+        return (
+            f"{name} does not have {said['lacks']} as it is here (relative paths begin at {os.getcwd()}); put it there "
+            "under the same path, or take a corpus that Headway makes itself"
+        )
+    return ""

@@ -1,0 +1,334 @@
+"""Runs: a slot of a Ray cluster as a place: its actor, which begins when the cluster has room for it, and its work.
+
+Runs: the slots of a Ray cluster as places: more when nodes join, fewer when they go.
+
+With a file system that all nodes share, the actor of a slot works on run folders as any worker does. Without one, this
+process is the only one that writes: it has the leases, and takes in what actors send (`headway.execute.ray_copies`).
+"""
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway.base.text import counted, listed
+from headway.errors import UserError, shortened
+from headway.execute.places import LOST, WORKER
+from headway.execute.ray_cluster import RayCluster, RayNode, why_not
+from headway.execute.ray_copies import CopyWorker, RaySlot
+from headway.execute.work import ELSEWHERE
+from headway.store.lease import Holder
+
+_REST_S = 15.0
+_IDLE_S = 10.0
+"""An actor with nothing to do for so long gives its share of the cluster back."""
+_TRIES = 3
+_AT_ONCE = 4
+"""Calls that an actor hears at once: one works on a run while others ask it to stop."""
+
+
+@dataclass(eq=False)
+class RayWorker:
+    """The actor of a slot at work on a run in its folder."""
+
+    ray: Any
+    actor: Any
+    reference: Any
+    lost: Callable[[], None]
+    code: int | None = None
+
+    @property
+    def ended(self) -> int | None:
+        """Its worker's exit code, or LOST when its node is gone; see `headway.execute.places.Worker`."""
+        if self.code is None and self.ray.wait([self.reference], timeout=0)[0]:
+            try:
+                self.code = self.ray.get(self.reference)
+            except self.ray.exceptions.RayError:
+                self.code = LOST
+                self.lost()
+        return self.code
+
+    def ask_to_stop(self) -> None:
+        """Ask it to store where it is."""
+        if self.ended is None:
+            self.actor.ask_to_stop.remote()
+
+    def kill(self) -> None:
+        """End it."""
+        if self.ended is None:
+            self.actor.kill.remote()
+
+    def has(self, lease: Holder) -> bool:
+        """Whether a lease is held: nobody else was started on the run."""
+        return not lease.released
+
+
+@dataclass(eq=False, kw_only=True)
+class RayPlace:
+    """A slot of a node.
+
+    Attributes:
+        cluster: that has it.
+        node: where.
+        on_gpu: whether it is a share of a GPU, and which.
+        command: what starts a worker there.
+        copies: whether it works on copies.
+        refuse: told why nothing more is to be started at its node.
+        rests_until: nothing is started there before, by the monotonic clock.
+    """
+
+    cluster: RayCluster
+    node: RayNode
+    on_gpu: float
+    command: tuple[str, ...]
+    copies: bool
+    refuse: Callable[[RayNode, str], None]
+    rests_until: float = 0.0
+    _actor: Any = field(default=None, repr=False)
+    beginning: Any = field(default=None, repr=False)
+    _asked_at: float = 0.0
+    _needed_at: float = 0.0
+    _failed: int = 0
+    _worker: RayWorker | CopyWorker | None = field(default=None, repr=False)
+
+    @property
+    def ready(self) -> bool:
+        """Whether its actor has begun: the cluster may be busy with other things for hours."""
+        return self._actor is not None and self.beginning is None
+
+    def make_ready(self) -> None:
+        """Ask the cluster for its actor."""
+        self._needed_at = time.monotonic()
+        if self._actor is None:
+            needs = {"num_gpus": self.on_gpu, "num_cpus": 0} if self.on_gpu else {"num_cpus": 1}
+            kind = self.cluster.on(self.node, RaySlot, max_concurrency=_AT_ONCE, **needs)
+            lasts = self.command[: len(WORKER)] == WORKER
+            self._actor = kind.remote("cuda" if self.on_gpu else "cpu", 1, self.command, lasts, os.getcwd())
+            self.beginning, self._asked_at = self._actor.__ray_ready__.remote(), self._needed_at
+
+    def begun(self) -> None:
+        """Its actor has begun, or never will."""
+        try:
+            self.cluster.ray.get(self.beginning)
+            self.beginning, self._failed = None, 0
+        except self.cluster.ray.exceptions.RayError as error:
+            self._lose()
+            self._failed += 1
+            if self._failed >= _TRIES:
+                why = shortened(str(error).strip().rpartition("\n")[2])
+                self.refuse(self.node, f"its actor did not begin, {_TRIES} times ({why})")
+
+    @property
+    def waits_s(self) -> float:
+        """For how long it has been waiting for its actor to begin."""
+        return 0.0 if self.beginning is None else time.monotonic() - self._asked_at
+
+    def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> RayWorker | CopyWorker:
+        """Have the actor of this slot work on a run.
+
+        Raises:
+            OSError: when its folder cannot be read.
+        """
+        assert not options
+        del log
+        ray, actor = self.cluster.ray, self._actor
+        if not (self.ready and self._lives()):
+            self._lose()
+            return RayWorker(ray, None, None, self._lose, code=ELSEWHERE)
+        if self.copies:
+            self._worker = CopyWorker.begun(ray, actor, run, lambda why: self.refuse(self.node, why), self._lose)
+        else:
+            self._worker = RayWorker(ray, actor, actor.work.remote(str(run.absolute())), self._lose)
+        return self._worker
+
+    def _lose(self) -> None:
+        """Its actor is gone: likely the node too, which is told later; until then nothing is to be lost there again."""
+        self._actor, self.beginning, self.rests_until = None, None, time.monotonic() + _REST_S
+
+    def rest(self) -> None:
+        """Let the actor end; what it has started ends with it."""
+        if self._actor is not None:
+            if self.ready:
+                with contextlib.suppress(self.cluster.ray.exceptions.RayError):
+                    self.cluster.ray.get(self._actor.rest.remote(), timeout=5)
+            self.cluster.ray.kill(self._actor)
+            self._actor, self.beginning = None, None
+
+    def spare(self) -> None:
+        """Let the actor end if nothing was to be done for a while: others may wait for its share of the cluster."""
+        now = time.monotonic()
+        if self._worker is not None and self._worker.code is None:
+            self._needed_at = now
+        elif now - self._needed_at > _IDLE_S:
+            self.rest()
+
+    def _lives(self) -> bool:
+        """Whether the actor has not ended with its process; one that was not heard of yet may live."""
+        state = self.cluster.ray._private.state.actors(self._actor._actor_id.hex())
+        return bool(state) and state.get("State") != "DEAD"
+
+
+_LOOK_EVERY_S = 2.0
+_LATE_S, _BUSY_S = 5.0, 15.0
+"""An actor that has not begun after so long has others before it; after the second time that is told."""
+
+
+class RayPlaces:
+    """The slots of all nodes that can be used, as they are when one goes through them.
+
+    Args:
+        cluster: that one has joined.
+        directory: of the results.
+        device: `auto`, `cpu` or `cuda`.
+        workers: how many at most.
+        runs_per_gpu: at a time.
+        uses_gpu: whether there are runs that a GPU can compute.
+        shared: whether nodes see the directory; None: it is found out.
+        files: that runs read, by path, and the bytes that each has.
+        command: what starts a worker.
+        tell: is given what is found out.
+    """
+
+    def __init__(
+        self,
+        cluster: RayCluster,
+        directory: Path,
+        *,
+        device: str = "auto",
+        workers: int | None = None,
+        runs_per_gpu: int = 1,
+        uses_gpu: bool = True,
+        shared: bool | None = None,
+        files: Mapping[str, int] | None = None,
+        command: tuple[str, ...] = WORKER,
+        tell: Callable[[str], object] = lambda _: None,
+    ):
+        self._cluster, self._directory, self._workers, self._command = cluster, directory, workers, command
+        self._device, self._runs_per_gpu, self._uses_gpu = device, runs_per_gpu, uses_gpu
+        self._files, self._tell, self._copies = files or {}, tell, None if shared is None else not shared
+        self._places: dict[str, list[RayPlace]] = {}
+        self._refused: set[str] = set()
+        self._looked_at = -_LOOK_EVERY_S
+        self._said_busy = self._said_how = False
+
+    def __iter__(self) -> Iterator[RayPlace]:
+        if time.monotonic() - self._looked_at >= _LOOK_EVERY_S:
+            self._look()
+            self._looked_at = time.monotonic()
+        places = self._all()
+        self._hear([place for place in places if place.beginning is not None])
+        now = time.monotonic()
+        # Those that have begun, then those that may soon: where others have what a slot needs, another is asked for.
+        order = sorted(
+            (place for place in places if place.rests_until <= now),
+            key=lambda place: 0 if place.ready else 2 if place.waits_s > _LATE_S else 1,
+        )
+        yield from order[: self._workers]
+
+    def _all(self) -> list[RayPlace]:
+        return [place for there in self._places.values() for place in there]
+
+    def _hear(self, waiting: list[RayPlace]) -> None:
+        """Learn which actors have begun; that the cluster is busy is told once."""
+        if waiting:
+            asked = {place.beginning: place for place in waiting}
+            begun, _ = self._cluster.ray.wait(list(asked), num_returns=len(asked), timeout=0)
+            for reference in begun:
+                asked[reference].begun()
+        late = sum(place.waits_s > _BUSY_S for place in waiting)
+        if late and not self._said_busy:
+            self._said_busy = True
+            self._tell(
+                f"Ray: the cluster is busy; {late} of {counted(len(self._all()), 'slot')} have not begun in "
+                f"{_BUSY_S:.0f} s, since others have what they need. Runs go to those that have begun"
+            )
+
+    def _look(self) -> None:
+        """Learn which nodes there are; those that came are asked what they have."""
+        first = not self._places
+        for place in self._all():
+            place.spare()
+        nodes = {node.id: node for node in self._cluster.nodes()}
+        for gone in self._places.keys() - nodes.keys():
+            self._tell(f"Ray node {self._places.pop(gone)[0].node.host} ({gone[:8]}) is gone; its runs go on elsewhere")
+        new = tuple(node for id, node in nodes.items() if id not in self._places and id not in self._refused)
+        usable = self._usable(new, first=first) if new else []
+        for node in usable:
+            self._places[node.id] = self._slots(node)
+            if not first:
+                self._tell(f"Ray node {node.host} ({node.id[:8]}) joined with {counted(node.cpus, 'core')}")
+        if first and not any(self._places.values()):
+            self._places.clear()
+            if self._refused:
+                raise UserError("ray: no node can be used any more, for the reasons above; mend one, or start others")
+            raise UserError(f"ray: no node has a slot for device {self._device}; take another, or start more nodes")
+
+    def _usable(self, nodes: tuple[RayNode, ...], *, first: bool) -> list[RayNode]:
+        token = secrets.token_hex(8)
+        probe = self._directory.absolute() / f".probe-{token}"
+        try:
+            probe.write_text(token)
+            said = self._cluster.looked(nodes, probe, token, self._files)
+            usable = []
+            for node, one in said.items():
+                if why := why_not(node, one):
+                    if first:
+                        raise UserError(f"ray: {why}")
+                    self._refuse(node, why)
+                else:
+                    usable.append(node)
+            seen = {
+                node: bool(one["sees"] and one["writes"]) and Path(f"{probe}-{one['host']}-{one['pid']}").exists()
+                for node, one in said.items()
+            }
+            return self._share(usable, seen, {node: one["why_not"] for node, one in said.items()})
+        finally:
+            for file in self._directory.glob(f"{probe.name}*"):
+                file.unlink(missing_ok=True)
+
+    def _share(self, nodes: list[RayNode], seen: dict[RayNode, bool], why: dict[RayNode, str]) -> list[RayNode]:
+        """Those nodes that can be used in the way that was found out, or was asked for."""
+        if self._copies is None:
+            self._copies, found = not all(seen[node] for node in nodes), ""
+        else:
+            found = "as asked for, "
+        if not self._said_how:
+            self._said_how = True
+            how = "work on copies and send what they store" if self._copies else "write into it themselves"
+            see = "do not all see" if self._copies else "see"
+            self._tell(f"{counted(len(nodes), 'Ray node')}: {found}they {see} {self._directory}, so they {how}")
+        blind = [] if self._copies else [node for node in nodes if not seen[node]]
+        if blind and not self._places and len(blind) == len(nodes):
+            hosts = listed([f"{node.host} ({why[node] or 'it is not the same there'})" for node in blind])
+            raise UserError(
+                f"ray: {self._directory} cannot be seen and written by {hosts}; give a directory that all nodes see, "
+                "or say that it is not shared"
+            )
+        for node in blind:
+            self._refuse(node, f"it cannot see and write {self._directory} ({why[node] or 'it is not the same there'})")
+        return [node for node in nodes if node not in blind]
+
+    def _refuse(self, node: RayNode, why: str) -> None:
+        """Start nothing more there."""
+        self._refused.add(node.id)
+        self._places.pop(node.id, None)
+        self._tell(f"Ray node {node.host} ({node.id[:8]}) is not used: {why}")
+
+    def _slots(self, node: RayNode) -> list[RayPlace]:
+        wants_gpu = self._uses_gpu and (self._device.startswith("cuda") or (self._device == "auto" and node.gpus))
+        n, share = (node.gpus * self._runs_per_gpu, 1 / self._runs_per_gpu) if wants_gpu else (node.cpus, 0.0)
+        return [
+            RayPlace(
+                cluster=self._cluster,
+                node=node,
+                on_gpu=share,
+                command=self._command,
+                copies=bool(self._copies),
+                refuse=self._refuse,
+            )
+            for _ in range(n)
+        ]

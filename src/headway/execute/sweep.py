@@ -1,0 +1,509 @@
+"""Runs: which run of a sweep has to wait for which: one that starts from another waits until that is done.
+
+Runs: how far many runs are, as values for a live table.
+
+Runs: many runs at a few places, until all have settled.
+
+Iterating `run_all` is what starts workers, collects them and notes what became of them; each item shows how far all
+runs are. What is next is the affair of the queue, how a worker is started and stopped that of its place. Runs of one
+batch are one item: a worker is started on one of them, and works on all. Other
+processes may work on the same directory: a run that one of them holds is waited for, and taken over if they give it
+up.
+"""
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headway.errors import ResultsError, StorageFailed, UserError
+from headway.execute.joined import JoinedPlace
+from headway.execute.parents import parent_of, why_never
+from headway.execute.places import LOST, Place, Worker
+from headway.execute.queue import AtWork, Queue
+from headway.execute.stop import FROM_PARENT, Interruptions
+from headway.execute.work import DONE, ELSEWHERE, FAILED, STOPPED
+from headway.store.batches import needed_bytes
+from headway.store.lease import Holder, Lease, LeaseHeld, last_holder, release_left
+from headway.store.run import Run, Status, damaged, read, update
+from headway.store.storage import (
+    DISK_FULL,
+    UNREACHABLE,
+    disk_full,
+    exit_code,
+    failure,
+    is_of_storage,
+    outcome,
+    unreachable,
+    why_no_room,
+)
+
+
+class Lines:
+    """Runs in lines, each before those that start from it.
+
+    Args:
+        runs: those that are to be worked on.
+        work: what one of them costs.
+    """
+
+    def __init__(self, runs: Sequence[Run], work: Callable[[Run], float]):
+        by_id = {(run.id, run.seed): run.path for run in runs}
+        # A run that needs one that is not worked on here looks for it where it is.
+        self._parent: dict[Path, Path] = {}
+        self._orphans: dict[Path, Run] = {}
+        for run in runs:
+            if (wanted := run.spec.parent) is None:
+                continue
+            if (wanted, run.seed) in by_id:
+                self._parent[run.path] = by_id[wanted, run.seed]
+            else:
+                self._orphans[run.path] = run
+        self._work = {run.path: work(run) for run in runs}
+        self._children: dict[Path, list[Path]] = {}
+        for child, parent in self._parent.items():
+            self._children.setdefault(parent, []).append(child)
+
+    def work_until_the_end(self, run: Run) -> float:
+        """What a run costs, with the longest line of those that wait for it."""
+        return self._ahead(run.path)
+
+    def may_start(self, run: Run, settled: Mapping[Path, Run]) -> bool:
+        """Whether what a run starts from is done; `settled` are the runs of the sweep that have ended."""
+        if run.path in self._orphans:
+            return self._elsewhere(run) is not None
+        parent = self._parent.get(run.path)
+        return parent is None or (parent in settled and settled[parent].status == "done")
+
+    def why_never(self, run: Run, settled: Mapping[Path, Run]) -> str:
+        """Why a run cannot start any more, or at all; empty where it can, now or later."""
+        if run.path in self._orphans:
+            try:
+                found = self._elsewhere(run)
+            except ResultsError as error:
+                return str(error)
+            return "" if found is None else why_never(found)
+        parent = self._parent.get(run.path)
+        return "" if parent is None or parent not in settled else why_never(settled[parent])
+
+    def _elsewhere(self, run: Run) -> Run | None:
+        """What a run starts from, when it is no run of this sweep; None while another process works on it."""
+        found = parent_of(run)
+        return None if found is not None and found.status == "running" else found
+
+    def _ahead(self, path: Path) -> float:
+        return self._work[path] + max((self._ahead(child) for child in self._children.get(path, ())), default=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far one run is.
+
+    `work_per_step` weighs its steps against those of other runs. `steps_per_s` is its recent rate, None when it is
+    not running. `worker` is who works on it, where that is to be told, and `held_s` for how long.
+    """
+
+    name: str
+    seed: int
+    status: Status
+    message: str
+    step: int
+    steps: int
+    steps_per_s: float | None
+    work_per_step: float
+    worker: str = ""
+    held_s: float | None = None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the last step, at the recent rate."""
+        return (self.steps - self.step) / self.steps_per_s if self.steps_per_s else None
+
+
+def work_per_step(run: Run) -> float:
+    """What a step of a run costs, to be weighed against those of other runs: its FLOPs, forward."""
+    try:
+        return float(run.spec.budget.flops_per_example * run.spec.training.batch_size)
+    except UserError:  # a damaged run; or its worker says what is wrong
+        return 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """How far all runs are, in the order in which they were given; `elapsed_s` since this process began with them."""
+
+    runs: tuple[Progress, ...]
+    workers: int
+    elapsed_s: float
+    stopped: str = ""
+    """Why all of it ended before its end: the directory cannot be stored any more."""
+
+    def count(self, status: Status) -> int:
+        """Runs of a status."""
+        return sum(run.status == status for run in self.runs)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """About how long all of it takes from here, if what waits runs at the rate of what runs; None at first.
+
+        Examples:
+            >>> half = dict(message="", step=50, steps=100, work_per_step=1.0)
+            >>> one = Progress(name="a", seed=0, status="running", steps_per_s=10.0, **half)
+            >>> other = Progress(name="a", seed=1, status="waiting", steps_per_s=None, **half)
+            >>> Snapshot(runs=(one, other), workers=1, elapsed_s=5.0).seconds_left
+            10.0
+        """
+        ahead = [run for run in self.runs if run.status in ("waiting", "running")]
+        running: Sequence[Progress] = [run for run in ahead if run.steps_per_s]
+        if not ahead:
+            return 0.0
+        if not running:
+            return None
+        rate = sum(run.work_per_step * (run.steps_per_s or 0.0) for run in running) / len(running)
+        work = sum(run.work_per_step * (run.steps - run.step) for run in ahead)
+        longest = max(run.seconds_left or 0.0 for run in running)
+        return max(longest, work / (rate * min(max(self.workers, len(running)), len(ahead))))
+
+
+_LOOK_EVERY_S = 0.25
+_SOON_S = 0.02
+"""When a run has ended others soon do, and a place that waits for its next run is idle; then each look waits longer."""
+_ASKED_FOR_S = (20.0, 5.0)
+"""How long workers may take to end when they are asked, and when they are asked again; then they are killed."""
+_KILLED_FOR_S = 5.0
+_MOST_LOST = 5
+"""A run whose place was lost so often, and that got no further meanwhile, is the likely reason."""
+
+
+def run_all(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot, None, None]:
+    """Work on runs until each is done or has failed, longest first, and show how far they are.
+
+    Runs that are done or damaged are left alone, those that failed before are tried once more. A run that fails does
+    not stop the others, but for those that start from it: these fail with its name. An exception in the iteration
+    (Ctrl-C), or closing it, stops the workers, which store where they are; use `contextlib.closing` where that is to
+    happen at once. SIGTERM, SIGHUP and SIGUSR1 then act like Ctrl-C.
+
+    Where a run cannot be stored, and its directory has no room for another one either, all workers are stopped; the
+    last snapshot says why (`to_the_end` raises it).
+
+    Args:
+        runs: what to work on.
+        places: where, a run at a time each; gone through at every look, since some may come and go.
+    """
+    release_left()  # what an earlier sweep of this process had, while its disk was full
+    sweep = _Sweep(runs, places)
+    with Interruptions().heard() as interruptions:
+        try:
+            while sweep.look():
+                yield sweep.snapshot()
+                sweep.wait()
+            if sweep.stopped:
+                interruptions.ending = True
+                sweep.stop(interruptions)
+            yield sweep.snapshot(last=True)
+        finally:
+            interruptions.ending = True
+            sweep.stop(interruptions)
+
+
+def to_the_end(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot, None, None]:
+    """As `run_all`, for whoever cannot do without the results.
+
+    Raises:
+        StorageFailed: after the last snapshot, where the directory cannot be stored any more.
+    """
+    stopped = ""
+    with contextlib.closing(run_all(runs, places)) as snapshots:
+        for snapshot in snapshots:
+            stopped = snapshot.stopped
+            yield snapshot
+    if stopped:
+        raise StorageFailed(stopped)
+
+
+class _Sweep:
+    """Runs, and the workers of this process on them.
+
+    Attributes:
+        stopped: why all of it ends before its end; empty while it goes on.
+    """
+
+    def __init__(self, runs: Sequence[Run], places: Iterable[Place]):
+        self._runs, self._places, self._joined = runs, places, JoinedPlace()
+        self._began = time.monotonic()
+        self._by_path: dict[Path, Run] = {}
+        self._work_per_step: dict[Path, float] = {}
+        self._item: dict[Path, Path] = {}
+        """The run that stands in the queue for a run and its batch: the first of those that are to be worked on."""
+        self._units: dict[Path, list[Path]] = {}
+        self._on: dict[Path, Path] = {}
+        """By item, the run that a worker was started on."""
+        self._ended: dict[Path, Run] = {}
+        """Runs that have ended while others of their batch go on."""
+        self._reached: dict[Path, int] = {}
+        self._counted: dict[Path, int] = {}
+        self._before: dict[Path, int] = {}
+        """When the run.json of a run had been written last when all this began."""
+        self._written: dict[Path, int] = {}
+        """When the run.json of a run had been written last before a worker was started on it."""
+        self._lost: dict[Path, tuple[int, int]] = {}
+        """How often a run was lost with its place without getting further, and how far it was."""
+        self._settled: dict[Path, Run] = {}
+        self._stopping, self._news, self.stopped = False, False, ""
+        firsts: dict[Path | str, Path] = {}
+        self._pause_s = _SOON_S
+        for run in runs:
+            if run.status in ("done", "damaged"):
+                self._settled[run.path] = run
+            else:
+                self._work_per_step[run.path] = work_per_step(run)
+                self._by_path[run.path] = run
+                self._before[run.path] = _written_ns(run)
+                item = self._item[run.path] = firsts.setdefault(
+                    run.path if run.batch is None else run.batch.id, run.path
+                )
+                self._units.setdefault(item, []).append(run.path)
+        self._lines = Lines(list(self._by_path.values()), lambda run: max(1, run.steps) * self._work_per_step[run.path])
+        work = {path: self._lines.work_until_the_end(run) for path, run in self._by_path.items()}
+        self._queue = Queue(
+            ((item, sum(work[path] for path in unit)) for item, unit in self._units.items()), self, self._may_begin
+        )
+        self._shown: Snapshot | None = None
+        self._shown_at = self._began
+
+    def look(self) -> bool:
+        """Collect what ended, start what can be started; whether anything is left."""
+        self._news = False
+        try:
+            left = self._queue.look(self._places)
+        except OSError as error:  # of leases and places: what is wrong with a run is its outcome
+            directory = self._runs[0].path.parents[2]
+            if not is_of_storage(error, directory):
+                raise
+            left, self.stopped = False, str(failure(directory, error))
+        return left and not self.stopped
+
+    def wait(self) -> None:
+        """Let some time go by until the next look: little where runs have just ended, then more and more."""
+        self._pause_s = min(_SOON_S if self._news else 2 * self._pause_s, _LOOK_EVERY_S)
+        time.sleep(self._pause_s)
+
+    def stop(self, interruptions: Interruptions) -> None:
+        """End all workers: first so that they store where they are, at last by force."""
+        self._stopping = True
+        for within_s in _ASKED_FOR_S:
+            self._end(lambda worker: worker.ask_to_stop(), within_s, interruptions)
+        self._end(lambda worker: worker.kill(), _KILLED_FOR_S, interruptions)
+        self._queue.stopped()
+        for place in self._places:
+            place.rest()
+
+    def _end(self, how: Callable[[Worker], None], within_s: float, interruptions: Interruptions) -> None:
+        """Do something to the workers that are left, and wait for their end for so long."""
+        left = [worker for _, worker in self._queue.workers() if worker.ended is None]
+        for worker in left:
+            how(worker)
+        until, heard = time.monotonic() + within_s, interruptions.impatient
+        # Another Ctrl-C is impatience: go on to what is harsher.
+        with contextlib.suppress(KeyboardInterrupt):
+            while any(worker.ended is None for worker in left) and time.monotonic() < until:
+                if interruptions.impatient > heard:
+                    return
+                time.sleep(0.02)
+
+    def snapshot(self, *, last: bool = False) -> Snapshot:
+        """How far all runs are, as of now or, but for the last one, since the blink of an eye."""
+        if last or self._shown is None or time.monotonic() - self._shown_at >= _LOOK_EVERY_S:
+            self._shown, self._shown_at = self._looked_at(), time.monotonic()
+        return self._shown
+
+    def _looked_at(self) -> Snapshot:
+        elapsed_s = time.monotonic() - self._began
+        n_places = sum(place.ready for place in self._places)
+        holders = {
+            path: last_holder(path / "lease")
+            for path in self._by_path
+            if path not in self._settled and self._queue.worker(self._item[path])
+        }
+        runs = tuple(self._progress(run, holders.get(run.path)) for run in self._runs)
+        return Snapshot(runs=runs, workers=n_places, elapsed_s=elapsed_s, stopped=self.stopped)
+
+    def _may_begin(self, path: Path) -> bool:
+        """Whether a run need not wait for the one that it starts from, be it that it never can begin."""
+        run = self._by_path[path]
+        if self.stopped:
+            return False
+        return bool(self._lines.why_never(run, self._settled)) or self._lines.may_start(run, self._settled)
+
+    def begin(self, path: Path, place: Place) -> AtWork | None:
+        """See who has a run, and start a worker if nobody does; see `headway.execute.queue.Overseer`."""
+        if why_never := self._lines.why_never(self._by_path[path], self._settled):
+            self._settle(self._by_path[path], "failed", why_never)
+            return None
+        if joined := self._joined.found(*_batch_folders(self._by_path[path])):
+            return AtWork(worker=joined, place=None)
+        left = {member: now for member in self._units[path] if (now := self._undone(member)) is not None}
+        if not left:
+            return None
+        # One that failed before: its worker tries all of the batch that did.
+        first = next((member for member, now in left.items() if now.status == "failed"), next(iter(left)))
+        try:
+            self._written |= {member: _written_ns(self._by_path[member]) for member in left}
+            self._on[path] = first
+            return AtWork(worker=place.start(first, log=first / "log.txt"), place=place)
+        except OSError as error:
+            said = outcome(first, error) if is_of_storage(error, first) else str(error)
+            for member in left:
+                message = f"its worker could not be started: {said}"
+                self._settled[member] = replace(self._by_path[member], status="failed", message=message)
+            self._see_room(self._by_path[first], exit_code(error))
+            return None
+
+    def _undone(self, path: Path) -> Run | None:
+        """A run as its folder says it, unless it has settled: others may have done it, or failed."""
+        if path in self._settled:
+            return None
+        run, now = self._by_path[path], _written(path)
+        if now.status == "done" or (now.status == "failed" and _written_ns(run) != self._before[path]):
+            self._settled[path] = now
+            return None
+        return now
+
+    def has_settled(self, path: Path, code: int) -> bool:
+        """Learn what became of a run and its batch, whose worker has ended; write it down if the worker could not."""
+        self._news = True
+        unit, on = self._units[path], self._on.pop(path, None)
+        left = sorted((member for member in unit if member not in self._settled), key=lambda member: member != on)
+        again = code == ELSEWHERE or (code == LOST and self._may_go_on(path))
+        told = False
+        if on is not None:
+            self._see_room(_written(on), code)
+        for member in left:
+            now, written_ns = _written(member), self._written.pop(member, None)
+            if written_ns is None:  # it was worked on by others
+                if now.status in ("done", "failed", "damaged"):
+                    self._settled[member] = now
+                continue
+            if now.status in ("done", "damaged") or (
+                not again and now.status in ("failed", "interrupted") and _written_ns(now) != written_ns
+            ):
+                self._settled[member] = now
+                told = told or member == on
+            # What its worker said is of the run that it was started on; the others' folders tell of them.
+            elif not again and not (told and code in (DONE, FAILED)):
+                self._settle(now, "interrupted" if self._stopping else "failed", _cause_of_death(now, code))
+            self._ended.pop(member, None)
+        return all(member in self._settled for member in unit)
+
+    def _see_room(self, run: Run, code: int) -> None:
+        """End everything where a run could not be stored, and others could not be either."""
+        directory = run.path.parents[2]
+        if self.stopped or code not in (DISK_FULL, UNREACHABLE) or not directory.is_dir():
+            return
+        needed = needed_bytes(run) if code == DISK_FULL and run.status != "damaged" else 0
+        if error := why_no_room(directory, needed):
+            self.stopped = str(failure(directory, error))
+
+    def _may_go_on(self, item: Path) -> bool:
+        """Whether a run, with its batch, whose place was lost is to go on at another."""
+        holders = [last_holder(path / "lease") for path in self._units[item]]
+        step = max((holder.step for holder in holders if holder), default=0)
+        times, before = self._lost.get(item, (0, -1))
+        self._lost[item] = (1, step) if step > before else (times + 1, before)
+        return self._lost[item][0] <= _MOST_LOST
+
+    def _settle(self, run: Run, status: Status, message: str) -> None:
+        self._settled[run.path] = replace(run, status=status, message=message)
+        # A full or read-only disk is why the worker could not write it either; then it stands in our snapshots only.
+        with contextlib.suppress(OSError):
+            try:
+                with Lease.take(run.path / "lease") as lease:
+                    update(run, lease, status=status, message=message)
+            except LeaseHeld:
+                if not (self._stopping or self.stopped):
+                    del self._settled[run.path]  # and it is waited for
+
+    def _progress(self, run: Run, holder: Holder | None) -> Progress:
+        """How far a run is; `holder` is who has it, where a worker is on it."""
+        settled = self._settled.get(run.path)
+        worker = None if settled else self._queue.worker(self._item[run.path])
+        if worker and holder and not worker.has(holder):
+            holder = None  # our worker has not got the lease yet
+        if holder and holder.released and run.batch is not None:
+            settled, holder = self._has_ended(run.path), None
+        works = bool(worker and not settled)
+        if works:
+            self._reached[run.path] = holder.step if holder else 0
+        elif run.path not in self._reached:  # looked at once: of many runs most wait
+            stored = None if settled else last_holder(run.path / "lease")
+            self._reached[run.path] = stored.step if stored else 0
+        steps = self._steps(run, works)
+        return Progress(
+            name=run.name,
+            seed=run.seed,
+            status=settled.status if settled else "running" if works else "waiting",
+            message=settled.message if settled else "",
+            step=steps if settled and settled.status == "done" else self._reached[run.path],
+            steps=steps,
+            steps_per_s=holder.steps_per_s if holder else None,
+            work_per_step=self._work_per_step.get(run.path, 0.0),
+            # Who it is is told of those that others work on.
+            worker=holder.worker if holder and worker and run.path not in self._written else "",
+            held_s=holder.held_s if holder else None,
+        )
+
+    def _has_ended(self, path: Path) -> Run | None:
+        """A run that its worker has let go while it works on others of the batch."""
+        if path not in self._ended and (now := _written(path)).status in ("done", "failed"):
+            self._ended[path] = now
+        return self._ended.get(path)
+
+    def _steps(self, run: Run, works: bool) -> int:
+        """The steps of a run; where its corpus decides them, its worker writes them down when it has opened it."""
+        known = self._settled.get(run.path) or run
+        if known.steps:
+            return known.steps
+        if works and not self._counted.get(run.path):
+            self._counted[run.path] = _written(run.path).steps
+        return self._counted.get(run.path, 0)
+
+
+def _written(path: Path) -> Run:
+    """A run with the status that was written last; `damaged` if its run.json was removed or damaged meanwhile."""
+    try:
+        return read(path)
+    except ResultsError as error:
+        return damaged(path, str(error) if path.is_dir() else unreachable(path))
+
+
+def _batch_folders(run: Run) -> tuple[Path, ...]:
+    """The folder of a run, and those of its batch."""
+    return (run.path, *(path for path in run.batch.folders(run.path) if path != run.path)) if run.batch else (run.path,)
+
+
+def _written_ns(run: Run) -> int:
+    try:
+        return (run.path / "run.json").stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _cause_of_death(run: Run, code: int) -> str:
+    path = run.path
+    if code == DISK_FULL:
+        return disk_full(path)
+    if code == UNREACHABLE:
+        return unreachable(path)
+    if code == LOST:
+        return f"its place was lost {_MOST_LOST + 1} times, and it got no further; run again to go on"
+    if code in (STOPPED, -FROM_PARENT):  # the latter before the worker listens to signals
+        return "stopped before it began; run again to go on"
+    if code >= 0:
+        return f"its process ended with exit code {code}; {path / 'log.txt'} says more"
+    name = signal.Signals(-code).name
+    reason = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
+    if reason and (needed := needed_bytes(run)):
+        reason += f" (it needs about {needed / 1e9:.1f} GB)" if needed > 1e8 else ""
+    return f"its process was killed by {name}{reason}; run again to go on"

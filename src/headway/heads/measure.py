@@ -1,0 +1,462 @@
+"""Heads: metrics of every head of a model, from the traces of any number of batches, of which none is kept.
+
+What is added up for each attention are sums (`sums`), the values of looks (`query_blocks`) and what nulls are made of;
+a metric is a function of them. Most of it are two matrices a layer, of the heads' joint width squared, in float64: as
+many bytes as the attention's own weights.
+
+Heads: random tokens, repeated: the text on which duplicate-token and induction heads show.
+
+Nothing but repetition helps to predict them, so what a head attends to on the second occurrence is its own rule.
+
+Paper: Olsson et al. 2022, arXiv 2209.11895.
+
+Heads: all that is measured of a model's heads: on a text that comes in batches, on repeated tokens, off the weights.
+
+Most metrics show on any text; duplicate-token and induction heads only on random tokens that are repeated; circuits are
+read off the weights of Headway's own models. Which metric needs which is asked here and nowhere else.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int, Int64
+from torch import Tensor
+
+from headway.base.rng import generator
+from headway.config.head_metrics import HEAD_METRICS, REPEATED
+from headway.errors import UserError, near
+from headway.heads import (
+    diversity,  # noqa: F401 - they register theirs
+    patterns,  # noqa: F401 - they register theirs
+)
+from headway.heads.attention import Subject, only, subject
+from headway.heads.circuits import CIRCUITS, circuit_scores, readable
+from headway.heads.metric import FUNCTIONS, NULLS, SUMS
+from headway.heads.nulls import GAUSSIAN, OF_SOME, gaussian_attention, logit_variance, reach
+from headway.heads.patterns import PER_QUERY, PlacedLooks, blocks
+from headway.heads.scores import HeadScores
+from headway.models.trace import Trace
+from headway.models.transformer import Transformer
+
+_OF_STREAMS = ("similarity_to_layer_0",)
+
+
+def measure(
+    traces: Trace | Iterable[Trace], metrics: Sequence[str] | None = None, *, period: int | None = None
+) -> dict[str, HeadScores]:
+    """What metrics say of every head, over all traces together.
+
+    Args:
+        traces: one trace, or those of several batches.
+        metrics: names; None for all that the traces allow.
+        period: of the random tokens that were traced, which are repeated; None for a text.
+
+    Raises:
+        UserError: as `HeadStream`.
+    """
+    stream = HeadStream(metrics, period=period)
+    for trace in [traces] if isinstance(traces, Trace) else traces:
+        stream.add(trace)
+    return stream.scores()
+
+
+class HeadStream:
+    """Metrics of heads over batches that come one by one.
+
+    Law: over several batches they are what they are over one batch of all the texts.
+
+    Args:
+        metrics: names; None for all that the traces allow.
+        period: of the random tokens that are traced, which are repeated; None for a text.
+        repeats: whether the traces are of random tokens that are repeated, each text after a period of its own.
+        nulls: whether to measure nulls, and raw and published metrics; not for heads drawn anew.
+
+    Raises:
+        UserError: for an unknown metric, one that is read off the weights, or one that needs a period and has none.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[str] | None = None,
+        *,
+        period: int | None = None,
+        repeats: bool = False,
+        nulls: bool = True,
+    ) -> None:
+        self._asked, self._period, self._nulls = metrics, period, nulls
+        repeated = repeats or period is not None
+        names = _of_traces(repeated, whole=nulls) if metrics is None else tuple(metrics)
+        for name in names:
+            _check(name, repeated)
+        self._metrics = tuple(name for name in HEAD_METRICS if name in names)
+        self._tallies: dict[str, _Tally] = {}
+
+    def add(
+        self,
+        trace: Trace,
+        periods: Int[Tensor, " batch"] | None = None,
+        begins: Int[Tensor, " batch"] | None = None,
+    ) -> None:
+        """Measure one more batch.
+
+        Args:
+            trace: of the batch.
+            periods: after how many tokens those of each text are repeated; None: as given for all.
+            begins: the first position of each text that is repeated; None: its first.
+
+        Raises:
+            UserError: for an attention whose values are not finite, a trace of another model than those before, or
+                one without the streams that a metric asked for needs.
+        """
+        self._check_model(trace)
+        with torch.no_grad():
+            for attention in trace.attentions:
+                period, first = self._period if periods is None else periods, 0 if begins is None else begins
+                of = subject(attention, trace.streams, period, first)
+                tally = _measured(of, self._metrics, self._nulls) if _is_finite(of) else None
+                if tally is None or not tally.is_finite():
+                    raise UserError(
+                        f"{attention.name} (layer {attention.layer}): what its heads compute is not finite (NaN or "
+                        "infinite), so nothing can be measured; its weights or those of a layer before it are broken: "
+                        "take another checkpoint"
+                    )
+                before = self._tallies.get(attention.name)
+                self._tallies[attention.name] = tally if before is None else before + tally
+
+    def scores(self) -> dict[str, HeadScores]:
+        """What each metric says so far.
+
+        Raises:
+            UserError: when nothing was traced, or no position counts for a metric that was asked for by name.
+        """
+        if not self._tallies:
+            raise UserError(
+                "no attention was traced, so there is nothing to measure; give a trace of a model with heads"
+            )
+        n_rows = max(int(tally.sums["rows"]) for tally in self._tallies.values())
+        found = {}
+        for name in self._metrics:
+            score = _score(name, self._tallies, n_rows, self._nulls)
+            if any(np.isfinite(value).any() for value in score.values.values()):
+                found[name] = score
+            elif self._asked is not None and name not in REPEATED:  # those a window may hide from all heads
+                raise UserError(
+                    f"{name} was asked for ({HEAD_METRICS[name].sentence}), but nothing that was traced counts for it; "
+                    "give a longer text, or leave it out"
+                )
+        return found
+
+    def _check_model(self, trace: Trace) -> None:
+        if not trace.streams:
+            if self._asked is not None and any(name in _OF_STREAMS for name in self._metrics):
+                raise UserError(
+                    f"{_OF_STREAMS[0]} was asked for, but the trace holds no residual stream, which only Headway's own "
+                    "models give; leave it out"
+                )
+            self._metrics = tuple(name for name in self._metrics if name not in _OF_STREAMS)
+        names = [attention.name for attention in trace.attentions]
+        if self._tallies and names != list(self._tallies):
+            raise UserError(
+                f"a trace of the attentions {', '.join(names)} was added to one of {', '.join(self._tallies)}; "
+                "measure each model on its own"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tally:
+    """What was added up for one attention."""
+
+    sums: dict[str, Tensor]
+    """In float64."""
+    n_heads: int
+    d_head: int
+    reach: dict[tuple[int, int], float] = field(default_factory=dict)
+    """As in `nulls.reach`."""
+
+    def __add__(self, other: "_Tally") -> "_Tally":
+        names = [*self.sums, *(name for name in other.sums if name not in self.sums)]
+        sums = {name: _added(self.sums.get(name), other.sums.get(name)) for name in names}
+        counts = {at: self.reach.get(at, 0) + other.reach.get(at, 0) for at in self.reach | other.reach}
+        return _Tally(sums=sums, reach=counts, n_heads=self.n_heads, d_head=self.d_head)
+
+    def is_finite(self) -> bool:
+        return all(bool(value.isfinite().all()) for value in self.sums.values())
+
+    def of(self, function: Callable[..., Tensor]) -> Tensor:
+        """A function of the sums that it names."""
+        return function(**{name: self.sums[name] for name in _needs(function)})
+
+
+def _is_finite(of: Subject) -> bool:
+    """Whether all that counts of an attention is a number; sums and cosines might hide what is none."""
+    a = of.attention
+    counted = [only(of.counted, a.q), only(of.counted, a.z), only(of.keys_counted, a.k), only(of.keys_counted, a.v)]
+    return all(bool(x.sum().isfinite()) for x in (*counted, a.W_O))
+
+
+def _measured(of: Subject, metrics: Sequence[str], nulls: bool) -> _Tally:
+    """All that some metrics and their nulls need of one batch."""
+    of_looks = [name for name in metrics if name in PER_QUERY]
+    names = {"rows", "texts"}
+    for name in metrics:
+        names.update(_needs(_function(name, nulls)) if name not in PER_QUERY else ())
+        names.update(_needs(NULLS[name]) if nulls and name in NULLS else ())
+    sums = {name: SUMS[name](of) for name in sorted(names)} | (_of_looks(of, of_looks, nulls) if of_looks else {})
+    gaussian = nulls and any(name in GAUSSIAN for name in metrics)
+    if gaussian:
+        sums["logit_variance"], sums["logit_queries"] = logit_variance(of)
+    counts = reach(of) if gaussian else {}
+    return _Tally(sums=sums, reach=counts, n_heads=of.n_heads, d_head=of.attention.q.shape[3])
+
+
+def _of_looks(of: Subject, metrics: Sequence[str], nulls: bool) -> dict[str, Tensor]:
+    """Values per query of metrics of attention, and of their even nulls, summed; and how many queries they are of."""
+    sums: dict[str, Tensor] = {}
+    for block in blocks(of):
+        for name in metrics:
+            parts = {name: _total(name, block.measured), f"{name}/queries": _number(name, block.measured)}
+            if nulls and name not in GAUSSIAN:
+                parts[f"{name}/even"] = _total(name, block.even)
+            sums |= {part: _added(sums.get(part), value) for part, value in parts.items()}
+    return sums
+
+
+def _total(name: str, looks: PlacedLooks) -> Tensor:
+    values = PER_QUERY[name].values(looks)
+    chosen = PER_QUERY[name].over(looks) & looks.counted
+    return torch.where(chosen, values, 0).sum((-3, -1), dtype=torch.float64)
+
+
+def _number(name: str, looks: PlacedLooks) -> Tensor:
+    return (PER_QUERY[name].over(looks) & looks.counted).sum((0, 2), dtype=torch.float64)
+
+
+def _score(name: str, tallies: dict[str, _Tally], n_rows: int, with_nulls: bool) -> HeadScores:
+    values, nulls = {}, {}
+    for attention, tally in tallies.items():
+        values[attention] = _value(name, tally, with_nulls).cpu().numpy()
+        null = _null(name, tally) if with_nulls else None
+        if null is not None and bool(null.isfinite().all()):
+            nulls[attention] = null.cpu().numpy()
+    return HeadScores(metric=name, values=values, null=nulls, n_rows=n_rows)
+
+
+def _value(name: str, tally: _Tally, with_nulls: bool) -> Tensor:
+    if name in PER_QUERY:
+        return _mean(name, tally, name)
+    value = tally.of(_function(name, with_nulls))
+    return value if tally.sums["rows"] > 0 else torch.full_like(value, torch.nan)
+
+
+def _function(name: str, with_nulls: bool) -> Callable[..., Tensor]:
+    """Of heads drawn anew, which may be asked at some rows only, what stands for all of them."""
+    return FUNCTIONS[name] if with_nulls else OF_SOME.get(name, FUNCTIONS[name])
+
+
+def _null(name: str, tally: _Tally) -> Tensor | None:
+    if name in NULLS:
+        return tally.of(NULLS[name])
+    if name in GAUSSIAN:
+        if not tally.sums["logit_queries"] > 0:
+            return None
+        spread = (tally.sums["logit_variance"] / tally.sums["logit_queries"]).sqrt()
+        return gaussian_attention(name, tally.reach, spread, tally.d_head)
+    return _mean(name, tally, f"{name}/even") if name in PER_QUERY else None
+
+
+def _mean(name: str, tally: _Tally, part: str) -> Tensor:
+    """Of values that were summed over queries: the largest where there are several; NaN where there are none."""
+    if part not in tally.sums:
+        return torch.full((tally.n_heads,) if HEAD_METRICS[name].of == "head" else (), torch.nan)
+    number = tally.sums["texts"] if PER_QUERY[name].per == "text" else tally.sums[f"{name}/queries"]
+    mean = tally.sums[part] / number
+    mean = mean if mean.ndim == 1 else mean.amax(0)
+    return mean if HEAD_METRICS[name].of == "head" else mean[0]
+
+
+def _added(one: Tensor | None, other: Tensor | None) -> Tensor:
+    parts = [part for part in (one, other) if part is not None]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+@lru_cache
+def _needs(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The sums that a metric or a null names as its arguments."""
+    return tuple(inspect.signature(function).parameters)
+
+
+def _of_traces(repeated: bool, *, whole: bool) -> tuple[str, ...]:
+    """All metrics that a trace can have, or only those that other models' can be compared with."""
+    return tuple(
+        name
+        for name, declared in HEAD_METRICS.items()
+        if declared.family != "circuits"
+        and (repeated or name not in REPEATED)
+        and (whole or not name.endswith(("_raw", "_published")))
+    )
+
+
+def _check(name: str, repeated: bool) -> None:
+    if name not in HEAD_METRICS:
+        raise UserError(f"{name!r} is no metric of heads; {near(name, HEAD_METRICS)}")
+    if HEAD_METRICS[name].family == "circuits":
+        raise UserError(
+            f"{name} was asked of a trace, but it is read off the weights; use headway.heads.circuits.circuit_scores"
+        )
+    if name in REPEATED and not repeated:
+        raise UserError(
+            f"{name} was asked for, but it needs random tokens that are repeated; trace those of "
+            "headway.heads.measure.repeated_tokens and give their period"
+        )
+
+
+def repeated_tokens(vocab_size: int, period: int, batch: int, seed: int) -> Int64[np.ndarray, "batch length"]:
+    """Texts of `period` random tokens, then the same again.
+
+    A token stands once in a period where the vocabulary is large enough, so that there is one earlier occurrence.
+
+    Raises:
+        UserError: for a period below 2, or no vocabulary or batch.
+
+    Examples:
+        >>> tokens = repeated_tokens(vocab_size=50, period=4, batch=2, seed=0)
+        >>> tokens.shape, bool((tokens[:, :4] == tokens[:, 4:]).all())
+        ((2, 8), True)
+    """
+    for name, given, least in (("vocab_size", vocab_size, 1), ("period", period, 2), ("batch", batch, 1)):
+        if given < least:
+            raise UserError(f"repeated tokens with {name} {given} were asked for; {name} must be at least {least}")
+    random = generator(seed, "repeated tokens", vocab_size, period)
+    once = vocab_size >= period
+    half = np.stack([random.choice(vocab_size, period, replace=not once) for _ in range(batch)]).astype(np.int64)
+    return np.concatenate((half, half), axis=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeats:
+    """Sequences that begin with random tokens and end with others, which stand there twice."""
+
+    tokens: Int64[np.ndarray, "batch length"]
+    periods: Int64[np.ndarray, " batch"]
+    """After how many tokens those of a sequence are repeated."""
+    begins: Int64[np.ndarray, " batch"]
+    """The first token that is repeated."""
+
+
+def drawn_repeats(vocab_size: int, longest: int, batch: int, seed: int) -> Repeats:
+    """Sequences of twice `longest`, each with a period and a beginning of its own, so that no fixed distance pays.
+
+    Periods are different ones between a quarter of the longest and the longest (from 2 on where that is short), as far
+    as there are so many; one of them is the longest. What is repeated stands at the end, and there twice only: a head
+    that finds more occurrences shares its attention among them.
+
+    Raises:
+        UserError: for a period below 2, or no vocabulary or batch.
+
+    Examples:
+        >>> found = drawn_repeats(vocab_size=50, longest=8, batch=3, seed=0)
+        >>> [bool((row[at : at + p] == row[at + p : at + 2 * p]).all()) for row, at, p in
+        ...  zip(found.tokens, found.begins, found.periods)]
+        [True, True, True]
+    """
+    for name, given, least in (("vocab_size", vocab_size, 1), ("longest", longest, 2), ("batch", batch, 1)):
+        if given < least:
+            raise UserError(f"repeated tokens with {name} {given} were asked for; {name} must be at least {least}")
+    random = generator(seed, "drawn repeats", vocab_size, longest)
+    shortest = max(2, longest // 4) if longest >= 16 else 2
+    possible = np.linspace(longest, shortest, min(batch, longest - shortest + 1)).round().astype(np.int64)
+    periods = np.resize(possible, batch)
+    begins = 2 * (longest - periods)
+    tokens = [_at_the_end(vocab_size, int(period), int(at), random) for period, at in zip(periods, begins, strict=True)]
+    return Repeats(tokens=np.stack(tokens), periods=periods, begins=begins)
+
+
+def _at_the_end(vocab_size: int, period: int, begins: int, random: np.random.Generator) -> Int64[np.ndarray, " length"]:
+    """What comes before has other tokens than what is repeated, where the vocabulary is large enough."""
+    block = random.choice(vocab_size, period, replace=vocab_size < period)
+    others = np.setdiff1d(np.arange(vocab_size), block)
+    before = random.choice(others if len(others) else vocab_size, begins)
+    return np.concatenate((before, block, block)).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeated:
+    """Texts that are traced at once: random tokens, repeated, each text after a period of its own."""
+
+    tokens: Int[Tensor, "batch pos"]
+    periods: Int[Tensor, " batch"]
+    begins: Int[Tensor, " batch"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """Random tokens, repeated, in batches."""
+
+    batches: tuple[Repeated, ...]
+
+    @classmethod
+    def drawn(
+        cls, vocab_size: int, longest: int, *, sequences: int, at_once: int, seed: int, device: torch.device
+    ) -> "Repetition":
+        """Sequences of twice the longest period; see `drawn_repeats`."""
+        drawn = drawn_repeats(vocab_size, longest, sequences, seed)
+        parts = (torch.from_numpy(x).to(device).split(at_once) for x in (drawn.tokens, drawn.periods, drawn.begins))
+        return cls(
+            batches=tuple(
+                Repeated(tokens=tokens, periods=periods, begins=begins)
+                for tokens, periods, begins in zip(*parts, strict=True)
+            )
+        )
+
+
+def examine(
+    text: Iterable[Trace],
+    metrics: Sequence[str] | None = None,
+    *,
+    trace: Callable[[Tensor], Trace],
+    repetition: Callable[[], Repetition] | None,
+    weights: Transformer | None,
+) -> dict[str, HeadScores]:
+    """What metrics say of every head of a model, by metric, as they are declared.
+
+    Args:
+        text: traces of a text, batch by batch. All are taken even where no metric needs one: whoever makes them may
+            measure something else on the way.
+        metrics: names; None: all that can be measured.
+        trace: what every head does with (batch, pos) tokens.
+        repetition: gives the repeated tokens, where a metric needs them; None: no metric of repetition can be measured.
+        weights: one of Headway's models, for what is read off weights; None: nothing is.
+
+    Raises:
+        UserError: as `HeadStream` and `circuit_scores`.
+    """
+    of_weights = _some(
+        CIRCUITS if weights is None or metrics else readable(weights), metrics, there=weights is not None
+    )
+    of_repetition = _some(REPEATED, metrics, there=repetition is not None)
+    of_text = None if metrics is None else [m for m in metrics if m not in (*of_weights, *of_repetition)]
+    scores = _streamed(HeadStream(of_text), text, measured=of_text is None or bool(of_text))
+    if repetition is not None and of_repetition:
+        stream = HeadStream(of_repetition, repeats=True)
+        for batch in repetition().batches:
+            stream.add(trace(batch.tokens), batch.periods, batch.begins)
+        scores |= stream.scores()
+    if weights is not None and of_weights:
+        scores |= circuit_scores(weights, of_weights)
+    return {metric: scores[metric] for metric in HEAD_METRICS if metric in scores}
+
+
+def _some(of: Sequence[str], metrics: Sequence[str] | None, *, there: bool) -> list[str]:
+    return [metric for metric in of if metrics is None or metric in metrics] if there else []
+
+
+def _streamed(stream: HeadStream, traces: Iterable[Trace], *, measured: bool) -> dict[str, HeadScores]:
+    for traced in traces:
+        if measured:
+            stream.add(traced)
+    return stream.scores() if measured else {}

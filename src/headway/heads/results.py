@@ -1,0 +1,430 @@
+"""Heads: a finished model on a text: what an x-ray and an ablation of it both say. Numpy alone, as `scores`.
+
+Heads: what an x-ray of a finished model found: scores, sentences and JSON. Numpy alone, as `scores`.
+
+Heads: attention patterns to 8 bits, packed: small enough for thousands of them in a page. Numpy alone.
+
+Heads: a finished model to be looked at head by head: patterns, token pairs, circuits, numbers. Numpy alone.
+"""
+
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from headway.base.text import counted
+from headway.errors import UserError
+from headway.heads.findings import Finding, findings
+from headway.heads.scores import PAIRS_IN_JSON, Composition, HeadScores, five_digits, head_names, row_labels, score_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionHeads:
+    """An attention of the model: its name, kind (self, encoder, cross), the KV head of each head, and their width."""
+
+    name: str
+    kind: str
+    kv_of: tuple[int, ...]
+    d_head: int
+
+    @property
+    def n_heads(self) -> int:
+        """Query heads."""
+        return len(self.kv_of)
+
+    @property
+    def n_kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return len(set(self.kv_of))
+
+
+def labels_of(attentions: Sequence[AttentionHeads]) -> dict[str, str]:
+    """What each attention is called, by its name: L0, or encoder L0 where there are several kinds."""
+    kinds = {attention.name: attention.kind for attention in attentions}
+    return row_labels(kinds, kinds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOnText:
+    """What a finished model is, and which text it read.
+
+    Attributes:
+        name: of the model's folder.
+        model: what the model is, by fact: its kind, parameters, ...
+        text: what it read.
+        n_tokens: how much of that, in `n_sequences` of `length`.
+        attentions: in the order of the model.
+        scores: by metric.
+        notes: what was not measured and why, and what limits the rest.
+    """
+
+    nothing: ClassVar[str] = "nothing stands out"
+    """What is said where there is no finding."""
+    held: ClassVar[str] = ""
+    """Against what a finding has to stand out, in sentences."""
+
+    name: str
+    model: Mapping[str, Any]
+    text: str
+    n_tokens: int
+    n_sequences: int
+    length: int
+    attentions: tuple[AttentionHeads, ...]
+    scores: Mapping[str, HeadScores]
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """What each attention is called: L0, or encoder L0 where there are several kinds."""
+        return labels_of(self.attentions)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What stands out, in sentences."""
+        return ()
+
+    @property
+    def not_found(self) -> tuple[Finding, ...]:
+        """What was looked for and does not."""
+        return ()
+
+    @property
+    def read(self) -> str:
+        """How much of which text was read, in words."""
+        return (
+            f"{counted(self.n_sequences, 'sequence')} of {self.length:,} tokens, {self.n_tokens:,} tokens in all, "
+            f"of {self.text}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Model, text and attentions as plain values."""
+        return {
+            "name": self.name,
+            "model": dict(self.model),
+            "text": {
+                "from": self.text,
+                "n_tokens": self.n_tokens,
+                "n_sequences": self.n_sequences,
+                "length": self.length,
+            },
+            "attentions": [
+                {
+                    **vars(attention),
+                    "n_heads": attention.n_heads,
+                    "n_kv_heads": attention.n_kv_heads,
+                    "label": self.labels[attention.name],
+                }
+                for attention in self.attentions
+            ],
+        }
+
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class XRay(ModelOnText):
+    """What every head of a finished model does on a text.
+
+    Attributes:
+        composition: between heads; None where it is not known.
+        loss_nats: of the model, the mean over the tokens that were read, less the first of each sequence; None where it
+            is not known, and then a note says why.
+        unit: what the loss is a mean over: tokens, or the answers that a task asks for.
+    """
+
+    nothing: ClassVar[str] = "nothing stands out of untrained heads on the same stream"
+    held: ClassVar[str] = (
+        "Heads are held against untrained ones on the same stream: the same layers with fresh weights of the same "
+        "scale. A page of a model that learnt nothing has a finding in at most 5 of 100 cases, over everything that "
+        "was looked for."
+    )
+
+    composition: Composition | None = None
+    loss_nats: float | None = None
+    unit: str = "token"
+
+    @property
+    def read(self) -> str:
+        """How much of which text was read, and how well the model predicts it, in words."""
+        if self.loss_nats is None:
+            return super().read
+        return f"{super().read}; its loss there is {self.loss_nats:.4g} nats per {self.unit}"
+
+    @cached_property
+    def looked_for(self) -> tuple[Finding, ...]:
+        """What stands out, and of what was looked for that it does not, in sentences."""
+        kv_of = {attention.name: attention.kv_of for attention in self.attentions}
+        return tuple(findings(self.scores, self.labels, kv_of, self.composition))
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What stands out, in sentences; none in 95 of 100 models that learnt nothing."""
+        return tuple(finding for finding in self.looked_for if finding.found)
+
+    @property
+    def not_found(self) -> tuple[Finding, ...]:
+        """What does not."""
+        return tuple(finding for finding in self.looked_for if not finding.found)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain values, numbers to five digits; what is not finite is null."""
+        shares = self.scores["output_share"].values if "output_share" in self.scores else {}
+        return {
+            "schema": SCHEMA,
+            **super().to_json(),
+            "metrics": {metric: score_json(score) for metric, score in self.scores.items()},
+            # Also where it stood before it was a metric: who reads these files finds it there.
+            "output_share": {name: five_digits(share) for name, share in shares.items()},
+            "composition": self._composition(),
+            "loss_nats": self.loss_nats,
+            "findings": [vars(finding) for finding in self.findings],
+            "not_found": [vars(finding) for finding in self.not_found],
+            "notes": [*self.notes, *self._left_out()],
+        }
+
+    def _composition(self) -> dict[str, Any] | None:
+        found = self.composition
+        if found is None or len(found.heads) > 4 * PAIRS_IN_JSON:
+            return None
+        heads = [f"{self.labels[attention]}H{head}" for attention, head in found.heads]
+        return {"heads": heads, "null": found.null, **{kind: five_digits(getattr(found, kind)) for kind in "qkv"}}
+
+    def _left_out(self) -> list[str]:
+        """What is too large for JSON, in sentences."""
+        wide = [attention.name for attention in self.attentions if attention.n_heads > PAIRS_IN_JSON]
+        said = [f"metrics of pairs of {name} stand in heads.safetensors alone: it has many heads" for name in wide]
+        if self.composition is not None and self._composition() is None:
+            said.append(f"composition of {len(self.composition.heads):,} heads is not in the JSON: that is many pairs")
+        return said
+
+
+STEPS = 255
+"""A weight of 1; what is kept is the nearest of so many steps, at most 0.002 away."""
+_STRATEGIES = (zlib.Z_RLE, zlib.Z_FILTERED, zlib.Z_HUFFMAN_ONLY)
+"""Ways to deflate the same bytes. Weights hardly repeat themselves in longer rows: codes of their own pay more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedPatterns:
+    """What some heads of an attention look at in one sequence.
+
+    Attributes:
+        heads: their numbers.
+        n_queries: rows of a pattern.
+        n_keys: columns of a pattern.
+        lower: whether only what is on the diagonal and below is kept, row by row, since the rest is 0.
+        data: head after head, deflated without a header.
+    """
+
+    heads: tuple[int, ...]
+    n_queries: int
+    n_keys: int
+    lower: bool
+    data: bytes
+
+    @classmethod
+    def of(cls, weights: Float[np.ndarray, "some query key"], heads: Sequence[int]) -> "PackedPatterns":
+        """Pack the patterns of these heads; the triangle above the diagonal is left out where it is empty."""
+        steps = np.rint(np.nan_to_num(weights) * STEPS).astype(np.uint8)
+        n_queries, n_keys = steps.shape[1:]
+        lower = n_queries == n_keys and not steps[:, ~_lower(n_keys)].any()
+        kept = steps[:, _lower(n_keys)] if lower else steps
+        return cls(heads=tuple(heads), n_queries=n_queries, n_keys=n_keys, lower=lower, data=_deflated(kept.tobytes()))
+
+    def steps(self) -> UInt8[np.ndarray, "some query key"]:
+        """The weights in steps of 1/255."""
+        flat = np.frombuffer(zlib.decompress(self.data, -zlib.MAX_WBITS), np.uint8)
+        if not self.lower:
+            return flat.reshape(len(self.heads), self.n_queries, self.n_keys)
+        whole = np.zeros((len(self.heads), self.n_queries, self.n_keys), np.uint8)
+        whole[:, _lower(self.n_keys)] = flat.reshape(len(self.heads), -1)
+        return whole
+
+
+def _lower(n: int) -> np.ndarray:
+    return np.tri(n, dtype=bool)
+
+
+def _deflated(data: bytes) -> bytes:
+    return min((_with(strategy, data) for strategy in _STRATEGIES), key=len)
+
+
+def _with(strategy: int, data: bytes) -> bytes:
+    packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, 9, strategy)
+    return packer.compress(data) + packer.flush()
+
+
+Head = tuple[str, int]
+"""An attention and the number of a head of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownSequence:
+    """A sequence whose patterns are kept.
+
+    Attributes:
+        kind: of the text, or random tokens of which some are repeated.
+        tokens: as the model reads them.
+        begins: the first position that is repeated; None of a text.
+        period: after how many tokens it stands there again; None of a text.
+    """
+
+    kind: Literal["text", "repeated"]
+    tokens: tuple[int, ...]
+    begins: int | None = None
+    period: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttendedPair:
+    """A token that looks at another one more than an even head would, over all places where it could.
+
+    Attributes:
+        query: the token that looks.
+        key: the token that it looks at.
+        weight: the mean weight, over all pairs of positions.
+        even: what even attention would give there.
+        n: such pairs of positions.
+    """
+
+    query: int
+    key: int
+    weight: float
+    even: float
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenCircuits:
+    """What the weights of a head say of tokens, in standard deviations of all entries of its circuit.
+
+    Attributes:
+        copies: tokens that become likelier where they are attended to, most first.
+        suppresses: tokens that become less likely there.
+        raises: the token attended to, and another one that becomes likelier.
+        matches: the token that looks, and the one that it scores highest.
+    """
+
+    copies: tuple[tuple[int, float], ...]
+    suppresses: tuple[tuple[int, float], ...]
+    raises: tuple[tuple[int, int, float], ...]
+    matches: tuple[tuple[int, int, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circuits:
+    """The circuits of all heads on the same tokens.
+
+    Attributes:
+        n_tokens: tokens that circuits were read on.
+        all: whether these are the whole vocabulary, and not the text's most frequent.
+        by_chance: about the largest entry of a circuit of as many independent numbers.
+        of: by head.
+    """
+
+    n_tokens: int
+    all: bool
+    by_chance: float
+    of: Mapping[Head, TokenCircuits]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptStep:
+    """What the heads did at a step of training whose weights were kept.
+
+    Attributes:
+        step: of training.
+        circuits: of the same tokens as those of the finished model.
+        composition: None where that of the finished model is not known either.
+        patterns: as those of the finished model, of fewer sequences where not all fit.
+    """
+
+    step: int
+    circuits: Circuits | None
+    composition: Composition | None
+    patterns: Mapping[tuple[str, int], PackedPatterns]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelView:
+    """All that is shown of a model when one looks at its heads.
+
+    Attributes:
+        name: of the model.
+        found: its numbers on a text, with what untrained heads show where there was enough text to say.
+        words: what is written for each token that occurs.
+        sequences: whose patterns are kept, of the text and repeated in turn.
+        patterns: by attention and number of the sequence; fewer where only some heads are kept.
+        pairs: by head, the most attended first.
+        pairs_from: how many sequences these are from.
+        circuits: of tokens; None where they cannot be read.
+        no_circuits: why they cannot, a sentence.
+        run: the folder of the run that trained it, if one of Headway's did.
+        kept: what its heads did at steps whose weights the run kept, ascending.
+        decodes: whether it is a decoder over an encoder, which reads tokens one later.
+        notes: what was cut or left out, and why.
+    """
+
+    name: str
+    found: ModelOnText
+    words: Mapping[int, str]
+    sequences: tuple[ShownSequence, ...]
+    patterns: Mapping[tuple[str, int], PackedPatterns]
+    pairs: Mapping[Head, tuple[AttendedPair, ...]]
+    pairs_from: int
+    circuits: Circuits | None
+    no_circuits: str = ""
+    run: Path | None = None
+    kept: tuple[KeptStep, ...] = ()
+    decodes: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+
+def chosen_heads(asked: str | None, labels: Mapping[str, str], n_heads: Mapping[str, int]) -> dict[str, list[int]]:
+    """The heads that somebody asks for, by attention.
+
+    Args:
+        asked: heads and layers such as `L0H3,L2`; None: all.
+        labels: what each attention is called.
+        n_heads: the heads of each.
+
+    Raises:
+        UserError: naming what is no head of the model.
+
+    Examples:
+        >>> chosen_heads("L0H1, L1", {"a": "L0", "b": "L1"}, {"a": 2, "b": 2})
+        {'a': [1], 'b': [0, 1]}
+    """
+    if asked is None:
+        return {name: list(range(n_heads[name])) for name in labels}
+    known = {label: [(name, head) for head in range(n_heads[name])] for name, label in labels.items()}
+    for name, label in labels.items():
+        known |= {called: [(name, head)] for head, called in enumerate(head_names(label, n_heads[name]))}
+    wanted: set[Head] = set()
+    words = [word for part in asked.split(",") if (word := part.strip())]
+    if not words:
+        such = f"{list(known)[-1]} or {next(iter(labels.values()))}"
+        raise UserError(f"heads {asked!r}: no head and no layer is named; give such as {such}")
+    for word in words:
+        if word not in known:
+            raise UserError(f"heads {word!r}: {_not_there(word, labels, n_heads, list(known))}")
+        wanted.update(known[word])
+    return {name: found for name in labels if (found := [h for h in range(n_heads[name]) if (name, h) in wanted])}
+
+
+def _not_there(word: str, labels: Mapping[str, str], n_heads: Mapping[str, int], known: Sequence[str]) -> str:
+    found = re.fullmatch(r"(.*L\d+)H\d+", word)
+    of_layer = next((name for name, label in labels.items() if found and label == found[1]), None)
+    if of_layer is not None:
+        called = head_names(labels[of_layer], n_heads[of_layer])
+        return f"layer {labels[of_layer]} has the heads {called[0]} to {called[-1]}"
+    if found:
+        return f"there is no such layer; the model has {', '.join(labels.values())}"
+    return f"it is no head and no layer of the model; give such as {known[-1]} or {next(iter(labels.values()))}"

@@ -1,0 +1,195 @@
+"""Heads: what is measured of a model's heads beside the same of untrained heads on the same stream.
+
+What reads one batch gives its trace, and the traces of heads that are drawn anew. Each draw is measured as the model
+is, on the same rows, so that an untrained model is one more draw.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headway.base import rng
+from headway.config.head_metrics import HEAD_METRICS, REPEATED
+from headway.heads.attention import subject
+from headway.heads.circuits import circuit_scores, embedding_of_read_out, ranks_of_trace, readable
+from headway.heads.measure import HeadStream, Repetition
+from headway.heads.nulls import StreamNull, stream_null
+from headway.heads.scores import HeadScores
+from headway.models.redraw import Redrawable, redrawn
+from headway.models.trace import SomeQueries, Trace
+from headway.models.transformer import Transformer
+
+PAIRS = 128
+"""Pairs of heads are compared in attentions of at most so many heads: every draw has all of them."""
+_ROWS_OF_DRAWS, _ROWS_PER_WIDTH = 512, 16
+"""At how many positions drawn heads are asked at least, and for each dimension of a head."""
+_FORMULAS = {"query_cka": "uncentred", "query_cka_centred": "centred"}
+_ROWS = 1024
+"""Rows of the stream from which the formulas are taken."""
+
+
+def examine_beside_untrained(
+    text: Iterable[Redrawable],
+    *,
+    read: Callable[[Int[Tensor, "batch pos"]], Redrawable],
+    repetition: Repetition | None,
+    weights: Transformer | None,
+    draws: int,
+    n_rows: int | None = None,
+) -> dict[str, HeadScores]:
+    """Every metric of every head of a model, as `examination.examine`, with draws of untrained heads.
+
+    Args:
+        text: a text that was read, batch by batch.
+        read: what reads repeated tokens.
+        repetition: those; None: nothing of repetition is measured.
+        weights: one of Headway's models, for what is read off weights; None: nothing is.
+        draws: how many times heads are drawn anew; 0: formulas alone say what untrained heads show.
+        n_rows: positions of the text in all, of which drawn heads are then asked at some (`rows_of_draws`); None: they
+            are asked at all of them.
+
+    Raises:
+        UserError: as `HeadStream` and `circuit_scores`.
+    """
+    of_text = _Beside(draws, lambda nulls: HeadStream(nulls=nulls), n_rows)
+    first: Redrawable | None = None
+    for reading in text:
+        first = first or reading
+        of_text.add(reading)
+    scores = of_text.scores()
+    assert first is not None, "there are no scores of no text"
+    formulas = _formulas(first, scores["query_cka"].n_rows)
+    for metric, which in _FORMULAS.items():
+        found = {name: np.array(getattr(formula, which)) for name, formula in formulas.items()}
+        scores[metric] = replace(scores[metric], formula=found)
+    if repetition is not None:
+        repeated = _Beside(draws, lambda nulls: HeadStream(REPEATED, repeats=True, nulls=nulls))
+        for batch in repetition.batches:
+            repeated.add(read(batch.tokens), batch.periods, batch.begins)
+        scores |= repeated.scores()
+    if weights is not None:
+        scores |= _of_weights(weights, draws)
+    else:
+        scores |= ranks_of_trace(first.trace)
+    return {metric: scores[metric] for metric in HEAD_METRICS if metric in scores}
+
+
+class _Beside:
+    """Metrics of the model's heads, and of every draw."""
+
+    def __init__(self, draws: int, stream: Callable[[bool], HeadStream], n_rows: int | None = None) -> None:
+        self._own = stream(True)
+        self._drawn = [stream(False) for _ in range(draws)]
+        self._n_rows, self._batches = n_rows, 0
+
+    def add(self, reading: Redrawable, periods: Tensor | None = None, begins: Tensor | None = None) -> None:
+        self._own.add(reading.trace, periods, begins)
+        if not self._drawn:
+            return
+        chosen = self._chosen(reading.trace, periods, begins)
+        attentions = reading.trace.attentions
+        counted = {} if chosen is None else {at.name: subject(at).keys_counted for at in attentions}
+        for draw, stream in enumerate(self._drawn):
+            some = None if chosen is None else _some(reading.trace, counted, chosen, draw + self._batches)
+            stream.add(reading.redraw(draw, some), periods, begins)
+        self._batches += 1
+
+    def _chosen(
+        self, trace: Trace, periods: Tensor | None, begins: Tensor | None
+    ) -> "Callable[[int, int], np.ndarray] | None":
+        """The queries of drawn heads, by how many there are and whose turn it is; None: all."""
+        if periods is not None and begins is not None:
+            # Nothing is asked of a query before what is repeated stands there again.
+            return partial(_from, int((periods + begins).min()))
+        every = 1 if self._n_rows is None else _every(trace, self._n_rows)
+        return partial(_one_of, every) if every > 1 else None
+
+    def scores(self) -> dict[str, HeadScores]:
+        return _with_draws(self._own.scores(), [stream.scores() for stream in self._drawn])
+
+
+def rows_of_draws(n_rows: int, d_head: int) -> int:
+    """At how many positions of a text heads that are drawn anew are asked.
+
+    What an untrained head shows differs from head to head and draw to draw far more than with the positions, as long as
+    those are many beside the width of a head.
+    """
+    return min(n_rows, max(_ROWS_OF_DRAWS, _ROWS_PER_WIDTH * d_head))
+
+
+def _every(trace: Trace, n_rows: int) -> int:
+    """Of how many queries one is asked."""
+    return n_rows // rows_of_draws(n_rows, max(attention.q.shape[3] for attention in trace.attentions))
+
+
+def _one_of(every: int, n_queries: int, turn: int) -> np.ndarray:
+    """One query of every few; another one in each text, batch and draw, so that all have a turn.
+
+    The first queries see few keys and are like no others: that some draws have more of them is in the spread of the
+    draws, and not in their mean. In different texts they are different ones, lest pairs of equal positions count more.
+    """
+    starts = np.arange(0, n_queries, every)
+    first = rng.generator(0, "queries of redrawn heads", n_queries, every).integers(every, size=len(starts))
+    return np.minimum(starts + (first + turn) % every, n_queries - 1)
+
+
+def _from(first: int, n_queries: int, turn: int) -> np.ndarray:
+    del turn  # always the same
+    return np.arange(min(first, n_queries - 1), n_queries)
+
+
+def _some(
+    trace: Trace, counted: Mapping[str, Tensor], chosen: Callable[[int, int], np.ndarray], turn: int
+) -> dict[str, SomeQueries]:
+    """Some queries of each attention, in all that have as many queries the same."""
+    shapes = {attention.name: (len(attention.q), attention.q.shape[2]) for attention in trace.attentions}
+    of_shape = {
+        (batch, n): torch.from_numpy(np.stack([chosen(n, turn + text) for text in range(batch)]))
+        for batch, n in set(shapes.values())
+    }
+    return {
+        name: SomeQueries(places=of_shape[shape].to(counted[name].device), of=shape[1], keys_counted=counted[name])
+        for name, shape in shapes.items()
+    }
+
+
+def _of_weights(model: Transformer, draws: int) -> dict[str, HeadScores]:
+    metrics, drawn = readable(model), []
+    # Heads that are drawn anew read and write the same stream.
+    through = embedding_of_read_out(model) if "copying_score" in metrics else None
+    for draw in range(draws):
+        with redrawn(model, draw):
+            drawn.append(circuit_scores(model, metrics, through))
+    return _with_draws(circuit_scores(model, metrics, through), drawn)
+
+
+def _with_draws(own: dict[str, HeadScores], drawn: Sequence[dict[str, HeadScores]]) -> dict[str, HeadScores]:
+    """Scores with the same of draws, where all of these have a value."""
+    found = {}
+    for metric, score in own.items():
+        there = [scores[metric] for scores in drawn if metric in scores]
+        found[metric] = score
+        if len(there) == len(drawn) and drawn:
+            stacks = {
+                name: np.stack([np.asarray(other.values[name], np.float32) for other in there])
+                for name, value in score.values.items()
+                if value.ndim < 2 or len(value) <= PAIRS
+            }
+            found[metric] = replace(score, draws=stacks)
+    return found
+
+
+def _formulas(reading: Redrawable, n_rows: int) -> dict[str, StreamNull]:
+    """By attention, from the rows of one batch; none of queries that are no linear map of the stream."""
+    found = {}
+    for attention, x, turn in zip(reading.trace.attentions, reading.inputs, reading.turns, strict=True):
+        if turn is not None:
+            counted = subject(attention).counted
+            few = max(1, _ROWS // x.shape[1])
+            found[attention.name] = stream_null(torch.as_tensor(x)[:few].float(), counted[:few], turn, n_rows)
+    return found

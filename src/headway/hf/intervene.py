@@ -1,0 +1,563 @@
+"""Models: queries, keys and values of a model of transformers, changed as they enter its own attention function.
+
+That is after norms and rotary turns, whatever the architecture; masks, caps and biases stay the function's own.
+
+Models: whether layers of a model of transformers only add to one stream what their parts write.
+
+Then what a head writes reaches every later layer as it is, and direct paths can be measured. That is seen, and not read
+off a name: while the parts of a layer give what they gave, what is added to what enters the layer, or taken from what
+its heads write, must come out of it.
+
+Models: a pass of a decoder of transformers, made again from any of its layers on.
+
+What comes before a layer is shared: once a whole pass was kept, the layers below give what they gave, and are not
+computed again.
+
+Models: a decoder of transformers whose heads can be taken away and patched; its code stays as it is.
+
+The contexts of a layer's heads are what enters its output projection: (batch, pos, heads times d_head), whatever the
+architecture. Which linear map that is has been seen in a recorded pass (`recording`), not read off a name. So a hook
+before it is the one place where contexts are gated and edited. Queries, keys and values are edited where they enter the
+attention function (`attending`), and nowhere else is anything changed.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.func import functional_call
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from headway.errors import UserError
+from headway.hf.interface import attentions, intercepted, own_function
+from headway.hf.tracing import recorded_pass, trace, traceable
+from headway.models.edits import Edits, Site, edited
+from headway.models.intervene import StreamSums
+from headway.models.trace import Trace
+
+
+@contextmanager
+def attending(model: PreTrainedModel, layers: Mapping[str, int], edits: Edits) -> Iterator[None]:
+    """Within, attentions compute with edited queries, keys and values.
+
+    Args:
+        model: whose attentions they are.
+        layers: of each attention's path.
+        edits: of q, k and v; of KV heads.
+    """
+    paths = attentions(model)
+
+    def attend(implementation: str, module: Any, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **options: Any) -> Any:
+        layer = layers[paths[module]]
+        q, k, v = edited(q, edits, layer, "q"), edited(k, edits, layer, "k"), edited(v, edits, layer, "v")
+        return own_function(module, implementation)(module, q, k, v, *rest, **options)
+
+    with intercepted(model, attend):
+        yield
+
+
+_SAME = 1e-5
+"""Of the largest entry of the stream, for single precision."""
+
+
+def stream_sums(
+    layers: Sequence[nn.Module],
+    run: Callable[[], object],
+    written: Mapping[int, tuple[nn.Module, Float[Tensor, "batch pos d_model"]]],
+) -> StreamSums:
+    """Whether the stream is such a sum.
+
+    Args:
+        layers: of the model, in their order.
+        run: makes a pass.
+        written: by layer what the heads' contexts enter, and what they add to the stream, as traced; without biases.
+    """
+    why = None if layers else "its layers are not in one list"
+    norms: dict[int, nn.Module] = {}
+    seen = _seen(layers, run)
+    for number, layer in enumerate(seen):
+        why = why or _why_not(number, layer, seen[number - 1] if number else None)
+        if why is None and number in written and not layer.adds(*written[number]):
+            norm = layer.norm_before_sum(written[number][0])
+            if norm is None:
+                why = f"in layer {number} something is done to it before it is added to the stream"
+            else:
+                norms[number] = norm
+    return StreamSums(why_not=why, norms=norms)
+
+
+def first_of(given: Any) -> Any:
+    """The stream in what a layer gave, or is called with: the first of it."""
+    return given[0] if isinstance(given, tuple) and given else given
+
+
+def with_added(
+    args: tuple[Any, ...], options: Mapping[str, Any], added: Tensor
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a layer is called with, with something added to the stream."""
+    if args:
+        return (args[0] + added, *args[1:]), dict(options)
+    name = next(iter(options))
+    return args, {**options, name: options[name] + added}
+
+
+@contextmanager
+def answering(module: nn.Module, answer: Callable[[], Any]) -> Iterator[None]:
+    """Within, whatever a module is called with, it gives an answer."""
+    before = vars(module).get("forward")
+    given: Callable[..., Any] = lambda *_, **__: answer()  # noqa: E731
+    module.forward = given
+    try:
+        yield
+    finally:
+        if before is None:
+            del module.forward
+        else:
+            module.forward = before
+
+
+@dataclass(kw_only=True)
+class _Seen:
+    """A layer in a pass: what it was called with, what it gave, and what each of its parts that has weights did."""
+
+    module: nn.Module
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
+    gave: list[Any] = field(default_factory=list)
+    parts: dict[nn.Module, list[Any]] = field(default_factory=dict)
+    order: list[nn.Module] = field(default_factory=list)
+    """Of the parts, as they were run."""
+
+    @property
+    def entered(self) -> Any:
+        """The stream before it."""
+        args, options = self.calls[0]
+        return args[0] if args else next(iter(options.values()), None)
+
+    def again(self, added: Tensor, live: Collection[nn.Module] = ()) -> Any:
+        """The stream after it with something added before it, while its parts but for some give what they gave."""
+        args, options = with_added(*self.calls[0], added)
+        with ExitStack() as stack:
+            for part, outputs in self.parts.items():
+                if part not in live:
+                    stack.enter_context(answering(part, partial(next, iter(outputs))))
+            return first_of(self.module(*args, **options))
+
+    def adds(self, projection: nn.Module, written: Tensor) -> bool:
+        """Whether without what its heads write, and with all else as it was, that is missing in what it gives."""
+        left = self._without_heads(projection, self._holding(projection))
+        return _same(left, first_of(self.gave[0]) - written)
+
+    def norm_before_sum(self, projection: nn.Module) -> nn.Module | None:
+        """What is run after the part with the heads, if what it gives is what is added to the stream."""
+        holding, gave = self._holding(projection), list[Tensor]()
+        norm = next((part for before, part in pairwise(self.order) if before in holding), None)
+        if norm is None or len(self.parts[norm]) != 1 or not isinstance(self.parts[norm][0], Tensor):
+            return None
+        hook = norm.register_forward_hook(partial(_gave, gave))
+        try:
+            left = self._without_heads(projection, [*holding, norm])
+        finally:
+            hook.remove()
+        return norm if _same(left, first_of(self.gave[0]) + gave[0] - self.parts[norm][0]) else None
+
+    def _holding(self, projection: nn.Module) -> list[nn.Module]:
+        return [part for part in self.parts if projection in set(part.modules())]
+
+    def _without_heads(self, projection: nn.Module, live: Collection[nn.Module]) -> Any:
+        hook = projection.register_forward_pre_hook(lambda _, args: (torch.zeros_like(args[0]), *args[1:]))
+        try:
+            return self.again(torch.zeros_like(self.entered), live)
+        finally:
+            hook.remove()
+
+
+def _seen(layers: Sequence[nn.Module], run: Callable[[], object]) -> list[_Seen]:
+    seen = [_Seen(module=layer) for layer in layers]
+    with ExitStack() as stack:
+        for each in seen:
+            enter = each.module.register_forward_pre_hook(partial(_entered, each.calls), with_kwargs=True)
+            stack.callback(enter.remove)
+            stack.callback(each.module.register_forward_hook(partial(_gave, each.gave)).remove)
+            for part in each.module.children():
+                if next(part.parameters(), None) is not None:
+                    each.parts[part] = []
+                    stack.callback(part.register_forward_hook(partial(_gave, each.parts[part])).remove)
+                    stack.callback(part.register_forward_hook(partial(_ran, each.order)).remove)
+        run()
+    return seen
+
+
+def _why_not(number: int, layer: _Seen, before: _Seen | None) -> str | None:
+    if len(layer.calls) != 1:
+        return f"layer {number} is run {len(layer.calls)} times"
+    entered, gave = layer.entered, first_of(layer.gave[0])
+    if not isinstance(entered, Tensor) or not isinstance(gave, Tensor) or entered.shape != gave.shape:
+        return f"layer {number} does not give a stream of the shape that enters it"
+    if before is not None and not torch.equal(entered, first_of(before.gave[0])):
+        return f"what enters layer {number} is not what the layer before it gave"
+    added = torch.randn(gave.shape, generator=torch.Generator().manual_seed(0)).to(gave) * gave.abs().max()
+    if not _same(layer.again(added), gave + added):
+        return f"layer {number} does not pass on as it is what enters it; it norms or weighs the whole stream"
+    return None
+
+
+def _same(one: Any, other: Tensor) -> bool:
+    same_shape = isinstance(one, Tensor) and one.shape == other.shape
+    return same_shape and bool((one - other).abs().max() <= _SAME * other.abs().max())
+
+
+def _entered(calls: list[Any], _: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    calls.append((args, options))
+
+
+def _ran(order: list[nn.Module], part: nn.Module, _: tuple[Any, ...], __: Any) -> None:
+    order.append(part)
+
+
+def _gave(gave: list[Any], _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+    gave.append(output)
+
+
+_READ: tuple[Site, ...] = ("q", "k", "v")
+
+Logits = Callable[[Tensor, Edits], Tensor]
+"""Of tokens, with edits of the heads."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TheirPass:
+    """A pass that was made, from any layer of which on it can be made again."""
+
+    logits_of: Logits
+    layers: Sequence[nn.Module]
+    tokens: Int[Tensor, "batch pos"]
+    logits: Float[Tensor, "batch pos vocab"]
+    given: tuple[Any, ...]
+    """What each layer gave; nothing where passes can only be made whole."""
+
+    @classmethod
+    def of(cls, logits_of: Logits, layers: Sequence[nn.Module], tokens: Int[Tensor, "batch pos"]) -> "TheirPass":
+        """A whole pass, and what each layer gave in it."""
+        given: list[Any] = []
+        with ExitStack() as stack:
+            for layer in layers:
+                stack.callback(layer.register_forward_hook(lambda _, __, output: given.append(output)).remove)
+            logits = logits_of(tokens, {})
+        at_once = len(given) == len(layers)  # a layer that is called twice gave two things
+        return cls(
+            logits_of=logits_of, layers=layers, tokens=tokens, logits=logits, given=tuple(given) if at_once else ()
+        )
+
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether copies of its text can go through the layers side by side: all that they gave is by text."""
+        return all(_by_text(output, len(self.tokens)) for output in self.given)
+
+    def again(self, layer: int, edits: Edits, copies: int = 1) -> Float[Tensor, "copies_batch pos vocab"]:
+        """The logits with edits of this layer and later ones, which concern copies of the text, side by side."""
+        with ExitStack() as stack:
+            for module, output in zip(self.layers[:layer], self.given, strict=False):
+                # A copy each time: what comes after may write into it.
+                stack.enter_context(answering(module, partial(_copied, output, copies)))
+            return self.logits_of(self.tokens.repeat(copies, 1), edits)
+
+    def writes(
+        self, layer: int, norm: nn.Module, edits: Edits, copies: int = 1
+    ) -> Float[Tensor, "copies_batch pos d_model"]:
+        """What a norm between a layer's heads and the stream gives, in copies of the text, side by side."""
+        gave: list[Tensor] = []
+
+        def stop(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
+            gave.append(output)
+            raise _SeenAll
+
+        hook = norm.register_forward_hook(stop)
+        try:
+            with suppress(_SeenAll):
+                self.again(layer, edits, copies)
+        finally:
+            hook.remove()
+        return gave[0]
+
+    def reads(
+        self, layer: int, change: Float[Tensor, "copies_batch pos d_model"]
+    ) -> dict[Site, Float[Tensor, "copies_batch head pos d_head"]]:
+        """Queries, keys and values of a layer whose stream is changed, in copies of the text, side by side."""
+        seen: dict[Site, Tensor] = {}
+        edits: Edits = {(layer, site): partial(_noted, seen, site) for site in _READ}
+        with suppress(_SeenAll), _added(self.layers[layer], change):
+            self.again(layer, edits, len(change) // len(self.tokens))
+        return seen
+
+    def ends(self, change: Float[Tensor, "copies_batch pos d_model"]) -> Float[Tensor, "copies_batch pos vocab"]:
+        """The logits where the stream after the last layer is changed, in copies of the text, side by side."""
+        copies = len(change) // len(self.tokens)
+        last = _copied(self.given[-1], copies)
+        changed = (last[0] + change, *last[1:]) if isinstance(last, tuple) else last + change
+        with answering(self.layers[-1], lambda: changed):
+            return self.again(len(self.layers) - 1, {}, copies)
+
+    def share(self, layer: int) -> float:
+        """Of a whole pass, about what `again` computes."""
+        return 1 - layer / len(self.given) if self.given else 1.0
+
+
+class _SeenAll(Exception):
+    """All that was wanted of a pass has been seen."""
+
+
+def _noted(seen: dict[Site, Tensor], site: Site, x: Tensor) -> Tensor:
+    seen[site] = x
+    if len(seen) == len(_READ):
+        raise _SeenAll
+    return x
+
+
+def _by_text(output: Any, batch: int) -> bool:
+    if isinstance(output, tuple):
+        return all(_by_text(each, batch) for each in output)
+    return len(output) == batch if isinstance(output, Tensor) and output.ndim else output is None
+
+
+@contextmanager
+def _added(module: nn.Module, change: Tensor) -> Iterator[None]:
+    """Within, something is added to the stream that enters a layer."""
+    hook = module.register_forward_pre_hook(
+        lambda _, args, options: with_added(args, options, change), with_kwargs=True
+    )
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _copied(output: Any, copies: int) -> Any:
+    if isinstance(output, tuple):
+        return tuple(_copied(each, copies) for each in output)
+    if not isinstance(output, Tensor):
+        return output
+    return output.clone() if copies == 1 else output.repeat(copies, *[1] * (output.ndim - 1))
+
+
+_SEEN = 16
+"""Tokens of the pass in which the output projections are seen."""
+"""Relative difference of logits that rounding may leave; a token that is seen changes them by more."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Heads:
+    """Where the heads of a layer enter its output projection."""
+
+    projection: nn.Linear | Conv1D
+    path: str
+    """Of the attention."""
+    n_heads: int
+    d_head: int
+
+    def split(self, entered: Tensor, batch: int) -> Float[Tensor, "batch head pos d_head"]:
+        """The contexts of the heads in what the projection reads."""
+        return entered.reshape(batch, -1, self.n_heads, self.d_head).transpose(1, 2)
+
+
+class TheirDecoder:
+    """A decoder of transformers as `headway.models.intervene` asks; nothing of it is changed, moved or copied.
+
+    Its `hidden` gives logits, and `read_out` gives them back: between the last layer and the logits some architectures
+    scale or cap, which is theirs to know.
+
+    Raises:
+        UserError: for a model that cannot be traced, or whose heads cannot be told from its output projections.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        traceable(model)
+        self.model = model
+        self.vocab_size: int = model.get_input_embeddings().num_embeddings
+        self._heads = _heads_of(model, self.vocab_size)
+        self._layers = _layers_of(model, [heads.path for heads in self._heads.values()])
+        takes = inspect.signature(model.forward).parameters
+        self._options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
+        self._check_causal()
+
+    def _check_causal(self) -> None:
+        """Nothing, when no logit depends on a later token: else the loss of the next one says nothing of heads.
+
+        Raises:
+            UserError: when one does.
+        """
+        tokens = _tokens(self.model, self.vocab_size)
+        other = tokens.clone()
+        other[:, -1] = (other[:, -1] + 1) % self.vocab_size
+        with torch.no_grad():
+            one, two = (self.hidden(each)[0][:, :-1] for each in (tokens, other))
+        if not bool((one - two).abs().max() <= _SAME * one.abs().max()):
+            raise UserError(
+                f"{type(self.model).__name__}: its heads can be measured (`headway xray`), but not yet taken away or "
+                "patched: it sees what comes later, as an encoder does, so that the loss of the next token says "
+                "nothing of them; take a decoder"
+            )
+
+    @property
+    def training(self) -> bool:
+        """Whether it is in training mode."""
+        return self.model.training
+
+    @property
+    def dropout(self) -> float:
+        """The largest share that any part of it drops."""
+        return max((m.p for m in self.model.modules() if isinstance(m, nn.Dropout)), default=0.0)
+
+    @property
+    def n_heads(self) -> tuple[int, ...]:
+        """Query heads of each layer; 0 for one without."""
+        return tuple(heads.n_heads if (heads := self._heads.get(i)) else 0 for i in range(max(self._heads) + 1))
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Its weights."""
+        return self.model.parameters()
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The same, by name."""
+        return self.model.named_parameters()
+
+    def hidden(
+        self, tokens: Int[Tensor, "batch pos"], gates: Sequence[Tensor] | None = None, *, edits: Edits | None = None
+    ) -> tuple[Float[Tensor, "batch pos vocab"], None]:
+        """The logits, with gates and edits of the heads."""
+        with ExitStack() as stack:
+            if any(site != "z" for _, site in edits or ()):
+                paths = {heads.path: layer for layer, heads in self._heads.items()}
+                stack.enter_context(attending(self.model, paths, edits or {}))
+            for layer, heads in self._heads.items():
+                gate = None if gates is None else gates[layer]
+                if gate is not None or (layer, "z") in (edits or ()):
+                    change = partial(_changed, heads, layer, gate, edits, len(tokens))
+                    stack.callback(heads.projection.register_forward_pre_hook(change).remove)
+            return self.model(input_ids=tokens, **self._options).logits, None
+
+    def read_out(self, stream: Tensor) -> Tensor:
+        """Logits are what `hidden` gives."""
+        return stream
+
+    def trace(self, tokens: Int[Tensor, "batch pos"]) -> Trace:
+        """What every head does with a text."""
+        return trace(self.model, tokens)
+
+    def kept(self, tokens: Int[Tensor, "batch pos"]) -> TheirPass:
+        """A whole pass, and what each layer gave in it."""
+        return TheirPass.of(lambda read, edits: self.hidden(read, edits=edits)[0], self._layers, tokens)
+
+    def stream_sums(self, tokens: Int[Tensor, "batch pos"]) -> StreamSums:
+        """Whether what heads write reaches later layers as it is."""
+        written = {
+            each.layer: (self._heads[each.layer].projection, each.contributions().sum(1))
+            for each in self.trace(tokens).attentions
+        }
+        return stream_sums(self._layers, lambda: self.hidden(tokens), written)
+
+    def outputs(self, tokens: Int[Tensor, "batch pos"]) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Of each layer what its heads write by their own slices of W_O, summed, and what its projection gives.
+
+        The contexts are those that the attention function returned; the bias is in neither.
+        """
+        wrote: dict[int, Tensor] = {}
+        with ExitStack() as stack:
+            for layer, heads in self._heads.items():
+                keep = partial(_keep, wrote, layer)
+                stack.callback(heads.projection.register_forward_hook(keep).remove)
+            contexts = {each.layer: each.z for each in self.trace(tokens).attentions}
+        for layer, heads in self._heads.items():
+            W_O = _by_input(heads.projection).unflatten(0, (heads.n_heads, heads.d_head))
+            bias = heads.projection.bias
+            written = wrote[layer].reshape(*tokens.shape, -1)
+            total = torch.einsum("bhqd,hdm->bqm", contexts[layer], W_O)
+            yield layer, total, written if bias is None else written - bias
+
+    def without(
+        self, tokens: Int[Tensor, "batch pos"], keep: Sequence[Bool[Tensor, " head"]]
+    ) -> Float[Tensor, "batch pos vocab"]:
+        """The logits of a model in which the heads that go have no rows of W_O left: they are zero."""
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        arrays: dict[str, Tensor] = {}
+        for layer, heads in self._heads.items():
+            weight = heads.projection.weight
+            stays = keep[layer].to(weight.device).repeat_interleave(heads.d_head)
+            left = _by_input(heads.projection) * stays[:, None]
+            arrays[names[id(weight)]] = left.T if isinstance(heads.projection, nn.Linear) else left
+        found = functional_call(self.model, arrays, (), {"input_ids": tokens, **self._options})
+        logits: Tensor = found.logits
+        return logits
+
+
+def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
+    """By layer, seen in a pass of different tokens.
+
+    Raises:
+        UserError: when a layer has two attentions, or one projection is that of several.
+    """
+    name = type(model).__name__
+    with torch.no_grad():
+        seen, recorded = recorded_pass(model, {"input_ids": _tokens(model, vocab_size)})
+    found: dict[int, _Heads] = {}
+    for attention, call in zip(seen.attentions, recorded.calls, strict=True):
+        other = found.get(attention.layer)
+        if other is not None or any(call.projection is heads.projection for heads in found.values()):
+            raise UserError(
+                f"{name}: heads cannot be taken away or patched, for its layers share attentions ({attention.name}); "
+                "measure them with `headway xray`"
+            )
+        assert isinstance(call.projection, nn.Linear | Conv1D), "nothing else was hooked"
+        found[attention.layer] = _Heads(
+            projection=call.projection,
+            path=attention.name,
+            n_heads=attention.z.shape[1],
+            d_head=attention.z.shape[3],
+        )
+    return found
+
+
+def _tokens(model: PreTrainedModel, vocab_size: int) -> Int[Tensor, "batch pos"]:
+    """Different ones, of which nothing is asked but to be read."""
+    return ((1 + 7 * torch.arange(_SEEN, device=next(model.parameters()).device)) % vocab_size)[None]
+
+
+def _layers_of(model: PreTrainedModel, paths: Sequence[str]) -> tuple[nn.Module, ...]:
+    """The list of layers in which all attentions are, by the first number in their paths; else nothing."""
+    parents = {_before_number(path) for path in paths}
+    parent = parents.pop() if len(parents) == 1 else None
+    found = None if parent is None else model.get_submodule(parent)
+    return tuple(found) if isinstance(found, nn.ModuleList) else ()
+
+
+def _before_number(path: str) -> str | None:
+    parts = path.split(".")
+    at = next((i for i, part in enumerate(parts) if part.isdigit()), None)
+    return None if at is None else ".".join(parts[:at])
+
+
+def _changed(
+    heads: _Heads, layer: int, gate: Tensor | None, edits: Edits | None, batch: int, _: nn.Module, args: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """What enters an output projection, with a gate on its heads and edited."""
+    entered, *rest = args
+    z = heads.split(entered, batch)
+    if gate is not None:
+        z = z * gate.broadcast_to(z.shape[:2])[:, :, None, None]
+    z = edited(z, edits, layer, "z")
+    return z.transpose(1, 2).reshape(entered.shape), *rest
+
+
+def _keep(wrote: dict[int, Tensor], layer: int, _: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
+    wrote[layer] = output
+
+
+def _by_input(projection: nn.Linear | Conv1D) -> Tensor:
+    return projection.weight.T if isinstance(projection, nn.Linear) else projection.weight

@@ -1,0 +1,291 @@
+"""Models: any local folder of Hugging Face opened by transformers, as it is, without a network.
+
+transformers draws weights at random that a folder lacks, and says so in a log at most; here that is an error, and so
+are weights that are no numbers. No code of a folder is run unless somebody says so, and the model that is declared is
+counted on one without memory first.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tokenizers
+import torch
+import transformers
+from torch import nn
+from transformers.models.auto import modeling_auto
+
+from headway.data.tokenizer_files import check_growth, check_tokenizer
+from headway.errors import UserError, explained, shortened
+from headway.hf.reading import Arrays, check_types, config_of, named_architectures
+from headway.hf.safety import (
+    check_built,
+    check_declared,
+    check_memory,
+    check_named,
+    model_code,
+    refused,
+    tokenizer_code,
+)
+
+Kind = Literal["causal", "masked", "encoder-decoder"]
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "*.model")
+_NO_TEXT = (
+    "is no model of text that Headway knows: causal, masked or encoder-decoder; in Python "
+    "headway.hf.trace(model, tokens) traces what reads tokens"
+)
+_TEXT: tuple[Mapping[str, Any], ...] = (
+    modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+)
+"""Architectures by kind: causal, masked, encoder-decoder."""
+_BASE: Any = transformers.PreTrainedModel
+_DEEPEST = 1_024
+"""Layers of a model that another library builds, in seconds: the deepest that was ever published has 1,000."""
+_NAMED = 8
+"""Arrays that an error names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrained:
+    """A model of transformers, in float32 and in evaluation mode, and what one must know to give it a text.
+
+    Attributes:
+        model: of the class that the folder's config.json names.
+        tokenizer: transformers' own; None if the folder has none.
+        vocab_size: rows of the token embedding.
+        n_ctx: the longest text in tokens; None if the architecture has no bound.
+        kind: causal (each position predicts the next), masked (an encoder), or encoder-decoder.
+    """
+
+    model: transformers.PreTrainedModel
+    tokenizer: Any
+    vocab_size: int
+    n_ctx: int | None
+    kind: Kind
+
+
+def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrained:
+    """Open a folder by the architecture that its config.json names, reading nothing from outside of it.
+
+    Args:
+        folder: with a config.json and weights in safetensors.
+        trust_code: whether code that comes with the folder is run where transformers itself does not have its
+            architecture or its tokenizer; what is run is told in a warning.
+
+    Raises:
+        UserError: for no such folder, a config.json that is missing, broken or of something that reads no text, code
+            that is not trusted, a tokenizer that cannot be read, and weights that are missing, damaged, far smaller
+            than what is declared, of other shapes or no numbers.
+    """
+    folder = Path(folder)
+    config = config_of(folder)
+    check_named(folder / "config.json", config)
+    of_class, code = _class_of(folder, config, trust_code)
+    needs = tokenizer_code(folder)
+    if needs is not None and not trust_code and not _has_library_tokenizer(folder):
+        raise refused(folder, needs)
+    if run := [each for each in (code and code[1], needs) if each is not None and trust_code]:
+        warnings.warn(f"running code of {folder}: {', '.join(run)}", RuntimeWarning, stacklevel=2)
+    arrays = Arrays(folder, "")
+    with _quiet(), explained(f"{folder}: transformers cannot open it", "fetch or write it again"):
+        if code is None:
+            _check_size(folder, config, of_class, arrays)
+        check_memory(folder, arrays.numbers)
+        model = _loaded(folder, of_class, trust=code is not None)
+        check_types(folder, config, _types_of(model, arrays))
+        kind, tokenizer = _kind(folder, model, code), _tokenizer(folder, trust_code)
+        _refuse(folder, "are not finite (NaN or infinite); take another checkpoint", _not_finite(model))
+        return Pretrained(
+            model=model.eval(),
+            tokenizer=tokenizer,
+            vocab_size=model.get_input_embeddings().num_embeddings,
+            n_ctx=_longest(model, tokenizer),
+            kind=kind,
+        )
+
+
+def in_memory(model: transformers.PreTrainedModel) -> Pretrained:
+    """A model that is open already, as it is.
+
+    Raises:
+        UserError: for one that reads no text.
+    """
+    _check_text(type(model).__name__, type(model))
+    embedding = model.get_input_embeddings()
+    if getattr(embedding, "num_embeddings", None) is None:
+        raise UserError(f"{type(model).__name__} reads no tokens; trace it with headway.hf.trace and what it reads")
+    return Pretrained(
+        model=model,
+        tokenizer=None,
+        vocab_size=embedding.num_embeddings,
+        n_ctx=_longest(model, None),
+        kind=_kind(Path(type(model).__name__), model, None),
+    )
+
+
+def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[Any, tuple[str, str] | None]:
+    """The class of transformers that opens a folder, and the folder's own code where there is no other way.
+
+    Of an exported model it is Headway's own class, not the folder's code.
+    """
+    if config.get("model_type") == "headway":
+        from headway.hf.modeling_headway import HeadwayForCausalLM
+
+        return HeadwayForCausalLM, None
+    named = named_architectures(config)
+    if not named:
+        raise UserError(f"{folder}/config.json names no architectures; add the model's class, as save_pretrained does")
+    kind: Any = getattr(transformers, named[0], None)
+    if isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel) and kind is not _BASE:
+        _check_text(folder, kind)
+        return kind, None
+    code = model_code(folder, config)
+    if code is None:
+        raise UserError(
+            f"{folder}/config.json: its architecture is {shortened(named[0])}, which transformers "
+            f"{transformers.__version__} does not have; nor does the folder name code for it"
+        )
+    if not trust_code:
+        raise refused(folder, code[1])
+    return getattr(transformers, code[0]), code
+
+
+def _check_text(folder: Path | str, of_class: Any) -> None:
+    """Nothing, when an architecture reads text; others are not even built."""
+    model_type = getattr(of_class.config_class, "model_type", None)
+    if any(model_type in names for names in _TEXT):
+        return
+    if {"text_config", "vision_config"} <= set(of_class.config_class.sub_configs):
+        raise UserError(
+            f"{folder}: {of_class.__name__} has two towers, one for text and one for pictures, and no text alone goes "
+            "through both; in Python headway.hf.trace(model.text_model, tokens) traces the one for text"
+        )
+    raise UserError(f"{folder}: {of_class.__name__} {_NO_TEXT}")
+
+
+def _check_size(folder: Path, config: dict[str, Any], of_class: Any, arrays: Arrays) -> None:
+    """Build the model without memory, and hold what it would need against the weights that are there.
+
+    Raises:
+        UserError: when it is far larger than they are.
+    """
+    try:
+        check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes), most_layers=_DEEPEST)
+        with torch.device("meta"):
+            model = of_class(of_class.config_class.from_pretrained(folder, local_files_only=True))
+        tables = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
+        check_built((each.numel() for each in model.parameters()), tables, numbers=arrays.numbers)
+    except UserError as error:
+        raise UserError(f"{folder}/config.json: {error}") from None
+    except (RuntimeError, NotImplementedError) as error:
+        if "meta" not in str(error):  # a few architectures look at numbers while they are built: there are none yet
+            raise
+
+
+def _loaded(folder: Path, of_class: Any, *, trust: bool) -> transformers.PreTrainedModel:
+    model, report = of_class.from_pretrained(
+        folder,
+        local_files_only=True,
+        use_safetensors=True,
+        dtype=torch.float32,
+        # Both are refused below, by name.
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
+        **({"trust_remote_code": True} if trust else {}),
+    )
+    lacking = "are missing, and transformers would draw them at random; fetch the whole folder"
+    _refuse(folder, lacking, report["missing_keys"])
+    other = "have other shapes than config.json gives them; one of the two is of another model"
+    _refuse(folder, other, [f"{name} {list(found)}" for name, found, _ in report["mismatched_keys"]])
+    return model
+
+
+def _types_of(model: transformers.PreTrainedModel, arrays: Arrays) -> dict[str, str]:
+    """The types of the arrays that a model has as weights, some by another name; masks and the like are left out."""
+    prefix = f"{model.base_model_prefix}."
+    weights = {name.removeprefix(prefix) for name, _ in model.named_parameters()}
+    return {
+        name: kind
+        for name, kind in arrays.types.items()
+        if name.removeprefix(prefix) in weights or name.endswith(".weight")
+    }
+
+
+def _refuse(folder: Path, what: str, names: Iterable[str]) -> None:
+    if lines := sorted(names):
+        more = [f"and {len(lines) - _NAMED} more"] if len(lines) > _NAMED else []
+        raise UserError(f"{folder}: weights {what}:\n  " + "\n  ".join([*map(shortened, lines[:_NAMED]), *more]))
+
+
+def _not_finite(model: nn.Module) -> list[str]:
+    return [name for name, parameter in model.named_parameters() if not parameter.isfinite().all()]
+
+
+def _has_library_tokenizer(folder: Path) -> bool:
+    """Whether a folder's tokenizer can be read without the code that it names."""
+    return (folder / "tokenizer.json").is_file()
+
+
+def _tokenizer(folder: Path, trust_code: bool) -> Any:
+    # Without any of its files transformers makes a tokenizer of its own.
+    if not any(list(folder.glob(name)) for name in _TOKENIZER_FILES):
+        return None
+    check_tokenizer(folder)
+    trust = trust_code and tokenizer_code(folder) is not None
+    with explained(f"{folder}: its tokenizer cannot be read", "fetch its files again"):
+        if not trust and tokenizer_code(folder) is not None:
+            found = transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        else:
+            found = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust)
+        if isinstance(inner := getattr(found, "backend_tokenizer", None), tokenizers.Tokenizer):
+            check_growth(inner, str(folder))
+        return found
+
+
+def _kind(folder: Path, model: transformers.PreTrainedModel, code: tuple[str, str] | None) -> Kind:
+    model_type, name = model.config.model_type, type(model).__name__
+    if model.config.is_encoder_decoder:
+        return "encoder-decoder"
+    if code is not None:  # it says itself by which of transformers' classes it is opened
+        return "masked" if code[0] == "AutoModelForMaskedLM" else "causal"
+    causal, masked, _ = _TEXT
+    if model_type == "headway" or name == causal.get(model_type) or (model_type in causal and model_type not in masked):
+        return "causal"
+    if model_type in masked:
+        return "masked"
+    raise UserError(f"{folder}: {name} {_NO_TEXT}")
+
+
+def _longest(model: transformers.PreTrainedModel, tokenizer: Any) -> int | None:
+    """The least of what its configuration, its position embeddings and its tokenizer say."""
+    config = model.config.get_text_config()
+    bounds = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
+    # RoBERTa counts positions from the padding token's number on.
+    bounds += [
+        module.num_embeddings - module.padding_idx - 1
+        for name, module in model.named_modules()
+        if "position" in name and isinstance(module, nn.Embedding) and module.padding_idx is not None
+    ]
+    bounds.append(getattr(tokenizer, "model_max_length", None))
+    return min((int(bound) for bound in bounds if bound is not None and 0 < bound < 1e9), default=None)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No bars and logs of transformers: what matters of them is raised."""
+    logs = transformers.utils.logging
+    verbosity, bars = logs.get_verbosity(), logs.is_progress_bar_enabled()
+    logs.set_verbosity_error()
+    logs.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logs.set_verbosity(verbosity)
+        if bars:
+            logs.enable_progress_bar()

@@ -1,0 +1,248 @@
+"""Models: how large a folder of Hugging Face may be, and what its files may be; known before anything is made of it.
+
+A folder is data that anybody may have written. Nothing in it is run, no pickle is read, nothing outside of it is
+followed, and what its config.json declares is held against what its weights hold before a model of that size is built.
+
+Models: code that comes with a folder of Hugging Face: named, never run unless somebody says so.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from headway.base.files import ordinary, read_json
+from headway.config.spec import MOST_LAYERS
+from headway.errors import UserError, shortened
+
+LARGEST_TEXT = 16_000_000
+"""Bytes of a file that describes a model: a list of all labels of ImageNet-21k has 2 MB, the index of a thousand
+files 10 MB."""
+LARGEST_VOCABULARY = 40_000_000
+"""Bytes of a tokenizer.json, or of a model of SentencePiece: the largest that are known have 34 MB."""
+LARGEST_HEADER = 25_000_000
+"""Bytes of the header of a file of weights: 200,000 arrays."""
+_VOCABULARIES = ("tokenizer.json", ".model", ".tiktoken")
+_TEXTS = (".json", ".txt", ".jinja", *_VOCABULARIES)
+_LEAST = 2**18
+"""Any folder may declare so much, however little its weights hold: a context, for one, has no weights."""
+_LEAST_LAYERS = 256
+_SLACK = 1_000_000
+"""Numbers that a model may have and its weights lack: those are named."""
+_TABLES = 500_000_000
+"""Bytes of what follows from the configuration, beside the size of the weights."""
+_FREE = re.compile(r"theta|base|freq|seed|(^|_)ids?$|version|std|eps|scal|factor")
+"""Keys of what is no size: numbers of tokens, bases of angles."""
+_LAYERS = re.compile(r"(^|(?<!per)_)(n_?)?(layers?|depths?|blocks?)(_(?!size)|$)")
+"""Keys of numbers of layers; not of what each layer has, nor of the size of a block."""
+
+
+def check_files(folder: Path) -> None:
+    """Nothing, when the files that describe a model are files of its folder, and of a size that such files have.
+
+    Links are those of the hub's cache, or stay in the folder.
+
+    Raises:
+        UserError: naming the first that is not.
+    """
+    homes = {folder.resolve()}
+    homes |= {home.parents[1] / "blobs" for home in homes if home.parent.name == "snapshots"}
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.name.endswith((*_TEXTS, ".safetensors")):
+                _check_file(Path(entry.path), homes)
+            elif entry.name == ".metadata":
+                raise UserError(f"{entry.path}: it is a pickle, which can run any code and is not read; delete it")
+
+
+def _check_file(path: Path, homes: set[Path]) -> None:
+    name = shortened(path.name)
+    if path.is_symlink() and not homes & set(Path(os.path.realpath(path)).parents):
+        raise UserError(f"{path.parent}: {name} is a link to a place outside of the folder; put the file itself there")
+    try:
+        found = path.stat()
+    except OSError:
+        return  # a link that leads nowhere: whoever needs the file says that it is missing
+    if stat.S_ISDIR(found.st_mode):
+        return
+    if not stat.S_ISREG(found.st_mode):
+        raise UserError(f"{path.parent}: {name} is no file but a device, a pipe or a socket; fetch the folder again")
+    largest = LARGEST_VOCABULARY if path.name.endswith(_VOCABULARIES) else LARGEST_TEXT
+    if found.st_size > largest and not path.name.endswith(".safetensors"):
+        raise UserError(
+            f"{path.parent}: {name} has {found.st_size / 1e6:,.0f} MB, and no such file has more than "
+            f"{largest / 1e6:g} MB; fetch the folder again"
+        )
+
+
+def check_header(path: Path) -> None:
+    """Nothing, when the header of a file of weights is of a size that can be read.
+
+    Raises:
+        UserError: saying how large it is.
+    """
+    try:
+        with ordinary(path, links=True) as file:
+            size = int.from_bytes(file.read(8), "little")
+    except OSError as error:
+        raise UserError(f"{path}: it cannot be read ({error.strerror})") from None
+    if not 0 < size <= LARGEST_HEADER:
+        why = f"its header would have {size / 1e6:,.0f} MB, and {LARGEST_HEADER / 1e6:g} MB are read at most"
+        raise UserError(f"{path}: it is damaged ({why if size else 'it has no header'}); fetch or write it again")
+
+
+def check_declared(config: Mapping[str, Any], *, numbers: int, arrays: int, most_layers: int = MOST_LAYERS) -> None:
+    """Nothing, when no whole number of a configuration is far beyond what the weights hold.
+
+    Args:
+        config: what config.json says.
+        numbers: that all arrays of the weights have together.
+        arrays: how many there are.
+        most_layers: however many arrays there are, which may be empty.
+
+    Raises:
+        UserError: naming the key.
+    """
+    for key, value in _whole(config):
+        of_layers = _LAYERS.search(key)
+        most = min(max(_LEAST_LAYERS, arrays), most_layers) if of_layers else max(_LEAST, numbers)
+        if abs(value) > most and not _FREE.search(key):
+            held = f"{arrays:,} arrays" if of_layers else f"{numbers:,} numbers"
+            raise UserError(
+                f"{shortened(key)} is {shortened(str(value), 40)}, but the weights hold {held}; one of the two is of "
+                "another model"
+            )
+
+
+def _whole(value: Any, key: str = "") -> Iterator[tuple[str, int]]:
+    """The whole numbers of a nested value, each with the key that it stands under."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _whole(inner, str(name))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _whole(inner, key)
+    elif isinstance(value, int):
+        yield key, value
+    elif isinstance(value, float) and value.is_integer():
+        yield key, int(value)
+
+
+def check_built(parameters: Iterable[int], table_bytes: int, *, numbers: int) -> None:
+    """Nothing, when a model is of the size of its weights; counted on one that has no memory yet.
+
+    Args:
+        parameters: how many numbers each array has; tied ones may stand there up to four times.
+        table_bytes: of what follows from its configuration, such as masks and angles.
+        numbers: that all arrays of the weights have together.
+
+    Raises:
+        UserError: with both sizes.
+    """
+    declared = sum(parameters)
+    if declared > 4 * numbers + _SLACK:
+        raise UserError(
+            f"a model of {declared:,} numbers is declared, but the weights hold {numbers:,}; one of the two is of "
+            "another model"
+        )
+    if table_bytes > 4 * numbers + _TABLES:
+        raise UserError(
+            f"its tables of positions would take {table_bytes / 1e9:,.1f} GB, and its weights {4 * numbers / 1e9:,.1f} "
+            "GB; lower the longest context that is declared"
+        )
+
+
+def check_memory(folder: Path, numbers: int) -> None:
+    """Nothing, when the weights fit into this machine's memory.
+
+    Raises:
+        UserError: with both sizes.
+    """
+    needed, there = 4 * numbers, psutil.virtual_memory().total
+    if needed > there:
+        raise UserError(
+            f"{folder}: its weights take {needed / 1e9:,.1f} GB in float32, and this machine has {there / 1e9:,.1f} "
+            "GB; take a smaller model or another machine"
+        )
+
+
+_MODELS = ("AutoModelForCausalLM", "AutoModelForMaskedLM", "AutoModelForSeq2SeqLM")
+"""The classes of transformers that open a model of text by a folder's own code."""
+_ELSEWHERE = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
+_OWN = (None, "eager", "sdpa")
+
+
+def model_code(folder: Path, config: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The class of transformers that a folder's code is opened by, and that code's own; None where there is none.
+
+    Raises:
+        UserError: when what names it cannot be understood, or names code of another place.
+    """
+    code = _code(folder / "config.json", config)
+    return next(((name, code[name]) for name in _MODELS if name in code), None)
+
+
+def tokenizer_code(folder: Path) -> str | None:
+    """The code that a folder's tokenizer needs; None where it needs none.
+
+    Raises:
+        UserError: as `model_code`.
+    """
+    path = folder / "tokenizer_config.json"
+    try:
+        content = read_json(path, LARGEST_TEXT)
+    except FileNotFoundError:
+        return None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: it is no mapping, keys with values")
+    return _code(path, content).get("AutoTokenizer")
+
+
+def refused(folder: Path, what: str) -> UserError:
+    """Why code of a folder is not run, and what to do."""
+    return UserError(
+        f"{folder}: it needs code that comes with it ({shortened(what)}), and code of a folder is not run; read that "
+        "code, and where you trust it say so: trust_code=True in Python, --trust-code on the command line"
+    )
+
+
+def check_named(path: Path, config: Mapping[str, Any]) -> None:
+    """Nothing, when a config.json names nothing that transformers would fetch, or read as another kind of file.
+
+    Raises:
+        UserError: naming the key.
+    """
+    for key in _ELSEWHERE:
+        if config.get(key) not in _OWN:
+            raise UserError(
+                f"{path}: {key} {shortened(repr(config[key]))} names code of another place, which is not run; remove it"
+            )
+    if config.get("transformers_weights") is not None:
+        raise UserError(f"{path}: transformers_weights names a file of its own; remove it, and rename the file")
+    if config.get("quantization_config") is not None:
+        raise UserError(f"{path}: its weights are quantized, and such heads cannot be traced; dequantize and save them")
+
+
+def _code(path: Path, content: Mapping[str, Any]) -> dict[str, str]:
+    """What an `auto_map` says: the code behind each class of transformers."""
+    auto_map = content.get("auto_map") or {}
+    if isinstance(auto_map, list):  # what older tokenizers have
+        auto_map = {"AutoTokenizer": auto_map}
+    if not isinstance(auto_map, dict):
+        raise UserError(f"{path}: auto_map {shortened(repr(auto_map))} is no mapping, keys with values; remove it")
+    code = {}
+    for name, given in auto_map.items():
+        # Of tokenizers two are named: a slow one and a fast one, or null.
+        named = [each for each in (given if isinstance(given, list) else [given]) if each is not None]
+        for each in named:
+            if not isinstance(each, str) or "--" in each or not all(map(str.isidentifier, each.split("."))):
+                raise UserError(
+                    f"{path}: auto_map names {shortened(repr(each))}, which is no code of this folder; remove it"
+                )
+        if named:
+            code[name] = named[-1]
+    return code

@@ -1,0 +1,188 @@
+"""Model: linear maps, whole or as a product of two, and the MLP made of them.
+
+Model: the residual stream: how tokens enter it, what normalises it, which entries are read at its end.
+
+The token embedding fills the first d_embed entries. The rest starts at zero (or at the positions' vectors) and is the
+data lane: room that layers share and that neither embedding nor tied read-out speaks to directly.
+
+Paper: data-lane post, December 2023.
+
+Model: what makes vectors of what is read: an embedding of tokens, or an encoder of numbers, and a class token.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headway.config.lm.model import TransformerModel
+from headway.errors import UserError
+
+
+class LowRank(nn.Module):
+    """A linear map that is a product of two: `second(first(x))`; the bias is the second's.
+
+    Paper: the published low-rank substitution keeps the replaced matrices beside the factors and counts them; here
+    they do not exist.
+    """
+
+    def __init__(self, into: int, out: int, rank: int, *, bias: bool) -> None:
+        super().__init__()
+        self.first = nn.Linear(into, rank, bias=False)
+        self.second = nn.Linear(rank, out, bias=bias)
+
+    @property
+    def weight(self) -> Float[Tensor, "out into"]:
+        """The product."""
+        return self.second.weight @ self.first.weight
+
+    @property
+    def bias(self) -> Float[Tensor, " out"] | None:
+        """The bias, if there is one."""
+        return self.second.bias
+
+    def forward(self, x: Float[Tensor, "*batch into"]) -> Float[Tensor, "*batch out"]:
+        """The map of x."""
+        return self.second(self.first(x))
+
+
+Map = nn.Linear | LowRank
+
+
+def linear(into: int, out: int, rank: int | None, *, bias: bool) -> Map:
+    """A map of the given rank; None for a whole matrix."""
+    return nn.Linear(into, out, bias=bias) if rank is None else LowRank(into, out, rank, bias=bias)
+
+
+class Mlp(nn.Module):
+    """The MLP of one layer: `down(act(up(x)))`, or for SwiGLU `down(silu(gate(x)) up(x))`."""
+
+    def __init__(self, model: TransformerModel, layer: int) -> None:
+        super().__init__()
+        d_model, d_mlp, bias = model.d_model, model.mlp_widths[layer], "mlp" in model.biases
+        self.kind = model.mlp
+        if self.kind == "swiglu":
+            self.gate = linear(d_model, d_mlp, model.rank("up", layer), bias=bias)
+        self.up = linear(d_model, d_mlp, model.rank("up", layer), bias=bias)
+        self.down = linear(d_mlp, d_model, model.rank("down", layer), bias=bias)
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        """What the MLP adds to the stream."""
+        inside = self.up(x)
+        if self.kind == "swiglu":
+            return self.down(nn.functional.silu(self.gate(x)) * inside)
+        return self.down(activation(self.kind, inside))
+
+    def between(self, inside: Float[Tensor, "batch pos width"]) -> Float[Tensor, "batch pos d_mlp"]:
+        """What `down` reads, from what `up` gives, and for SwiGLU after it what `gate` gives."""
+        if self.kind != "swiglu":
+            return activation(self.kind, inside)
+        up, gate = inside.chunk(2, dim=-1)
+        return nn.functional.silu(gate) * up
+
+
+def activation(kind: Literal["gelu_new", "gelu", "relu"] | str, x: Tensor) -> Tensor:
+    """The non-linearity of an MLP without a gate, entry by entry."""
+    if kind == "relu":
+        return torch.relu(x)
+    return nn.functional.gelu(x, approximate="tanh" if kind == "gelu_new" else "none")
+
+
+def enter(
+    embedded: Float[Tensor, "batch pos d_embed"], positions: Float[Tensor, "pos width"] | None, d_model: int
+) -> Float[Tensor, "batch pos d_model"]:
+    """The stream before the first layer; `positions` are as wide as the embedding or as the stream."""
+    d_embed = embedded.shape[2]
+    if positions is not None and positions.shape[1] == d_embed:
+        return nn.functional.pad(embedded + positions, (0, d_model - d_embed))
+    stream = nn.functional.pad(embedded, (0, d_model - d_embed))
+    return stream if positions is None else stream + positions
+
+
+def read_entries(
+    stream: Float[Tensor, "batch pos d_model"], model: TransformerModel
+) -> Float[Tensor, "batch pos d_embed"]:
+    """The entries that the read-out takes: the embedding's, or the last d_embed where the lane is switched."""
+    d_embed = model.embedding_width
+    return stream[..., -d_embed:] if model.lane == "switched" else stream[..., :d_embed]
+
+
+def lane_share(stream: Float[Tensor, "*tokens d_model"], d_embed: int) -> Float[Tensor, "*tokens"]:
+    """The lane's share of the squared norm of each token's stream, 0 to 1: of the entries beyond the embedding's."""
+    squares = stream.float().square()
+    return squares[..., d_embed:].sum(-1) / squares.sum(-1)
+
+
+def norm(model: TransformerModel) -> nn.Module:
+    """A norm over the whole stream."""
+    if model.norm == "layer":
+        return nn.LayerNorm(model.d_model, eps=model.norm_eps)
+    return nn.RMSNorm(model.d_model, eps=model.norm_eps) if model.norm == "rms" else nn.Identity()
+
+
+Inputs = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos numbers"]
+"""Tokens; or with an encoder, numbers at each position. A class token is one more place, after them."""
+
+
+Targets = Int[Tensor, "batch place"] | Float[Tensor, "batch place answers"]
+"""Classes, or numbers; -1 or NaN where none is asked for."""
+
+
+class InputEncoder(nn.Module):
+    """An MLP of two layers for each input of numbers: `down(gelu(up(x)))`."""
+
+    def __init__(self, into: int, width: int, out: int) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(into, width), nn.Linear(width, out)
+
+    def forward(self, x: Float[Tensor, "batch pos into"]) -> Float[Tensor, "batch pos out"]:
+        """A vector for each input."""
+        return self.down(activation("gelu", self.up(x)))
+
+
+def embedding_of(model: TransformerModel, vocab_size: int) -> nn.Embedding:
+    """What makes a vector of a token."""
+    rows = vocab_size * model.n_positions if model.positions == "joint" else vocab_size
+    return nn.Embedding(rows, model.embedding_width)
+
+
+def rows_of(tokens: Tensor, model: TransformerModel, vocab_size: int, here: slice) -> Tensor:
+    """The rows of the embedding: those of tokens, or of tokens at their positions, one position after the other."""
+    if model.positions != "joint":
+        return tokens
+    return tokens + vocab_size * torch.arange(here.start, here.start + tokens.shape[1], device=tokens.device)
+
+
+def with_class_token(
+    embedded: Float[Tensor, "batch pos d_embed"], vector: Float[Tensor, " d_embed"]
+) -> Float[Tensor, "batch place d_embed"]:
+    """The same with a learned vector after the last."""
+    return torch.cat((embedded, vector.expand(len(embedded), 1, -1)), dim=1)
+
+
+def check_inputs(inputs: object, n_numbers: int | None) -> None:
+    """See that a model can read what it is given.
+
+    Args:
+        inputs: what it is given.
+        n_numbers: of an input, for a model with an encoder; None for one that reads tokens.
+
+    Raises:
+        UserError: saying what it reads.
+    """
+    given = f"a tensor of shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
+    if n_numbers is not None:
+        if isinstance(inputs, Tensor) and inputs.is_floating_point() and inputs.shape[2:] == (n_numbers,):
+            return
+        raise UserError(
+            f"inputs: {given} was given, and this model has an encoder: it reads a tensor of numbers, (batch, pos, "
+            f"{n_numbers})"
+        )
+    if isinstance(inputs, Tensor) and inputs.dim() == 2 and not inputs.is_floating_point():
+        return
+    raise UserError(
+        f"tokens: {given} was given, and a model reads a tensor of whole numbers, (batch, pos), such as "
+        "torch.tensor([[1, 2, 3]]); headway.open_model(PATH), of a run's path or a folder, takes a sentence, lists and "
+        "arrays too: headway.open_model(PATH).trace(...)"
+    )

@@ -1,0 +1,272 @@
+"""Model: heads drawn anew on the stream that a model's own heads read, to see what heads show that learnt nothing.
+
+The heads of a layer read the same tokens, and their contexts are averages over the same past; so even heads that know
+nothing of each other are alike, and how much depends on the stream. Therefore "nothing is going on" is asked of heads
+on the same stream: each projection of the layer is replaced by Gaussian entries of its own scale, the root mean square
+of its entries, and the entries of its bias are shuffled. The stream before the layer, norms, positions and windows stay
+what they are. An untrained layer is one more such draw: that makes a test of its heads against the draws exact.
+
+Model: an attention of plain matrices, as whoever has one writes it down: how a toy model is brought in.
+
+Its trace keeps the matrices, so that its circuits can be read off them and its heads drawn anew on the same stream.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from headway.base import rng
+from headway.errors import UserError
+from headway.models.attention import Attention
+from headway.models.layers import Inputs
+from headway.models.trace import AttentionTrace, PlainWeights, SomeQueries, Trace
+from headway.models.transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redrawable:
+    """A recorded pass of which the heads can be drawn anew."""
+
+    trace: Trace
+    inputs: tuple[Float[Tensor, "batch query d_model"], ...]
+    """For each attention what its queries are made of: the (normed) stream."""
+    turns: tuple[Float[Tensor, " distance"] | None, ...]
+    """For each attention the trace of the rotary turn between two positions by their distance, d_head where there is
+    none; None where queries are no linear map of the stream."""
+    redraw: Callable[..., Trace]
+    """The same attentions with other heads, by the number of the draw; also, by the name of each attention, at some of
+    its queries alone. The stream after a layer, where it is there, is what would come after these heads: of each layer
+    for itself, on the model's own stream before it."""
+    shuffled: bool = False
+    """Whether rows of some matrices had their entries shuffled, instead of being drawn."""
+
+
+def read(model: Transformer, tokens: Inputs) -> Redrawable:
+    """A pass of one of Headway's models, as `Transformer.trace`.
+
+    Raises:
+        UserError: for a text that is longer than `n_positions`.
+    """
+    given: dict[int, tuple[Tensor, Tensor | None]] = {}
+
+    def keep(module: nn.Module, args: tuple[Any, ...]) -> None:
+        given[cast(Attention, module).layer] = args[:2]
+
+    with ExitStack() as stack:
+        for module in model.modules():
+            if isinstance(module, Attention):
+                stack.callback(module.register_forward_pre_hook(keep).remove)
+        trace = model.trace(tokens)
+    turns = tuple(_turn(given[a.layer][1], *a.q.shape[2:]) for a in trace.attentions)
+    return Redrawable(
+        trace=trace,
+        inputs=tuple(given[attention.layer][0] for attention in trace.attentions),
+        turns=turns,
+        redraw=partial(_redrawn, model, trace, given),
+    )
+
+
+def _turn(rotary: Float[Tensor, "2 pos d_head"] | None, n_queries: int, d_head: int) -> Float[Tensor, " distance"]:
+    """By distance; the first positions' cosines are those of the distances from the first."""
+    return torch.full((n_queries,), float(d_head)) if rotary is None else rotary[0].sum(1)
+
+
+def _redrawn(
+    model: Transformer,
+    trace: Trace,
+    given: Mapping[int, tuple[Tensor, Tensor | None]],
+    draw: int,
+    some: Mapping[str, SomeQueries] | None = None,
+) -> Trace:
+    attentions: list[AttentionTrace] = []
+    chosen = next(iter(some.values())) if some else None  # all attentions have the same queries here
+    streams_there = [stream if chosen is None else chosen.in_texts(stream) for stream in trace.streams]
+    after = list(streams_there)
+    for attention in trace.attentions:
+        layer = attention.layer
+        module = cast(Attention, model.get_submodule(f"layers.{layer}.attention"))
+        x, rotary = given[layer]
+        with _wearing({attention.name: module}, draw):
+            if some:
+                written, recorded = module.at(x, rotary, some[attention.name])
+            else:
+                written, whole = module(x, rotary, record=True)
+                recorded = cast(AttentionTrace, whole)
+        b_O = None if recorded.b_O is None else recorded.b_O.detach()
+        attentions.append(replace(recorded, W_O=recorded.W_O.detach(), b_O=b_O))
+        after[layer + 1] = model.rest(streams_there[layer], written, layer)
+    return Trace(attentions=tuple(attentions), streams=tuple(after))
+
+
+@contextmanager
+def redrawn(model: Transformer, draw: int) -> Iterator[None]:
+    """Within, the model has the heads of a draw: for what is read off weights."""
+    with _wearing({name: each for name, each in model.named_modules() if isinstance(each, Attention)}, draw):
+        yield
+
+
+@contextmanager
+def _wearing(modules: Mapping[str, Attention], draw: int) -> Iterator[None]:
+    """Within, these attentions have the weights of a draw."""
+    own: list[tuple[nn.Parameter, Tensor]] = []
+    try:
+        for name, module in modules.items():
+            drawn = drawn_weights(dict(module.named_parameters()), draw, name)
+            for which, parameter in module.named_parameters():
+                own.append((parameter, parameter.data))
+                parameter.data = drawn[which].detach()
+        yield
+    finally:
+        for parameter, data in own:
+            parameter.data = data
+
+
+def drawn_weights(weights: Mapping[str, Tensor], draw: int, where: str) -> dict[str, Tensor]:
+    """Gaussian matrices of the same root mean square, and shuffled vectors; the same for the same draw and place."""
+    return {name: drawn_weight(weight, draw, f"{where}.{name}") for name, weight in weights.items()}
+
+
+def drawn_weight(weight: Tensor, draw: int, where: str) -> Tensor:
+    """One array drawn anew: a matrix Gaussian of its own root mean square, a vector shuffled."""
+    random = rng.generator(draw, "redrawn heads", where)
+    if weight.ndim == 1:
+        return weight[torch.from_numpy(random.permutation(len(weight))).to(weight.device)]
+    drawn = torch.from_numpy(random.standard_normal(tuple(weight.shape), "float32")).to(weight.device)
+    size = torch.linalg.vector_norm(weight.detach().float()) / weight.numel() ** 0.5
+    return (drawn * size).to(weight.dtype)
+
+
+def shuffled_rows(weight: Tensor, draw: int, where: str) -> Tensor:
+    """Every row's entries in an order of their own: for matrices in which several kinds of rows are joined."""
+    random = rng.generator(draw, "redrawn heads", where)
+    order = torch.from_numpy(random.random(tuple(weight.shape), "float32").argsort(1)).to(weight.device)
+    return weight.gather(1, order)
+
+
+def plain_attention(
+    x: Tensor,
+    *,
+    W_Q: Tensor,
+    W_K: Tensor,
+    W_V: Tensor,
+    W_O: Tensor,
+    b_Q: Float[Tensor, "head d_head"] | None = None,
+    b_K: Float[Tensor, "kv_head d_head"] | None = None,
+    b_V: Float[Tensor, "kv_head d_value"] | None = None,
+    b_O: Float[Tensor, " d_out"] | None = None,
+    causal: bool = True,
+    mask: Bool[Tensor, "*batch pos pos"] | None = None,
+    scale: float | None = None,
+    layer: int = 0,
+) -> AttentionTrace:
+    """What the heads of an attention do with a stream: softmax(q k) v, computed here from its matrices.
+
+    Args:
+        x: what the attention reads, (batch, pos, d_model): the stream, after its norm where there is one.
+        W_Q: of each head, (head, d_model, d_head).
+        W_K: of each KV head, (kv_head, d_model, d_head): as many as heads, or a divisor of that, shared by neighbours.
+        W_V: likewise, (kv_head, d_model, d_value).
+        W_O: of each head, (head, d_value, d_out).
+        b_Q: biases, by head.
+        b_K: by KV head.
+        b_V: by KV head.
+        b_O: added once.
+        causal: whether a position sees those up to its own alone; not in a bidirectional model.
+        mask: True where a query sees a key, (query, key) or (batch, query, key), beside that; None: everywhere.
+        scale: what logits are multiplied by; None: 1 / sqrt(d_head).
+        layer: its number.
+
+    Raises:
+        UserError: for matrices that do not fit together.
+    """
+    _check(x, {"W_Q": W_Q, "W_K": W_K, "W_V": W_V, "W_O": W_O})
+    weights = PlainWeights(x=x, W_Q=W_Q, W_K=W_K, W_V=W_V, b_Q=b_Q, b_K=b_K, b_V=b_V)
+    n, n_heads = x.shape[1], len(W_Q)
+    kv_of = tuple(head * len(W_K) // n_heads for head in range(n_heads))
+    if causal:
+        past = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
+        mask = past if mask is None else past & mask
+    q, k, v = weights.queries(), weights.keys(), weights.values()
+    attention = AttentionTrace(
+        name=f"layers.{layer}.attention",
+        layer=layer,
+        kind="self" if causal else "encoder",
+        q=q,
+        k=k,
+        v=v,
+        z=q,  # until the patterns are known
+        kv_of=kv_of,
+        W_O=W_O,
+        b_O=b_O,
+        scale=W_Q.shape[2] ** -0.5 if scale is None else scale,
+        mask=mask,
+        plain=weights,
+    )
+    return replace(attention, z=attention.patterns() @ v[:, list(kv_of)])
+
+
+def redrawable(trace: Trace) -> Redrawable:
+    """A trace of plain attentions, of which the heads can be drawn anew; of others they cannot."""
+
+    def drawn(draw: int, some: Mapping[str, SomeQueries] | None = None) -> Trace:
+        return Trace(
+            attentions=tuple(_drawn(each, draw).at(some[each.name] if some else None) for each in trace.attentions)
+        )
+
+    plain = [attention.plain for attention in trace.attentions]
+    inputs = tuple(a.q[:, 0] if a.plain is None else a.plain.x for a in trace.attentions)
+    return Redrawable(
+        trace=trace,
+        inputs=inputs,
+        turns=tuple(
+            None if weights is None else torch.full((a.q.shape[2],), float(a.q.shape[3]))
+            for weights, a in zip(plain, trace.attentions, strict=True)
+        ),
+        redraw=drawn,
+    )
+
+
+def _drawn(attention: AttentionTrace, draw: int) -> AttentionTrace:
+    weights = attention.plain
+    assert weights is not None, "heads of which the matrices are not known are not drawn"
+    fields: dict[str, Any] = {"x": weights.x}
+    for name in ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"):
+        own = getattr(weights, name)
+        where = f"{attention.name}.{name}"
+        if own is None:
+            fields[name] = None
+        elif name.startswith("b"):
+            fields[name] = drawn_weight(own.flatten(), draw, where).view_as(own)
+        else:
+            fields[name] = drawn_weight(own, draw, where)
+    drawn = PlainWeights(**fields)
+    W_O = drawn_weight(attention.W_O, draw, f"{attention.name}.W_O")
+    found = replace(attention, q=drawn.queries(), k=drawn.keys(), v=drawn.values(), W_O=W_O, plain=drawn)
+    return replace(found, z=found.patterns() @ found.v[:, list(found.kv_of)])
+
+
+def _check(x: Tensor, given: Mapping[str, Tensor]) -> None:
+    """Nothing, when matrices fit together.
+
+    Raises:
+        UserError: naming what does not.
+    """
+    shapes = ", ".join(f"{name} {list(W.shape)}" for name, W in given.items())
+    said = f"the matrices of an attention do not fit together ({shapes}, x {list(x.shape)})"
+    if x.ndim != 3 or any(W.ndim != 3 for W in given.values()):
+        raise UserError(f"{said}: x is (batch, pos, d_model), each matrix (head, rows, columns)")
+    W_Q, W_K, W_V, W_O = given.values()
+    n_heads, n_kv = len(W_Q), len(W_K)
+    if not n_heads or not n_kv or n_heads % n_kv or len(W_V) != n_kv or len(W_O) != n_heads:
+        raise UserError(f"{said}: W_Q and W_O have a matrix a head, W_K and W_V as many or a divisor of that")
+    d_model = x.shape[2]
+    if any(W.shape[1] != d_model for W in (W_Q, W_K, W_V)):
+        raise UserError(f"{said}: W_Q, W_K and W_V have {d_model} rows each, as x has entries")
+    if W_Q.shape[2] != W_K.shape[2] or W_V.shape[2] != W_O.shape[1]:
+        raise UserError(f"{said}: W_Q and W_K have as many columns, and W_V as many as W_O has rows")

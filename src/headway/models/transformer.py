@@ -1,0 +1,380 @@
+"""Model: a decoder-only transformer with ragged heads; one class for every arm of every experiment.
+
+What it is made of is declared in `TransformerModel`; its parameters have the names and shapes of
+`headway.config.lm.parameters`. There is one code path: recording, gates and a cache do not choose another one.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from headway.base.torch_setup import uncompiled
+from headway.config.lm.model import TransformerModel
+from headway.config.lm.parameters import parameters_of
+from headway.errors import UserError
+from headway.models.attention import Attention, Emptied, KVCache, rotary_table, sinusoids
+from headway.models.edits import Edits
+from headway.models.layers import (
+    InputEncoder,
+    Inputs,
+    Mlp,
+    Targets,
+    check_inputs,
+    embedding_of,
+    enter,
+    lane_share,
+    norm,
+    read_entries,
+    rows_of,
+    with_class_token,
+)
+from headway.models.trace import AttentionTrace, Trace
+from headway.models.weights import Weights, check_weights
+
+Gates = Sequence[Tensor]
+"""Per layer a tensor that broadcasts to (batch, head) and multiplies the heads' contexts.
+
+Law: gate 0 is the model without that head; all ones are no gates.
+"""
+
+
+class Transformer(nn.Module):
+    """A model of text; its parameters are NaN until weights are given or `put`.
+
+    Laws: recording, gates of 1 and edits that change nothing change no bit (eager); the heads' contributions sum to an
+    attention's output minus its bias; no logit depends on a later token (an earlier one where it attends to the
+    future), nor on one outside the windows; the order of the heads of a layer changes nothing;
+    a uniform GPT-Neo has Hugging Face's logits.
+
+    Raises:
+        UserError: when the weights are not those of the model.
+
+    Examples:
+        >>> from headway.config.lm.model import GptNeo
+        >>> from headway.models.weights import initial_weights
+        >>> model = GptNeo(family="gpt-neo", d_model=16, n_layers=2, n_heads="4-2")
+        >>> module = Transformer(model, 10, initial_weights(model, 10, seed=0))
+        >>> module(torch.tensor([[1, 2, 3]]))[0].shape
+        torch.Size([1, 3, 10])
+    """
+
+    def __init__(self, model: TransformerModel, vocab_size: int, weights: Weights | None = None) -> None:
+        super().__init__()
+        self.model, self.vocab_size = model, vocab_size
+        width = model.d_model if model.positions_in_lane else model.embedding_width
+        with torch.device("meta"), uncompiled():  # nothing is drawn from torch's generator
+            if model.encoder is None:
+                self.embedding = embedding_of(model, vocab_size)
+            else:
+                self.encoder = InputEncoder(vocab_size, model.encoder, model.embedding_width)
+            if model.class_token:
+                self.class_token = nn.Parameter(torch.empty(model.embedding_width))
+            if model.positions == "learned":
+                self.positions = nn.Embedding(model.n_positions, width)
+            self.layers = nn.ModuleList(_Layer(model, layer) for layer in range(model.n_layers))
+            self.norm = norm(model) if model.norm_place == "before" else nn.Identity()
+            if not model.tied:
+                self.readout = nn.Linear(model.embedding_width, model.readout or vocab_size, bias=False)
+        self.to_empty(device="cpu")
+        if model.positions == "sinusoidal":
+            self.register_buffer("sinusoids", sinusoids(model.n_positions, width), persistent=False)
+        if model.positions == "rotary":
+            for d_head in {heads.d_head for heads in model.layout.layers if heads.n_heads}:
+                table = rotary_table(model.n_positions, d_head, model.rotary_base)
+                self.register_buffer(f"rotary_{d_head}", table, persistent=False)
+        if weights is not None:
+            self.put(weights)
+        else:
+            for parameter in self.parameters():
+                nn.init.constant_(parameter, torch.nan)
+
+    @property
+    def n_heads(self) -> tuple[int, ...]:
+        """Query heads of each layer."""
+        return self.model.layout.n_heads
+
+    @property
+    def dropout(self) -> float:
+        """The share of entries that it drops at random in training mode."""
+        return self.model.dropout
+
+    def put(self, weights: Weights) -> None:
+        """Take these weights, copied.
+
+        Raises:
+            UserError: naming every array that is missing, unexpected or of another shape.
+        """
+        check_weights(weights, self.model, self.vocab_size)
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                parameter.copy_(torch.tensor(weights[name]))
+
+    def weights(self) -> Weights:
+        """A float32 copy of the parameters, in the order of `parameters_of`."""
+        held = dict(self.named_parameters())
+        names = (parameter.name for parameter in parameters_of(self.model, self.vocab_size))
+        return {name: np.array(held[name].detach().float().cpu().numpy()) for name in names}
+
+    def forward(
+        self,
+        tokens: Inputs,
+        gates: Gates | None = None,
+        record: bool = False,
+        cache: KVCache | None = None,
+        edits: Edits | None = None,
+    ) -> tuple[Float[Tensor, "batch place vocab"], Trace | None]:
+        """The logits of the token after each position, and the trace when recording.
+
+        Args:
+            tokens: the text, or with a cache what comes after the text in it; with an encoder inputs of numbers.
+            gates: per layer what multiplies the heads' contexts; broadcasts to (batch, head).
+            record: whether to give back what every head did.
+            cache: keys and values of the positions before; these are added to it.
+            edits: what stands in for q, k, v and z of the heads; z after the gates.
+
+        Raises:
+            UserError: for a text that is longer than `n_positions`, gates for other layers than there are, edits of a
+                layer without heads, or a cache with a model that attends to the future.
+        """
+        stream, trace = self.hidden(tokens, gates, record, cache, edits)
+        return self.read_out(stream), trace
+
+    def hidden(
+        self,
+        tokens: Inputs,
+        gates: Gates | None = None,
+        record: bool = False,
+        cache: KVCache | None = None,
+        edits: Edits | None = None,
+        last: int | None = None,
+    ) -> tuple[Float[Tensor, "batch place d_model"], Trace | None]:
+        """The stream after the last layer, before the final norm; otherwise as `forward`.
+
+        Args:
+            tokens: as in `forward`, like all that follows.
+            gates: see there.
+            record: see there.
+            cache: see there.
+            edits: see there.
+            last: of how many of the last positions the stream is wanted; None: of all.
+        """
+        check_inputs(tokens, None if self.model.encoder is None else self.vocab_size)
+        past, n_new = (cache.length if cache is not None else 0), tokens.shape[1] + self.model.class_token
+        self._check(past + n_new, gates, edits)
+        if cache is not None:
+            check_can_write(self.model)
+        here = slice(past, past + n_new)
+        stream = self._entered(tokens, here)
+        streams, attentions = [stream], []
+        for i, layer in enumerate(self.layers):
+            rotary = self._rotary(i, here)
+            gate = None if gates is None else gates[i]
+            wanted = last if i == self.model.n_layers - 1 else None
+            stream, attention = layer(stream, rotary, gate, cache, record, edits, wanted)
+            streams.append(stream)
+            attentions += [] if attention is None else [attention]
+        if cache is not None:
+            cache.advance(n_new)
+        return stream, Trace(attentions=tuple(attentions), streams=tuple(streams)) if record else None
+
+    def entered(self, tokens: Inputs) -> Float[Tensor, "batch place d_model"]:
+        """The stream before layer 0.
+
+        Raises:
+            UserError: for a text that is longer than `n_positions`.
+        """
+        n_new = tokens.shape[1] + self.model.class_token
+        self._check(n_new, None, None)
+        return self._entered(tokens, slice(0, n_new))
+
+    def written(
+        self, stream: Float[Tensor, "batch pos d_model"], layer: int, edits: Edits | None = None
+    ) -> Float[Tensor, "batch pos d_model"] | None:
+        """What the attention of a layer adds to the stream before it; None where there is none."""
+        return self._layer(layer).written(stream, self._rotary(layer, slice(0, stream.shape[1])), edits=edits)[0]
+
+    def rest(self, stream: Tensor, written: Tensor | None, layer: int) -> Float[Tensor, "batch pos d_model"]:
+        """The stream after a layer, from the stream before it and what its attention adds.
+
+        Law: `rest(stream, written(stream, layer), layer)`, layer by layer from `entered`, is `hidden`.
+        """
+        return self._layer(layer).rest(stream, written)
+
+    def _layer(self, layer: int) -> "_Layer":
+        return cast(_Layer, self.layers[layer])
+
+    def _entered(self, tokens: Tensor, here: slice) -> Tensor:
+        if self.model.encoder is None:
+            embedded = self.embedding(rows_of(tokens, self.model, self.vocab_size, here))
+        else:
+            embedded = self.encoder(tokens)
+        if self.model.class_token:
+            embedded = with_class_token(embedded, self.class_token)
+        if self.model.embedding_scale == "d_model":
+            embedded = embedded * self.model.d_model**0.5
+        stream = enter(embedded, self._positions(here), self.model.d_model)
+        return nn.functional.dropout(stream, self.model.dropout, self.training)
+
+    def read_out(self, stream: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos vocab"]:
+        """Logits from the stream after the last layer."""
+        entries = read_entries(self.norm(stream), self.model)
+        return nn.functional.linear(entries, self.embedding.weight if self.model.tied else self.readout.weight)
+
+    def loss(self, inputs: Inputs, targets: Targets, last: int | None = None) -> Float[Tensor, ""]:
+        """The mean loss of the answers that are asked for, from float32 logits; this is what to compile.
+
+        Where nothing is asked but the `last` positions, the last layer computes no others.
+        """
+        stream, _ = self.hidden(inputs, last=last)
+        return mean_loss(self.read_out(stream), targets if last is None else targets[:, -last:])
+
+    def trace(self, tokens: Inputs, rows: Bool[Tensor, "batch place"] | None = None) -> Trace:
+        """What every head does with a text: a recorded pass without the read-out, dropout as the module's mode has it.
+
+        Args:
+            tokens: the text; `headway.open_model(path).trace` takes a sentence or lists of tokens, too.
+            rows: True for positions that count; padding, which comes after a text, does not. None: all.
+
+        Raises:
+            UserError: for what is no tensor of tokens, or a text that is longer than `n_positions`.
+        """
+        _, trace = self.hidden(tokens, record=True)
+        assert trace is not None
+        return trace.with_rows(rows)
+
+    def lane_shares(self, tokens: Inputs) -> Float[Tensor, "stream batch place"]:
+        """The lane's share of each token's squared norm, before each layer and before the final norm."""
+        streams = self.trace(tokens).streams
+        return torch.stack([lane_share(stream, self.model.embedding_width) for stream in streams])
+
+    def _positions(self, here: slice) -> Tensor | None:
+        if self.model.positions == "learned":
+            return self.positions.weight[here]
+        return self.sinusoids[here] if self.model.positions == "sinusoidal" else None  # type: ignore[index]
+
+    def _rotary(self, layer: int, here: slice) -> Tensor | None:
+        heads = self.model.layout.layers[layer]
+        if self.model.positions != "rotary" or not heads.n_heads:
+            return None
+        return getattr(self, f"rotary_{heads.d_head}")[:, here]
+
+    def _check(self, length: int, gates: Gates | None, edits: Edits | None) -> None:
+        if length > self.model.n_positions:
+            raise UserError(
+                f"a text of {length} tokens was given, but the model's longest is {self.model.n_positions} "
+                "(n_positions); give a shorter one, or a model with more positions"
+            )
+        if gates is not None and len(gates) != self.model.n_layers:
+            raise UserError(
+                f"gates for {len(gates)} layers were given, but the model has {self.model.n_layers}; give one tensor "
+                "for each, of any size for a layer without heads"
+            )
+        n_heads = self.model.layout.n_heads
+        if nowhere := [at for at in edits or () if not 0 <= at[0] < len(n_heads) or not n_heads[at[0]]]:
+            layer, site = nowhere[0]
+            raise UserError(
+                f"an edit of {site} of layer {layer} was given, but the model's heads are {self.model.layout}: there "
+                "is none in that layer; give the number of a layer with heads, counted from 0"
+            )
+
+
+def asked(targets: Targets) -> Bool[Tensor, "batch place"]:
+    """Where an answer is asked for: targets that are not -1, and of numbers those that are not NaN."""
+    return ~targets.isnan().any(2) if targets.is_floating_point() else targets >= 0
+
+
+def mean_loss(answers: Float[Tensor, "batch place answers"], targets: Targets) -> Float[Tensor, ""]:
+    """What is minimised: `mean_nll` of classes, the mean squared error of numbers, over what is asked for."""
+    if not targets.is_floating_point():
+        return mean_nll(answers, targets)
+    counted = asked(targets)[..., None].expand_as(targets)
+    # Not by an index, whose size torch would have to look up: what is not asked for counts as no error.
+    errors = torch.where(counted, answers.float() - torch.where(counted, targets, 0.0), 0.0)
+    return errors.square().sum() / counted.sum()
+
+
+def mean_nll(logits: Float[Tensor, "batch pos vocab"], targets: Int[Tensor, "batch pos"]) -> Float[Tensor, ""]:
+    """Mean cross-entropy in nats over the targets that are not -1, in float32."""
+    return nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=-1)
+
+
+def check_can_write(model: TransformerModel) -> None:
+    """Nothing, when a model can write a text token by token.
+
+    Raises:
+        UserError: when it attends to the future, or its answers are no tokens.
+    """
+    if model.readout is not None or model.encoder is not None or model.class_token:
+        raise UserError(
+            "this model does not read and write tokens (model.readout, encoder or class_token), so it cannot write a "
+            "text; take a model without them"
+        )
+    if model.attends == "future":
+        raise UserError(
+            "this model attends to the future (model.attends), so it cannot write: what it would look at is not there "
+            "yet; take a model that attends to the past"
+        )
+
+
+class _Layer(nn.Module):
+    """Attention, then MLP; either may be missing."""
+
+    def __init__(self, model: TransformerModel, layer: int) -> None:
+        super().__init__()
+        self.before, self.dropout = model.norm_place == "before", model.dropout
+        self.residual = model.residual
+        self.attention = self.emptied = self.mlp = None
+        if model.layout.layers[layer].n_heads:
+            self.attention_norm, self.attention = norm(model), Attention(model, layer)
+        elif layer in model.emptied:
+            # Before the attention there is nothing left for a norm to be read by.
+            self.attention_norm, self.emptied = nn.Identity() if self.before else norm(model), Emptied(model)
+        if model.mlp_widths[layer]:
+            self.mlp_norm, self.mlp = norm(model), Mlp(model, layer)
+
+    def forward(
+        self,
+        stream: Tensor,
+        rotary: Tensor | None,
+        gate: Tensor | None,
+        cache: KVCache | None,
+        record: bool,
+        edits: Edits | None,
+        last: int | None = None,
+    ) -> tuple[Tensor, AttentionTrace | None]:
+        written, trace = self.written(stream, rotary, gate, cache, record, edits, last)
+        return self.rest(stream if last is None else stream[:, -last:], written), trace
+
+    def written(
+        self,
+        stream: Tensor,
+        rotary: Tensor | None,
+        gate: Tensor | None = None,
+        cache: KVCache | None = None,
+        record: bool = False,
+        edits: Edits | None = None,
+        last: int | None = None,
+    ) -> tuple[Tensor | None, AttentionTrace | None]:
+        """What attention adds, at the last positions if not at all; None where there is none."""
+        if self.attention is None:
+            return (None if self.emptied is None else self.emptied(stream if last is None else stream[:, -last:])), None
+        seen = self.attention_norm(stream) if self.before else stream
+        return self.attention(seen, rotary, gate, cache, record, edits, last)
+
+    def rest(self, stream: Tensor, written: Tensor | None) -> Tensor:
+        """The stream after the layer, from what attention adds."""
+        if written is not None:
+            stream = self._add(stream, written, self.attention_norm)
+        if self.mlp is not None:
+            written = self.mlp(self.mlp_norm(stream) if self.before else stream)
+            stream = self._add(stream, written, self.mlp_norm)
+        return stream
+
+    def _add(self, stream: Tensor, written: Tensor, normed: nn.Module) -> Tensor:
+        written = nn.functional.dropout(written, self.dropout, self.training)
+        total = stream + written if self.residual else written
+        return total if self.before else normed(total)

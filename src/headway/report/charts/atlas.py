@@ -1,0 +1,296 @@
+"""Show: the atlas of a model's heads: layers down, heads across, a panel for each metric.
+
+Layers may differ in their number of heads. A column apart shows, in the same colours, what a metric would be if nothing
+were going on. On the page a switch sorts each panel's heads.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.base.text import join, listed
+from headway.config.metrics import metric_name
+from headway.heads.scores import DECLARED, HeadScores, head_names, row_labels
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, inline
+from headway.report.charts.heat_map import colours
+
+LEFT_OUT = ("raw", "published")
+"""Endings of metrics that no panel shows unless it is asked for: they grow with rows and widths."""
+
+IN_PLACE, SORTED = "in place", "sorted in each layer"
+
+
+def atlas(
+    scores: Mapping[str, HeadScores],
+    *,
+    metrics: Sequence[str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    name: str = "atlas",
+    part: str = "Heads",
+    title: str = "Head atlas",
+    caption: str = "",
+) -> Figure | None:
+    """Every head under every metric; of a metric of pairs the mean over a head's others.
+
+    Args:
+        scores: by metric; metrics of layers are left out.
+        metrics: the panels in their order; None: all that no width or number of rows drives.
+        labels: what each attention's row is called, top to bottom; None: from the attentions' names, `L0` and so on.
+        name: of its files.
+        part: of the page it stands in.
+        title: of the figure.
+        caption: said first, such as which run and step it is.
+
+    Returns:
+        None where there is nothing to draw.
+    """
+    import altair as alt
+
+    heads = {metric: _rounded(scores[metric].per_head()) for metric in _chosen(scores, metrics)}
+    heads = {metric: found for metric, found in heads.items() if any(np.isfinite(v).any() for v in found.values())}
+    if not heads:
+        return None
+    labels = labels or row_labels(dict.fromkeys(name for found in heads.values() for name in found))
+    rows = [labels[attention] for attention in labels if any(attention in found for found in heads.values())]
+    strips = {"null": any(scores[metric].null for metric in heads)}
+    strips["untrained"] = any(scores[metric].untrained for metric in heads)
+    shown = [strip for strip, there in strips.items() if there]
+    size = _Size(widest=max(len(v) for found in heads.values() for v in found.values()), rows=rows, strips=shown)
+    table = inline(_table(heads, labels, scores))
+    panels = [
+        _panel(scores[metric], found, labels, at, table, size) for at, (metric, found) in enumerate(heads.items())
+    ]
+    # Given at once: each method of a chart of charts copies all of them.
+    apart = alt.Resolve(scale=alt.ScaleResolveMap(color="independent"))
+    lines = [
+        alt.hconcat(*panels[first : first + size.columns], spacing=20, resolve=apart)
+        for first in range(0, len(panels), size.columns)
+    ]
+    switch = alt.param(name="order", value=IN_PLACE, bind=alt.binding_radio(options=[IN_PLACE, SORTED], name="heads: "))
+    said = join(
+        caption,
+        "Rows are layers, cells heads; a colour scale for each panel.",
+        _said_of_strips(shown),
+        _need_two(heads, labels),
+        "Sorted, each row of a panel runs from its highest head to its lowest; the pointer on a cell names the head.",
+    )
+    chart = alt.vconcat(*lines, spacing=18, resolve=apart, params=[switch.param])
+    return Figure(name=name, part=part, title=title, caption=said, chart=chart)
+
+
+class _Size:
+    """Columns of panels, and the pixels of a cell, so that a thousand heads are as legible as forty."""
+
+    def __init__(self, *, widest: int, rows: Sequence[str], strips: Sequence[str]) -> None:
+        self.widest, self.rows, self.strips = widest, list(rows), list(strips)
+        self.columns = 3 if widest <= 6 else 2 if widest <= 96 else 1
+        room = WIDTH / self.columns - 74 - 6.3 * max(map(len, rows))
+        cell = min(40.0, room / (widest + 2.0))
+        self.null = max(1.0, 10.0 / cell)
+        """Width of the null's column in cells; it is seen beside a thousand heads too."""
+        self.end = widest + 0.6 + self.null * max(1, len(strips))
+        self.cell = min(40.0, room / self.end)
+        self.width = self.cell * self.end
+        self.step = next(step for limit, step in ((8, 24), (16, 18), (32, 12), (10**9, 8)) if len(rows) <= limit)
+        self.gap = 1.0 if self.cell >= 10 else 0.5 if self.cell >= 4 else 0.0
+
+
+def _said_of_strips(strips: Sequence[str]) -> str:
+    if "untrained" not in strips:
+        return (
+            "The column at the right of a panel is the null: what each layer would show if nothing were going on."
+            if strips
+            else ""
+        )
+    independent = "n for independent or even heads, " if "null" in strips else ""
+    return (
+        f"The columns at the right of a panel are what each layer would show if nothing were going on: {independent}u "
+        "for untrained heads on the same stream; the pointer on a cell shows that head's own."
+    )
+
+
+def _chosen(scores: Mapping[str, HeadScores], metrics: Sequence[str] | None) -> list[str]:
+    if metrics is None:
+        metrics = [metric for metric in DECLARED if not metric.endswith(LEFT_OUT)]
+    return [metric for metric in metrics if metric in scores and scores[metric].declared.of != "layer"]
+
+
+def _rounded(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {attention: np.asarray(value, np.float64) for attention, value in found.items() if np.size(value)}
+
+
+def _need_two(heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str, str]) -> str:
+    """Which layers have a single head, where a metric of pairs is among the panels."""
+    alone = {
+        labels[attention]: None
+        for metric, found in heads.items()
+        if DECLARED[metric].of == "pair"
+        for attention, value in found.items()
+        if len(value) == 1
+    }
+    if not alone:
+        return ""
+    return f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head, and a metric of pairs needs two heads."
+
+
+def _table(
+    heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str, str], scores: Mapping[str, HeadScores]
+) -> list[dict[str, Any]]:
+    """A row for each head, a column for each metric: `m0`, `m1`, ..., which all panels share; its nulls: `n0`, `u0`."""
+    rows: dict[str, dict[str, Any]] = {}
+    for attention, label in labels.items():
+        for at, (metric, found) in enumerate(heads.items()):
+            value = found.get(attention, np.empty(0))
+            own = {"n": of_heads(scores[metric].null.get(attention), len(value))}
+            own["u"] = of_heads(scores[metric].untrained.get(attention), len(value))
+            for head, (called, number) in enumerate(zip(head_names(label, len(value)), value, strict=True)):
+                row = rows.setdefault(called, {"row": label, "head": head, "name": called})
+                row[f"m{at}"] = number
+                row |= {f"{which}{at}": null[head] for which, null in own.items() if np.isfinite(null[head])}
+    return list(rows.values())
+
+
+def of_heads(null: np.ndarray | None, n_heads: int) -> np.ndarray:
+    """A null as one number for each head: of pairs the mean over a head's others."""
+    if null is None:
+        return np.full(n_heads, np.nan)
+    given = np.asarray(null, np.float64)
+    if given.ndim == 2 and n_heads > 1:
+        pairs = np.broadcast_to(given, (n_heads, n_heads))
+        return np.asarray((pairs.sum(1) - np.diagonal(pairs)) / (n_heads - 1))
+    return (
+        np.broadcast_to(given.reshape(-1)[: n_heads if given.size > 1 else 1], n_heads)
+        if given.size
+        else (np.full(n_heads, np.nan))
+    )
+
+
+def _panel(
+    score: HeadScores,
+    found: Mapping[str, np.ndarray],
+    labels: Mapping[str, str],
+    at: int,
+    table: Any,
+    size: _Size,
+) -> Any:
+    """One metric: cells, the null at their right, and numbers where there is room for them."""
+    import altair as alt
+
+    field, declared = f"m{at}", score.declared
+    nulls = [row for strip in size.strips for row in _nulls(score, found, labels, size, strip)]
+    scale, light = colours(declared.unit, [*found.values(), np.array([row["null"] for row in nulls])])
+    colour = alt.Color(
+        f"{field}:Q",
+        scale=scale,
+        legend=alt.Legend(
+            title=None,
+            gradientLength=max(48, min(120, size.step * len(size.rows))),
+            tickCount=4,
+            format=".2~g" if light is None else ".3~g",
+        ),
+    )
+    y = alt.Y("row:N", sort=size.rows, title=None, scale=alt.Scale(domain=size.rows, paddingInner=0, paddingOuter=0),
+              axis=alt.Axis(ticks=False, domain=False, labelLimit=200))  # fmt: skip
+    cells = (
+        alt.Chart(table)
+        .transform_filter(f"isValid(datum.{field}) || isDefined(datum.{field})")
+        .transform_window(rank="row_number()", sort=[alt.SortField(field, order="descending")], groupby=["row"])
+        .transform_calculate(slot=f"order === {json.dumps(SORTED)} ? datum.rank - 1 : datum.head")
+        .transform_calculate(end="datum.slot + 1")
+        .encode(x=_across(size, bool(nulls)), y=y)
+    )
+    known = cells.transform_filter(f"isValid(datum.{field})")
+    gap: dict[str, Any] = {"stroke": "white", "strokeWidth": size.gap}
+    tooltip = [alt.Tooltip("name:N"), alt.Tooltip(f"{field}:Q", title=metric_name(declared.name), format=".3~g")]
+    for beside, of in (("null", score.null), ("untrained", score.untrained)):
+        if beside in size.strips and of:
+            tooltip.append(alt.Tooltip(f"{beside[0]}{at}:Q", title=beside, format=".3~g"))
+    layers = [
+        cells.transform_filter(f"!isValid(datum.{field})")
+        .mark_rect(fill="white", stroke="#c9ced6", strokeWidth=1)
+        .encode(x2=alt.X2("end:Q")),
+        known.mark_rect(**gap).encode(x2=alt.X2("end:Q"), color=colour, tooltip=tooltip),
+    ]
+    if nulls:
+        strip = alt.Chart(inline(nulls)).encode(x=_across(size, True), y=y)
+        of_strip = [alt.Tooltip("row:N"), alt.Tooltip("what:N"), alt.Tooltip("null:Q", title="mean", format=".3~g")]
+        layers.append(
+            strip.mark_rect(**gap).encode(x2=alt.X2("end:Q"), color=alt.Color("null:Q", scale=scale), tooltip=of_strip)
+        )
+    written = _digits(max(float(np.nanmax(np.abs(value))) for value in found.values() if np.isfinite(value).any()))
+    if light is not None and written is not None and size.cell >= 25 and size.step >= 18:
+        layers.append(_numbers(known, field, written, light))
+        layers += [_numbers(strip, "null", written, light)] if nulls else []
+    title = alt.TitleParams(
+        metric_name(declared.name), subtitle=f"high: {declared.high}", subtitleColor=QUIET, subtitleFontSize=11,
+        frame="group",
+    )  # fmt: skip
+    return alt.layer(*layers, width=size.width, height=size.step * len(size.rows), title=title)
+
+
+def _numbers(cells: Any, field: str, written: str, light: str) -> Any:
+    """The value of each cell in its middle, white on dark ones."""
+    import altair as alt
+
+    value = f"datum.{field}"
+    middle = cells.transform_calculate(slot="(datum.slot + datum.end) / 2", digits=written.format(v=value))
+    shade = alt.condition(light.format(value), alt.value("white"), alt.value(INK))
+    return middle.mark_text(fontSize=9.5).encode(text=alt.Text("digits:N"), color=shade)
+
+
+def _digits(most: float) -> str | None:
+    """How the numbers of a panel are written, as an expression of {v}; None where they would say nothing."""
+    if most >= 999.5:
+        return "format({v}, '.2~s')"
+    if most >= 10:
+        return "abs({v}) >= 99.95 ? format({v}, '.0f') : format({v}, '.1f')"
+    if most < 0.005:
+        return None
+    rounded = f"format({{v}}, '.{2 if most >= 0.095 else 3}f')"
+    return f"replace(replace({rounded}, /^(-|−)?0\\./, '$1.'), '-', '−')"
+
+
+def _across(size: _Size, has_null: bool) -> Any:
+    """Heads from the left, and after a gap the null."""
+    import altair as alt
+
+    digits = len(str(size.widest))
+    every = next(2**power for power in range(64) if 2**power * size.cell >= 5 + 7 * digits)
+    places = {size.end - size.null * (len(size.strips) - at - 0.5): strip for at, strip in enumerate(size.strips)}
+    first = min(places, default=size.end)
+    ticks = [head + 0.5 for head in range(0, size.widest, every) if (first - head) * size.cell > 30]
+    # Two names would not stand beside each other.
+    written = {place: strip if len(places) == 1 else strip[0] for place, strip in places.items()}
+    names = "".join(f"abs(datum.value - {place}) < .01 ? '{called}' : " for place, called in written.items())
+    label = f"{names}order === {json.dumps(SORTED)} ? '' : format(datum.value - .5, 'd')"
+    axis = alt.Axis(
+        values=[*ticks, *(places if has_null else [])],
+        labelExpr=label,
+        ticks=False,
+        domain=False,
+        grid=False,
+        labelOverlap=False,
+        labelFontSize=10,
+        labelColor=QUIET,
+    )
+    return alt.X("slot:Q", title=None, axis=axis, scale=alt.Scale(domain=[0, size.end], nice=False, zero=False))
+
+
+def _nulls(
+    score: HeadScores, found: Mapping[str, np.ndarray], labels: Mapping[str, str], size: _Size, strip: str
+) -> list[dict[str, Any]]:
+    """A null of each row, its mean over heads or over pairs of different ones; where the metric has a value."""
+    rows = []
+    of = score.null if strip == "null" else score.untrained
+    start = size.end - size.null * (len(size.strips) - size.strips.index(strip))
+    for attention in labels:
+        if attention in of and np.isfinite(found.get(attention, np.array([]))).any():
+            null = np.asarray(of[attention], np.float64)
+            if null.ndim == 2 and null.shape[0] == null.shape[1] > 1:
+                null = null[~np.eye(len(null), dtype=bool)]
+            if null.size and np.isfinite(null).all():
+                place = {"slot": start, "end": start + size.null, "what": strip}
+                rows.append({"row": labels[attention], "null": null.mean(), **place})
+    return rows

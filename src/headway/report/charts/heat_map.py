@@ -1,0 +1,89 @@
+"""Show: the colours of head metrics, fit to what is seen: the same rule in the atlas and in maps of pairs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from headway.config.head_metrics import NATS
+
+SEQUENTIAL = ("#e6edf5", "#a5c8e1", "#4f97c7", "#1f639f", "#0b2f57")
+"""From the least to the most."""
+DIVERGING = ("#174a86", "#6ea6d0", "#f2f2f0", "#ef9a7e", "#a01528")
+"""From the most negative over zero to the most positive; an absent head is white, zero is not."""
+_DARK = 0.55
+"""From this share of the range on, a number in a cell is white."""
+_LEAST = 0.1
+"""A bounded metric's range is at least this wide: a score of .01 is not dark because no other is higher."""
+_LEAST_SHARE = 0.05
+"""So is that of a metric without bounds, as a share of its largest value: what is the same is not made to differ."""
+_DECADES = 50.0
+"""A metric without bounds whose values differ by more than this factor is drawn on a log scale."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColourRange:
+    """Between which values a metric's colours run, and how: diverging about 0, evenly, or on a log scale."""
+
+    kind: Literal["diverging", "linear", "log"]
+    low: float
+    high: float
+
+
+def colour_range(unit: str, values: Sequence[np.ndarray]) -> ColourRange:
+    """The range of a metric: diverging for one of -1 to 1 and for effects in nats, else from its least to its most.
+
+    Args:
+        unit: of the metric, as declared.
+        values: all that is drawn in this scale; what is not finite is left out.
+    """
+    seen = np.concatenate([np.ravel(value).astype(float) for value in values])
+    seen = seen[np.isfinite(seen)]
+    low, high = float(seen.min()), float(seen.max())
+    if unit in ("-1 to 1", NATS):
+        most = max(abs(low), abs(high), _LEAST if unit == "-1 to 1" else 1e-12)
+        return ColourRange(kind="diverging", low=-most, high=most)
+    few, many = np.quantile(seen, (0.05, 0.95))
+    if unit == "1" and low > 0 and many > _DECADES * few:
+        # Its lowest few are no reason to make all others alike.
+        return ColourRange(kind="log", low=max(low, float(few) / 10), high=high)
+    if 0 <= low < 0.5 * high:
+        low = 0.0
+    if unit == "0 to 1":
+        high = max(high, low + _LEAST)
+    if high - low < (least := _LEAST_SHARE * max(abs(low), abs(high)) or 1.0):
+        low, high = (low + high - least) / 2, (low + high + least) / 2
+    return ColourRange(kind="linear", low=low, high=high)
+
+
+def about_zero(largest: float) -> Any:
+    """The scale of what may be below 0, as far as a number both ways.
+
+    Colours are mixed as red, green and blue: in other ways what is next to nothing looks like much.
+    """
+    import altair as alt
+
+    return alt.Scale(range=list(DIVERGING), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
+
+
+def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
+    """The colour scale of a metric, and where on it a number must be white: an expression with {} for the value.
+
+    On a log scale there is no room for numbers: None.
+
+    Args:
+        unit: of the metric, as declared.
+        values: all that is drawn in this scale; what is not finite is left out.
+    """
+    import altair as alt
+
+    found = colour_range(unit, values)
+    domain = [found.low, found.high]
+    if found.kind == "diverging":
+        return about_zero(found.high), f"abs({{}}) > {_DARK * found.high:.6g}"
+    if found.kind == "log":
+        scale = alt.Scale(type="log", range=list(SEQUENTIAL), domain=domain, interpolate="rgb", nice=False, clamp=True)
+        return scale, None
+    scale = alt.Scale(range=list(SEQUENTIAL), domain=domain, interpolate="rgb", clamp=True, nice=False)
+    return scale, f"{{}} > {found.low + _DARK * (found.high - found.low):.6g}"

@@ -1,0 +1,158 @@
+"""Show: where parameters go, part by part: bars in a terminal, and the same as a figure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+from headway.base.text import join
+from headway.errors import UserError
+from headway.report.charts import page
+from headway.report.charts.figure import WIDTH, Figure, inline
+from headway.report.charts.files import FORMATS, convert, render, write_whole
+
+PART_COLOURS = {
+    "embedding": "#2f6db3",
+    "positions": "#17a2b8",
+    "Q/K/V": "#e4572e",
+    "output": "#d4a017",
+    "MLP": "#2a9d5c",
+    "norms": "#5f6b7a",
+    "read-out": "#8e44ad",
+    "Q": "#e4572e",
+    "K": "#c2185b",
+    "V": "#d4a017",
+    "O": "#8e44ad",
+    "final map": "#2a9d5c",
+    "biases": "#5f6b7a",
+}
+"""A part keeps its colour wherever it is drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Models and the numbers that each of their parts trains.
+
+    `shares`: whether every bar is as long as the others, as where sizes differ a hundredfold.
+    """
+
+    counts: Mapping[str, Mapping[str, int]]
+    shares: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All parts, each model's in its order."""
+        return tuple(dict.fromkeys(part for parts in self.counts.values() for part in parts))
+
+    @property
+    def largest(self) -> int:
+        """Parameters of the largest model."""
+        return max(sum(parts.values()) for parts in self.counts.values())
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """A bar per model, then the legend; letters stand for colours where there are none."""
+        letters = _letters(self.names)
+        label = min(max(map(len, self.counts)), options.max_width // 3)
+        room = max(10, options.max_width - label - 9)
+        # The largest model fills the line; of the others, the same length is the same number.
+        for name, parts in self.counts.items():
+            total = sum(parts.values())
+            line = Text(f"{name[:label]:<{label}} ", no_wrap=True)
+            cells = room if self.shares else max(1, round(room * total / self.largest))
+            for part, width in zip(parts, _cells(list(parts.values()), cells), strict=True):
+                line.append((letters[part] if console.color_system is None else "█") * width, PART_COLOURS[part])
+            yield line.append(f" {compact(total)}")
+        legend = Text()
+        for part in self.names:
+            legend.append("█ " if console.color_system else f"{letters[part]} ", PART_COLOURS[part]).append(f"{part}  ")
+        yield legend
+
+    def figure(self, title: str) -> Figure:
+        """The same bars as a figure."""
+        import altair as alt
+
+        rows = [
+            {"model": f"{model} ({compact(sum(parts.values()))})", "part": part, "parameters": n, "order": order}
+            for model, parts in self.counts.items()
+            for order, (part, n) in enumerate(parts.items())
+        ]
+        colours = alt.Scale(domain=list(self.names), range=[PART_COLOURS[part] for part in self.names])
+        axis = (
+            alt.X("parameters:Q", stack="normalize", title="share of the parameters", axis=alt.Axis(format=".0%"))
+            if self.shares
+            else alt.X("parameters:Q", title="parameters", axis=alt.Axis(format="~s"))
+        )
+        chart = (
+            alt.Chart(inline(rows), width=WIDTH, height=alt.Step(26))
+            .mark_bar()
+            .encode(
+                x=axis,
+                y=alt.Y("model:N", sort=None, title=None, axis=alt.Axis(labelLimit=400)),
+                color=alt.Color(
+                    "part:N", scale=colours, legend=alt.Legend(title=None, orient="bottom", symbolType="square")
+                ),
+                order=alt.Order("order:Q"),
+            )
+        )
+        caption = join(
+            "Trained numbers by part, counted from the declaration.",
+            "Every bar is a whole model." if self.shares else "",
+        )
+        return Figure(name="parameters", part="Outcome", title=title, caption=caption, chart=chart)
+
+
+def write_picture(path: Path, figure: Figure) -> Path:
+    """Write a figure to a file of its own, in the format that its name ends in; its path.
+
+    Raises:
+        UserError: for another ending than png, svg, pdf and html.
+        ResultsError: when the file cannot be written.
+    """
+    kind = path.suffix.removeprefix(".")
+    if kind not in (*FORMATS, "html"):
+        raise UserError(f"--out {path}: a picture is a {', '.join(FORMATS)} or html file; end its name so")
+    if kind == "html":
+        said = {"title": figure.title, "name": figure.name, "caption": figure.caption}
+        return write_whole(path, page.render("picture.html.j2", [figure], **said).encode())
+    return write_whole(path, convert(render(figure.spec), kind))
+
+
+def compact(number: float) -> str:
+    """A count to three digits.
+
+    Examples:
+        >>> compact(512), compact(65536), compact(38_597_376), compact(6.66e9)
+        ('512', '65.5K', '38.6M', '6.66B')
+    """
+    rounded = float(f"{number:.3g}")
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if rounded >= size:
+            return f"{rounded / size:#.3g}".rstrip(".") + letter
+    return f"{number:.0f}"
+
+
+def _cells(counts: Sequence[int], total: int) -> list[int]:
+    """Whole cells for counts, in all exactly `total`: each part ends where its share does.
+
+    Examples:
+        >>> _cells([1, 1, 1], 10)
+        [3, 4, 3]
+    """
+    ends = [round(total * sum(counts[: at + 1]) / max(1, sum(counts))) for at in range(len(counts))]
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _letters(parts: Sequence[str]) -> dict[str, str]:
+    """A letter for each part, its first one that no other has.
+
+    Examples:
+        >>> _letters(["output", "positions", "posts"])
+        {'output': 'O', 'positions': 'P', 'posts': 'S'}
+    """
+    taken: dict[str, str] = {}
+    for part in parts:
+        free = (letter for letter in part.upper() if letter.isalpha() and letter not in taken.values())
+        taken[part] = next(free, "#")
+    return taken

@@ -1,0 +1,550 @@
+"""Show: differences as points with their intervals, in rows, beside what they are said to be and what they cost.
+
+Show: the answer as a figure: how far apart what is compared lies, seed by seed, and how sure that is.
+
+Show: what every arm is judged by in the end, seed by seed, beside what needs no training on the same task.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from headway.base.text import brief, join
+from headway.config.metrics import METRICS, Metric, metric_name
+from headway.report.charts.figure import ASKED, INK, QUIET, SEEDS, WIDTH, Figure, ends, inline, over_seeds
+from headway.report.experiment.data import ArmResults, ReportData
+from headway.stats.cells import arm_seconds, matches_of, runs_of_arms
+from headway.stats.contrasts import JudgedContrast
+from headway.stats.evidence import Comparison, JudgedDifference
+from headway.stats.learning_rates import rate_controls
+
+WIDER = 3.0
+"""Differences below a gap of this factor are drawn once more, larger."""
+
+ROW, LABELS, BESIDE = 30, 260, 12
+"""Pixels of a row, of its name at most, and beside the outermost points."""
+
+VERDICT, TIME = 150, 120
+"""Pixels of the columns of words."""
+
+BAND = "#e9edf3"
+"""The colour of what is the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """An arm against a baseline, or a contrast: the difference of each seed, in per cent or in units.
+
+    `control` is what it is under; `panel` the title of what is drawn together; `verdict` how it reads, in a few words;
+    `time` how long runs of either side take.
+    """
+
+    name: str
+    colour: str
+    against: str
+    control: str | None
+    panel: str
+    verdict: str
+    time: str
+    seeds: tuple[int, ...]
+    values: tuple[float, ...]
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def reach(self) -> float:
+        """How far from zero something of it is drawn."""
+        return max(map(abs, (*self.values, self.low, self.high)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Frame:
+    """What panels in a column share: an axis that holds all of `scaled`, its title, room for names, and colours."""
+
+    scaled: Sequence[Difference]
+    width: int
+    labels: int
+    axis: str
+    colours: Mapping[str, str]
+    margin: float | None
+
+
+def drawn(found: Sequence[Difference], metric: Metric, *, margin: float | None) -> tuple[Any, bool]:
+    """A chart of differences, and whether the smaller ones are drawn once more, larger.
+
+    Args:
+        found: at least one.
+        metric: of which they are.
+        margin: in per cent: a band of what is the same; None where differences are in units.
+    """
+    import altair as alt
+
+    panels: dict[str, list[Difference]] = {}
+    for one in sorted(found, key=lambda one: one.control or ""):
+        panels.setdefault(one.panel, []).append(one)
+    small = _small(found, margin or 0.0)
+    zoomed = bool(small)
+    labels = min(LABELS, 7 * max(len(one.name) for one in found))
+    timed = any(one.time for one in found)
+    room = WIDTH - labels - VERDICT - timed * TIME
+    width = min(520, (room - 30) // 2 if zoomed else room)
+    axis = f"{metric_name(metric.name)} less the baseline's ({'% of it' if margin is not None else metric.unit})"
+    # One scale of colours for all panels: of two, Vega-Lite would make a union.
+    colours = {one.name: one.colour for one in found}
+    whole = _Frame(scaled=found, width=width, labels=labels, axis=axis, colours=colours, margin=margin)
+    larger = replace(whole, scaled=small, labels=0)
+    rows = []
+    for title, members in panels.items():
+        names = list(dict.fromkeys(one.name for one in members))
+        sides = [_panel_intervals(members, whole, title, names)]
+        if zoomed:
+            close = [one for one in members if one in small]
+            blank = [replace(one, verdict="") for one in members]  # so that columns stand below each other
+            larger_panel = _panel_intervals(close, larger, "drawn larger", names) if close else None
+            sides.append(larger_panel or _words(blank, "verdict", "", width, names))
+        sides.append(_words(members, "verdict", "", VERDICT, names))
+        if timed:
+            sides.append(_words(members, "time", "time of a run", TIME, names))
+        rows.append(alt.hconcat(*sides, spacing=16))
+    return alt.vconcat(*rows, spacing=16), zoomed
+
+
+def _small(found: Sequence[Difference], margin: float) -> list[Difference]:
+    """Those below the widest gap between differences, where it is wide enough for an axis of their own."""
+    ordered = sorted(found, key=lambda one: one.reach)
+    reaches = [max(one.reach, margin, 1e-300) for one in ordered]
+    gaps = [larger / smaller for smaller, larger in pairwise(reaches)]
+    widest = max(gaps, default=1.0)
+    return ordered[: gaps.index(widest) + 1] if widest >= WIDER else []
+
+
+def _rows(names: Sequence[str], labels: int) -> Any:
+    import altair as alt
+
+    axis = alt.Axis(ticks=False, domain=False, labelLimit=LABELS, minExtent=labels) if labels else None
+    return alt.Y("arm:N", sort=list(names), scale=alt.Scale(domain=list(names)), title=None, axis=axis)
+
+
+def _words(shown: Sequence[Difference], column: str, title: str, width: int, names: Sequence[str]) -> Any:
+    import altair as alt
+
+    rows = [{"arm": one.name, column: getattr(one, column)} for one in shown]
+    text = alt.Chart(inline(rows)).mark_text(align="left", x=0, color=INK, fontSize=11)
+    heading = alt.TitleParams(title, fontWeight="normal", fontSize=11, color=QUIET) if title else ""
+    chart = text.encode(y=_rows(names, 0), text=f"{column}:N")
+    return chart.properties(width=width, height=ROW * len(names), title=heading)
+
+
+def _panel_intervals(shown: Sequence[Difference], frame: _Frame, title: str, names: Sequence[str]) -> Any:
+    import altair as alt
+
+    reached = [value for one in frame.scaled for value in (*one.values, one.low, one.high)]
+    margin = frame.margin or 0.0
+    scale = alt.Scale(domain=ends([-margin, margin, *reached], beside=BESIDE / frame.width), nice=False)
+    x = alt.X(
+        "difference:Q", title=frame.axis, scale=scale, axis=alt.Axis(tickCount=max(3, frame.width // 80), grid=True)
+    )
+    y, colours = _rows(names, frame.labels), frame.colours
+    colour = alt.Color("arm:N", legend=None, scale=alt.Scale(domain=list(colours), range=list(colours.values())))
+    means = [
+        {"arm": one.name, "against": one.against, "difference": one.mean, "low": one.low, "high": one.high}
+        for one in shown
+    ]
+    seeds = [
+        {"arm": one.name, "difference": value, "seed": str(seed)}
+        for one in shown
+        for seed, value in zip(one.seeds, one.values, strict=True)
+        if len(one.seeds) > 1
+    ]
+    zero = alt.Chart(inline([{"difference": 0.0}])).mark_rule(color=QUIET, strokeDash=[4, 3], strokeWidth=1.2)
+    mean = alt.Chart(inline(means)).encode(y=y, color=colour)
+    tooltip = ["arm:N", "against:N", "difference:Q", "low:Q", "high:Q"]
+    layers = [
+        zero.encode(x=x),
+        mean.mark_rule(strokeWidth=2.5).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
+        mean.mark_point(size=110, filled=True, opacity=1, stroke="white", strokeWidth=1).encode(x=x, tooltip=tooltip),
+    ]
+    if frame.margin is not None:
+        band = alt.Chart(inline([{"from": -margin, "to": margin}])).mark_rect(color=BAND)
+        layers.insert(0, band.encode(x=alt.X("from:Q", scale=scale), x2="to:Q"))
+    if seeds:
+        points = alt.Chart(inline(seeds)).mark_point(size=22, filled=True, opacity=0.9, color=INK)
+        layers.append(points.encode(x=x, y=y, tooltip=["arm:N", "seed:N", "difference:Q"]))
+    return alt.layer(*layers).properties(width=frame.width, height=ROW * len(names), title=title)
+
+
+def differences(material: ReportData) -> Iterator[Figure]:
+    """What is asked first, then arm by arm, both without a control; of controls a folded one, open if it is alone."""
+    compared = [one for one in material.results.judged if one.n_pairs]
+    # A share of seeds is told in its own unit: so many per cent of a share would go beyond all of them.
+    shares = not _is_of_shares(material) and all(
+        one.share is not None for one in (*compared, *material.results.contrasts) if one.n_pairs
+    )
+    asked, found = list(_asked(material, shares=shares)), list(_found(material, shares=shares))
+    plain = [[one for one in some if one.control is None] for some in (asked, found)]
+    first = [some for some in plain if some]
+    titles = {0: "What is asked", 1: "What each arm changes"}
+    for at, some in enumerate(first):
+        kind = next(kind for kind, members in enumerate(plain) if members is some)
+        name = "differences" if at == 0 else "differences-arms"
+        yield _figure(material, name, titles[kind], some, shares=shares)
+    rate_only = rate_controls(material.experiment)
+    others = [one for one in (*asked, *found) if one.control not in (None, *rate_only)]
+    if others:
+        figure = _figure(
+            material, "differences-controls", "What each arm changes under controls", others, shares=shares
+        )
+        yield replace(figure, folded=bool(first))
+
+
+def _asked(material: ReportData, *, shares: bool) -> Iterator[Difference]:
+    """The contrasts, less what is subtracted."""
+    weights = {one.name: one.weights for one in material.experiment.contrasts}
+    for one in material.results.contrasts:
+        if one.estimate is None or not one.values:
+            continue
+        panel = "what is asked"
+        if one.control is not None:
+            panel = f"{material.experiment.control_label(one.control)}: {panel}"
+        sides: tuple[list[str], list[str]] = ([], [])
+        for arm, weight in weights.get(one.name, {}).items():
+            sides[weight < 0].append(f"{arm}+{one.control}" if one.control else arm)
+        values = {seed: _shown(one, value, shares=shares) for seed, value in one.values.items()}
+        what = {"name": one.label, "colour": ASKED, "against": "", "panel": panel, "time": _time(material, *sides)}
+        yield _difference(material, one, values, shares=shares, **what)
+
+
+def _found(material: ReportData, *, shares: bool) -> Iterator[Difference]:
+    """Each comparison by which one arm can be better than another, and that has a pair."""
+    arms = {arm.name: arm for arm in material.arms}
+    metric = material.results.primary
+    fair = {
+        (m.arm.full_name, m.baseline.full_name, m.group)
+        for m in matches_of(material.experiment)
+        if not m.no_merit(metric)
+    }
+    for c in material.results.judged:
+        if c.arm not in arms or c.baseline not in arms or c.estimate is None:
+            continue
+        if (c.arm, c.baseline, c.group) not in fair:
+            continue
+        values = _by_seed(c, arms[c.arm].by_seed(metric), arms[c.baseline].by_seed(metric), shares=shares)
+        if values:
+            arm, baseline = arms[c.arm], arms[c.baseline]
+            what = {"name": arm.label, "colour": arm.colour, "against": baseline.label}
+            what |= {"panel": _title(material, arm, baseline, c), "time": _time(material, [c.arm], [c.baseline])}
+            yield _difference(material, c, values, shares=shares, **what)
+
+
+def _by_seed(
+    one: Comparison, mine: Mapping[int, float], theirs: Mapping[int, float], *, shares: bool
+) -> dict[int, float]:
+    seeds = sorted(mine.keys() & theirs.keys() & set(one.seeds or mine))
+    if one.rule == "blocks":
+        return {s: 100 * (mine[s] / theirs[s] - 1) for s in seeds if mine[s] > 0 and theirs[s] > 0}
+    return {seed: _shown(one, mine[seed] - theirs[seed], shares=shares) for seed in seeds}
+
+
+def _shown(one: JudgedDifference, value: float, *, shares: bool) -> float:
+    """In per cent, or in the metric's unit."""
+    share = one.as_share(value) if shares else None
+    return value if share is None else 100 * share
+
+
+def _difference(
+    material: ReportData,
+    one: Comparison | JudgedContrast,
+    values: Mapping[int, float],
+    *,
+    shares: bool,
+    **what: str,
+) -> Difference:
+    """With its mean and, where there is one, its interval."""
+    assert one.estimate is not None
+    mean = _shown(one, one.estimate, shares=shares)
+    known = one.interval is not None and len(values) >= SEEDS
+    low, high = (
+        sorted(_shown(one, end, shares=shares) for end in one.interval) if known and one.interval else (mean,) * 2
+    )
+    return Difference(
+        control=one.control,
+        seeds=tuple(values),
+        values=tuple(values.values()),
+        mean=mean,
+        low=low,
+        high=high,
+        verdict=_verdict(material, one),
+        **what,
+    )
+
+
+def _verdict(material: ReportData, one: Comparison | JudgedContrast) -> str:
+    """How the interval reads, in a few words."""
+    family = material.results.family(one)
+    if family is not None and family.look is None:
+        return "not looked at yet"
+    margin = f"{_margin(material):g} %"
+    if one.doubts:
+        short = "the same" if one.outcome == "same" or one.estimate is None else _better(one.metric, one.estimate)
+        return f"{short}, in doubt"
+    if one.is_told and one.estimate is not None:
+        return f"{_better(one.metric, one.estimate)}{f', by less than {margin}' if one.outcome == 'small' else ''}"
+    return {"same": f"the same within {margin}", "open": "open", "few": "too few seeds", "none": "no spread"}[
+        one.outcome
+    ]
+
+
+def _better(metric: str, estimate: float) -> str:
+    words = {None: ("lower", "higher"), "lower": ("better", "worse"), "higher": ("worse", "better")}
+    return words[METRICS[metric].better][estimate > 0]
+
+
+def _time(material: ReportData, first: Sequence[str], second: Sequence[str]) -> str:
+    """How long a run of either side takes, as `arm_seconds` has each arm; empty where that is not known."""
+    runs = runs_of_arms(material.runs)
+    means = []
+    for side in (first, second):
+        seconds = [found for arm in side if (found := arm_seconds(arm, runs)) is not None]
+        if not seconds:
+            return ""
+        means.append(brief(fmean(seconds)))
+    return " | ".join(means)
+
+
+def _is_of_shares(material: ReportData) -> bool:
+    """Whether what is drawn are shares of seeds, each pair of arms with an interval of its own."""
+    primary = material.results.primary
+    return any(family.rule == "shares" for family in material.results.families if family.metric == primary)
+
+
+def _margin(material: ReportData) -> float:
+    """What is certainly smaller is the same, in per cent: by the plan that verdicts follow, else by the document."""
+    families = [family for family in material.results.families if family.metric == material.results.primary]
+    return families[0].plan.margin if families else material.experiment.margin
+
+
+def _figure(material: ReportData, name: str, title: str, found: Sequence[Difference], *, shares: bool) -> Figure:
+    metric = METRICS[material.results.primary]
+    margin = _margin(material) if shares else None
+    chart, zoomed = drawn(found, metric, margin=margin)
+    return Figure(
+        name=name,
+        part="Outcome",
+        title=title,
+        caption=_caption(material, found, margin=margin, zoomed=zoomed),
+        chart=chart,
+    )
+
+
+def _caption(material: ReportData, found: Sequence[Difference], *, margin: float | None, zoomed: bool) -> str:
+    metric = METRICS[material.results.primary]
+    better = {"lower": "Left of the line is better.", "higher": "Right of the line is better.", None: ""}[metric.better]
+    seeds = max(len(one.seeds) for one in found)
+    paired = material.experiment.verdicts == "paired"
+    if _is_of_shares(material):
+        bar = (
+            ", the bar its 95 % interval (Newcombe), which holds by itself; the words beside are McNemar's and Holm's."
+        )
+    elif paired:
+        bar = ", the bar its 95 % interval (t)."
+    else:
+        bar = ", the bar its 95 % interval; those of a question hold at once."
+    several = bar if any(one.low < one.high for one in found) else "; there is no interval yet."
+    asked = any(not one.against for one in found)
+    return join(
+        f"{'Each side a mean over its arms' if asked else 'Each arm less its baseline'}: the {metric.sentence}.",
+        better,
+        "A small point per seed, of the difference at that seed; the large point is their mean" + several
+        if seeds > 1
+        else "One seed: a point per difference, and no interval.",
+        f"The band is ± {margin:g} %: what has its whole interval inside is the same within {margin:g} %."
+        if margin is not None and not paired
+        else "",
+        "Beside: how that reads, and how long a run takes where little else is done, of the first side | of the second."
+        if any(one.time for one in found)
+        else "",
+        "Right: the smaller differences, drawn larger." if zoomed else "",
+        "Left out: what is judged on different tasks, or sees what it is to predict." if _unfair(material) else "",
+    )
+
+
+def _unfair(material: ReportData) -> bool:
+    names = {arm.name for arm in material.arms}
+    drawn = [m for m in matches_of(material.experiment) if {m.arm.full_name, m.baseline.full_name} <= names]
+    return any(match.no_merit(material.results.primary) for match in drawn)
+
+
+def _title(material: ReportData, arm: ArmResults, baseline: ArmResults, compared: Comparison) -> str:
+    """Of a panel: under a control a group, arms against one baseline, or each against itself without the control."""
+    control, group, against = compared.control, compared.group, f"against {baseline.label}"
+    if control is not None and arm.shown.run.arm == baseline.shown.run.arm:
+        return f"{material.experiment.control_label(control)}: each against itself without it"
+    return f"{group}: {against}" if group is not None and len(material.experiment.groups) > 1 else against
+
+
+CLOSE = 0.1
+"""Arms within this fraction of the best arm's error are drawn once more in a panel of their own."""
+
+"""Those arms are drawn once more only if they lie within a range this many times smaller than that of all arms."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeMeasure:
+    """What arms are judged by, and in which words."""
+
+    name: str
+    metric: str
+    column: str
+    """Its name in data and tooltips, and in what results.json holds of the references."""
+    axis: str
+    title: str
+    sentence: str
+    references: Mapping[str, tuple[str, str, tuple[float, ...]]]
+    ticks: str
+    one_seed: str
+    label_width: int = 200
+    """Pixels that the name of an arm may take."""
+    row: int = 44
+    """Pixels of an arm's row."""
+
+
+def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | None:
+    """A row per arm: a point per seed, the mean with its interval, a tick per estimator; None without any error."""
+    import altair as alt
+
+    arms = [arm for arm in material.arms if len(arm.final(measure.metric))]
+    if not arms:
+        return None
+    best = min(arm.final(measure.metric).mean() for arm in arms)
+    close = [arm for arm in arms if arm.final(measure.metric).mean() <= best * (1 + CLOSE)]
+    reach = max(arm.final(measure.metric).max() for arm in arms) - best
+    zoomed = 1 < len(close) < len(arms) and reach > WIDER * (
+        max(arm.final(measure.metric).max() for arm in close) - best
+    )
+    labels = min(measure.label_width, 8 * max(len(arm.label) for arm in arms))
+    width = (WIDTH - 40) // 2 - labels if zoomed else WIDTH - labels
+    panels = [_panel_outcome(material, measure, arms, width, "all arms" if zoomed else "")]
+    if zoomed:
+        panels.append(
+            _panel_outcome(
+                material, measure, close, width, f"arms within {100 * CLOSE:.0f} % of the best", legend=False
+            )
+        )
+    several = material.n_seeds > 1
+    return Figure(
+        name=measure.name,
+        part="Outcome",
+        title=measure.title,
+        caption=join(
+            measure.sentence,
+            "A small point per seed; the large point is their mean"
+            + (
+                ", the bar its 95 % interval over seeds (t)."
+                if material.n_seeds >= SEEDS
+                else "; too few seeds for an interval."
+            )
+            if several
+            else measure.one_seed,
+            "Of finalists of the search their fresh seeds alone; of the other arms those of the search."
+            if material.results.search is not None and material.results.search.first_fresh is not None
+            else "",
+            measure.ticks,
+            "They are left out where they lie far from every arm." if _far(material, measure, arms) else "",
+            "Right: the same, drawn larger." if zoomed else "",
+        ),
+        chart=alt.hconcat(*panels, spacing=30),
+    )
+
+
+def _panel_outcome(
+    material: ReportData,
+    measure: OutcomeMeasure,
+    arms: Sequence[ArmResults],
+    width: int,
+    title: str,
+    *,
+    legend: bool = True,
+) -> Any:
+    import altair as alt
+
+    one_seed = material.n_seeds == 1
+    summary, ticks = [_summary(arm, measure, one_seed=one_seed) for arm in arms], list(_ticks(material, measure, arms))
+    seeds = [
+        {"arm": arm.label, measure.column: run.metrics[measure.metric], "seed": str(run.seed)}
+        for arm in arms
+        for run in arm.runs
+        if run.metrics.get(measure.metric) is not None
+    ]
+    value = f"{measure.column}:Q"
+    y = alt.Y(
+        "arm:N",
+        sort=[arm.label for arm in arms],
+        title=None,
+        axis=alt.Axis(ticks=False, domain=False, labelLimit=measure.label_width, labelFontSize=12),
+    )
+    values = [row[measure.column] for row in (*seeds, *ticks)]
+    values += [row[end] for row in summary for end in ("low", "high")]
+    x = alt.X(
+        value,
+        title=measure.axis,
+        scale=alt.Scale(domain=ends(values, beside=14 / width), nice=False, zero=False),
+        axis=alt.Axis(tickCount=max(3, width // 80)),
+    )
+    arm_colour = alt.Color(
+        "arm:N", legend=None, scale=alt.Scale(domain=[a.label for a in arms], range=[a.colour for a in arms])
+    )
+    looks = {row["what"]: row["colour"] for row in ticks}
+    names = alt.Color(
+        "what:N",
+        title=None,
+        scale=alt.Scale(domain=list(looks), range=list(looks.values())),
+        legend=alt.Legend(symbolType="square", symbolSize=60, orient="bottom", columns=3) if legend else None,
+    )
+    means = alt.Chart(inline(summary)).encode(y=y, color=arm_colour)
+    tooltip = [alt.Tooltip("arm:N"), value, "low:Q", "high:Q"]
+    layers = [
+        alt.Chart(inline(ticks))
+        .mark_tick(thickness=2.5, size=26)
+        .encode(x=x, y=y, color=names, tooltip=["what:N", value]),
+        means.mark_rule(strokeWidth=2.5).encode(x="low:Q", x2="high:Q"),
+        means.mark_point(size=110, filled=True, opacity=1, stroke="white", strokeWidth=1).encode(x=x, tooltip=tooltip),
+    ]
+    if material.n_seeds > 1:
+        points = alt.Chart(inline(seeds)).mark_point(size=26, filled=True, opacity=0.9, color=INK)
+        layers.append(points.encode(x=x, y=y, tooltip=["arm:N", "seed:N", value]))
+    chart = alt.layer(*layers[not ticks :]).resolve_scale(color="independent")
+    return chart.properties(width=width, height=measure.row * len(arms), title=title)
+
+
+def _summary(arm: ArmResults, measure: OutcomeMeasure, *, one_seed: bool) -> dict[str, Any]:
+    values = arm.final(measure.metric)
+    found = over_seeds(values)
+    # Where all have one seed, there is the interval over prompts, as far as runs report its standard error.
+    half = 1.96 * float(arm.shown.metrics.get(f"{measure.metric}_se") or 0.0) if one_seed else 0.0
+    return {"arm": arm.label, measure.column: found.mean, "low": found.low - half, "high": found.high + half}
+
+
+def _ticks(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:
+    low, high = _near(measure, arms)
+    for arm in arms:
+        for name, (label, colour, _) in measure.references.items():
+            error = material.baselines(arm).get(name, {}).get(measure.column)
+            if error is not None and low <= error <= high:
+                yield {"arm": arm.label, "what": label, measure.column: error, "colour": colour}
+
+
+def _near(measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> tuple[float, float]:
+    values = [value for arm in arms for value in arm.final(measure.metric)]
+    low, high = min(values), max(values)
+    margin = max((high - low) * 0.5, low * 0.05)
+    return low - margin, high + margin
+
+
+def _far(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> bool:
+    low, high = _near(measure, arms)
+    found = [b for arm in arms for name, b in material.baselines(arm).items() if name in measure.references]
+    errors = [b.get(measure.column) for b in found]
+    return any(error is not None and not low <= error <= high for error in errors)

@@ -1,0 +1,81 @@
+"""Show: whether a report still says what its results directory holds.
+
+All that a report tells stands in a few small files, or follows from runs that are done and change no more. A digest
+of them is the state that a report was written from; it stands at the end of the page.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+from headway.base.files import NotOrdinary, entries, read_bytes
+from headway.base.identity import MADE_FROM, signature
+from headway.store.run import Run
+
+LOOK = "look.html"
+"""The page of `headway look` on a results directory, beside the report."""
+_ALL = ("results.json", "experiment.yaml", "timings/*.json", "looks/*.json", "runs/*/seed-*/run.json")
+
+
+def state(directory: Path, plugins: Sequence[str] = (), out: Path | None = None) -> str:
+    """Names what a report of a results directory is made from, and by which code, hashes of plugins among it.
+
+    Args:
+        directory: of results.
+        plugins: hashes of the code of the user's that draws figures.
+        out: the folder of `results.json`, where that is another.
+    """
+    found = hashlib.sha256(f"{directory.resolve()} {_code()} {' '.join(plugins)}".encode())
+    for file in sorted(file for pattern in _ALL for file in entries(directory, pattern)):
+        found.update(file.relative_to(directory).as_posix().encode())
+        with contextlib.suppress(NotOrdinary, IsADirectoryError):  # who reads it says so
+            if out is None or file != directory / _ALL[0]:
+                found.update(hashlib.sha256(read_bytes(file)).digest())
+    if out is not None:
+        found.update(hashlib.sha256(read_bytes(out / _ALL[0])).digest())
+    return found.hexdigest()[:32]
+
+
+def with_look(state: str, directory: Path) -> str:
+    """The state of the page alone, which links to the look at its heads where there is one."""
+    return f"{state}+look" if (directory / LOOK).is_file() else state
+
+
+def look_state(runs: Iterable[Run]) -> str:
+    """Names what a page on which one looks at the heads of runs is made from, and by which code."""
+    made_from = "".join(f"\n{run.name} {run.seed} {run.id} {run.seal}" for run in runs)
+    return hashlib.sha256(f"{_code()}{made_from}".encode()).hexdigest()[:32]
+
+
+def signed(page: str, state: str) -> str:
+    """A page that says what it was written from, and what it then held."""
+    return f"{page}\n{signature(state, page.encode())}\n"
+
+
+def is_of(path: Path, state: str) -> bool:
+    """Whether a page is there, was written from a state, and is still as it was written."""
+    try:
+        page, _, last = read_bytes(path).rstrip().rpartition(b"\n")
+    except OSError:
+        return False
+    return last == signature(state, page).encode()
+
+
+def is_signed(path: Path) -> bool:
+    """Whether a page is there that says what it was written from, whatever that is."""
+    try:
+        return read_bytes(path).rstrip().rpartition(b"\n")[2].startswith(MADE_FROM.encode())
+    except OSError:
+        return False
+
+
+@cache
+def _code() -> str:
+    """Names the code that is at work: a newer one may tell more."""
+    root = Path(__file__).parents[2]
+    files = sorted(file for kind in ("py", "j2", "yaml") for file in root.rglob(f"*.{kind}"))
+    stamps = [(file.name, found.st_mtime_ns, found.st_size) for file in files if (found := file.stat())]
+    return f"{stamps} {version('altair')} {version('vl-convert-python')}"

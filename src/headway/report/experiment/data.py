@@ -1,0 +1,275 @@
+"""Show: what each arm is called and looks like, in every figure, whatever has finished.
+
+Where an experiment compares schemes of head layouts in groups, a colour is a scheme and a dash and shape a group, so
+that what belongs together is seen together; otherwise every arm has a colour of its own.
+
+Show: what the figures and tables are made of, read once from a results directory.
+
+Only finished runs are drawn. Arms keep the order of their document, and with it their colours, whatever has
+finished.
+
+Show: a metric of an arm over the steps that all of its seeds measured.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from headway.base.text import together
+from headway.config.arms import Arm
+from headway.config.experiment import Experiment
+from headway.config.kinds import part_of
+from headway.report.charts.figure import GROUP_DASHES, GROUP_SHAPES, NO_GROUP_DASH, SCHEME_COLOURS, SOLID, arm_colour
+from headway.stats.cells import title
+from headway.stats.laboratory import References
+from headway.stats.results import Results
+from headway.store.timings import read_timings
+
+if TYPE_CHECKING:
+    from headway.config.run import RunSpec
+    from headway.store.directory import Store
+    from headway.store.run import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmStyle:
+    """How an arm is named and drawn. `point` is its short name beside a point; `scheme` is None where none counts."""
+
+    label: str
+    point: str
+    colour: str
+    dash: tuple[float, ...] = SOLID
+    shape: str = "circle"
+    scheme: str | None = None
+
+
+def looks(experiment: Experiment) -> dict[str, ArmStyle]:
+    """How every arm that an experiment declares looks, by its full name, in the order of figures."""
+    # Arms without a control come first, so that a control never changes their colours.
+    arms = sorted(experiment.arms, key=lambda arm: arm.control is not None)
+    titles = [title(arm, experiment) for arm in arms]
+    labels = [name if titles.count(name) == 1 else arm.full_name for arm, name in zip(arms, titles, strict=True)]
+    by_scheme = _by_scheme(experiment)
+    # Where each control has figures of its own, an arm keeps its colour under it.
+    own_figures = part_of(experiment.arms[0].template, "show").controls_apart
+    declared = list(experiment.document.arms)
+    places = [declared.index(arm.name) if own_figures else at for at, arm in enumerate(arms)]
+    return {
+        arm.full_name: ArmStyle(
+            label=label,
+            point=arm.label,
+            **(_scheme_look(arm, experiment) if by_scheme else {"colour": arm_colour(place)}),
+        )
+        for arm, label, place in zip(arms, labels, places, strict=True)
+    }
+
+
+def _by_scheme(experiment: Experiment) -> bool:
+    # Heads that an arm has left of another's are no scheme that somebody chose.
+    started = any(arm.parent is not None for arm in experiment.arms)
+    schemes = {arm.template.scheme for arm in experiment.arms if arm.group is not None}
+    return len(schemes) > 1 and not started
+
+
+def _scheme_look(arm: Arm, experiment: Experiment) -> dict[str, object]:
+    scheme = arm.template.scheme
+    if arm.group is None:
+        return {"colour": SCHEME_COLOURS[scheme], "scheme": scheme, "dash": NO_GROUP_DASH, "shape": "diamond"}
+    at = list(experiment.groups).index(arm.group)
+    return {
+        "colour": SCHEME_COLOURS[scheme],
+        "scheme": scheme,
+        "dash": GROUP_DASHES[at % len(GROUP_DASHES)],
+        "shape": GROUP_SHAPES[at % len(GROUP_SHAPES)],
+    }
+
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A finished run: its final metrics, its log, its curves and its circuits at the end."""
+
+    run: "Run"
+    records: tuple[dict[str, Any], ...]
+    curves: Mapping[str, Any]
+    task: str
+    _read: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def seed(self) -> int:
+        """Its seed."""
+        return self.run.seed
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Its final metrics."""
+        return self.run.metrics
+
+    def series(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        """A metric over the steps at which it was measured: (steps,) and (steps, ...), null as NaN."""
+        measured = [(record["step"], record[metric]) for record in self.records if record.get(metric) is not None]
+        steps = np.array([step for step, _ in measured], dtype=int)
+        return steps, np.array([value for _, value in measured], dtype=float)
+
+    def once(self, reader: "Callable[[Run], Read]") -> "Read":
+        """What a reader makes of the run's folder; each reads it once, however many figures ask."""
+        if reader not in self._read:
+            self._read[reader] = reader(self.run)
+        return cast("Read", self._read[reader])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmResults:
+    """An arm and its finished runs, at least one, by seed. What is drawn of one run only is drawn of the first."""
+
+    name: str
+    look: ArmStyle
+    runs: tuple[Finished, ...]
+
+    @property
+    def label(self) -> str:
+        """What legends, tables and sentences call it."""
+        return self.look.label
+
+    @property
+    def colour(self) -> str:
+        """Its colour in every figure."""
+        return self.look.colour
+
+    @property
+    def control(self) -> str | None:
+        """The control that it is under."""
+        return self.shown.run.control
+
+    @property
+    def shown(self) -> Finished:
+        """The run that is drawn where only one can be."""
+        return self.runs[0]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that finished."""
+        return tuple(run.seed for run in self.runs)
+
+    def final(self, metric: str) -> np.ndarray:
+        """A final metric of each seed that has it as one number."""
+        values = [run.metrics.get(metric) for run in self.runs]
+        return np.array([value for value in values if isinstance(value, int | float)], dtype=float)
+
+    def by_seed(self, metric: str) -> dict[int, float]:
+        """A final metric of each seed that has it as one number, by seed."""
+        values = {run.seed: run.metrics.get(metric) for run in self.runs}
+        return {seed: float(value) for seed, value in values.items() if isinstance(value, int | float)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportData:
+    """Everything a report shows."""
+
+    path: Path
+    experiment: "Experiment"
+    results: Results
+    runs: tuple["Run", ...]
+    arms: tuple[ArmResults, ...]
+    timings: Mapping[str, Mapping[str, Any]]
+    """What a short timing with the machine to itself measured, by full name of an arm."""
+
+    @property
+    def run(self) -> "RunSpec":
+        """What one of its arms asks for; all belong to one laboratory."""
+        return self.experiment.arms[0].template
+
+    @property
+    def controls(self) -> tuple[str | None, ...]:
+        """The controls that finished arms are under; None for those without."""
+        return tuple(dict.fromkeys(arm.control for arm in self.arms))
+
+    def under(self, control: str | None) -> "ReportData":
+        """The same with the arms under one control only."""
+        return replace(self, arms=tuple(arm for arm in self.arms if arm.control == control))
+
+    @property
+    def n_seeds(self) -> int:
+        """The largest number of finished seeds of an arm."""
+        return max((len(arm.runs) for arm in self.arms), default=0)
+
+    @property
+    def one_task(self) -> bool:
+        """Whether all arms were judged on the same prompts."""
+        return len({arm.shown.task for arm in self.arms}) == 1
+
+    @property
+    def tasks(self) -> tuple[tuple[str, "ReportData"], ...]:
+        """The arms of each task apart, and what a reader calls the task.
+
+        That is their control, if it is all theirs, and otherwise the arms themselves.
+        """
+        found: dict[str, list[ArmResults]] = {}
+        for arm in self.arms:
+            found.setdefault(arm.shown.task, []).append(arm)
+        return tuple((self._task_name(arms), replace(self, arms=tuple(arms))) for arms in found.values())
+
+    def _task_name(self, arms: list[ArmResults]) -> str:
+        controls = {arm.control for arm in arms}
+        others = {arm.control for arm in self.arms if arm not in arms}
+        if len(controls) == 1 and not controls & others:
+            return self.experiment.control_label(next(iter(controls)))
+        return together([arm.label for arm in arms], len(self.arms))
+
+    def baselines(self, arm: ArmResults) -> Mapping[str, Mapping[str, float]]:
+        """What needs no training reaches on the task of an arm: estimators, or n-gram models, and their errors."""
+        return self.references(arm).reached
+
+    def references(self, arm: ArmResults) -> References:
+        """The same with their errors against the length of the prompt."""
+        return self.results.tasks.get(arm.shown.task) or References(baselines={})
+
+
+def _chose(run: "Run", results: Results) -> bool:
+    """Whether a finalist of a search was chosen by this run, so that it flatters it; its fresh ones tell more."""
+    search = results.search
+    if search is None or search.first_fresh is None or run.name not in search.finalists:
+        return False
+    fresh = (one for one in results.runs if one.name == run.name and one.status == "done")
+    return run.seed < search.first_fresh and any(one.seed >= search.first_fresh for one in fresh)
+
+
+def gather(store: "Store", results: Results) -> ReportData:
+    """Read a results directory, as far as its results do not hold it."""
+    tasks = {(run.name, run.seed): run.task or "" for run in results.runs}
+    found = looks(store.experiment)
+    finished: dict[str, list[Finished]] = {}
+    runs = tuple(store.runs())
+    for run in runs:
+        if run.status == "done" and (run.name, run.seed) in tasks and not _chose(run, results):
+            task = tasks[run.name, run.seed]
+            read = Finished(run=run, records=tuple(run.records()), curves=run.curves(), task=task)
+            finished.setdefault(run.name, []).append(read)
+    arms = [
+        ArmResults(name=name, look=look, runs=tuple(sorted(finished[name], key=lambda run: run.seed)))
+        for name, look in found.items()
+        if name in finished
+    ]
+    return ReportData(
+        path=store.path,
+        experiment=store.experiment,
+        results=results,
+        runs=runs,
+        arms=tuple(arms),
+        timings={arm: timing for arm, timing in read_timings(store.path).items() if timing is not None},
+    )
+
+
+def per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """The steps that all seeds measured, and the metric (seeds, steps) there."""
+    series = [dict(zip(steps.tolist(), values, strict=True)) for steps, values in (r.series(metric) for r in arm.runs)]
+    shared = sorted(set.intersection(*(set(s) for s in series)))
+    shared = [step for step in shared if all(s[step] > 0 for s in series)]
+    if metric == "train_mse" and len(shared) > 2 and 2 * (shared[-1] - shared[-2]) < shared[-2] - shared[-3]:
+        shared.pop()  # the mean of a few steps at the end is noise beside means of many
+    return np.array(shared, dtype=int), np.array([[s[step] for step in shared] for s in series])

@@ -1,0 +1,272 @@
+"""Show: the tables of a report, as text in rows.
+
+A cell is ready to be read: means with their spread over seeds, fractions as percentages, nothing where there is
+nothing, and a line per output where there are several.
+
+Show: what a laboratory supplies for a report, and the one way to get at it.
+
+Show: arms of different tasks in panels of their own: errors on different tasks share no axis.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from headway.base.text import Amount, join, number
+from headway.config.kinds import part_of
+from headway.config.metrics import metric_name
+from headway.config.run import RunSpec
+from headway.report.charts.figure import Figure
+from headway.report.charts.page import Row, Table
+from headway.report.experiment.data import ArmResults, ReportData, looks
+from headway.stats.contrasts import JudgedContrast
+from headway.stats.evidence import Comparison, JudgedDifference, JudgedFamily
+from headway.stats.verdicts import scope
+
+COMPARED = {
+    "n_pairs": "seeds",
+    "estimate": "difference",
+    "interval": "95 % interval",
+    "p": "p",
+    "p_family": "p, of the family",
+    "outcome": "reads",
+    "detectable": "detectable",
+    "seeds_for_margin": "seeds for the margin",
+}
+"""Columns of a table of comparisons: what they hold, and their headings."""
+
+OUTCOMES = {
+    "apart": "told apart",
+    "small": "apart, by less than {margin}",
+    "same": "the same within {margin}",
+    "open": "open",
+    "few": "too few seeds",
+    "none": "–",
+}
+
+
+def over_seeds(arm: ArmResults, name: str) -> str:
+    """A final metric of an arm, mean and spread over seeds; a line each where it is several numbers."""
+    values = [run.metrics.get(name) for run in arm.runs]
+    found = np.array([value for value in values if value is not None], dtype=float)
+    if len(found) == 0:
+        return "–"
+    return "\n".join(spread(column) for column in found.reshape(len(found), -1).T)
+
+
+def comparisons(material: ReportData) -> list[tuple[str, Table]]:
+    """A table of each family in full, of all metrics, and above it what holds for all of it."""
+    results = material.results
+    labels = {name: look.label for name, look in looks(material.experiment).items()}
+    found: dict[int, list[tuple[str, JudgedDifference]]] = {}
+    every: list[JudgedDifference] = [*results.contrasts, *results.comparisons]
+    for one in every:
+        at = next((at for at, family in enumerate(results.families) if family is results.family(one)), -1)
+        found.setdefault(at, []).append((_name(one, labels), one))
+    return [_family_table(material, results.families[at] if at >= 0 else None, rows) for at, rows in found.items()]
+
+
+def _name(one: JudgedDifference, labels: Mapping[str, str]) -> str:
+    if isinstance(one, JudgedContrast):
+        return one.label
+    assert isinstance(one, Comparison)
+    return " − ".join(labels.get(arm, arm) for arm in (one.arm, one.baseline))
+
+
+def _family_table(
+    material: ReportData, family: JudgedFamily | None, found: Sequence[tuple[str, JudgedDifference]]
+) -> tuple[str, Table]:
+    one = found[0][1]
+    title = metric_name(one.metric)
+    if one.control is not None:
+        title += f", {material.experiment.control_label(one.control)}"
+    margin = f"{1.0 if family is None else family.plan.margin:g} %"
+    hints = {
+        "p, of the family": "corrected for the number of comparisons that were judged together",
+        "detectable": "the true difference that this very verdict finds four times in five",
+        "seeds for the margin": f"about how many seeds would tell a difference of {margin}, and a range of 80 %",
+    }
+    return "" if family is None else scope(family, [member for _, member in found]), Table(
+        columns=(title, *COMPARED.values()),
+        rows=tuple(Row(cells=(name, *(_compared(member, key, margin) for key in COMPARED))) for name, member in found),
+        hints=hints,
+    )
+
+
+def _compared(one: JudgedDifference, key: str, margin: str) -> str:
+    value = getattr(one, key)
+    if value is None:
+        return "–"
+    if key == "outcome":
+        return OUTCOMES[value].format(margin=margin)
+    if key == "seeds_for_margin":
+        return f"{value[0]:,}" + (f" ({value[1]:,} to {value[2]:,})" if len(value) == 3 else "")
+    if key in ("estimate", "interval", "detectable"):
+        return _in_per_cent(one, value)
+    return number(value, 3)
+
+
+def _in_per_cent(one: JudgedDifference, value: Any) -> str:
+    """A difference or the ends of its interval; in the metric's unit where they are no shares."""
+    ends = value if isinstance(value, tuple) else (value,)
+    shares = [share for end in ends if (share := one.as_share(end)) is not None]
+    if len(shares) < len(ends):
+        return " to ".join(number(end, 3) for end in ends)
+    interval = one.share_interval
+    return Amount.of_share(shares[0], interval)(*sorted(shares))
+
+
+def runs(material: ReportData) -> Table:
+    """How every run ended."""
+    rows = [
+        Row(
+            cells=(
+                run.name,
+                str(run.seed),
+                run.status,
+                number(run.metrics.get("wall_s"), 3),
+                number(run.metrics.get("steps_per_s"), 3),
+                run.message or "",
+            )
+        )
+        for run in material.runs
+    ]
+    return Table(columns=("arm", "seed", "status", "seconds", "steps/s", "message"), rows=tuple(rows))
+
+
+def execution(material: ReportData) -> Table:
+    """Where and how the runs were executed: a row per fact, its values joined where runs differ."""
+    facts: dict[str, dict[str, None]] = {}
+    for run in material.runs:
+        for key, value in _flat(run.execution or {}):
+            facts.setdefault(key, {})[value] = None
+    rows = tuple(Row(cells=(key.replace("_", " "), ", ".join(values))) for key, values in facts.items())
+    return Table(columns=("", ""), rows=rows)
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield from _flat(inner, f"{prefix}{key}: ")
+        elif inner is not None:
+            yield f"{prefix}{key}", str(inner)
+
+
+def spread(values: Sequence[float] | np.ndarray) -> str:
+    """Mean ± standard deviation, to the digits that the spread leaves certain; the number alone if there is one.
+
+    Examples:
+        >>> spread([0.66, 0.68]), spread([0.5]), spread([4, 4])
+        ('0.670 ± 0.014', '0.5000', '4')
+    """
+    mean = float(np.mean(values))
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    if deviation == 0 or not np.isfinite(deviation) or not np.isfinite(mean):
+        return f"{mean:,.0f}" if mean.is_integer() else number(mean)
+    if max(abs(mean), deviation) < 1e-3:
+        return f"{number(mean, 2)} ± {number(deviation, 2)}"
+    leading = int(np.floor(np.log10(deviation)))
+    # One digit of the deviation, or two where the first is 1: a few seeds know it no better.
+    decimals = max(0, -leading + (deviation < 2 * 10.0**leading))
+    return f"{mean:,.{decimals}f} ± {deviation:,.{decimals}f}".replace("-", "−") if decimals <= 6 else number(mean)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A sentence of the answer beside the verdicts, and the colour of what it is about."""
+
+    sentence: str
+    colour: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A text that a model wrote; `prompt` is how it was made to begin."""
+
+    title: str
+    prompt: str
+    text: str
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """What an arm wrote before and after training."""
+
+    label: str
+    samples: tuple[Sample, ...]
+
+
+class ReportSlice(ABC):
+    """A laboratory's slice of the report."""
+
+    controls_apart: ClassVar[bool] = False
+    """Whether figures are drawn once for each control, so that an arm keeps its colour under it."""
+
+    def answer(self, material: ReportData) -> Figure | None:  # noqa: ARG002
+        """The figure that answers what is asked, before all others; None where differences of arms do."""
+        return None
+
+    @abstractmethod
+    def figures(self, material: ReportData) -> Iterator[Figure | None]:
+        """Its figures in their order, None for those that the results have no numbers for."""
+
+    def answers(self, material: ReportData) -> Iterator[Figure | None]:  # noqa: ARG002
+        """Figures that answer the question better than differences between arms do, and so come before them."""
+        yield from ()
+
+    @abstractmethod
+    def final(self, material: ReportData) -> Table:
+        """The opening table."""
+
+    @abstractmethod
+    def luck(self, material: ReportData) -> str:
+        """What the intervals leave out, in a sentence; empty where there is no interval."""
+
+    def heads(self, arm: ArmResults) -> Iterable[tuple[int, Table]]:  # noqa: ARG002
+        """The table per head of each seed of an arm."""
+        return ()
+
+    def statements(self, material: ReportData) -> Sequence[Statement]:  # noqa: ARG002
+        """What is said below the verdicts."""
+        return ()
+
+    def tables(self, material: ReportData) -> Sequence[tuple[str, Table]]:  # noqa: ARG002
+        """Further tables, by title."""
+        return ()
+
+    def writings(self, material: ReportData) -> Sequence[Writing]:  # noqa: ARG002
+        """Texts before and after training."""
+        return ()
+
+
+def laboratory_of(run: RunSpec) -> ReportSlice:
+    """The laboratory of a run."""
+    found: ReportSlice = part_of(run, "show")
+    return found
+
+
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
+
+
+def by_task(draw: Callable[[ReportData], Figure | None], material: ReportData) -> Figure | None:
+    """A figure of all arms, a panel below the other for each task; None where no task has anything to draw."""
+    import altair as alt
+
+    if len(material.tasks) < 2:
+        return draw(material)
+    drawn = [(name, figure) for name, part in material.tasks if (figure := draw(part)) is not None]
+    if not drawn:
+        return None
+    charts: list[Any] = [figure.chart.properties(title=name) for name, figure in drawn]
+    together = alt.vconcat(*charts, spacing=30)
+    sentences = dict.fromkeys(said for _, figure in drawn for said in _SENTENCES.split(figure.caption))
+    return replace(
+        drawn[0][1],
+        caption=join("A panel per task, each on axes of its own.", *sentences),
+        chart=together.resolve_scale(color="independent", strokeDash="independent", strokeWidth="independent"),
+    )

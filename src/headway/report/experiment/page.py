@@ -1,0 +1,252 @@
+"""Show: figures of one's own, which plugins register; one that fails is left out of the report, with a warning.
+
+Show: the report, one HTML file that holds everything it needs and fetches nothing.
+
+The answer stands first, what a search picked and one sentence per arm; then the numbers, the figures, the tables per
+head, how it was run and how to repeat it.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.base.files import inside
+from headway.base.text import command_line, counted, duration
+from headway.config.load import load
+from headway.config.plugins import Entry, Plugin
+from headway.config.shipped import shipped
+from headway.config.spec import MOST_MODELS
+from headway.report.charts.figure import ASKED, Figure
+from headway.report.charts.files import are_current, remove_outdated, why_not_drawn, write_figures, write_whole
+from headway.report.charts.page import render
+from headway.report.experiment import current
+from headway.report.experiment import laboratory as tables
+from headway.report.experiment.answer import differences
+from headway.report.experiment.data import ReportData, gather
+from headway.report.experiment.laboratory import laboratory_of
+from headway.stats.answer import MANY, without_pairs
+from headway.stats.contrasts import JudgedContrast
+from headway.stats.evidence import Comparison
+from headway.stats.results import Results
+from headway.stats.verdicts import scope
+
+if TYPE_CHECKING:
+    from headway.store.directory import Store
+
+
+def figures_of_own(material: ReportData) -> Iterator[Figure]:
+    """What the plugins of an experiment draw of it."""
+    for plugin in material.experiment.plugins:
+        for entry in plugin.entries:
+            if entry.kind == "figure" and (figure := _drawn(entry, plugin, material)) is not None:
+                yield figure
+
+
+def _drawn(entry: Entry, plugin: Plugin, material: ReportData) -> Figure | None:
+    try:
+        figure: Figure | None = entry.value(material)
+        if figure is not None:
+            _ = figure.spec  # whose errors would end the report
+    except Exception as error:  # noqa: BLE001 - whatever code of the user's raises is told
+        warnings.warn(
+            f"figure {entry.name} of plugin {plugin.given} is left out: {type(error).__name__}: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return figure
+
+
+UNKNOWN = "#9aa0a8"
+"""The colour of what is about no arm that is drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A sentence of the answer, and the colour of the arm it is about."""
+
+    sentence: str
+    colour: str
+    group: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """Sentences that were judged together, and what holds for all of them."""
+
+    scope: str
+    verdicts: tuple[Verdict, ...]
+    control: str | None = None
+    title: str = ""
+    """What it is folded under where sentences are many; empty: nothing folds it."""
+
+
+def write_report(store: "Store", results: Results, *, files: bool = True, out: Path | None = None) -> Path:
+    """Write `report.html`, and its figures as `files` under `figures/`, as far as they changed; the path of the page.
+
+    They stand in the results directory, or in another folder `out`, beside the `results.json` there. Where figures are
+    not wanted as files, those of before that the page no longer holds are removed. Where nothing can be drawn, the page
+    says so and has no figures, and files of before are left.
+
+    Raises:
+        ResultsError: when a file cannot be written.
+    """
+    path, folder = (out or store.path) / "report.html", inside(out or store.path, "figures")
+    state = current.state(store.path, [plugin.digest for plugin in store.experiment.plugins], out)
+    undrawn = why_not_drawn()
+    of_page = current.with_look(state, path.parent) + "+undrawn" * bool(undrawn)
+    written = current.is_of(path, of_page)
+    if written and (not files or undrawn or are_current(folder, state)):
+        return path
+    material = gather(store, results)
+    drawn = () if undrawn else tuple(figures(material))
+    if undrawn:
+        pass
+    elif files:
+        write_figures(folder, drawn, state=state)
+    else:
+        remove_outdated(folder, drawn, state)
+    return path if written else write_whole(path, current.signed(page(material, drawn, out), of_page).encode())
+
+
+def figures(material: ReportData) -> Iterator[Figure]:
+    """Every figure that the results have the numbers for; none at all before a run has finished."""
+    if material.arms:
+        laboratory = laboratory_of(material.run)
+        yield from (figure for figure in laboratory.answers(material) if figure is not None)
+        yield from differences(material)
+        yield from (figure for figure in laboratory.figures(material) if figure is not None)
+        yield from figures_of_own(material)
+
+
+def _can_look(material: ReportData) -> bool:
+    """Whether `headway look` takes its models: they read tokens."""
+    reads_numbers = material.run.content()["model"].get("encoder") is not None
+    return bool(material.arms) and material.run.n_ctx is not None and not reads_numbers
+
+
+def page(material: ReportData, drawn: Sequence[Figure], out: Path | None = None) -> str:
+    """The report as HTML, for the results directory or another folder."""
+    laboratory = laboratory_of(material.run)
+    said = by_title(material)
+    return render(
+        "report.html.j2",
+        drawn,
+        experiment=material.experiment,
+        picked=material.results.search.sentences if material.results.search else (),
+        answered=said.pop(""),
+        folded=said,
+        progress=progress(material),
+        luck=laboratory.luck(material),
+        look=((out or material.path) / current.LOOK).is_file(),
+        can_look=_can_look(material),
+        look_at=_alone(material),
+        statements=laboratory.statements(material),
+        doubts=material.results.doubts,
+        warnings=[
+            *(said for said in material.results.warnings if said not in material.results.doubts),
+            *filter(None, [why_not_drawn()]),
+        ],
+        final=laboratory.final(material) if material.arms else None,
+        further=laboratory.tables(material),
+        writings=laboratory.writings(material),
+        heads={arm.label: found for arm in material.arms if (found := list(laboratory.heads(arm)))},
+        comparisons=tables.comparisons(material),
+        runs=tables.runs(material),
+        execution=tables.execution(material),
+        command=command(material),
+        document=material.experiment.dump(),
+    )
+
+
+def _alone(material: ReportData) -> str:
+    """A run to look at on its own, where a page does not hold one of each arm; empty where it does."""
+    names = {run.name for run in material.runs if run.status == "done"}
+    if not material.arms or len(names) <= MOST_MODELS:
+        return ""
+    return material.arms[0].shown.run.path.relative_to(material.path).as_posix()
+
+
+def answered(material: ReportData) -> list[Answered]:
+    """What is asked of several arms, what the comparisons of the primary metric say, and how many say nothing yet."""
+    if not material.arms:
+        return []
+    results, colours = material.results, {arm.name: arm.colour for arm in material.arms}
+    asked = [(one, Verdict(sentence=one.sentence, colour=ASKED)) for one in results.contrasts]
+    found = [
+        (c, Verdict(sentence=c.verdict, colour=colours.get(c.arm, UNKNOWN), group=c.group))
+        for c in results.judged
+        if c.verdict and c.n_pairs
+    ]
+    beside = "Each arm against its baseline" if asked else ""
+    together = [*_together(asked, material, ""), *_together(found, material, beside)]
+    if missing := without_pairs(results):
+        together.append(Answered(scope="", verdicts=(Verdict(sentence=missing, colour=UNKNOWN),)))
+    return together
+
+
+def _together(
+    found: Sequence[tuple[Comparison | JudgedContrast, Verdict]], material: ReportData, title: str
+) -> Iterator[Answered]:
+    for control in dict.fromkeys(one.control for one, _ in found):
+        members = [(one, verdict) for one, verdict in found if one.control == control]
+        family = material.results.family(members[0][0])
+        said = "" if family is None else scope(family, [one for one, _ in members])
+        under = title if control is None else f"Under {material.experiment.control_label(control)}"
+        verdicts = tuple(verdict for _, verdict in members)
+        yield Answered(scope=said, verdicts=verdicts, control=control, title=under)
+
+
+def by_title(material: ReportData) -> dict[str, list[Answered]]:
+    """What stands open in the answer, under "", and where sentences are many, what is folded, by its title."""
+    every = answered(material)
+    many = sum(len(one.verdicts) for one in every) > MANY
+    found: dict[str, list[Answered]] = {"": []}
+    for one in sorted(every, key=lambda one: one.control is not None):
+        found.setdefault(one.title if many else "", []).append(one)
+    return found
+
+
+def progress(material: ReportData) -> str:
+    """How many runs there are, over how many seeds, and how many are not done."""
+    done = sum(run.status == "done" for run in material.runs)
+    failed = sum(run.status == "failed" for run in material.runs)
+    said = f"{counted(len(material.runs), 'run')}: {done} done"
+    damaged = sum(run.status == "damaged" for run in material.runs)
+    open_runs = len(material.runs) - done - failed - damaged
+    said += f", {failed} failed" if failed else ""
+    said += f", {damaged} damaged" if damaged else ""
+    said += f", {open_runs} not finished" if open_runs else ""
+    # Runs that were trained together share their seconds.
+    seconds = sum((run.metrics.get("wall_s") or 0.0) / run.execution.get("together", 1) for run in material.runs)
+    return said + (f"; {duration(seconds)} of training" if seconds else "")
+
+
+def command(material: ReportData) -> str:
+    """What to type to run all this again into another directory."""
+    experiment = material.experiment
+    ships = experiment.name in shipped() and _is_shipped(material)
+    seeds = sorted({run.seed for run in material.runs})
+    counts = seeds == list(range(len(seeds)))
+    present = {run.arm for run in material.runs}
+    declared = [arm for arm in experiment.arms if arm.control is None]
+    partly = present and {arm.name for arm in declared} - present
+    return command_line(
+        "run",
+        experiment.name if ships else f"{experiment.name}.yaml",
+        scale=experiment.scale if ships else None,
+        seeds=(len(seeds) if counts else ",".join(map(str, seeds)) + "," * (len(seeds) == 1)) or None,
+        arms=",".join(arm.name for arm in declared if arm.name in present) if partly else None,
+        control=[control for control in dict.fromkeys(run.control for run in material.runs) if control],
+    )
+
+
+def _is_shipped(material: ReportData) -> bool:
+    """Whether the directory's document is the one that comes with Headway, unchanged."""
+    experiment = material.experiment
+    scales = load(experiment.name).document.scales
+    if experiment.scale and experiment.scale not in scales:
+        return False
+    return not load(experiment.name, scale=experiment.scale).differences(experiment)

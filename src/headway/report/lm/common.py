@@ -1,0 +1,116 @@
+"""Show: what a run of language models was asked to do, and what its probes measured.
+
+Show: which final loss is drawn: of a text in nats or in bits, of other tasks that of their answers.
+
+Show: the n-gram models and the entropy of the text, as rules across a panel or, far from it, in its caption.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headway.base.text import listed, number
+from headway.config.lm.run import TokensRun, is_text
+from headway.report.charts.figure import NGRAMS, QUIET, Look, inline
+from headway.report.experiment.answer import OutcomeMeasure
+from headway.report.experiment.data import Finished, ReportData
+from headway.stats.lm.diversity import HeadProgress, head_progress
+
+
+def declared(run: Finished) -> TokensRun:
+    """What was run, with the heads that it was trained with."""
+    assert isinstance(run.run.trained, TokensRun)
+    return run.run.trained
+
+
+def is_probed(run: Finished) -> bool:
+    """Whether its heads were measured while it trained."""
+    return run.once(head_progress) is not None
+
+
+def measures(run: Finished, metric: str) -> bool:
+    """Whether a metric of its heads was measured while it trained."""
+    return is_probed(run) and metric in heads_of(run).mean
+
+
+def heads_of(run: Finished) -> HeadProgress:
+    """What was measured of the heads of a run that was probed."""
+    found = run.once(head_progress)
+    assert found is not None
+    return found
+
+
+LOSS = OutcomeMeasure(
+    name="final-loss",
+    metric="eval_loss_nats",
+    column="loss_nats",
+    axis="evaluation loss (nats per token)",
+    title="Final loss",
+    sentence="Mean loss per token of the fixed held-out sequences.",
+    references=NGRAMS,
+    ticks="Ticks: what needs no training, on the same text.",
+    one_seed="One seed: a point per arm, and no interval.",
+    label_width=330,
+    row=32,
+)
+
+
+BITS = replace(
+    LOSS,
+    metric="eval_bits_per_byte",
+    column="bits_per_byte",
+    axis="evaluation loss (bits per byte)",
+    sentence="Mean loss of the fixed held-out text, in bits per byte: arms differ in tokenizer or corpus.",
+    references={},
+    ticks="",
+)
+
+OF_ANSWERS = replace(
+    LOSS,
+    axis="evaluation loss (nats per answer)",
+    sentence="Mean loss per answer of the fixed evaluation examples.",
+    references={},
+    ticks="",
+)
+"""Of tasks that are no text."""
+
+
+def loss_of(material: ReportData) -> OutcomeMeasure:
+    """The loss in nats as it is told of the task: per token, or per answer where it is no text."""
+    return LOSS if is_text(material.run) else OF_ANSWERS
+
+
+def values(material: ReportData) -> dict[str, float]:
+    """The loss of each, where all arms are judged on the same text; empty otherwise."""
+    if not material.arms or not material.one_task:
+        return {}
+    found = material.baselines(material.arms[0])
+    losses = {name: found[name].get("loss_nats") for name in NGRAMS if name in found}
+    return {name: loss for name, loss in losses.items() if loss is not None}
+
+
+def looks_within(material: ReportData, domain: Sequence[float]) -> list[tuple[Look, float]]:
+    """Those that lie inside the ends of an axis, with their look."""
+    return [(NGRAMS[name], loss) for name, loss in values(material).items() if domain[0] <= loss <= domain[1]]
+
+
+def rules(material: ReportData, domain: Sequence[float], column: str) -> Iterator[Any]:
+    """A named rule for each that lies inside the ends of an axis."""
+    import altair as alt
+
+    for (label, colour, dash), loss in looks_within(material, domain):
+        chart = alt.Chart(inline([{"what": label, column: loss}]))
+        yield chart.mark_rule(strokeDash=list(dash), color=colour, strokeWidth=1.4).encode(y=f"{column}:Q")
+        text = chart.mark_text(align="left", baseline="bottom", dx=4, dy=-2, color=QUIET, fontSize=11)
+        yield text.encode(y=f"{column}:Q", x=alt.value(0), text="what:N")
+
+
+def below_and_above(material: ReportData, domain: Sequence[float]) -> str:
+    """A sentence for those that an axis does not reach."""
+    found = values(material)
+    above = [f"{NGRAMS[name][0]} ({number(loss, 3)})" for name, loss in found.items() if loss > domain[1]]
+    below = [f"{NGRAMS[name][0]} ({number(loss, 3)})" for name, loss in found.items() if loss < domain[0]]
+    said = [f"above the axis: {listed(above)}"] if above else []
+    said += [f"below it: {listed(below)}" if said else f"below the axis: {listed(below)}"] if below else []
+    text = "; ".join(said)
+    return text[:1].upper() + text[1:] + "." if text else ""

@@ -1,0 +1,252 @@
+"""Show: the data lane: how much of the stream it carries, before each layer and over training.
+
+Show: a drawing of the data lane: where the embedding enters the stream, what starts empty, where it is read out.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.base.text import counted, join, listed
+from headway.config.lm.model import TransformerModel
+from headway.config.spec import thinned
+from headway.report.charts.figure import INK, QUIET, SEEDS, SOLID, WIDTH, Figure, Look, inline, keyed, over_seeds
+from headway.report.experiment.data import ArmResults, ReportData
+from headway.report.lm.common import declared
+
+METRIC = "lane_share"
+POINTS = 120
+PLACES = ("#1d3557", "#2f6db3", "#56b4e9", "#2a9d5c", "#9acd32", "#d4a017", "#e4572e", "#c2185b", "#8e44ad")
+"""Colours of the places along the stream, from the first layer on; more places share the ends' mixture."""
+
+
+def lane_use(material: ReportData) -> Figure | None:
+    """The lane's share of the stream's squared norm; None without a lane."""
+    import altair as alt
+
+    arms = [arm for arm in material.arms if has_lane(arm) and arm.shown.metrics.get(METRIC)]
+    if not arms:
+        return None
+    panels = [_at_the_end(arms)]
+    over = [arm for arm in arms if len(arm.shown.series(METRIC)[0]) > 1]
+    rows: list[Any] = [alt.hconcat(*panels)]
+    columns = min(4, max(1, len(over)))
+    width = (WIDTH - 60) // columns - 50
+    for at in range(0, len(over), columns):
+        rows.append(alt.hconcat(*(_over_training(arm, width) for arm in over[at : at + columns])))
+    return Figure(
+        name="lane-use",
+        part="Data lane",
+        title="How much of the stream is in the lane",
+        caption=join(
+            "The lane's share of the stream's squared norm, averaged over tokens, before each layer and before the "
+            "final norm. Grey: the lane's share of the width, which it would have if all entries were alike.",
+            f"Above, at the end of training: the mean over {counted(material.n_seeds, 'seed')}"
+            + (", with its 95 % interval (t)." if material.n_seeds >= SEEDS else ".")
+            if material.n_seeds > 1
+            else "Above, at the end of training.",
+            f"Below, during training, seed {' or '.join(sorted({str(arm.shown.seed) for arm in over}))}."
+            if over
+            else "",
+        ),
+        chart=alt.vconcat(*rows).resolve_scale(color="independent"),
+    )
+
+
+def has_lane(arm: ArmResults) -> bool:
+    """Whether the model of an arm has a data lane."""
+    model = declared(arm.shown).model
+    return model.embedding_width < model.d_model
+
+
+def _places(n: int) -> list[str]:
+    return [*(f"layer {layer}" for layer in range(n - 1)), "final norm"]
+
+
+def _at_the_end(arms: Sequence[ArmResults]) -> Any:
+    import altair as alt
+
+    longest = max(len(arm.shown.metrics[METRIC]) for arm in arms)
+    looks: list[Look] = [(arm.label, arm.colour, SOLID) for arm in arms]
+    look = keyed("what", looks, nested=False)
+    rows = []
+    for arm in arms:
+        shares = np.array([run.metrics[METRIC] for run in arm.runs if run.metrics.get(METRIC)], dtype=float)
+        for place, column in zip(_places(shares.shape[1]), shares.T, strict=True):
+            mean = over_seeds(column)
+            rows.append({"what": arm.label, "place": place, "share": mean.mean, "low": mean.low, "high": mean.high})
+    x = alt.X(
+        "place:N", title="before", sort=_places(longest), axis=alt.Axis(labelAngle=0), scale=alt.Scale(padding=0.4)
+    )
+    y = alt.Y("share:Q", title="share in the lane", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
+    chart = alt.Chart(inline(rows)).encode(x=x)
+    layers = [
+        chart.mark_rule(strokeWidth=1.6).encode(
+            y=alt.Y("low:Q", title="share in the lane"), y2="high:Q", color=look["color"]
+        ),
+        chart.mark_line().encode(y=y, color=look["color"]),
+        chart.mark_point(size=60, filled=True, opacity=1).encode(
+            y=y, color=look["color"], tooltip=["what:N", "place:N", alt.Tooltip("share:Q", format=".1%")]
+        ),
+    ]
+    return alt.layer(*layers).properties(width=WIDTH - 80, height=270, title="at the end of training")
+
+
+def _over_training(arm: ArmResults, width: int) -> Any:
+    import altair as alt
+
+    places = _places(arm.shown.series(METRIC)[1].shape[1])
+    colours = alt.Scale(domain=places, range=[PLACES[i % len(PLACES)] for i in range(len(places))])
+    model = declared(arm.shown).model
+    width_share = 1 - model.embedding_width / model.d_model
+    x = alt.X(
+        "step:Q",
+        title="training step",
+        axis=alt.Axis(tickCount=3, labelExpr="datum.value ? format(datum.value, '~s') : '0'"),
+    )
+    y = alt.Y("share:Q", title="share in the lane", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
+    legend = alt.Legend(title="before", orient="bottom", columns=5)
+    lines = alt.Chart(inline(_rows(arm, places))).mark_line(strokeWidth=1.8)
+    tooltip = ["place:N", "step:Q", alt.Tooltip("share:Q", format=".1%")]
+    rule = alt.Chart(inline([{"share": width_share}])).mark_rule(color="#b4b8bf", strokeDash=[4, 3]).encode(y=y)
+    drawn = lines.encode(
+        x=x, y=y, color=alt.Color("place:N", sort=places, scale=colours, legend=legend), tooltip=tooltip
+    )
+    return alt.layer(rule, drawn).properties(width=width, height=190, title=arm.label)
+
+
+def _rows(arm: ArmResults, places: Sequence[str]) -> Iterator[dict[str, Any]]:
+    steps, shares = arm.shown.series(METRIC)
+    for at in thinned(steps.tolist(), POINTS):
+        for place, share in zip(places, shares[at], strict=True):
+            yield {"place": place, "step": steps[at], "share": share}
+
+
+EMBEDDED, LANE, BOX, LINE = "#cfe0f3", "#fbe9c6", "#ffffff", "#9aa0a8"
+Shape = dict[str, Any]
+
+LEFT, RIGHT, BOTTOM, TOP = 240.0, 760.0, 20.0, 180.0
+"""Ends of the stream in the drawing, in pixels."""
+
+
+def lane_diagram(material: ReportData) -> Figure | None:
+    """A drawing per kind of lane: same or switched side, positions in it or not; None without a lane."""
+    import altair as alt
+
+    kinds: dict[tuple[str, bool], list[Any]] = {}
+    for arm in material.arms:
+        if has_lane(arm):
+            model = declared(arm.shown).model
+            kinds.setdefault((model.lane, model.positions_in_lane), []).append(arm)
+    if not kinds:
+        return None
+    drawings = [
+        _drawing(declared(arms[0].shown).model).properties(
+            width=WIDTH - 20, height=210, title=_title(listed(arm.label for arm in arms), side)
+        )
+        for (side, _), arms in kinds.items()
+    ]
+    return Figure(
+        name="lane-diagram",
+        part="Data lane",
+        title="The data lane",
+        caption="The residual stream from left to right, as high as it is wide in the model; heights are in proportion "
+        "for the first arm named. The token embedding fills only the blue entries; the yellow ones, the lane, start "
+        "at zero unless positions are added to them, and are free for the heads. Every layer reads and writes all "
+        "entries; the read-out takes as many as the embedding has, with the same weights.",
+        chart=alt.vconcat(*drawings, spacing=18),
+    )
+
+
+def _title(arms: str, side: str) -> str:
+    return f"{arms}: " + ("read out on the same side" if side == "same" else "read out on the other side")
+
+
+def _drawing(model: TransformerModel) -> Any:
+    import altair as alt
+
+    boxes, texts, arrows = list(_boxes(model)), list(_texts(model)), list(_arrows(model))
+    x, x2 = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, WIDTH - 20])), alt.X2("x2:Q")
+    y, y2 = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, 210])), alt.Y2("y2:Q")
+    fills = [EMBEDDED, LANE, BOX]
+    fill = alt.Fill("fill:N", scale=alt.Scale(domain=fills, range=fills), legend=None)
+    drawn = [
+        alt.Chart(inline(boxes))
+        .mark_rect(stroke=LINE, strokeWidth=1, cornerRadius=3)
+        .encode(x=x, x2=x2, y=y, y2=y2, fill=fill, opacity=alt.Opacity("opacity:Q", scale=None)),
+        alt.Chart(inline(arrows)).mark_rule(color=INK, strokeWidth=1.5).encode(x=x, x2=x2, y=y),
+        alt.Chart(inline(arrows))
+        .mark_point(shape="triangle-right", size=70, filled=True, color=INK, opacity=1)
+        .encode(x=alt.X("tip:Q", axis=None), y=y),
+    ]
+    for bold in (True, False):
+        rows = [text for text in texts if text["bold"] == bold]
+        mark = alt.Chart(inline(rows)).mark_text(
+            lineBreak="\n",
+            fontSize=12 if bold else 11,
+            fontWeight="bold" if bold else "normal",
+            color=INK if bold else QUIET,
+            lineHeight=14,
+        )
+        drawn.append(mark.encode(x=x, y=y, text="text:N"))
+    return alt.layer(*drawn)
+
+
+def _split(model: TransformerModel) -> float:
+    """Where the embedded entries, below, end and the lane begins; a narrow part stays visible."""
+    share = model.embedding_width / model.d_model
+    return BOTTOM + (TOP - BOTTOM) * min(0.85, max(0.15, share))
+
+
+def _read(model: TransformerModel) -> tuple[float, float]:
+    """The entries that the read-out takes."""
+    split = _split(model)
+    return (BOTTOM, split) if model.lane == "same" else (TOP - (split - BOTTOM), TOP)
+
+
+def _box(x: float, x2: float, y: float, y2: float, fill: str = BOX, opacity: float = 1.0) -> Shape:
+    return {"x": x, "x2": x2, "y": y, "y2": y2, "fill": fill, "opacity": opacity}
+
+
+def _boxes(model: TransformerModel) -> Iterator[Shape]:
+    split, (low, high) = _split(model), _read(model)
+    yield _box(LEFT, RIGHT, BOTTOM, split, EMBEDDED)
+    yield _box(LEFT, RIGHT, split, TOP, LANE)
+    yield _box(20, 180, BOTTOM, split)
+    yield _box(820, 960, low, high)
+    for left, right in _slabs():
+        yield _box(left, right, BOTTOM - 8, TOP + 8)
+
+
+def _slabs() -> list[tuple[float, float]]:
+    return [(330.0, 420.0), (500.0, 590.0), (650.0, 710.0)]
+
+
+def _arrows(model: TransformerModel) -> Iterator[Shape]:
+    split, (low, high) = _split(model), _read(model)
+    yield {"x": 180, "x2": LEFT - 8, "tip": LEFT - 6, "y": (BOTTOM + split) / 2}
+    yield {"x": RIGHT, "x2": 812, "tip": 814, "y": (low + high) / 2}
+
+
+def _texts(model: TransformerModel) -> Iterator[Shape]:
+    split, (low, high) = _split(model), _read(model)
+    lane = model.d_model - model.embedding_width
+
+    def text(x: float, y: float, said: str, bold: bool = False) -> Shape:
+        return {"x": x, "y": y, "text": said, "bold": bold}
+
+    yield text(100, (BOTTOM + split) / 2, "token embedding", True)
+    yield text(100, BOTTOM - 11, f"{model.embedding_width} columns")
+    into = "positions are added here" if model.positions_in_lane else "starts at zero"
+    yield text(LEFT - 70, (split + TOP) / 2, f"{into}")
+    yield text(LEFT + 45, (split + TOP) / 2, f"lane: {lane}", True)
+    yield text(LEFT + 45, (BOTTOM + split) / 2, f"{model.embedding_width}", True)
+    (a, b), (c, d), (e, f) = _slabs()
+    yield text((a + b) / 2, (BOTTOM + TOP) / 2, "layer 0", True)
+    yield text((b + c) / 2, (BOTTOM + TOP) / 2, "· · ·", True)
+    yield text((c + d) / 2, (BOTTOM + TOP) / 2, f"layer {model.n_layers - 1}", True)
+    yield text((e + f) / 2, (BOTTOM + TOP) / 2, "norm", True)
+    yield text(890, (low + high) / 2, "read-out", True)
+    yield text(890, low - 11 if low > BOTTOM else BOTTOM - 11, f"{model.embedding_width} entries")
+    yield text((LEFT + RIGHT) / 2, TOP + 18, f"residual stream, {model.d_model} wide")

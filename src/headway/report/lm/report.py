@@ -1,0 +1,332 @@
+"""Show: the figures that answer what a task is asked for whose answer is known, in their order.
+
+Show: the figures of what probes measured in the heads, in their order, for arms without a control and under each.
+
+Show: what a report on language models holds: its figures in their order, its tables and its texts.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar
+
+from headway.base.text import Amount, join, number
+from headway.config.lm.run import PER_BYTE
+from headway.config.metrics import METRICS, YES_OR_NO
+from headway.report.charts.atlas import atlas
+from headway.report.charts.figure import NGRAMS, QUIET, SCHEME_COLOURS, Figure
+from headway.report.charts.page import Row, Table
+from headway.report.experiment.answer import final_outcome
+from headway.report.experiment.data import ArmResults, ReportData, looks
+from headway.report.experiment.laboratory import ReportSlice, Statement, Writing, by_task, over_seeds
+from headway.report.lm import association, head_maps, heads, lane, size, text, training
+from headway.report.lm import size as heads_size
+from headway.report.lm import text as claims
+from headway.report.lm.common import BITS, LOSS, heads_of, is_probed, loss_of
+from headway.report.lm.heads import PART
+from headway.report.lm.synthetic import accuracies, by_kind, by_length, errors_by_heads, solved_map
+from headway.report.lm.training import learning_rates
+from headway.stats.evidence import Comparison
+from headway.stats.learning_rates import rate_controls
+from headway.stats.lm.diversity import scores_at
+from headway.stats.lm.scaling import PARAMETERS, AgainstScheme, Fit
+
+
+def answers(material: ReportData) -> Iterator[Figure | None]:
+    """What kinds of question get, what errors come to, in how many seeds it is solved, and how much is right."""
+    for draw in (by_kind, errors_by_heads, solved_map, accuracies, by_length):
+        yield draw(material)
+
+
+def probed(material: ReportData, control: str | None) -> Iterator[Figure]:
+    """Every figure of the probes of arms under one control; those under a control are in a part of their own."""
+    for figure in _figures(material.under(control), every=control is None):
+        if control is None:
+            yield figure
+        else:
+            part = f"{PART}: {material.experiment.control_label(control)}"
+            yield replace(figure, name=f"{figure.name}-{control}", part=part, folded=True)
+
+
+def _figures(material: ReportData, *, every: bool) -> Iterator[Figure]:
+    if not any(is_probed(arm.shown) for arm in material.arms):
+        return
+    loose = [
+        association.against_loss(material),
+        heads.by_kv_heads(material),
+        heads.by_layer(material),
+        head_maps.head_maps(material),
+        association.association(material),
+        association.association(material, "train_loss_nats"),
+        association.losses(material),
+    ]
+    yield from heads.progress(material, every=every)
+    yield from (figure for figure in loose if figure is not None and (every or not figure.folded))
+    yield from atlases(material) if every else ()
+
+
+def atlases(material: ReportData) -> Iterator[Figure]:
+    """Every head of each arm's shown run at its last probed step; the first is open, the others are folded."""
+    drawn = 0
+    for arm in (each for each in material.arms if is_probed(each.shown)):
+        step = int(heads_of(arm.shown).steps[-1])
+        figure = atlas(
+            scores_at(arm.shown.run, step),
+            name=f"atlas-{arm.name}",
+            part=PART,
+            title=f"Head atlas: {arm.label}",
+            caption=f"Seed {arm.shown.seed}, step {step:,}.",
+        )
+        if figure is not None:
+            yield replace(figure, folded=drawn > 0)
+            drawn += 1
+
+
+Draw = Callable[[ReportData], Figure | None]
+
+LOSS_AGAINST_HEADS, LEARNING, HOURS = (
+    partial(by_task, draw) for draw in (heads_size.loss_against_heads, training.learning, training.hours)
+)
+"""Those that are about the loss, which of different tasks is another."""
+
+PER_CONTROL: tuple[Draw, ...] = (
+    LOSS_AGAINST_HEADS,
+    LEARNING,
+    HOURS,
+    size.cost,
+    lane.lane_use,
+    text.repetition,
+)
+"""Drawn of the arms without a control, and again of those under each."""
+
+OF_STARTS: tuple[Draw, ...] = (training.over_training, training.against_kept, training.inequality)
+"""Drawn first where runs start from others."""
+
+FINAL = {
+    "eval_bits_per_byte": BITS.axis,
+    "solved": "seeds that solve it",
+    "accuracy": "accuracy",
+    "nmse": "error over variance",
+    "eval_loss_nats": LOSS.axis,
+    "total_heads": "heads in all layers",
+    "n_parameters": "parameters",
+    "tokens": "tokens trained on",
+}
+"""Final metrics in the opening table: name to heading."""
+_OF_ITS_OWN = "; tokens are those of an arm's own training, without those of the run that it started from"
+_WHICH = ", that of its group or, for a group's own, the experiment's"
+
+
+class TokensReportSlice(ReportSlice):
+    """The slice of transformers on tokens."""
+
+    controls_apart: ClassVar[bool] = True
+
+    def answers(self, material: ReportData) -> Iterator[Figure | None]:
+        """How a task is done whose answer is known; what the loss does without heads, where arms were pruned."""
+        yield from answers(material)
+        for draw in OF_STARTS if _starts(material) else ():
+            yield from (_under(material, control, draw) for control in material.controls)
+
+    def figures(self, material: ReportData) -> Iterator[Figure | None]:
+        """The figures in their order; None in place of one that the results have no numbers for."""
+        shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
+        trained = _trained(material)
+        per_control = {draw: [_under(trained, control, draw) for control in shown] for draw in PER_CONTROL}
+        if not _starts(material):  # the heads of a pruned arm are no layout that somebody chose
+            yield from per_control[LOSS_AGAINST_HEADS]
+            yield by_task(size.loss_against_parameters, material)
+        yield (
+            final_outcome(material, BITS)
+            if material.results.primary == PER_BYTE
+            else by_task(partial(final_outcome, measure=loss_of(material)), material)
+        )
+        for draw in (LEARNING, HOURS, size.cost):
+            yield from per_control[draw]
+        yield lane.lane_diagram(material)
+        yield from per_control[lane.lane_use]
+        yield size.parameters_by_part(material)
+        yield from per_control[text.repetition]
+        for control in shown:
+            yield from probed(material, control)
+
+    def final(self, material: ReportData) -> Table:
+        """A row per arm and, below, a row for each of what needs no training."""
+        names = [name for name in FINAL if any(len(arm.final(name)) for arm in material.arms)]
+        if material.results.primary != PER_BYTE:
+            names = [name for name in names if name != PER_BYTE]
+        headings = FINAL | {LOSS.metric: loss_of(material).axis}
+        columns = ["", *(headings[name] for name in names)]
+        compared = [_compared(material, arm) for arm in material.arms]
+        against = _against(material, compared)
+        relative = _is_relative(material, names)
+        if relative:
+            columns[2:2] = ["against its baseline", *(["which is"] if against else [])]
+        if material.timings:
+            columns += ["tokens/s", "memory, MiB"]
+        rows = [
+            Row(cells=_cells(material, arm, names, c, against), colour=arm.colour)
+            for arm, c in zip(material.arms, compared, strict=True)
+        ]
+        if material.one_task:
+            rows += [_quiet(label, loss, len(columns)) for label, loss in _references(material)]
+        several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
+        return Table(
+            columns=tuple(columns),
+            rows=tuple(rows),
+            caption=join(
+                f"At the end of training: {several}{_OF_ITS_OWN if _starts(material) else ''}.",
+                f"Against its baseline{_WHICH if material.experiment.groups else ''}: the mean over paired seeds, "
+                f"{'more' if METRICS[material.results.primary].better == 'higher' else 'less'} is better."
+                if relative and any(compared)
+                else "",
+                "Tokens/s and memory are those of a short timing of each arm with the machine to itself."
+                if material.timings
+                else "",
+            ),
+            hints={headings[name]: METRICS[name].sentence for name in names if name in METRICS},
+        )
+
+    def luck(self, material: ReportData) -> str:
+        """What the intervals leave out: the luck of the held-out text; nothing where there is no interval."""
+        if not any(comparison.interval for comparison in material.results.comparisons):
+            return ""
+        arms = "all arms" if material.one_task else "all arms of a task"
+        return f"Intervals are over seeds; {arms} are judged on the same held-out sequences, whose own luck they share."
+
+    def statements(self, material: ReportData) -> list[Statement]:
+        """The published sentence recomputed, what lies below the curve of plain models, and the best learning rates."""
+        results, named = material.results, looks(material.experiment)
+        rate_only = rate_controls(material.experiment)
+        found = list(_curves(material, [fit for fit in results.fits if fit.control not in rate_only]))
+        found += [
+            Statement(sentence=entry.sentence, colour=named[entry.arm].colour)
+            for entry in results.plain_curve
+            if entry.arm.partition("+")[2] not in rate_only
+        ]
+        rates = results.learning_rates
+        changed = [c for entry in rates for c in entry.comparisons if c.changed]
+        found += [Statement(sentence=f"At the best learning rates: {c.verdict}", colour=QUIET) for c in changed]
+        judged = any(c.interval for entry in rates for c in entry.comparisons)
+        if judged and not changed:
+            found.append(
+                Statement(sentence="No verdict changes when each arm takes its best learning rate", colour=QUIET)
+            )
+        return [*found, *filter(None, [training.prunable(material.under(None))]), *claims.statements(material)]
+
+    def tables(self, material: ReportData) -> list[tuple[str, Table]]:
+        """Further tables: learning rates, and what samples repeat and use."""
+        found = [
+            ("Published statements", claims.table(material)),
+            ("Learning rates", learning_rates(material)),
+            ("Samples in numbers", text.vanishing(material)),
+        ]
+        return [(title, table) for title, table in found if table is not None]
+
+    def writings(self, material: ReportData) -> list[Writing]:
+        """The texts of each arm's shown run."""
+        return text.writings(material)
+
+
+def _starts(material: ReportData) -> bool:
+    """Whether arms start from others."""
+    return any(arm.parent is not None for arm in material.experiment.arms)
+
+
+def _trained(material: ReportData) -> ReportData:
+    """The same with the arms that were trained, since of the others there is no curve."""
+    arms = tuple(arm for arm in material.arms if arm.shown.run.steps)
+    return replace(material, arms=arms) if arms else material
+
+
+def _under(material: ReportData, control: str | None, draw: Draw) -> Figure | None:
+    figure = draw(material.under(control))
+    if figure is None or control is None:
+        return figure
+    title = f"{figure.title}: {material.experiment.control_label(control)}"
+    return replace(figure, name=f"{figure.name}-{control}", title=title)
+
+
+def _cells(
+    material: ReportData, arm: ArmResults, names: Sequence[str], compared: Comparison | None, against: Mapping[str, str]
+) -> tuple[str, ...]:
+    cells = [arm.label, *(_solved(arm) if name == "solved" else over_seeds(arm, name) for name in names)]
+    if _is_relative(material, names):
+        share = compared.share if compared else None
+        cells.insert(2, "–" if share is None else f"{100 * share:+.2f} %".replace("-", "−"))
+        if against:
+            cells.insert(3, against[compared.baseline] if compared else "–")
+    if material.timings:
+        timing = material.timings.get(arm.name, {})
+        memory = timing.get("memory_bytes")
+        rate = timing.get("tokens_per_s")
+        cells += [number(rate, 4), "–" if memory is None else f"{memory / 2**20:,.0f}"]
+    return tuple(cells)
+
+
+def _is_relative(material: ReportData, names: Sequence[str]) -> bool:
+    """Whether a column says by how many percent arms differ in what they are judged by: of a share that says little."""
+    primary = material.results.primary
+    return primary in names and METRICS[primary].unit != YES_OR_NO
+
+
+def _solved(arm: ArmResults) -> str:
+    """In how many of its seeds the task is solved."""
+    solved = arm.final("solved")
+    return f"{int(solved.sum())} of {len(solved)}" if len(solved) else "–"
+
+
+def _compared(material: ReportData, arm: ArmResults) -> Comparison | None:
+    """The comparison with the baseline that an arm is first compared with: its group's, where it has one."""
+    for c in material.results.comparisons:
+        if c.metric == material.results.primary and c.arm == arm.name and c.share is not None:
+            return c
+    return None
+
+
+def _against(material: ReportData, compared: Sequence[Comparison | None]) -> dict[str, str]:
+    """The baselines' short names; empty where there is one baseline for all."""
+    named = looks(material.experiment)
+    found = {c.baseline: named[c.baseline].point for c in compared if c}
+    return found if len(found) > 1 else {}
+
+
+def _references(material: ReportData) -> Iterator[tuple[str, float]]:
+    baselines = material.baselines(material.arms[0])
+    for name, (label, _, _) in NGRAMS.items():
+        loss = baselines.get(name, {}).get("loss_nats")
+        if loss is not None:
+            yield label, loss
+
+
+def _quiet(label: str, loss: float, n_columns: int) -> Row:
+    return Row(cells=(label, number(loss), *[""] * (n_columns - 2)), quiet=True)
+
+
+def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
+    """What the curves through the arms say, that of the published form with the other beside it."""
+    published, free_form = PARAMETERS
+    for fit in sorted(fits, key=lambda f: (f.control is not None, f.scheme != "descending")):
+        if fit.sentence and fit.form == published:
+            free = [f.against for f in fits if _same(f, fit) and f.form == free_form and f.against]
+            said = fit.sentence[:1].upper() + fit.sentence[1:] + " (fits with amplitude 1, as published"
+            said += f"; with a free amplitude {_other(free[0])})" if free and len(fit.seeds) > 1 else ")"
+            said += "" if fit.control is None else f", under {material.experiment.control_label(fit.control)}"
+            yield Statement(sentence=said, colour=SCHEME_COLOURS[fit.scheme])
+
+
+def _same(one: Fit, other: Fit) -> bool:
+    return one.scheme == other.scheme and one.control == other.control
+
+
+def _other(against: AgainstScheme) -> str:
+    relative, interval = against.relative, against.interval
+    amount = Amount.of_share(relative, interval)
+    said = f"{amount(abs(relative))} {'better' if relative < 0 else 'worse'}"
+    if interval is None:
+        return said
+    ends = sorted((-1 if relative < 0 else 1) * end for end in interval)
+    return f"{said}, 95 % interval {amount(*ends)}"
+
+
+LABORATORY = TokensReportSlice()

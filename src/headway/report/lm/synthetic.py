@@ -1,0 +1,343 @@
+"""Show: how well each arm does a task whose answer is known, seed by seed, beside the best possible and chance.
+
+Show: how much is right of a task whose answer is known, by kind of question and by what had been read.
+
+Show: errors of answers that are numbers against the number of heads, with the arms that have as many as needed.
+
+Show: in how many of its seeds each arm solves a task, beside what is possible at all.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.base.text import counted, join
+from headway.config.lm.synthetic import HopsTask, RetrievalTask
+from headway.config.run import RunSpec
+from headway.data.synthetic import guessed
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, arm_colour, inline
+from headway.report.experiment.data import ArmResults, ReportData
+from headway.report.lm.common import declared
+from headway.stats.shares import Share, decimal
+
+LABELS = 300
+ROW = 30
+LIMITS = {"best possible": INK, "chance": QUIET}
+"""What is drawn beside arms, and in which colour."""
+
+
+def accuracies(material: ReportData) -> Figure | None:
+    """A row per arm with a point per seed, and lines at what is possible and at chance; None without such arms."""
+    import altair as alt
+
+    arms = [arm for arm in material.arms if len(arm.final("accuracy"))]
+    if not arms:
+        return None
+    limits = [row for arm in arms for row in _limits(material, arm)]
+    there = [name for name in LIMITS if any(row["what"] == name for row in limits)]
+    y = alt.Y(
+        "arm:N",
+        sort=[arm.label for arm in arms],
+        title=None,
+        axis=alt.Axis(ticks=False, domain=False, labelLimit=LABELS, labelFontSize=12),
+    )
+    x = alt.X("accuracy:Q", title="share of right answers", scale=alt.Scale(domain=[0, 1], nice=False))
+    colour = alt.Color(
+        "what:N",
+        title=None,
+        scale=alt.Scale(domain=there, range=[LIMITS[name] for name in there]),
+        legend=alt.Legend(orient="bottom", symbolType="square", symbolSize=60),
+    )
+    lines = alt.Chart(inline(limits)).mark_tick(thickness=3, size=ROW - 6)
+    lines = lines.encode(x=x, y=y, color=colour, tooltip=["what:N", "accuracy:Q"])
+    chart = alt.layer(lines, *_points(arms, x, y)).resolve_scale(color="independent")
+    return Figure(
+        name="accuracy",
+        part="Outcome",
+        title="How much is right",
+        caption=join(
+            f"Share of right answers of each of up to {counted(material.n_seeds, 'seed')} at the end; the ring is "
+            "their median.",
+            "Black line: what no model of that shape gets beyond." if "best possible" in there else "",
+            "Grey line: what is right by chance, without finding what belongs to what." if "chance" in there else "",
+        ),
+        chart=chart.properties(width=WIDTH - LABELS - 60, height=ROW * len(arms)),
+    )
+
+
+def _points(arms: list[ArmResults], x: Any, y: Any) -> tuple[Any, Any]:
+    """Each seed, and their medians."""
+    import altair as alt
+
+    seeds = [
+        {"arm": arm.label, "accuracy": value, "seed": str(seed)}
+        for arm in arms
+        for seed, value in arm.by_seed("accuracy").items()
+    ]
+    medians = [{"arm": arm.label, "accuracy": float(np.median(arm.final("accuracy")))} for arm in arms]
+    palette = alt.Scale(domain=[arm.label for arm in arms], range=[arm.colour for arm in arms])
+    colour = alt.Color("arm:N", legend=None, scale=palette)
+    small = alt.Chart(inline(seeds)).mark_point(size=34, filled=True, opacity=0.45)
+    ring = alt.Chart(inline(medians)).mark_point(size=120, filled=False, strokeWidth=2, opacity=1)
+    return (
+        small.encode(x=x, y=y, color=colour, tooltip=["arm:N", "seed:N", "accuracy:Q"]),
+        ring.encode(x=x, y=y, color=colour, tooltip=["arm:N", "accuracy:Q"]),
+    )
+
+
+def _limits(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
+    found = {
+        "best possible": arm.shown.run.spec.best_possible.get("accuracy"),
+        "chance": material.baselines(arm).get("chance", {}).get("accuracy"),
+    }
+    return [{"arm": arm.label, "what": name, "accuracy": at} for name, at in found.items() if at is not None]
+
+
+def by_kind(material: ReportData) -> Figure | None:
+    """The share of right answers by kind of question, such as the number of hops; None where there is one kind."""
+    import altair as alt
+
+    chart = _lines(material, "accuracy_by_kind", "hops", lambda at: at)
+    if chart is None:
+        return None
+    title, caption = "How much is right by the number of hops", _caption(material)
+    if guesses := _guesses(material):
+        line = alt.Chart(inline(guesses)).mark_line(strokeDash=[4, 3], color=QUIET, strokeWidth=1.6)
+        chart += line.encode(x=alt.X("at:O", title="hops"), y="accuracy:Q")
+        caption += " Dashed: what is right of one that guesses from the number of hops, the place and its letter alone."
+    return Figure(name="accuracy-by-kind", part="Outcome", title=title, caption=caption, chart=chart)
+
+
+def _guesses(material: ReportData) -> list[dict[str, float]]:
+    """What needs no hop, where all arms are asked the same."""
+    tasks = [declared(arm.shown).task for arm in material.arms]
+    task = tasks[0]
+    if not isinstance(task, HopsTask) or any(other != task for other in tasks):
+        return []
+    return [{"at": k, "accuracy": share} for k, share in enumerate(guessed(task))]
+
+
+def by_length(material: ReportData) -> Figure | None:
+    """The same by what had been read before it was asked; None where that is always the same."""
+    title, caption = "How much is right by what had been read", _caption(material)
+    chart = _lines(material, "accuracy_by_length", "tokens read, up to", lambda at: 2**at)
+    if chart is None:
+        return None
+    return Figure(name="accuracy-by-length", part="Outcome", title=title, caption=caption, chart=chart, folded=True)
+
+
+def _caption(material: ReportData) -> str:
+    return (
+        f"Share of right answers at the end, the mean over up to {counted(material.n_seeds, 'seed')}; thin lines reach "
+        "from the worst seed to the best."
+    )
+
+
+def _lines(material: ReportData, metric: str, axis: str, place: Callable[[int], int]) -> Any:
+    import altair as alt
+
+    rows = [row for arm in material.arms for row in _rows_known_parts(arm, metric, place)]
+    if len({row["at"] for row in rows}) < 2:
+        return None
+    names = [arm.label for arm in material.arms]
+    colour = alt.Color(
+        "arm:N",
+        title=None,
+        sort=names,
+        scale=alt.Scale(domain=names, range=[arm.colour for arm in material.arms]),
+        legend=alt.Legend(labelLimit=300),
+    )
+    base = alt.Chart(inline(rows)).encode(x=alt.X("at:O", title=axis, axis=alt.Axis(labelAngle=0)), color=colour)
+    y, low = (
+        alt.Y(f"{of}:Q", title="share of right answers", scale=alt.Scale(domain=[0, 1], nice=False))
+        for of in ("accuracy", "low")
+    )
+    return alt.layer(
+        base.mark_rule(opacity=0.5).encode(y=low, y2="high:Q"),
+        base.mark_line(strokeWidth=2, point=True).encode(
+            y=y, tooltip=["arm:N", "at:O", "accuracy:Q", "low:Q", "high:Q"]
+        ),
+    ).properties(width=WIDTH - 380, height=280)
+
+
+def _rows_known_parts(arm: ArmResults, metric: str, place: Callable[[int], int]) -> list[dict[str, Any]]:
+    kept = [run.metrics[metric] for run in arm.runs if run.metrics.get(metric)]
+    found = []
+    for at in range(max(map(len, kept), default=0)):
+        values = [share for row in kept if at < len(row) and (share := row[at]) is not None]
+        if values:
+            ends = {"low": min(values), "high": max(values)}
+            found.append({"arm": arm.label, "at": place(at), "accuracy": float(np.mean(values)), **ends})
+    return found
+
+
+SMALLEST = 1e-12
+"""What is drawn of an error of 0 on an axis of logarithms."""
+
+
+def errors_by_heads(material: ReportData) -> Figure | None:
+    """Error over variance against the heads of a layer, a colour per task, a panel per control; None without errors."""
+    import altair as alt
+
+    rows = [row for arm in material.arms for row in _rows_known_errors(arm)]
+    if not rows:
+        return None
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    palette = alt.Scale(domain=tasks, range=[arm_colour(at) for at in range(len(tasks))])
+    colour = alt.Color("task:N", title=None, sort=tasks, scale=palette)
+    heads = sorted({row["heads"] for row in rows})
+    panels = [
+        _panel_known_errors([row for row in rows if row["control"] == control], colour, heads).properties(
+            title="" if control is None else material.experiment.control_label(control)
+        )
+        for control in dict.fromkeys(row["control"] for row in rows)
+    ]
+    return Figure(
+        name="error-by-heads",
+        part="Outcome",
+        title="Error by the number of heads",
+        caption=join(
+            "Mean squared error over the variance of what is asked, of each of up to "
+            f"{counted(material.n_seeds, 'seed')} at the end; lines join medians. The axis is logarithmic.",
+            "Rings: layers times heads reach the number of things to be found."
+            if any(r["enough"] for r in rows)
+            else "",
+        ),
+        chart=alt.concat(*panels, columns=2, spacing=30).resolve_scale(y="shared"),
+    )
+
+
+def _panel_known_errors(rows: list[dict[str, Any]], colour: Any, heads: list[int]) -> Any:
+    import altair as alt
+
+    x = alt.X("heads:O", title="heads of a layer", sort=heads, axis=alt.Axis(labelAngle=0, grid=False))
+    y, middle = (
+        alt.Y(value, title="error over variance", scale=alt.Scale(type="log"), axis=alt.Axis(format="~e"))
+        for value in ("nmse:Q", "median(nmse):Q")
+    )
+    points = alt.Chart(inline(rows)).mark_point(filled=True, size=22, opacity=0.5)
+    lines = alt.Chart(inline(rows)).mark_line(strokeWidth=2)
+    rings = alt.Chart(inline([row for row in rows if row["enough"]])).mark_point(
+        size=170, filled=False, strokeWidth=1.6, opacity=1
+    )
+    return alt.layer(
+        points.encode(x=x, y=y, color=colour, tooltip=["arm:N", "seed:N", "nmse:Q"]),
+        lines.encode(x=x, y=middle, color=colour),
+        rings.encode(x=x, y=middle, color=colour),
+    ).properties(width=min(420, 90 * len(heads)), height=260)
+
+
+def _rows_known_errors(arm: ArmResults) -> list[dict[str, Any]]:
+    run = declared(arm.shown)
+    return [
+        {
+            "arm": arm.label,
+            "task": run.task.title,
+            "heads": max(run.model.layout.n_heads),
+            "control": arm.control,
+            "seed": str(seed),
+            "nmse": max(error, SMALLEST),
+            "enough": isinstance(run.task, RetrievalTask) and run.model.layout.total >= run.task.targets,
+        }
+        for seed, error in arm.by_seed("nmse").items()
+    ]
+
+
+PART = "Outcome"
+
+
+def solved_map(material: ReportData) -> Figure | None:
+    """A cell for each arm: tasks by heads, with the threshold of what is possible; None where two arms share one."""
+    rows = [row for arm in material.arms if (row := _row(arm)) is not None]
+    places = {(row["task"], row["heads"], row["control"]) for row in rows}
+    if not rows or len(places) < len(rows):  # arms that differ in something else have no place in a map of heads
+        return None
+    bounded = any(row["possible"] == "no" for row in rows)
+    return Figure(
+        name="share-solved",
+        part=PART,
+        title="In how many seeds the task is solved",
+        caption=join(
+            f"Share of up to {counted(material.n_seeds, 'seed')} of each arm that end with the task solved, and in "
+            "brackets the best accuracy of any seed.",
+            "Dashed frames: no model of that shape can solve it, by theory." if bounded else "",
+        ),
+        chart=_panels(rows),
+    )
+
+
+def _panels(rows: Sequence[dict[str, Any]]) -> Any:
+    """A map for each control, one above the other."""
+    import altair as alt
+
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    columns = sorted({row["heads"] for row in rows}, key=lambda heads: (sum(map(int, heads.split("-"))), heads))
+    panels_of = {row["control"]: row["panel"] for row in rows}
+    base = alt.Chart(inline(rows)).encode(
+        x=alt.X("heads:O", sort=columns, title="heads of each layer", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("task:N", sort=tasks, title=None, axis=alt.Axis(labelLimit=300)),
+    )
+    tooltip = ["arm:N", "share:Q", "low:Q", "high:Q", "seeds:Q", "possible:N", "best:Q"]
+    cells = base.mark_rect().encode(
+        color=alt.Color("share:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), title="share of seeds"),
+        tooltip=tooltip,
+    )
+    # What theory rules out is framed, so that its edge is the threshold.
+    ruled_out = (
+        base.transform_filter("datum.possible === 'no'")
+        .mark_rect(filled=False, stroke=INK, strokeWidth=2, strokeDash=[4, 2])
+        .encode(tooltip=tooltip)
+    )
+    said = base.mark_text(fontSize=12).encode(
+        text="said:N", color=alt.condition("datum.share > 0.6", alt.value("white"), alt.value(INK))
+    )
+    panels = [
+        alt.layer(cells, ruled_out, said)
+        .transform_filter(f"datum.control === {control!r}")
+        .properties(width=90 * len(columns), height=44 * len(tasks), title=title)
+        for control, title in panels_of.items()
+    ]
+    return alt.vconcat(*panels, spacing=24)
+
+
+def _row(arm: ArmResults) -> dict[str, Any] | None:
+    """What is shown of an arm; None where its runs are not told by yes or no."""
+    solved = arm.final("solved")
+    if not len(solved):
+        return None
+    run = declared(arm.shown)
+    share = Share(yes=int((solved > 0).sum()), n=len(solved))
+    low, high = share.interval
+    best = max(arm.final("accuracy"), default=0.0)
+    return {
+        "arm": arm.label,
+        "task": run.task.title,
+        "heads": "-".join(map(str, run.model.layout.n_heads)),
+        "control": _mlp(arm) if arm.control is None else arm.control,
+        "panel": _panel_solved_map(arm),
+        "share": share.value,
+        "low": low,
+        "high": high,
+        "seeds": share.n,
+        "best": float(best),
+        "possible": _possible(run),
+        "said": f"{decimal(share.value)} ({best:.3f})".replace("0.", "."),
+    }
+
+
+def _panel_solved_map(arm: ArmResults) -> str:
+    """What the arms of a panel have in common: their control, or what their model is made of where that tells it."""
+    plain = _mlp(arm)
+    return plain if arm.control is None or plain != "attention alone" else arm.control
+
+
+def _mlp(arm: ArmResults) -> str:
+    """Arms with an MLP, or with smeared keys, stand apart from those of attention alone."""
+    model = declared(arm.shown).model
+    return ("attention alone" if model.mlp == "none" else "with an MLP") + ", keys smeared" * model.smeared_keys
+
+
+def _possible(run: RunSpec) -> str:
+    best = run.best_possible.get("solved")
+    return "not known" if best is None else "yes" if best > 0 else "no"

@@ -1,0 +1,213 @@
+"""Show: what models write before and after training: the texts, how they repeat themselves, and unused tokens.
+
+Show: what becomes of the published statements on heads: in the answer, and in full for every control and metric.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+from headway.base.text import counted, join, number, span
+from headway.config.metrics import metric_name
+from headway.report.charts.figure import WIDTH, Figure, Look, inline, keyed
+from headway.report.charts.page import Row, Table
+from headway.report.experiment.data import ArmResults, Finished, ReportData
+from headway.report.experiment.laboratory import Sample, Statement, Writing, spread
+from headway.stats.lm.claims import JudgedStatement
+from headway.stats.lm.diversity import untested
+from headway.store.records import read_records
+
+BLOCK = 100
+"""Tokens over which a share of repeated 4-grams is taken."""
+
+WHEN = ("before training", "after training")
+
+
+def repetition(material: ReportData) -> Figure | None:
+    """The share of repeated 4-grams along the samples, before and after; None without samples that are long enough."""
+    import altair as alt
+
+    rows = [row for arm in material.arms for row in _repeated(arm)]
+    if not rows:
+        return None
+    looks: list[Look] = [
+        (arm.label, arm.colour, arm.look.dash) for arm in material.arms if any(r["what"] == arm.label for r in rows)
+    ]
+    look = keyed("what", looks, nested=False)
+    top = max(0.1, *(row["share"] for row in rows))
+    x = alt.X("token:Q", title="tokens written", scale=alt.Scale(nice=False, zero=True), axis=alt.Axis(tickMinStep=100))
+    y = alt.Y("share:Q", title="repeated 4-grams", scale=alt.Scale(domain=[0, top]), axis=alt.Axis(format="%"))
+    panels = []
+    for when in [when for when in WHEN if any(row["when"] == when for row in rows)]:
+        chart = alt.Chart(inline([row for row in rows if row["when"] == when])).encode(x=x, y=y)
+        tooltip = ["what:N", "token:Q", alt.Tooltip("share:Q", format=".1%"), "n:Q"]
+        lines = chart.mark_line().encode(**look)
+        points = chart.mark_point(size=36, filled=True, opacity=1).encode(color=look["color"], tooltip=tooltip)
+        panels.append(alt.layer(lines, points).properties(width=WIDTH // 2 - 60, height=240, title=when))
+    return Figure(
+        name="repetition",
+        part="Samples",
+        title="How samples repeat themselves",
+        caption=join(
+            f"Of each {BLOCK} tokens of a sample, the share whose 4-gram stood in the sample before.",
+            f"A line per arm: the mean over {counted(max(row['n'] for row in rows), 'sample')}."
+            if max(row["n"] for row in rows) > 1
+            else "A line per arm, one sample each.",
+        ),
+        chart=alt.hconcat(*panels, spacing=30),
+    )
+
+
+def _repeated(arm: ArmResults) -> Iterator[dict[str, Any]]:
+    for when in WHEN:
+        samples = [s for run in arm.runs for s in _samples(run, when) if s.get("repetition")]
+        series = [s["repetition"] for s in samples]
+        for block in range(max((len(one) for one in series), default=0)):
+            found = [one[block] for one in series if len(one) > block and one[block] is not None]
+            if found:
+                token = min((block + 1) * BLOCK, max(s["n_tokens"] for s in samples))
+                yield {"what": arm.label, "when": when, "token": token, "share": np.mean(found), "n": len(found)}
+
+
+def _samples(run: Finished, when: str) -> list[dict[str, Any]]:
+    samples = read_records(run.run.path / "samples.jsonl")
+    steps = sorted({sample["step"] for sample in samples})
+    if not steps or (when == WHEN[0] and steps[0] != 0) or (when == WHEN[1] and steps[-1] == 0):
+        return []
+    wanted = steps[0] if when == WHEN[0] else steps[-1]
+    return [sample for sample in samples if sample["step"] == wanted]
+
+
+def vanishing(material: ReportData) -> Table | None:
+    """Per arm, before and after: repeated 4-grams at the end, and tokens that the training text never uses."""
+    rows = []
+    for arm in material.arms:
+        cells = [
+            _percent(
+                [value for run in arm.runs for sample in _samples(run, when) if (value := read(sample)) is not None]
+            )
+            for read in (_unused_share, _last_repetition)
+            for when in WHEN
+        ]
+        if any(cell != "–" for cell in cells):
+            rows.append(Row(cells=(arm.label, *cells), colour=arm.colour))
+    columns = ("", "unused tokens, before", "after", "repeated at the end, before", "after ")
+    caption = (
+        f"Unused: the share of sampled tokens that the training text never uses. Repeated: of the last {BLOCK} tokens "
+        f"of a sample, or those since the last whole {BLOCK}, the share whose 4-gram stood in it before. Mean ± "
+        "standard deviation over samples."
+    )
+    return Table(columns=columns, rows=tuple(rows), caption=caption) if rows else None
+
+
+def _unused_share(sample: dict[str, Any]) -> float | None:
+    return sample.get("unused_share")
+
+
+def _last_repetition(sample: dict[str, Any]) -> float | None:
+    shares = [share for share in sample.get("repetition") or [] if share is not None]
+    return shares[-1] if shares else None
+
+
+def _percent(shares: list[float]) -> str:
+    return f"{spread([100 * share for share in shares])} %" if shares else "–"
+
+
+def writings(material: ReportData) -> list[Writing]:
+    """The first sample of each arm's shown run, before and after."""
+    found = []
+    for arm in material.arms:
+        samples = tuple(
+            Sample(title=when, prompt=one["prompt"], text=one["text"], note=_note(one, arm.shown.seed))
+            for when in WHEN
+            for one in _samples(arm.shown, when)[:1]
+        )
+        if samples:
+            found.append(Writing(label=arm.label, samples=samples))
+    return found
+
+
+def _note(sample: dict[str, Any], seed: int) -> str:
+    repeated = [share for share in sample.get("repetition") or [] if share is not None]
+    said = f"Seed {seed}, step {sample['step']:,}, temperature {number(sample['temperature'], 2)}, "
+    said += f"{sample['n_tokens']:,} tokens"
+    if repeated:
+        said += (
+            f"; of the last {(sample['n_tokens'] - 1) % BLOCK + 1}, {100 * repeated[-1]:.0f} % repeat an earlier 4-gram"
+        )
+    if sample.get("unused_share") is not None:
+        said += f"; {100 * sample['unused_share']:.1f} % of the tokens never occur in the training text"
+    return said + "."
+
+
+COLOURS = {"holds": "#2a9d5c", "does not hold": "#c2185b", "cannot be told": "#b4b8bf"}
+"""Of each verdict."""
+NARROW = 40
+"""Characters of a line of a statement, so that the columns of controls have room."""
+
+
+def statements(material: ReportData) -> list[Statement]:
+    """The verdict on each published statement, of the arms without a control and by Headway's own metrics."""
+    found = [entry for entry in material.results.claims if entry.control is None and not entry.as_published]
+    if found and all(arm.seeds == 1 for entry in found for arm in entry.arms):
+        sentence = (
+            f"Published: with one seed none of {counted(len(found), 'statement')} can be judged, three or more would "
+            "tell. The table of published statements has their numbers"
+        )
+        return [Statement(sentence=sentence, colour=COLOURS["cannot be told"])]
+    return [Statement(sentence=f"Published: {e.sentence}", colour=COLOURS[e.verdict]) for e in found]
+
+
+def table(material: ReportData) -> Table | None:
+    """A row per statement and metric, a column per control; None where nothing was probed."""
+    found = material.results.claims
+    if not found:
+        return None
+    controls = list(dict.fromkeys(entry.control for entry in found))
+    order = list(dict.fromkeys(entry.name for entry in found))
+    rows: dict[tuple[str, str], dict[str | None, JudgedStatement]] = {}
+    # A metric as published may be measured under a control alone: it still follows its statement's own.
+    for entry in sorted(found, key=lambda entry: (order.index(entry.name), entry.as_published)):
+        rows.setdefault((entry.name, entry.metric), {})[entry.control] = entry
+    return Table(
+        columns=("", *map(material.experiment.control_label, controls)),
+        rows=tuple(_row(by_control, controls) for by_control in rows.values()),
+        caption="Under each verdict the number that it rests on, from the smallest to the largest arm, and in how many "
+        "arms it holds, does not, and cannot be told. Metrics as published are in grey: where they say otherwise than "
+        "the row above them, the conclusion comes from the metric; where a column says otherwise than the first, it "
+        "comes from what that control changes." + ("" if _of_pruning(order) else _NOT_HERE),
+    )
+
+
+_NOT_HERE = (
+    " Not judged here: that pruning can take alike late heads first and those of layer 0 last; `headway run "
+    "prune-heads` prunes models, and judges it."
+)
+
+
+def _of_pruning(names: Sequence[str]) -> bool:
+    return "alike-heads-go-first" in names or "layer-0-goes-last" in names
+
+
+def _row(by_control: Mapping[str | None, JudgedStatement], controls: Sequence[str | None]) -> Row:
+    one = next(iter(by_control.values()))
+    cells = [_cell(by_control[control]) if control in by_control else "–" for control in controls]
+    name = f"by {metric_name(one.metric)}"
+    return Row(
+        cells=(name if one.as_published else f"{fill(one.says, NARROW)}\n{name}", *cells),
+        colour=None if one.as_published or None not in by_control else COLOURS[by_control[None].verdict],
+        quiet=one.as_published,
+    )
+
+
+def _cell(entry: JudgedStatement) -> str:
+    arms = entry.arms
+    if not arms:
+        return "–"
+    values = [arm.value for arm in arms if arm.value is not None]
+    counts = "/".join(str(sum(arm.verdict == verdict for arm in arms)) for verdict in COLOURS)
+    if not values:
+        return f"{entry.verdict}\n{untested(max(arm.seeds for arm in arms))}"
+    return f"{entry.verdict}\n{span(values, 2)}" + (f"\n{counts}" if len(arms) > 1 else "")

@@ -1,0 +1,463 @@
+"""Show: the evaluation loss of language models during training, against tokens and against hours.
+
+Show: arms at several learning rates, and against their baseline where each has its best.
+
+Show: how unequal heads become while a model trains: how few of them have half of all importance.
+
+Show: what the loss does when heads go and nothing is trained: by how many, by which rule, and when in training.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.base.text import counted, join, listed, number
+from headway.config.spec import thinned
+from headway.report.charts.figure import (
+    ARM_COLOURS,
+    QUIET,
+    SEEDS,
+    SOLID,
+    WIDTH,
+    Figure,
+    Look,
+    inline,
+    keyed,
+    over_seeds,
+)
+from headway.report.charts.page import Row, Table
+from headway.report.experiment.data import ArmResults, ReportData, looks, per_seed
+from headway.report.experiment.laboratory import Statement
+from headway.report.lm.common import declared, looks_within, values
+from headway.stats.lm.claim_verdicts import PrunedAtOnce, pruned_at_once
+from headway.stats.lm.diversity import scores_at
+
+METRIC = "eval_loss_nats"
+POINTS = 150
+
+LATE = 0.4
+"""The second row shows training from this share of its steps on."""
+
+
+def learning(material: ReportData) -> Figure | None:
+    """Evaluation loss against the tokens trained on: whole, and the later part again; a column per group."""
+    rows = {arm.name: list(_rows_learning(arm, _tokens(arm))) for arm in material.arms}
+    last = max((row["x"] for found in rows.values() for row in found), default=0.0)
+    scale = 1e6 if last >= 1e6 else 1e3
+    return _figure(
+        material,
+        {name: [{**row, "x": row["x"] / scale} for row in found] for name, found in rows.items()},
+        name="learning",
+        title="Evaluation loss during training",
+        axis=f"tokens trained on ({'millions' if scale == 1e6 else 'thousands'})",
+        note="Of arms that start from others, their own training alone."
+        if any(arm.shown.run.spec.parent for arm in material.arms)
+        else "",
+    )
+
+
+def hours(material: ReportData) -> Figure | None:
+    """The same against hours, as the solo timings have them; None where an arm has no timing, or none differ."""
+    steps = {arm.name: material.timings.get(arm.name, {}).get("step_s") for arm in material.arms}
+    if any(step is None for step in steps.values()) or len(set(steps.values())) < 2:
+        return None
+    unit, seconds = _unit(max(float(steps[arm.name]) * arm.shown.run.steps for arm in material.arms))  # type: ignore[arg-type]
+    rows = {
+        arm.name: list(_rows_learning(arm, lambda step, arm=arm: step * steps[arm.name] / seconds))
+        for arm in material.arms
+    }
+    return _figure(
+        material,
+        rows,
+        name="learning-hours",
+        title="Evaluation loss against time",
+        axis=f"{unit} of training",
+        note="Time is the number of steps times the step time that a short timing measured with the machine to itself.",
+    )
+
+
+def _unit(seconds: float) -> tuple[str, float]:
+    return ("hours", 3600.0) if seconds >= 2 * 3600 else ("minutes", 60.0)
+
+
+def _tokens(arm: ArmResults) -> Any:
+    known = {record["step"]: record["tokens"] for record in arm.shown.records if record.get("tokens") is not None}
+    per_step = declared(arm.shown).training.batch_size * declared(arm.shown).task.n_ctx
+    return lambda step: known.get(int(step), step * per_step)
+
+
+def _rows_learning(arm: ArmResults, x_of: Any) -> Iterator[dict[str, Any]]:
+    steps, losses = per_seed(arm, METRIC)
+    for at in thinned(steps.tolist(), POINTS) if len(steps) else []:
+        column, x = losses[:, at], x_of(int(steps[at]))
+        yield {
+            "what": _what(arm),
+            "arm": arm.label,
+            "step": steps[at],
+            "x": x,
+            "loss_nats": column.mean(),
+            "low": column.min(),
+            "high": column.max(),
+        }
+
+
+def _what(arm: ArmResults) -> str:
+    """Its name in the legend: in a panel for each group, the scheme says it."""
+    return arm.look.scheme if arm.look.scheme and arm.shown.run.group else arm.label
+
+
+def _columns(material: ReportData) -> dict[str, list[ArmResults]]:
+    """The arms of each panel: those of a group, with the arms of no group beside them in every one."""
+    groups = material.experiment.groups
+    columns = {name: [arm for arm in material.arms if arm.shown.run.group == name] for name in groups}
+    columns = {name: arms for name, arms in columns.items() if arms}
+    alone = [arm for arm in material.arms if arm.shown.run.group not in groups]
+    if len(columns) < 2:
+        return {"": list(material.arms)}
+    return {name: [*arms, *alone] for name, arms in columns.items()}
+
+
+def _figure(
+    material: ReportData, rows: Mapping[str, list[dict[str, Any]]], *, name: str, title: str, axis: str, note: str
+) -> Figure | None:
+    import altair as alt
+
+    every = [row for found in rows.values() for row in found]
+    if not every:
+        return None
+    columns = _columns(material)
+    later = [row for found in rows.values() for row in found if row["step"] >= LATE * found[-1]["step"]]
+    references = list(values(material).values())
+    whole = [
+        0.97 * min([row["low"] for row in every] + references),
+        1.03 * max([row["high"] for row in every] + references),
+    ]
+    zooms = max(sum(row["arm"] == one["arm"] for row in later) for one in later) > 1  # a curve, and not a point
+    margin = 0.06 * (max(row["high"] for row in later) - min(row["low"] for row in later))
+    near = [min(row["low"] for row in later) - margin, max(row["high"] for row in later) + margin]
+    width = (WIDTH - 60) // len(columns) - 62 if len(columns) > 1 else (WIDTH - 60) // 2 - 20
+    looks = _looks(material, whole)
+    first = {
+        title: _panel(material, arms, rows, looks, whole, axis=axis, width=width, title=title)
+        for title, arms in columns.items()
+    }
+    zoomed = {
+        title: _panel(material, arms, rows, looks, near, axis=axis, width=width, title="", late=True)
+        for title, arms in (columns.items() if zooms else ())
+    }
+    grid = (
+        alt.vconcat(alt.hconcat(*first.values()), alt.hconcat(*zoomed.values()))
+        if len(columns) > 1 and zooms
+        else alt.hconcat(*first.values(), *zoomed.values())
+    )
+    where = "below" if len(columns) > 1 else "right"
+    alone = [arm.label for arm in material.arms if len(columns) > 1 and arm.shown.run.group is None]
+    return Figure(
+        name=name,
+        part="Training",
+        title=title,
+        caption=join(
+            f"Loss on {_sequences(material)}.",
+            f"A line is the mean over {counted(material.n_seeds, 'seed')}; its band reaches from the smallest to the "
+            "largest seed."
+            if material.n_seeds > 1
+            else "One seed, so no band.",
+            f"A column per group{'; ' + listed(alone) + ' is drawn in each' if alone else ''}." if alone else "",
+            f"{where.capitalize()}, the same from {100 * LATE:.0f} % of the training on, drawn larger."
+            if zooms
+            else "",
+            note,
+            f"Curves are thinned to at most {POINTS} points."
+            if any(len(per_seed(arm, METRIC)[0]) > POINTS for arm in material.arms)
+            else "",
+        ),
+        chart=grid,
+    )
+
+
+def _sequences(material: ReportData) -> str:
+    counts = {
+        (declared(arm.shown).evaluation.sequences_during, declared(arm.shown).evaluation.sequences)
+        for arm in material.arms
+    }
+    if len(counts) > 1:
+        return "the same held-out sequences"
+    ((during, final),) = counts
+    rest = "all" if final is None else f"{final:,}"
+    return f"the same {during:,} held-out sequences; the final loss is that of {rest}"
+
+
+def _looks(material: ReportData, domain: Sequence[float]) -> list[Look]:
+    arms = {_what(arm): (_what(arm), arm.colour, _dash(arm)) for arm in material.arms}
+    return [*arms.values(), *(look for look, _ in looks_within(material, domain))]
+
+
+def _dash(arm: ArmResults) -> tuple[float, ...]:
+    return SOLID if arm.shown.run.group else arm.look.dash
+
+
+def _panel(
+    material: ReportData,
+    arms: Sequence[ArmResults],
+    rows: Mapping[str, list[dict[str, Any]]],
+    looks: Sequence[Look],
+    domain: Sequence[float],
+    *,
+    axis: str,
+    width: int,
+    title: str,
+    late: bool = False,
+) -> Any:
+    import altair as alt
+
+    look = keyed("what", looks, nested=False)
+    # Vega-Lite warns of a zero on a logarithmic axis, even of one that is refused.
+    kind: dict[str, Any] = {"type": "linear", "zero": False} if late else {"type": "log"}
+    scale = alt.Scale(domain=list(domain), nice=False, **kind)
+    y_axis = alt.Axis(tickCount=5, minExtent=34)
+    y = alt.Y("loss_nats:Q", title="evaluation loss (nats)", scale=scale, axis=y_axis)
+    drawn = [row for arm in arms for row in rows[arm.name]]
+    if late:
+        drawn = [row for arm in arms for row in rows[arm.name] if row["step"] >= LATE * rows[arm.name][-1]["step"]]
+    x = alt.X("x:Q", title=axis, scale=alt.Scale(nice=False, zero=not late), axis=alt.Axis(tickCount=6))
+    base = alt.Chart(inline(drawn)).encode(x=x, color=look["color"], detail="arm:N")
+    band_y = alt.Y("low:Q", title="evaluation loss (nats)", scale=scale, axis=y_axis)
+    layers = [base.mark_area(opacity=0.18, clip=True).encode(y=band_y, y2="high:Q")] if material.n_seeds > 1 else []
+    tooltip = ["arm:N", "step:Q", alt.Tooltip("x:Q", title=axis), "loss_nats:Q"]
+    layers.append(base.mark_line(clip=True).encode(y=y, **look, tooltip=tooltip))
+    references = looks_within(material, domain)
+    if references:
+        rules = alt.Chart(inline([{"what": name, "loss_nats": loss} for (name, _, _), loss in references]))
+        layers.append(rules.mark_rule().encode(y=y, **look, tooltip=["what:N", "loss_nats:Q"]))
+    return alt.layer(*layers).properties(width=width, height=230 if title else 260, title=title)
+
+
+def learning_rates(material: ReportData) -> Table | None:
+    """A row per arm; None where no other rates were tried."""
+    entries = material.results.learning_rates
+    factors = sorted({rate.factor for entry in entries for rate in entry.rates})
+    if not entries:
+        return None
+    named, rows = looks(material.experiment), []
+    for entry in entries:
+        means = {rate.factor: rate.mean for rate in entry.rates}
+        best = f"x{entry.best:g}" + (" (at the end of the range)" if entry.at_edge else "")
+        verdicts = "\n".join(c.verdict for c in entry.comparisons) or "–"
+        cells = (named[entry.arm].label, *(number(means.get(f)) for f in factors), best, verdicts)
+        rows.append(Row(cells=cells, colour=named[entry.arm].colour))
+    return Table(
+        columns=("", *(f"x{factor:g}" for factor in factors), "best", "against its baseline, each at its best"),
+        rows=tuple(rows),
+        caption="Mean evaluation loss at each multiple of the learning rate, and the best.",
+    )
+
+
+_METRIC = "michel_importance_nats"
+_POINTS = 60
+
+
+def inequality(material: ReportData) -> Figure | None:
+    """The share of heads that have half of all importance, over training; None where it was not probed."""
+    import altair as alt
+
+    found = [(arm, rows) for arm in material.arms if len(rows := _rows_settling(arm)) > 1]
+    if not found:
+        return None
+    look = keyed("arm", [(arm.label, arm.colour, SOLID) for arm, _ in found], nested=False)
+    base = alt.Chart(inline([row for _, rows in found for row in rows])).encode(
+        x=alt.X("step:Q", title="training step", scale=alt.Scale(nice=False))
+    )
+    y = "share of the heads that have half of all importance (%)"
+    low, line = (alt.Y(f"{end}:Q", title=y, scale=alt.Scale(domain=[0, 55], nice=False)) for end in ("low", "share"))
+    tooltip = ["arm:N", "step:Q", "share:Q", "low:Q", "high:Q"]
+    even = alt.Chart(inline([{"share": 50.0}])).mark_rule(color=QUIET, strokeDash=[4, 3]).encode(y=line)
+    return Figure(
+        name="importance-settles",
+        part="Outcome",
+        title="How unequal heads become",
+        caption=join(
+            "Michel's importance of every head on the probes' sequences, while the model trains. Dashed: all heads "
+            "matter alike. The lower, the fewer heads do half of the work.",
+            f"Mean of {counted(material.n_seeds, 'seed')}; the band reaches from the smallest to the largest seed."
+            if material.n_seeds > 1
+            else "One seed.",
+        ),
+        chart=alt.layer(
+            even,
+            base.mark_area(opacity=0.18).encode(y=low, y2="high:Q", color=look["color"]),
+            base.mark_line().encode(y=line, **look, tooltip=tooltip),
+        ).properties(width=WIDTH - 60, height=300),
+    )
+
+
+def _rows_settling(arm: ArmResults) -> list[dict[str, Any]]:
+    steps = sorted(set.intersection(*(set(run.run.head_steps()) for run in arm.runs)))
+    found = []
+    for at in thinned(steps, _POINTS) if steps else []:
+        shares = [share for run in arm.runs if (share := _share(run.run, steps[at])) is not None]
+        if shares:
+            mean, low, high = float(np.mean(shares)), min(shares), max(shares)
+            found.append({"arm": arm.label, "step": steps[at], "share": mean, "low": low, "high": high})
+    return found
+
+
+def _share(run: Any, step: int) -> float | None:
+    """The fewest heads with half of all importance, in per cent of all; in between two numbers of heads by their share.
+
+    None where importance was not measured.
+    """
+    score = scores_at(run, step).get(_METRIC)
+    if score is None:
+        return None
+    values = np.sort(np.concatenate([np.asarray(v, float) for v in score.values.values()]))[::-1]
+    if not values.sum() > 0:
+        return 50.0
+    reached = np.concatenate([[0.0], values.cumsum() / values.sum()])
+    return float(100 * np.interp(0.5, reached, np.linspace(0, 1, len(reached))))
+
+
+_MUCH = 0.01
+"""A share of the loss."""
+_RISE = "rise of the evaluation loss (nats per token)"
+_METHODS = {
+    "random": (QUIET, (4, 3)),
+    "magnitude": (ARM_COLOURS[7], SOLID),
+    "output": (ARM_COLOURS[5], SOLID),
+    "alike": (ARM_COLOURS[1], SOLID),
+    "alike-either": (ARM_COLOURS[1], (4, 3)),
+    "taylor": (ARM_COLOURS[0], SOLID),
+    "ablation": (ARM_COLOURS[2], SOLID),
+    "gates": (ARM_COLOURS[3], SOLID),
+    "budget": (ARM_COLOURS[4], SOLID),
+}
+"""A method keeps its colour; those that draw are dashed: random heads, the floor of the others, and either of two."""
+_EXPLAINED = {
+    "random": "heads drawn at random",
+    "magnitude": "the norm of what a head can write",
+    "output": "what a head adds to the stream",
+    "alike": "of the most alike two the one that adds less goes",
+    "alike-either": "one of them, drawn, goes",
+    "taylor": "Michel's importance",
+    "ablation": "the exact effect of each",
+    "gates": "learned gates with an L0 penalty",
+    "budget": "a learned choice of so many",
+}
+
+
+def against_kept(material: ReportData) -> Figure | None:
+    """The rise of the loss against the share of heads kept, a line per method; None without two shares of one."""
+    found = [one for one in _found(material) if one.step == max(each.step for each in _found(material))]
+    shares = {method: {one.kept for one in found if one.method == method} for method in _METHODS}
+    if max(map(len, shares.values())) < 2:
+        return None
+    methods = [method for method in _METHODS if shares[method]]
+    rows = [
+        {"what": method, "kept": 100 * kept, "x": 100 * kept, **_spread(rises)}
+        for method in methods
+        for kept, rises in [
+            (1.0, [0.0]),
+            *((one.kept, list(one.rises.values())) for one in found if one.method == method),
+        ]
+    ]
+    looks = [(method, *_METHODS[method]) for method in methods]
+    return Figure(
+        name="pruned",
+        part="Outcome",
+        title="What the loss does without some of the heads",
+        caption=join(
+            "Each point is the trained model with so many of its heads and no further training, judged on the same "
+            "held-out sequences; the rise is that of the same seed.",
+            _lines(material),
+            "; ".join(f"{method}: {_EXPLAINED[method]}" for method in methods) + ".",
+        ),
+        chart=_lines_chart(rows, looks, title="heads kept (%)", reverse=True),
+    )
+
+
+def over_training(material: ReportData) -> Figure | None:
+    """The rise of the loss against the step at which heads were taken; a line per share kept. None for one step."""
+    found = _found(material)
+    shares = sorted({round(one.kept, 3) for one in found}, reverse=True)
+    if len({one.step for one in found}) < 2:
+        return None
+    rows = [
+        {"what": f"{100 * one.kept:.0f} % of the heads kept", "x": one.step, **_spread(list(one.rises.values()))}
+        for one in sorted(found, key=lambda one: one.step)
+    ]
+    names = dict.fromkeys(f"{100 * share:.0f} % of the heads kept" for share in shares)
+    looks: list[Look] = [(name, ARM_COLOURS[at % len(ARM_COLOURS)], SOLID) for at, name in enumerate(names)]
+    return Figure(
+        name="pruned-over-training",
+        part="Outcome",
+        title="How many heads can go, and when in training",
+        caption=join(
+            "The model is pruned as it was at a training step, by Michel's importance measured there, and judged at "
+            "once; the rise is against the same model with all of its heads. Near 0 these heads could go.",
+            _lines(material),
+        ),
+        chart=_lines_chart(rows, looks, title="training step at which heads are taken", reverse=False),
+    )
+
+
+def prunable(material: ReportData) -> Statement | None:
+    """How many heads can go at each step and the loss hardly rises, by the upper end of its interval.
+
+    None where they were taken at one step, or where seeds are too few for an interval.
+    """
+    found = _found(material)
+    steps = sorted({one.step for one in found})
+    if len(steps) < 2 or material.n_seeds < SEEDS:
+        return None
+    said = []
+    for step in steps:
+        fitting = [1 - one.kept for one in found if one.step == step and _hardly(one)]
+        said.append(
+            f"{100 * max(fitting):.0f} % at step {step:,}" if fitting else f"none that was tried at step {step:,}"
+        )
+    sentence = "Of the shares that were tried, so many heads can go and the loss rises by no more than 1 %, at the "
+    sentence += f"upper end of its 95 % interval over seeds: {listed(said)}"
+    return Statement(sentence=sentence, colour=QUIET)
+
+
+def _hardly(one: PrunedAtOnce) -> bool:
+    """Whether the loss is known to rise by no more than that: a mean alone may be below it by the luck of its seeds."""
+    return len(one.rises) >= SEEDS and over_seeds(list(one.rises.values())).high <= _MUCH * one.loss
+
+
+def _found(material: ReportData) -> list[PrunedAtOnce]:
+    finals = {arm.name: {run.seed: run.metrics for run in arm.runs} for arm in material.arms}
+    steps = {arm.name: arm.shown.run.steps for arm in material.arms}
+    return list(pruned_at_once(material.experiment.arms, finals, steps))
+
+
+def _lines(material: ReportData) -> str:
+    if material.n_seeds < SEEDS:
+        return f"Mean of {counted(material.n_seeds, 'seed')}, no interval."
+    return f"Mean of {counted(material.n_seeds, 'seed')}; the band is its 95 % interval (t)."
+
+
+def _spread(rises: Sequence[float]) -> dict[str, float]:
+    import numpy as np
+
+    mean = over_seeds(np.array(rises))
+    return {"rise": mean.mean, "low": mean.low, "high": mean.high, "seeds": len(rises)}
+
+
+def _lines_chart(rows: Sequence[dict[str, Any]], looks: Sequence[Look], *, title: str, reverse: bool) -> Any:
+    import altair as alt
+
+    look = keyed("what", looks, nested=False)
+    scale = alt.Scale(reverse=reverse, nice=False, zero=False) if reverse else alt.Scale(type="log", nice=False)
+    ticks = sorted({row["x"] for row in rows})
+    x = alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(values=ticks, format=",.0f"))
+    base = alt.Chart(inline(rows)).encode(x=x)
+    low, y = (alt.Y(f"{end}:Q", title=_RISE) for end in ("low", "rise"))
+    tooltip = ["what:N", alt.Tooltip("x:Q", title=title), "rise:Q", "low:Q", "high:Q", "seeds:Q"]
+    zero = alt.Chart(inline([{"rise": 0.0}])).mark_rule(color=QUIET, strokeDash=[1, 3]).encode(y=y)
+    return alt.layer(
+        zero,
+        base.mark_area(opacity=0.14).encode(y=low, y2="high:Q", color=look["color"]),
+        base.mark_line().encode(y=y, **look, tooltip=tooltip),
+        base.mark_point(filled=True, size=60, opacity=1).encode(y=y, color=look["color"], tooltip=tooltip),
+    ).properties(width=WIDTH - 60, height=420)

@@ -1,0 +1,461 @@
+"""Show: what a model does without its heads, as tables: a row for each way of taking them away, and for each head.
+
+Show: the loss with a circuit alone, beside other circuits of as many heads: a panel for each way.
+
+Show: values of heads with their intervals, side by side: a panel for each way, on one scale.
+
+Show: what the loss does without heads, and without pairs of them, with intervals: a panel for each way.
+
+Show: cheap estimates of what heads do against what they do: a panel for each estimate and way.
+
+Show: the page of what a finished model does without its heads.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from headway.base.text import counted, join, listed, number
+from headway.causal.ablation_result import (
+    MATTERS,
+    Ablation,
+    Faithfulness,
+    nats,
+    random_circuits_said,
+    share_that_is_told,
+    ways_told,
+    within,
+)
+from headway.causal.effects import KINDS, Kind, interval, named
+from headway.report.charts.atlas import atlas
+from headway.report.charts.figure import ARM_COLOURS, QUIET, Figure, ends, inline
+from headway.report.charts.page import Row, Table
+from headway.report.models.page import ModelPage
+
+WAYS: dict[Kind, str] = {"zero": "set to zero", "mean": "at the mean", "resample": "resampled"}
+
+
+def ways(found: Ablation) -> Table:
+    """A row for each way: joint effect, share of it, heads that matter, and how estimates rank heads."""
+    exact, told = found.exact, ways_told(found)
+    columns = {
+        "": [WAYS[kind] for kind in KINDS],
+        "without any head": [
+            within(exact.joint_mean(kind), [float(end) for end in interval(exact.joint[kind], exact.tokens)])
+            for kind in KINDS
+        ],
+        "single effects of it": [percent(share_that_is_told(exact, kind)) for kind in KINDS],
+        "heads that matter": [str(_mattering(found, kind)) for kind in KINDS],
+    } | {
+        f"rank by {said}": [_rank(values[kind]) if kind in told else "–" for kind in KINDS]
+        for said, values in {
+            "Michel": {kind: found.agreement[kind]["michel"] for kind in KINDS},
+            "Michel, of sizes": found.agreement_of_sizes,
+            "first order": {kind: found.agreement[kind]["first-order"] for kind in KINDS},
+            "integrated": {kind: found.agreement[kind]["integrated"] for kind in KINDS},
+        }.items()
+    }
+    low, high = map(float, interval(exact.loss, exact.tokens))
+    caption = (
+        f"The loss of the whole model is {within(found.loss_nats, (low, high))} nats per token. Changes are in nats "
+        "per token, with 95 % intervals over sequences. A head matters from "
+        f"{nats(MATTERS)} nats on, by an interval that holds for all heads at once. Ranks: rank correlation of an "
+        "estimate with the exact effects of heads; of sizes: with these without their sign, which Michel's importance "
+        "does not have. Where no head's effect is told from 0 there is nothing to rank."
+    )
+    rows = tuple(Row(cells=cells) for cells in zip(*columns.values(), strict=True))
+    return Table(columns=tuple(columns), rows=rows, caption=caption)
+
+
+def heads(found: Ablation) -> Table:
+    """A row for each head, those that the loss rises most without, at their mean, first."""
+    single = found.exact.single
+    ends = {kind: single[kind].interval() for kind in KINDS}
+    rows = []
+    for (layer, head), _ in single["mean"].ranked():
+        exact = [within(float(single[kind].mean[layer][head]), ends[kind][layer][head]) for kind in KINDS]
+        first, along = (
+            [number(float(effects[kind].mean[layer][head]), 2) for kind in KINDS]
+            for effects in (found.first_order, found.integrated)
+        )
+        michel = number(float(found.michel[layer][head]), 2)
+        rows.append(Row(cells=(named((layer, head)), *exact, michel, *first, *along)))
+    columns = (
+        "",
+        *(WAYS[kind] for kind in KINDS),
+        "Michel",
+        *(f"first order, {kind}" for kind in KINDS),
+        *(f"integrated, {kind}" for kind in KINDS),
+    )
+    caption = (
+        "Changes of the loss without the head, in nats per token; intervals of 95 %, of each head on its own. First "
+        "order and integrated are estimates of the same."
+    )
+    return Table(columns=columns, rows=tuple(rows), caption=caption)
+
+
+def _mattering(found: Ablation, kind: Kind) -> int:
+    ends = np.concatenate([*found.exact.single[kind].corrected_interval(), np.zeros((0, 2))])
+    return int(((ends[:, 0] > MATTERS) | (ends[:, 1] < -MATTERS)).sum())
+
+
+def percent(value: float) -> str:
+    """A share as a whole number of per cent, which is never minus nothing.
+
+    Examples:
+        >>> percent(0.256), percent(-0.001), percent(float("nan"))
+        ('26 %', '0 %', '–')
+    """
+    return f"{round(100 * value)} %".replace("-", "−") if np.isfinite(value) else "–"
+
+
+def _rank(value: float) -> str:
+    return nats(value) if np.isfinite(value) else "–"
+
+
+_ALL, _NONE, _OWN, _RANDOM = "all heads", "no head", "these alone", "others alone"
+_ROWS = (_ALL, _OWN, _RANDOM, _NONE)
+
+
+def circuit_losses(found: Ablation, *, part: str) -> Figure | None:
+    """The loss with all heads, with the circuit, with each other one, and with none; None where nobody asked."""
+    import altair as alt
+
+    if found.circuit is None:
+        return None
+    one = next(iter(found.circuit.values()))
+    panels = [_panel_circuit_losses(each, WAYS[kind], at == 0) for at, (kind, each) in enumerate(found.circuit.items())]
+    return Figure(
+        name="circuit",
+        part=part,
+        title=f"The loss with {listed(map(named, one.heads))} alone",
+        caption="Everything outside a circuit is taken away, in one of three ways. Thick: 95 % interval over "
+        f"sequences. Others alone: {random_circuits_said(one)}, a line each. The nearer a circuit is to all heads, "
+        "and the farther from no head, the more it keeps.",
+        chart=alt.hconcat(*panels, spacing=14),
+    )
+
+
+def _panel_circuit_losses(found: Faithfulness, title: str, named_rows: bool) -> Any:
+    import altair as alt
+
+    low, high = found.circuit_interval
+    points = [
+        {"row": _ALL, "loss": found.whole},
+        {"row": _OWN, "loss": found.circuit, "low": low, "high": high},
+        {"row": _NONE, "loss": found.none},
+    ]
+    others = [{"row": _RANDOM, "loss": float(loss)} for loss in found.random]
+    axis = alt.Axis(ticks=False, domain=False, grid=False) if named_rows else None
+    y = alt.Y("row:N", sort=list(_ROWS), title=None, scale=alt.Scale(domain=list(_ROWS)), axis=axis)
+    domain = ends([found.whole, found.circuit, low, high, found.none, *map(float, found.random)], beside=0.05)
+    scale = alt.Scale(domain=domain, nice=False)
+    x = alt.X("loss:Q", title="nats per token", scale=scale, axis=alt.Axis(format="~r", tickCount=5))
+    tooltip = [alt.Tooltip("row:N", title="with"), alt.Tooltip("loss:Q", format=".4~g")]
+    base = alt.Chart(inline(points)).encode(y=y)
+    marks = [
+        alt.Chart(inline(others)).mark_tick(color=QUIET, thickness=1, height=16).encode(x=x, y=y, tooltip=tooltip),
+        base.mark_rule(color=ARM_COLOURS[0], strokeWidth=3).encode(x=alt.X("low:Q"), x2="high:Q"),
+        base.mark_point(color=ARM_COLOURS[0], filled=True, opacity=1, size=52).encode(x=x, tooltip=tooltip),
+    ]
+    return alt.layer(*marks).properties(width=272, height=110, title=title)
+
+
+_PANEL, _ROW = 272, 15
+_ACROSS = 3
+"""Panels beside one another: of more nothing is left on a narrow screen."""
+Ends = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalPanel:
+    """A value of each thing, with an interval of its own, and one that holds for all of them at once."""
+
+    title: str
+    mean: np.ndarray
+    own: Ends
+    all_at_once: Ends
+
+
+def interval_panels(
+    rows: Sequence[str],
+    at: Sequence[int],
+    panels: Sequence[IntervalPanel],
+    *,
+    unit: str,
+    matters: float,
+    number: str = "~r",
+    said: str = "change",
+) -> Any:
+    """A panel for each way, all on one scale, names at the left.
+
+    Args:
+        rows: what is drawn, by name.
+        at: where each of them stands in the panels' arrays.
+        panels: the ways.
+        unit: of the values.
+        matters: from which value on, to either side, something is said to matter: a dotted line.
+        number: how numbers of the axis are written.
+        said: what a value is, where one points at it.
+    """
+    import altair as alt
+
+    seen = [end[i] for each in panels for ends in (each.own, each.all_at_once) for end in ends for i in at]
+    seen += [each.mean[i] for each in panels for i in at]
+    known = [float(value) for value in seen if np.isfinite(value)]
+    room = 0.03 * (max(known) - min(known)) or 0.01
+    scale = alt.Scale(domain=[min(0.0, *known) - room, max(0.0, *known) + room], nice=False)
+    drawn = []
+    for place, each in enumerate(panels):
+        table = [
+            {
+                "row": name,
+                "value": each.mean[i],
+                **{f"{end}{which}": ends[which][i] for end, ends in (("own", each.own), ("all", each.all_at_once))
+                   for which in (0, 1)},
+            }
+            for name, i in zip(rows, at, strict=True)
+        ]  # fmt: skip
+        x = alt.X("value:Q", title=unit, scale=scale, axis=alt.Axis(format=number, tickCount=5, grid=True))
+        drawn.append(
+            _panel_interval_panels(table, rows, each.title, x, scale, matters, said, named=place % _ACROSS == 0)
+        )
+    lines = [alt.hconcat(*drawn[i : i + _ACROSS], spacing=14) for i in range(0, len(drawn), _ACROSS)]
+    return lines[0] if len(lines) == 1 else alt.vconcat(*lines, spacing=18)
+
+
+def _panel_interval_panels(
+    table: Sequence[dict[str, Any]],
+    rows: Sequence[str],
+    title: str,
+    x: Any,
+    scale: Any,
+    matters: float,
+    said: str,
+    *,
+    named: bool,
+) -> Any:
+    import altair as alt
+
+    axis = alt.Axis(ticks=False, domain=False, labelLimit=160, grid=True, labelOverlap=False) if named else None
+    y = alt.Y("row:N", sort=list(rows), title=None, scale=alt.Scale(domain=list(rows)), axis=axis)
+    base = alt.Chart(inline(table)).encode(y=y)
+    tooltip = [alt.Tooltip("row:N", title="head"), *(
+        alt.Tooltip(f"{field}:Q", title=name, format=".3~g")
+        for field, name in (("value", said), ("own0", "from"), ("own1", "to"))
+    )]  # fmt: skip
+    marks = [
+        base.mark_rule(color=QUIET, strokeWidth=1).encode(x=alt.X("all0:Q", scale=scale, title=None), x2="all1:Q"),
+        base.mark_rule(color=ARM_COLOURS[0], strokeWidth=3).encode(x=alt.X("own0:Q", scale=scale), x2="own1:Q"),
+        base.mark_point(color=ARM_COLOURS[0], filled=True, opacity=1, size=42).encode(x=x, tooltip=tooltip),
+    ]
+    lines = [
+        alt.Chart(inline([{"at": at}]))
+        .mark_rule(color=QUIET, strokeDash=list(dash), strokeWidth=1)
+        .encode(x=alt.X("at:Q", scale=scale))
+        for at, dash in ((0.0, (1, 0)), (-matters, (2, 3)), (matters, (2, 3)))
+    ]
+    return alt.layer(*lines, *marks).properties(width=_PANEL, height=_ROW * len(rows), title=title)
+
+
+MOST = 40
+"""At most so many rows."""
+
+
+def head_intervals(found: Ablation, *, part: str) -> Figure:
+    """The effect of every head, the largest first; of many heads those with the largest effect in some way."""
+    single = found.exact.single
+    names = [named(head) for head, _ in single["mean"].heads()]
+    means = {kind: single[kind].flat() for kind in KINDS}
+    own = {kind: _ends(single[kind].interval()) for kind in KINDS}
+    all_at_once = {kind: _ends(single[kind].corrected_interval()) for kind in KINDS}
+    size = np.max([np.abs(mean) for mean in means.values()], axis=0)
+    shown = np.argsort(-size)[:MOST]
+    order = sorted(shown.tolist(), key=lambda at: -means["mean"][at])
+    left_out = len(names) - len(order)
+    caption = join(
+        "The change of the loss, in nats per token, when the head is taken away in one of three ways: right of 0 it "
+        "rises without the head.",
+        f"Thick: 95 % interval over sequences; thin: one that holds for all {counted(len(names), 'head')} at once. "
+        f"Dotted: {nats(MATTERS)} nats, from which on a head is said to matter.",
+        f"{counted(left_out, 'head')} with smaller effects stand in the table alone." if left_out else "",
+    )
+    return Figure(
+        name="effects",
+        part=part,
+        title="What the loss does without each head",
+        caption=caption,
+        chart=_drawn([names[at] for at in order], order, means, own, all_at_once),
+    )
+
+
+def pair_intervals(found: Ablation, *, part: str) -> Figure | None:
+    """The interaction of each pair that was looked at; None where none was."""
+    pairs = found.pairs
+    if pairs is None or not pairs.heads:
+        return None
+    names = [f"{named(one)} and {named(other)}" for one, other in pairs.heads]
+    means = {kind: pairs.mean(kind) for kind in pairs.per_sequence}
+    own = {kind: pairs.interval(kind) for kind in pairs.per_sequence}
+    all_at_once = {kind: pairs.corrected_interval(kind) for kind in pairs.per_sequence}
+    order = sorted(range(len(names)), key=lambda at: -means["mean"][at])
+    alike = [f"{name} ({cosine:.2f})" for name, why, cosine in zip(names, pairs.why, pairs.cosine, strict=True)
+             if why == "alike"]  # fmt: skip
+    caption = join(
+        "The change of the loss without both heads, minus that without each of them, in nats per token. Right of 0: "
+        "one makes up for the loss of the other, as redundant heads do; left of 0: they do something together.",
+        f"Thick: 95 % interval over sequences; thin: one that holds for all {counted(len(names), 'pair')} at once.",
+        f"Pairs are those of the heads that matter most, and those whose outputs are most alike (cosine): "
+        f"{', '.join(alike)}." if alike else "Pairs are those of the heads that matter most.",
+    )  # fmt: skip
+    return Figure(
+        name="interactions",
+        part=part,
+        title="What pairs of heads do beyond what each does",
+        caption=caption,
+        chart=_drawn([names[at] for at in order], order, means, own, all_at_once),
+    )
+
+
+def _ends(of_layers: Sequence[np.ndarray]) -> Ends:
+    ends = np.concatenate([*of_layers, np.zeros((0, 2))])
+    return ends[:, 0], ends[:, 1]
+
+
+def _drawn(
+    rows: Sequence[str],
+    at: Sequence[int],
+    means: Mapping[Kind, np.ndarray],
+    own: Mapping[Kind, Ends],
+    all_at_once: Mapping[Kind, Ends],
+) -> Any:
+    return interval_panels(
+        rows,
+        at,
+        [
+            IntervalPanel(title=WAYS[kind], mean=mean, own=own[kind], all_at_once=all_at_once[kind])
+            for kind, mean in means.items()
+        ],
+        unit="nats per token",
+        matters=MATTERS,
+    )
+
+
+ESTIMATES = {"michel": "Michel's importance", "first-order": "first order", "integrated": "integrated"}
+_WIDE, _HIGH = 250, 190
+
+
+def estimates(found: Ablation, *, part: str) -> Figure | None:
+    """Estimates against exact effects, a point for each head; None of a single head."""
+    import altair as alt
+
+    exact = {kind: found.exact.single[kind].flat() for kind in KINDS}
+    if len(exact["zero"]) < 2:
+        return None
+    names = [named(head) for head, _ in found.exact.single["zero"].heads()]
+    michel = np.concatenate([*found.michel, np.zeros(0)])
+    lines = []
+    for name, said in ESTIMATES.items():
+        panels = []
+        for kind in KINDS:
+            of = {"michel": michel, "first-order": found.first_order[kind].flat()}
+            values = of.get(name, found.integrated[kind].flat())
+            title = _title(found, kind, name)
+            panels.append(_panel_estimates(names, exact[kind], values, said, title, diagonal=name != "michel"))
+        lines.append(alt.hconcat(*panels, spacing=26))
+    return Figure(
+        name="estimates",
+        part=part,
+        title="What cheap estimates say of each head, against what it does",
+        caption="Across: the exact change of the loss without the head, in nats per token; up: the estimate of it. On "
+        "the dashed line the estimate is exact. Michel's importance has no sign: "
+        "its ranks are also held against the sizes of effects. Where no head's effect is told from 0 there is nothing "
+        "to rank. Integrated values are shares of the "
+        "joint effect of all heads, and no effects of one head.",
+        chart=alt.vconcat(*lines, spacing=18),
+    )
+
+
+def _title(found: Ablation, kind: Kind, name: str) -> str:
+    """The way, and how the estimate ranks heads where there is something to rank."""
+    rank, sizes = found.agreement[kind][name], found.agreement_of_sizes[kind]
+    if kind not in ways_told(found) or not np.isfinite(rank):
+        return WAYS[kind]
+    of_sizes = f" ({nats(sizes)} of sizes)" if name == "michel" and np.isfinite(sizes) else ""
+    return f"{WAYS[kind]}: rank correlation {nats(rank)}{of_sizes}"
+
+
+def _panel_estimates(
+    names: list[str], exact: np.ndarray, values: np.ndarray, said: str, title: str, *, diagonal: bool
+) -> Any:
+    import altair as alt
+
+    rows = [{"head": n, "exact": e, "estimate": v} for n, e, v in zip(names, exact, values, strict=True)]
+    across, up = ends(exact.tolist(), beside=0.06), ends(values.tolist(), beside=0.06)
+    few = alt.Axis(tickCount=4, format="~r", grid=True)
+    x = alt.X("exact:Q", title="exact", scale=alt.Scale(domain=across, nice=False), axis=few)
+    y = alt.Y("estimate:Q", title=said, scale=alt.Scale(domain=up, nice=False), axis=few)
+    tooltip = ["head:N", *(alt.Tooltip(f"{f}:Q", format=".3~g") for f in ("exact", "estimate"))]
+    points = alt.Chart(inline(rows)).mark_point(color=ARM_COLOURS[0], filled=True, size=34, opacity=0.75)
+    layers = [points.encode(x=x, y=y, tooltip=tooltip)]
+    if diagonal:
+        low, high = max(across[0], up[0]), min(across[1], up[1])
+        if low < high:
+            line = alt.Chart(inline([{"exact": at, "estimate": at} for at in (low, high)]))
+            layers.insert(0, line.mark_line(color=QUIET, strokeDash=[4, 3], strokeWidth=1).encode(x=x, y=y))
+    return alt.layer(*layers).properties(
+        width=_WIDE, height=_HIGH, title=alt.TitleParams(title, fontSize=12, fontWeight="normal")
+    )
+
+
+PART = "Heads taken away"
+
+
+def ablation_page(found: Ablation) -> ModelPage:
+    """The page, drawn; `ablate.html`, `ablate.json` and their figures are its files."""
+    return ModelPage(
+        verb="ablate",
+        what="heads taken away",
+        read=f"Loss of {found.read}; in place of heads stands what they do on {found.other}",
+        found=found,
+        overview=ways(found),
+        heads=heads(found),
+        figures=figures(found),
+    )
+
+
+def figures(found: Ablation) -> tuple[Figure, ...]:
+    """Effects with intervals, all heads in the atlas, pairs, and estimates against exact effects."""
+    exact, others = [f"{kind}_ablation_nats" for kind in KINDS], [m for m in found.scores if "ablation" not in m]
+    drawn = [
+        head_intervals(found, part=PART),
+        atlas(
+            found.scores,
+            metrics=exact,
+            labels=found.labels,
+            name="effects-atlas",
+            part=PART,
+            title="The change of the loss without each head",
+            caption="In nats per token; red: the loss rises without the head.",
+        ),
+        circuit_losses(found, part="The circuit"),
+        pair_intervals(found, part="Pairs"),
+        estimates(found, part="Estimates"),
+        _folded(
+            atlas(
+                found.scores,
+                metrics=others,
+                labels=found.labels,
+                name="estimates-atlas",
+                part="Estimates",
+                title="Every head under every estimate",
+            )
+        ),
+    ]
+    return tuple(figure for figure in drawn if figure is not None)
+
+
+def _folded(figure: Figure | None) -> Figure | None:
+    return None if figure is None else replace(figure, folded=True)

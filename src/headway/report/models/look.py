@@ -1,0 +1,511 @@
+"""Show: what each head composes with: the earlier heads that it reads most of, and the later ones that read it.
+
+Show: sentences in which every head that is named is a link to it.
+
+Show: what the probes of a run said of its heads while it trained, at steps that a slider goes over.
+
+Show: arrays of numbers packed into a page, each an element of its own that is read when it is needed.
+
+Show: what a model's part of the page holds: rows of heads, numbers, sequences, and what each head does with tokens.
+
+Numbers stand in arrays beside it, as float32: of every metric, moment and head the value and its null, and for the
+finished model what untrained heads show. The last moment is the finished model.
+
+Show: the page on which one looks at heads: one file for one model or several, that holds all it needs.
+"""
+
+import base64
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headway.base.text import counted, plainly
+from headway.config.metrics import metric_name
+from headway.config.spec import thinned
+from headway.heads.findings import COMPOSITIONS, FAMILY_WISE, Finding
+from headway.heads.results import Circuits, Head, KeptStep, ModelView, PackedPatterns, XRay
+from headway.heads.scores import DECLARED, Composition, HeadScores, five_digits, head_names
+from headway.report.charts.atlas import LEFT_OUT, of_heads
+from headway.report.charts.figure import HEAD_COLOURS
+from headway.report.charts.files import write_whole
+from headway.report.charts.heat_map import DIVERGING, SEQUENTIAL, colour_range
+from headway.report.charts.page import policy, script_data, templates
+from headway.stats.lm.diversity import scores_at
+from headway.store.run import Run
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+
+TOP = 3
+
+
+def composed(found: Composition, labels: Mapping[str, str]) -> dict[str, Any]:
+    """By head and kind, `reads` and `read_by`: head, composition, and whether that is beyond chance."""
+    names = [f"{labels[attention]}H{head}" for attention, head in found.heads]
+    of: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for kind in COMPOSITIONS:
+        table = np.asarray(getattr(found, kind), np.float64)
+        beyond = _beyond(found, kind, table)
+        for at, name in enumerate(names):
+            of[name][kind] = {
+                "reads": _most(table[:, at], beyond[:, at], names),
+                "read_by": _most(table[at], beyond[at], names),
+            }
+    return {"null": found.null, "kinds": COMPOSITIONS, "of": of}
+
+
+def _beyond(found: Composition, kind: str, table: np.ndarray) -> np.ndarray:
+    """Beyond chance among all pairs of the model."""
+    if kind not in found.chances:
+        return np.zeros(table.shape, bool)
+    chances = np.asarray(found.chances[kind], np.float64)
+    return np.nan_to_num(chances, nan=1.0) * np.isfinite(chances).sum() <= FAMILY_WISE
+
+
+def _most(values: np.ndarray, beyond: np.ndarray, names: list[str]) -> list[tuple[str, float, bool]]:
+    known = np.flatnonzero(np.isfinite(values))
+    best = known[np.argsort(-values[known], kind="stable")][:TOP]
+    return [(names[at], round(float(values[at]), 4), bool(beyond[at])) for at in best]
+
+
+Part = tuple[str, str | None]
+"""A piece of a sentence, and the head that it names; None for the rest."""
+
+
+def linked(sentence: str, labels: Iterable[str], heads: Collection[str]) -> list[Part]:
+    """A sentence in pieces.
+
+    Args:
+        sentence: of a finding.
+        labels: what the attentions are called.
+        heads: what heads there are.
+
+    Examples:
+        >>> linked("alike: L0H1 and H3 (.4)", ["L0"], ["L0H1", "L0H3"])
+        [('alike: ', None), ('L0H1', 'L0H1'), (' and ', None), ('H3', 'L0H3'), (' (.4)', None)]
+    """
+    longest_first = sorted(labels, key=len, reverse=True)
+    named = re.compile(rf"\b({'|'.join(map(re.escape, longest_first))})(H\d+)(?:( and )(H\d+))?")
+    parts: list[Part] = []
+    at = 0
+    for found in named.finditer(sentence):
+        label, first, between, second = found.groups()
+        parts.append((sentence[at : found.start()], None))
+        parts.append((label + first, _known_links(label + first, heads)))
+        if second:
+            parts += [(between, None), (second, _known_links(label + second, heads))]
+        at = found.end()
+    parts.append((sentence[at:], None))
+    return [part for part in parts if part[0]]
+
+
+def _known_links(head: str, heads: Collection[str]) -> str | None:
+    return head if head in heads else None
+
+
+MOST = 60
+"""Steps of a slider."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """The heads at a step of training."""
+
+    step: int
+    scores: Mapping[str, HeadScores]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadCourse:
+    """A run's heads over training, at some of the steps that were probed."""
+
+    moments: tuple[Moment, ...]
+    n_probed: int
+
+
+def course(folder: Path | None, most: int = MOST) -> HeadCourse:
+    """The probes of a run, at most so many, evenly on a log scale; nothing of a model that no run trained.
+
+    Raises:
+        ResultsError: when a file is damaged.
+    """
+    if folder is None:
+        return HeadCourse(moments=(), n_probed=0)
+    run = Run.open(folder)
+    steps = run.head_steps()
+    kept = [steps[at] for at in thinned(steps, most)] if steps else []
+    moments = tuple(Moment(step=step, scores=scores_at(run, step)) for step in kept)
+    return HeadCourse(moments=moments, n_probed=len(steps))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PagedArrays:
+    """Arrays by the id of their element, as base64: text that nothing in a page can mistake for anything else."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def numbers(self, name: str, values: np.ndarray) -> None:
+        """Add numbers as float32, row by row; what is not known is NaN."""
+        self.packed(name, np.ascontiguousarray(values, "<f4").tobytes())
+
+    def packed(self, name: str, data: bytes) -> None:
+        """Add bytes as they are."""
+        self.texts[name] = base64.b64encode(data).decode()
+
+
+TWINS = {"output_dissimilarity": "outputs", "query_cka_centred": "queries", "context_cka_centred": "contexts"}
+"""Metrics of pairs by which heads are twins, and what of them is alike."""
+_PAIRS_WHILE_TRAINING = 1_500_000
+"""Bytes of a page that pairs of heads may take over all moments; where they would take more, only the last is kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownModel:
+    """A model on a page: what one sees of it, while it trained and in the end."""
+
+    view: ModelView
+    course: HeadCourse
+
+    @cached_property
+    def rows(self) -> list[tuple[str, str, int]]:
+        """Each attention in the order of the page: its name, what it is called, and its heads."""
+        n_heads = {attention.name: attention.n_heads for attention in self.view.found.attentions}
+        return [(name, label, n_heads[name]) for name, label in self.view.found.labels.items()]
+
+    @cached_property
+    def heads(self) -> list[str]:
+        """What every head is called, row after row."""
+        return [called for _, label, n in self.rows for called in head_names(label, n)]
+
+    @cached_property
+    def moments(self) -> list[Mapping[str, HeadScores]]:
+        """The scores at every step, and last those of the finished model."""
+        return [*(moment.scores for moment in self.course.moments), self.view.found.scores]
+
+    def of_heads(self, metric: str) -> np.ndarray:
+        """(moment, 2, head): a metric of every head and its null."""
+        return np.stack([self._scored(scores.get(metric)) for scores in self.moments])
+
+    def untrained(self, metric: str) -> np.ndarray:
+        """(2, head): what untrained heads show on the same stream, in the mean and with its spread."""
+        score = self.view.found.scores.get(metric)
+        found = [_drawn(score, name, n) for name, _, n in self.rows]
+        return np.concatenate(found, axis=1)
+
+    def _scored(self, score: HeadScores | None) -> np.ndarray:
+        values = {} if score is None else score.per_head()
+        nulls = {} if score is None else score.null
+        return np.concatenate(
+            [
+                np.stack([values.get(name, np.full(n, np.nan)), of_heads(nulls.get(name), n)])
+                for name, _, n in self.rows
+            ],
+            axis=1,
+        )
+
+    def pairs(self, metric: str, scores: Mapping[str, HeadScores]) -> np.ndarray:
+        """A metric of pairs, (head, head) of each row after the other."""
+        found = scores[metric].values if metric in scores else {}
+        return np.concatenate(
+            [np.asarray(found.get(name, np.full((n, n), np.nan))).ravel() for name, _, n in self.rows]
+        )
+
+    def untrained_pairs(self, metric: str) -> np.ndarray:
+        """The same of untrained heads."""
+        score = self.view.found.scores.get(metric)
+        found = {} if score is None else score.untrained
+        return np.concatenate(
+            [np.broadcast_to(found.get(name, np.array(np.nan)), (n, n)).ravel() for name, _, n in self.rows]
+        )
+
+
+def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: PagedArrays) -> dict[str, Any]:
+    """A model as plain values; its arrays are added to the page's.
+
+    Args:
+        shown: the model.
+        metrics: all that are on the page, in their order.
+        at: its number on the page.
+        arrays: those of the page.
+    """
+    view, found = shown.view, shown.view.found
+    places = {token: place for place, token in enumerate(view.words)}
+    of_heads = np.stack([shown.of_heads(metric) for metric in metrics], axis=1)
+    arrays.numbers(f"m{at}-values", of_heads)
+    arrays.numbers(f"m{at}-untrained", np.stack([shown.untrained(metric) for metric in metrics]))
+    twins = [metric for metric in TWINS if metric in metrics]
+    moments = shown.moments if _pairs_fit(shown, len(twins)) else shown.moments[-1:]
+    if twins:
+        arrays.numbers(f"m{at}-pairs", np.stack([[shown.pairs(m, scores) for m in twins] for scores in moments]))
+        arrays.numbers(f"m{at}-untrained-pairs", np.stack([shown.untrained_pairs(metric) for metric in twins]))
+    return {
+        "name": plainly(view.name),
+        "facts": {str(key): plainly(str(value)) for key, value in found.model.items()},
+        "read": plainly(found.read),
+        "notes": [plainly(note) for note in dict.fromkeys((*view.notes, *found.notes, *_of_course(shown)))],
+        "findings": [_finding(shown, finding) for finding in found.findings],
+        "nothing": found.nothing if found.scores else "",
+        "rows": _rows(shown),
+        "steps": [moment.step for moment in shown.course.moments],
+        "alike": {
+            "metrics": [metrics.index(metric) for metric in twins],
+            "of": [TWINS[metric] for metric in twins],
+            "all": len(moments) > 1,
+        },
+        "words": [plainly(word) for word in view.words.values()],
+        "decodes": view.decodes,
+        **_sequences(shown, places, at, arrays),
+        "pairs": [[_pair(pair, places) for pair in view.pairs.get(head, ())] for head in _every(shown)],
+        "pairsFrom": view.pairs_from,
+        "circuits": None if view.circuits is None else _circuits(view.circuits, _every(shown), places),
+        "noCircuits": view.no_circuits,
+        "composition": _composition(shown),
+        "kept": [_kept(shown, kept, places, at, number, arrays) for number, kept in enumerate(view.kept)],
+    }  # fmt: skip
+
+
+def _kept(
+    shown: ShownModel, kept: KeptStep, places: Mapping[int, int], at: int, number: int, arrays: PagedArrays
+) -> dict[str, Any]:
+    """What changes with the weights, at a step whose weights were kept; the rest is as in the end."""
+    labels = shown.view.found.labels
+    return {
+        "step": kept.step,
+        "circuits": None if kept.circuits is None else _circuits(kept.circuits, _every(shown), places)["of"],
+        "composition": None if kept.composition is None else composed(kept.composition, labels)["of"],
+        "patterns": _patterns(shown, kept.patterns, f"m{at}-s{number}", arrays),
+    }
+
+
+def _every(shown: ShownModel) -> list[Head]:
+    return [(name, head) for name, _, n in shown.rows for head in range(n)]
+
+
+def _rows(shown: ShownModel) -> list[dict[str, Any]]:
+    of = {attention.name: attention for attention in shown.view.found.attentions}
+    return [
+        {"label": label, "n": n, "kind": of[name].kind, "width": of[name].d_head, "kv": list(of[name].kv_of)}
+        for name, label, n in shown.rows
+    ]
+
+
+def _finding(shown: ShownModel, finding: Finding) -> dict[str, Any]:
+    sentence = finding.sentence[0].upper() + finding.sentence[1:] + "."
+    return {"about": finding.about, "parts": linked(sentence, shown.view.found.labels.values(), set(shown.heads))}
+
+
+def _sequences(shown: ShownModel, places: Mapping[int, int], at: int, arrays: PagedArrays) -> dict[str, Any]:
+    sequences = [
+        {
+            "kind": sequence.kind,
+            "tokens": [places[token] for token in sequence.tokens],
+            "begins": sequence.begins,
+            "period": sequence.period,
+        }
+        for sequence in shown.view.sequences
+    ]
+    return {"sequences": sequences, "patterns": _patterns(shown, shown.view.patterns, f"m{at}", arrays)}
+
+
+def _patterns(
+    shown: ShownModel, patterns: Mapping[tuple[str, int], PackedPatterns], prefix: str, arrays: PagedArrays
+) -> dict[str, Any]:
+    """Patterns by row and sequence: whose they are; the weights are arrays named by a prefix and the same."""
+    found = {}
+    for row, (name, _, _) in enumerate(shown.rows):
+        for number in range(len(shown.view.sequences)):
+            if (packed := patterns.get((name, number))) is not None:
+                key = f"{row}-{number}"
+                arrays.packed(f"{prefix}-{key}", packed.data)
+                found[key] = {
+                    "heads": list(packed.heads), "q": packed.n_queries, "k": packed.n_keys, "lower": packed.lower,
+                }  # fmt: skip
+    return found
+
+
+def _pair(pair: Any, places: Mapping[int, int]) -> list[Any]:
+    return [places[pair.query], places[pair.key], five_digits(pair.weight), five_digits(pair.even), pair.n]
+
+
+def _circuits(found: Circuits, heads: Sequence[Head], places: Mapping[int, int]) -> dict[str, Any]:
+    def brief(entries: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+        return [[*(places[token] for token in tokens), round(value, 1)] for *tokens, value in entries]
+
+    kinds = ("copies", "suppresses", "raises", "matches")
+    return {
+        "n": found.n_tokens,
+        "all": found.all,
+        "chance": round(found.by_chance, 1),
+        "of": [{kind: brief(getattr(found.of[head], kind)) for kind in kinds} for head in heads],
+    }
+
+
+def _composition(shown: ShownModel) -> dict[str, Any] | None:
+    found = shown.view.found
+    if not isinstance(found, XRay) or found.composition is None:
+        return None
+    return composed(found.composition, found.labels)
+
+
+def _drawn(score: HeadScores | None, name: str, n: int) -> np.ndarray:
+    """Mean and spread over the draws of each head; of pairs the mean over a head's others in each draw."""
+    if score is None:
+        return np.full((2, n), np.nan)
+    if name not in score.draws:
+        return np.stack([of_heads(score.untrained.get(name), n), np.full(n, np.nan)])
+    drawn = np.stack([of_heads(one, n) for one in np.asarray(score.draws[name], np.float64)])
+    spread = drawn.std(0, ddof=1) if len(drawn) > 1 else np.full(n, np.nan)
+    return np.stack([drawn.mean(0), spread])
+
+
+def _pairs_fit(shown: ShownModel, n_metrics: int) -> bool:
+    size = 16 / 3 * n_metrics * sum(n * n for _, _, n in shown.rows) * len(shown.moments)
+    return size <= _PAIRS_WHILE_TRAINING
+
+
+def _of_course(shown: ShownModel) -> list[str]:
+    kept, probed = len(shown.course.moments), shown.course.n_probed
+    said = [f"{kept} of {probed} probed steps are on the slider"] if kept < probed else []
+    if kept and not _pairs_fit(shown, len(TWINS)):
+        said.append("twins are those of the finished model at every step: there are many pairs")
+    return said
+
+
+_SHARE_OF_TRAINING = 0.2
+"""Of a page, at most, for what heads were while they trained."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookPage:
+    """A page, and what was left out of it so that it is not too large.
+
+    Attributes:
+        html: the whole file.
+        cuts: in sentences; they stand on the page too.
+    """
+
+    html: str
+    cuts: tuple[str, ...]
+
+    def write(self, path: Path) -> Path:
+        """Write the page.
+
+        Raises:
+            ResultsError: when it cannot be written.
+        """
+        return write_whole(path, self.html.encode())
+
+
+def look_page(
+    views: Sequence[ModelView], command: str, *, title: str | None = None, largest: int = 10_000_000
+) -> LookPage:
+    """Draw the page.
+
+    Args:
+        views: of one model, or of several of which two stand side by side.
+        command: what to type to make it again.
+        title: what it is called; None: as its model, or its first two.
+        largest: bytes that it may have; sequences that do not fit are left out.
+    """
+    shown = [_with_course(view, largest // len(views)) for view in views]
+    about = {"title": title or " beside ".join(view.name for view in views[:2]), "command": command}
+    html = _html(shown, **about)
+    while len(html.encode()) > largest and any(map(_can_be_shorter, shown)):
+        shown = [_shorter(model, largest) for model in shown]
+        html = _html(shown, **about)
+    cuts = dict.fromkeys(note for model in shown for note in _cuts(model))
+    return LookPage(html=html, cuts=tuple(cuts))
+
+
+def _html(shown: Sequence[ShownModel], **about: str) -> str:
+    from markupsafe import Markup
+
+    data, arrays = _content(shown)
+    environment = templates()
+    script = environment.get_template("look.js.j2").render()
+    return environment.get_template("look.html.j2").render(
+        n_models=len(shown),
+        data=data,
+        arrays=arrays.texts,
+        script=Markup(script),
+        policy=Markup(policy([script])),
+        **about,
+    )
+
+
+def _with_course(view: ModelView, room: int) -> ShownModel:
+    """A model with as many moments of its training as may take their share of the page."""
+    n_heads = sum(attention.n_heads for attention in view.found.attentions)
+    of_a_moment = 11 * n_heads * max(1, len(view.found.scores))
+    most = max(2, min(MOST, int(_SHARE_OF_TRAINING * room / of_a_moment)))
+    return ShownModel(view=view, course=course(view.run, most))
+
+
+def _shorter(model: ShownModel, largest: int) -> ShownModel:
+    """The same without patterns while it trained, or else without its last sequence, which is said."""
+    view, n = model.view, len(model.view.sequences)
+    below = f"so that the page stays below {largest / 1e6:.3g} MB"
+    if any(step.patterns for step in view.kept):
+        kept = tuple(replace(step, patterns={}) for step in view.kept)
+        note = f"while it trained, no patterns are kept, {below}; fewer heads (--heads) or a larger --largest keep more"
+        return replace(model, view=replace(view, kept=kept, notes=tuple(dict.fromkeys((*view.notes, note)))))
+    if n <= 1:
+        return model
+    note = f"sequences were left out, {below}; fewer heads (--heads) or a larger --largest keep more"
+    fewer = replace(
+        view,
+        sequences=view.sequences[:-1],
+        patterns={key: packed for key, packed in view.patterns.items() if key[1] < n - 1},
+        notes=tuple(dict.fromkeys((*view.notes, note))),
+    )
+    return replace(model, view=fewer)
+
+
+def _can_be_shorter(model: ShownModel) -> bool:
+    return len(model.view.sequences) > 1 or any(step.patterns for step in model.view.kept)
+
+
+def _cuts(model: ShownModel) -> list[str]:
+    said = [f"{plainly(model.view.name)}: {note}" for note in model.view.notes]
+    if len(model.course.moments) < model.course.n_probed:
+        steps = counted(model.course.n_probed, "probed step")
+        said.append(f"{plainly(model.view.name)}: {len(model.course.moments)} of {steps} are on the slider")
+    return said
+
+
+def _content(shown: Sequence[ShownModel]) -> tuple["Markup", PagedArrays]:
+    arrays = PagedArrays()
+    known = [name for name, declared in DECLARED.items() if declared.of != "layer" and _known_look_page(shown, name)]
+    # What grows with rows and widths, or stands for another code, comes last.
+    metrics = sorted(known, key=lambda name: name.endswith(LEFT_OUT))
+    data = {
+        "metrics": [_metric(shown, name) for name in metrics],
+        "models": [model_data(model, metrics, at, arrays) for at, model in enumerate(shown)],
+        "colours": {"sequential": SEQUENTIAL, "diverging": DIVERGING, "heads": HEAD_COLOURS},
+    }
+    return script_data(data), arrays
+
+
+def _known_look_page(shown: Sequence[ShownModel], metric: str) -> bool:
+    return any(np.isfinite(model.of_heads(metric)[:, 0]).any() for model in shown)
+
+
+def _metric(shown: Sequence[ShownModel], name: str) -> dict[str, Any]:
+    declared = DECLARED[name]
+    values = [drawn for model in shown for drawn in (model.of_heads(name), model.untrained(name)[:1])]
+    found = colour_range(declared.unit, values)
+    return {
+        "name": name,
+        "title": metric_name(name),
+        "sentence": declared.sentence,
+        "unit": declared.unit,
+        "high": declared.high,
+        "null": declared.null,
+        "scale": [found.kind, found.low, found.high],
+    }

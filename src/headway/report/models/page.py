@@ -1,0 +1,140 @@
+"""Show: the page of a finished model on a text, and the files beside it: those of an x-ray, and of an ablation."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from headway.base.files import derived, inside, kept_json, remove, write_json
+from headway.config.metrics import metric_name
+from headway.heads.results import ModelOnText
+from headway.heads.scores import HeadScores, to_arrays
+from headway.report.charts.figure import Figure
+from headway.report.charts.files import is_ours, write_figures, write_whole
+from headway.report.charts.page import Row, Table, render
+
+if TYPE_CHECKING:
+    import rich.table
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPage:
+    """What a page of a finished model shows.
+
+    Attributes:
+        verb: its files are called after it.
+        what: it is, in words.
+        read: which text was read, in words.
+        found: all that was measured.
+        overview: a table on top.
+        heads: a table with a row for each head.
+        figures: in their order.
+        look: what to type for a page on which one looks at its heads; None where there is none.
+    """
+
+    verb: str
+    what: str
+    read: str
+    found: ModelOnText
+    overview: Table
+    heads: Table
+    figures: Sequence[Figure]
+    look: str | None = None
+
+    def write(self, folder: Path, checkpoint: Path, command: str) -> Path:
+        """Write `VERB.html`, `VERB.json`, `heads.safetensors` (every metric in full) and the figures; the page's path.
+
+        Figures that the folder had of the same verb and this one does not have are removed, and nothing else is.
+
+        Args:
+            folder: is made.
+            checkpoint: what was given.
+            command: what to type to repeat it.
+
+        Raises:
+            ResultsError: when a file cannot be written.
+        """
+        from safetensors.numpy import save
+
+        write_whole(folder / "heads.safetensors", save(to_arrays(self.found.scores.values())))
+        written = [path.relative_to(folder).as_posix() for path in write_figures(folder / "figures", self.figures)]
+        file = folder / f"{self.verb}.json"
+        with derived(file):
+            for name in _former_figures(file) - set(written):
+                remove(inside(folder, *name.split("/")))
+            write_json(file, {**self.found.to_json(), "checkpoint": _whole(checkpoint), "figures": written})
+        return write_whole(folder / f"{self.verb}.html", self.html(command, self._look_beside(folder)).encode())
+
+    def _look_beside(self, folder: Path) -> str | None:
+        """Where the page of `headway look` on the same model is, from a folder: in it, or where that verb writes it."""
+        places = ("look.html", f"../look-{self.found.name}.html")
+        return next((quote(place) for place in places if self.look and (folder / place).is_file()), None)
+
+    def html(self, command: str, look: str | None = None) -> str:
+        """The page as HTML.
+
+        Args:
+            command: what to type to repeat it.
+            look: where the page is on which one looks at its heads; None where it has yet to be made.
+        """
+        return render(
+            "model.html.j2",
+            self.figures,
+            what=self.what,
+            read=self.read,
+            found=self.found,
+            overview=self.overview,
+            heads=self.heads,
+            meaning=_meaning(self.found.scores.values()),
+            command=command,
+            look=look,
+            to_look=self.look,
+        )
+
+
+def folder_of(verb: str, found: ModelOnText, checkpoint: Path) -> Path:
+    """Where what was found is written if nobody says: a folder of its name that holds no other checkpoint's."""
+    places = (Path("results") / f"{verb}-{found.name}{'' if n == 1 else f'-{n}'}" for n in count(1))
+    mine = _whole(checkpoint)
+    return next(place for place in places if _former(place / f"{verb}.json").get("checkpoint", mine) == mine)
+
+
+def terminal_table(found: Table) -> "rich.table.Table":
+    """A table for a terminal."""
+    from rich.table import Table as Terminal
+
+    drawn = Terminal(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for at, column in enumerate(found.columns):
+        longest = max(map(len, column.split()), default=0)
+        drawn.add_column(column, justify="right" if at else "left", min_width=longest)
+    for row in found.rows:
+        drawn.add_row(*row.cells)
+    return drawn
+
+
+def _former(file: Path) -> dict[str, Any]:
+    """What was written there before."""
+    found = kept_json(file)
+    return found if isinstance(found, dict) else {}
+
+
+def _former_figures(file: Path) -> set[str]:
+    """The figures that were written with a page, by path from its folder."""
+    names = _former(file).get("figures")
+    split = [str(name).partition("/") for name in names] if isinstance(names, list) else []
+    return {f"figures/{name}" for folder, _, name in split if folder == "figures" and is_ours(name)}
+
+
+def _whole(checkpoint: Path) -> str:
+    return str(checkpoint.resolve())
+
+
+def _meaning(scores: Iterable[HeadScores]) -> Table:
+    """The sentence, unit and null of every metric that was measured."""
+    rows = [
+        Row(cells=(metric_name(score.metric), score.declared.sentence, score.declared.unit, score.declared.null))
+        for score in scores
+    ]
+    return Table(columns=("metric", "what it is", "unit", "if nothing were going on"), rows=tuple(rows))

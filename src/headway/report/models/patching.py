@@ -1,0 +1,375 @@
+"""Show: how much of a metric's difference comes back with what one head did on the clean text: maps of all heads.
+
+Show: how much of a metric's difference comes back with each head, with intervals over pairs of texts.
+
+Show: which head acts on which later one directly, and through what: a map for queries, keys and values each.
+
+Show: the page of what a finished model's heads did on one text, put into a run of another.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from headway.base.text import counted, join, number
+from headway.causal.effects import Head, named
+from headway.causal.patch_result import MATTERS, THROUGH, HeadPaths, PatchedModel, Patching, PatchSite, share_within
+from headway.report.charts.figure import WIDTH, Figure, inline
+from headway.report.charts.heat_map import about_zero
+from headway.report.charts.page import Row, Table
+from headway.report.models.ablation import IntervalPanel, interval_panels, percent
+from headway.report.models.page import ModelPage
+
+SITES: dict[PatchSite, str] = {
+    "z": "its context",
+    "q": "its queries",
+    "k": "its keys",
+    "v": "its values",
+    "pattern": "its pattern",
+}
+_WEIGHTS = {"domain": [0, 1], "range": ["#ffffff", "#174a86"], "interpolate": "rgb"}
+_ACROSS = 3
+"""Panels beside one another: of more nothing is left on a narrow screen."""
+_ROWS = 20
+"""Heads whose positions are drawn, at most: those that restore most."""
+
+
+def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
+    """Layers down, heads across, a panel for each site; None where the two texts do not differ."""
+    import altair as alt
+
+    patching = found.patching
+    shares = {site: patching.restored_by_heads(site) for site in patching.effects}
+    if not all(np.isfinite(share).all() for share in shares.values()):
+        return None
+    largest = max(float(np.abs(share).max()) for share in shares.values()) or 1.0
+    layers = sorted({layer for layer, _ in patching.heads})
+    widest = max(head for _, head in patching.heads) + 1
+    side = (WIDTH - 40) // _ACROSS - 50
+    panels: list[Any] = []
+    for site, share in shares.items():
+        rows = [
+            {"head": named(head), "layer": f"L{head[0]}", "number": head[1], "restored": float(value)}
+            for head, value in zip(patching.heads, share, strict=True)
+        ]
+        chart = alt.Chart(inline(rows)).encode(
+            x=alt.X("number:O", title="head", sort=list(range(widest)), axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+            y=alt.Y("layer:N", title=None, sort=[f"L{layer}" for layer in layers]),
+            color=alt.Color("restored:Q", scale=about_zero(largest), legend=_legend()),
+            tooltip=["head:N", alt.Tooltip("restored:Q", format=".1%")],
+        )
+        panels.append(chart.mark_rect().properties(width=side, height=max(60, 26 * len(layers)), title=SITES[site]))
+    return Figure(
+        name="patched",
+        part=part,
+        title="What comes back with each head",
+        caption="The share of the metric's difference between the two texts that comes back when one head, in the run "
+        "of the corrupted text, does what it did on the clean one: all of it, or its queries, keys, values or pattern "
+        "alone. 1: all of the difference; below 0: away from it. Shares of heads do not add up."
+        + (" By position: the sum over positions." if patching.effects[next(iter(shares))].ndim > 2 else ""),
+        chart=alt.concat(*panels, columns=_ACROSS, spacing=22),
+    )
+
+
+def position_maps(found: PatchedModel, *, part: str) -> tuple[Figure, ...]:
+    """Of each site that was patched position by position the heads that restore most, tokens across."""
+    figures = [_positions(found, site, part) for site in found.patching.effects]
+    drawn = [figure for figure in figures if figure is not None]
+    return (*drawn[:1], *(replace(figure, folded=True) for figure in drawn[1:]))
+
+
+def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None:
+    import altair as alt
+
+    share = found.patching.restored(site)
+    if share.ndim < 2 or not np.isfinite(share).all():
+        return None
+    order = np.argsort(-np.abs(share).max(1))[:_ROWS]
+    heads = [found.patching.heads[at] for at in order]
+    rows = [
+        {"head": named(head), "at": at, "token": token, "restored": float(share[row, at])}
+        for row, head in zip(order, heads, strict=True)
+        for at, token in enumerate(found.positions)
+    ]
+    chart = alt.Chart(inline(rows)).encode(
+        x=alt.X("at:O", title=None, axis=_token_axis(found.positions)),
+        y=alt.Y("head:N", title=None, sort=[named(head) for head in heads]),
+        color=alt.Color("restored:Q", scale=about_zero(float(np.abs(share[order]).max()) or 1.0), legend=_legend()),
+        tooltip=["head:N", "token:N", "at:O", alt.Tooltip("restored:Q", format=".1%")],
+    )
+    left_out = len(share) - len(order)
+    return Figure(
+        name=f"patched-{site}-by-position",
+        part=part,
+        title=f"Position by position: {SITES[site]}",
+        caption=f"Tokens of the corrupted text across{_where_alike(found)}: at each alone the head has "
+        f"{SITES[site]} from the clean text "
+        "(positions of keys for keys and values, else of queries)."
+        + (f" {counted(left_out, 'head')} that restore less are not drawn." if left_out else ""),
+        chart=chart.mark_rect().properties(width=min(WIDTH - 160, 26 * len(found.positions)), height=18 * len(heads)),
+    )
+
+
+def patterns(found: PatchedModel, *, part: str) -> Figure:
+    """Where the heads look, clean beside corrupted, queries down."""
+    import altair as alt
+
+    lines = []
+    side = min(380, max(140, 16 * len(found.clean)))
+    for each in found.patterns:
+        panels = [
+            _pattern(each.head, name, tokens, weights, side)
+            for name, tokens, weights in (
+                ("clean", found.clean, each.clean),
+                ("corrupted", found.corrupted, each.corrupted),
+            )
+        ]
+        lines.append(alt.hconcat(*panels, spacing=24))
+    of_path = len(found.patterns) > 1
+    return Figure(
+        name="patterns",
+        part=part,
+        title=("Where the heads of the strongest path look" if of_path else "Where the head that restores most looks")
+        + (", on the first pair" if len(found.patching.clean) > 1 else ""),
+        caption="A row for each token that asks, a column for each that it may look at: attention weights, 0 white, 1 "
+        "dark." + (" Above the head that writes, below the one that reads it." if of_path else ""),
+        chart=alt.vconcat(*lines, spacing=18),
+    )
+
+
+def _pattern(head: Head, name: str, tokens: tuple[str, ...], weights: np.ndarray, side: int) -> Any:
+    import altair as alt
+
+    rows = [
+        {"query": q, "key": k, "asks": tokens[q], "looks at": tokens[k], "weight": float(weights[q, k])}
+        for q in range(len(tokens))
+        for k in range(len(tokens))
+        if weights[q, k] > 0
+    ]
+    axis = _token_axis(tokens)
+    return (
+        alt.Chart(inline(rows))
+        .mark_rect()
+        .encode(
+            x=alt.X("key:O", title=None, axis=axis, sort=list(range(len(tokens)))),
+            y=alt.Y("query:O", title=None, axis=axis.copy(), sort=list(range(len(tokens)))),
+            color=alt.Color("weight:Q", scale=_WEIGHTS, legend=None),
+            tooltip=["asks:N", "looks at:N", alt.Tooltip("weight:Q", format=".2f")],
+        )
+        .properties(width=side, height=side, title=f"{named(head)}, {name} text")
+    )
+
+
+def _token_axis(tokens: tuple[str, ...]) -> Any:
+    """Positions, labelled by their tokens."""
+    import json
+
+    import altair as alt
+
+    return alt.Axis(labelExpr=f"{json.dumps(list(tokens))}[datum.value]", labelOverlap=True, ticks=False, labelLimit=70)
+
+
+def _where_alike(found: PatchedModel) -> str:
+    return ", or the number of a position at which pairs differ" if len(found.patching.clean) > 1 else ""
+
+
+def _legend() -> Any:
+    import altair as alt
+
+    return alt.Legend(title="share restored", orient="bottom", gradientLength=260, tickCount=5, format=".0%")
+
+
+MOST = 24
+"""At most so many heads."""
+
+
+def restored_intervals(found: Patching, *, part: str) -> Figure | None:
+    """The heads that restore most by some site, those of the first site first; None without intervals."""
+    if len(found.clean) < 2 or not found.differs:
+        return None
+    shares = {site: found.restored_by_heads(site) for site in found.effects}
+    size = np.max([np.abs(share) for share in shares.values()], axis=0)
+    shown = np.argsort(-size)[:MOST]
+    first = next(iter(shares.values()))
+    order = sorted(shown.tolist(), key=lambda at: -first[at])
+    own, all_at_once = (
+        {site: (ends[:, 0], ends[:, 1]) for site in shares for ends in [of(site)]}
+        for of in (found.restored_interval, found.corrected_interval)
+    )
+    panels = [
+        IntervalPanel(title=SITES[site], mean=share, own=own[site], all_at_once=all_at_once[site])
+        for site, share in shares.items()
+    ]
+    n, left_out = len(found.heads), len(found.heads) - len(order)
+    return Figure(
+        name="patched-intervals",
+        part=part,
+        title="What comes back with each head, with intervals",
+        caption=join(
+            "The share of the metric's difference that comes back. "
+            f"Thick: 95 % interval over {counted(len(found.clean), 'pair')} of texts; thin: one that holds for all "
+            f"{counted(n, 'head')} at once. Dotted: {100 * MATTERS:.0f} %, beyond which a head is named.",
+            "By position: the sum over positions." if next(iter(found.effects.values())).ndim > 2 else "",
+            f"{counted(left_out, 'head')} that restore less stand in the table alone." if left_out else "",
+        ),
+        chart=interval_panels(
+            [named(found.heads[at]) for at in order],
+            order,
+            panels,
+            unit="share of the difference",
+            matters=MATTERS,
+            number="~%",
+            said="share",
+        ),
+    )
+
+
+_INTO = {"q": "into queries", "k": "into keys", "v": "into values"}
+_LABEL, _LABELLED = 12, 80
+"""Room for a head's label, and heads up to which each has one."""
+
+
+def path_maps(found: HeadPaths) -> Figure | None:
+    """A map for each input, rows for the heads that write; None for a model of one layer with heads."""
+    import altair as alt
+
+    known = np.isfinite(found.through["q"])
+    if not known.any():
+        return None
+    # The last layer writes to none, the first reads none.
+    writers, readers = (
+        [head for head, some in zip(found.heads, known.any(axis), strict=True) if some] for axis in (1, 0)
+    )
+    place = {head: at for at, head in enumerate(found.heads)}
+    width, height, across = _room(len(readers), len(writers))
+    overlap = max(len(readers), len(writers)) > _LABELLED
+    down, right = alt.Axis(labelOverlap=overlap), alt.Axis(labelAngle=-90, labelOverlap=overlap)
+    largest = max(float(np.nanmax(np.abs(found.through[name]))) for name in THROUGH) or 1.0
+    scale = about_zero(largest)
+    legend = alt.Legend(title="change of the metric", orient="bottom", gradientLength=260, tickCount=5)
+    panels: list[Any] = []
+    for name in THROUGH:
+        rows = [
+            {"writer": named(one), "reader": named(other), "value": value}
+            for one in writers
+            for other in readers
+            if np.isfinite(value := found.through[name][place[one], place[other]])
+        ]
+        chart = alt.Chart(inline(rows)).encode(
+            x=alt.X(
+                "reader:N",
+                title=None,
+                sort=[named(head) for head in readers],
+                axis=right,
+            ),
+            y=alt.Y("writer:N", title=None, sort=[named(head) for head in writers], axis=down),
+            color=alt.Color("value:Q", scale=scale, legend=legend),
+            tooltip=["writer:N", "reader:N", alt.Tooltip("value:Q", format=".3g")],
+        )
+        panels.append(chart.mark_rect().properties(width=width, height=height, title=_INTO[name]))
+    return Figure(
+        name="paths",
+        part="Paths",
+        title="Which head acts on which",
+        caption="Rows: the head that writes, as on the clean text; columns: the later head that reads it into its "
+        "queries, keys or values, with everything else as on the corrupted text: direct effects, with no head between.",
+        chart=(alt.hconcat if across else alt.vconcat)(*panels, spacing=18),
+    )
+
+
+def _room(readers: int, writers: int) -> tuple[int, int, bool]:
+    """Width and height of a map, and whether three stand side by side: where every head has its label there."""
+    side = (WIDTH - 60) // 3 - 70
+    if max(readers, writers) * _LABEL <= side:
+        return side, side, True
+    return min(WIDTH - 120, 2 * _LABEL * readers), _LABEL * writers, False
+
+
+PART = "Heads put back"
+_SHOWN = 8
+
+
+def patch_page(found: PatchedModel) -> ModelPage:
+    """The page, drawn; `patch.html`, `patch.json` and their figures are its files."""
+    return ModelPage(
+        verb="patch",
+        what="heads put back",
+        read=f"Put into a run of one text: what heads did on another. Metric: {found.metric}. Texts: {found.read}",
+        found=found,
+        overview=most_restoring(found),
+        heads=heads(found),
+        figures=figures(found),
+    )
+
+
+def figures(found: PatchedModel) -> tuple[Figure, ...]:
+    """Maps of what comes back, of positions, of paths from head to head, and patterns of the strongest of them."""
+    paths = None if found.patching.paths is None else path_maps(found.patching.paths)
+    drawn = [
+        site_maps(found, part=PART),
+        restored_intervals(found.patching, part=PART),
+        *position_maps(found, part=PART),
+        paths,
+        patterns(found, part="Patterns"),
+    ]
+    return tuple(figure for figure in drawn if figure is not None)
+
+
+def most_restoring(found: PatchedModel) -> Table:
+    """The heads that restore most by any site, with what each site restores."""
+    shares = _shares(found)
+    table = np.stack([share for share, _, _ in shares.values()], axis=1)
+    order = np.argsort(-np.abs(np.nan_to_num(table)).max(1))[:_SHOWN]
+    rows = [
+        Row(
+            cells=(named(found.patching.heads[at]), *(_cell(exact[at], ends[at]) for exact, _, ends in shares.values()))
+        )
+        for at in order.tolist()
+    ]
+    caption = (
+        f"The metric is {found.metric}. Shares of its difference between the two texts that come back with a head's "
+        f"part from the clean text; they do not add up. {_intervals(found)}"
+    )
+    return Table(columns=("", *(SITES[site] for site in shares)), rows=tuple(rows), caption=caption)
+
+
+def heads(found: PatchedModel) -> Table:
+    """A row for each head: the change of the metric by each site, exactly and as estimated."""
+    patching, shares = found.patching, _shares(found)
+    rows = []
+    for at, head in enumerate(patching.heads):
+        cells = [
+            cell
+            for exact, estimate, ends in shares.values()
+            for cell in (_cell(exact[at], ends[at]), percent(estimate[at]))
+        ]
+        rows.append(Row(cells=(named(head), *cells, "paths cancel" if patching.cancels[at] else "")))
+    columns = ["", *(name for site in shares for name in (SITES[site], f"{SITES[site]}, estimated")), "estimate"]
+    caption = (
+        "Shares of the metric's difference that come back; estimated from one gradient, with softmaxes computed anew. "
+        f"Where paths through later layers cancel, an estimate is not to be trusted. {_intervals(found)} "
+        f"On these texts the metric is {number(float(patching.clean.mean()), 3)} (clean) and "
+        f"{number(float(patching.corrupted.mean()), 3)} (corrupted)."
+    )
+    return Table(columns=tuple(columns), rows=tuple(rows), caption=caption)
+
+
+def _shares(found: PatchedModel) -> dict[PatchSite, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Of each site the shares of each head, exact and estimated, and the interval of the exact; over all positions."""
+    patching, result = found.patching, dict[PatchSite, tuple[np.ndarray, np.ndarray, np.ndarray]]()
+    difference = patching.difference if patching.differs else float("nan")
+    for site in patching.effects:
+        estimate = patching.estimates[site].mean(-1) / difference
+        estimate = estimate if estimate.ndim == 1 else estimate.sum(1)
+        result[site] = (patching.restored_by_heads(site), estimate, patching.restored_interval(site))
+    return result
+
+
+def _cell(share: float, ends: np.ndarray) -> str:
+    return share_within(share, ends) if np.isfinite(ends).all() else percent(share)
+
+
+def _intervals(found: PatchedModel) -> str:
+    n = len(found.patching.clean)
+    return f"Intervals of 95 % over {n:,} pairs, of each head on its own." if n > 1 else "Of one pair: no intervals."

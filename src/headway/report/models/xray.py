@@ -1,0 +1,404 @@
+"""Show: how much of what earlier heads write later heads read, for all pairs of heads of a model.
+
+Show: how alike the heads of each layer are, pair by pair: a map of heads against heads for each layer.
+
+Show: what an x-ray of a finished model found, as tables and figures.
+
+Show: the page of an x-ray of a finished model.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from headway.base.text import counted, join, listed, number
+from headway.config.head_metrics import REPEATED
+from headway.config.metrics import metric_name
+from headway.heads.findings import COMPOSITIONS, brief
+from headway.heads.results import XRay
+from headway.heads.scores import Composition, HeadScores, head_names, of_pairs, row_labels
+from headway.report.charts.atlas import LEFT_OUT, atlas
+from headway.report.charts.figure import QUIET, WIDTH, Figure, inline
+from headway.report.charts.heat_map import colours
+from headway.report.charts.page import Row, Table
+from headway.report.models.page import ModelPage
+
+SIDE = 60
+"""At most so many heads on a side of a map."""
+
+
+def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | None:
+    """A map for each of Q-, K- and V-composition; None for a model of one layer, or of one head."""
+    import altair as alt
+
+    tables = {kind: np.asarray(getattr(found, kind)) for kind in COMPOSITIONS}
+    if not np.isfinite(tables["q"]).any():
+        return None
+    names = [f"{labels[attention]}H{head}" for attention, head in found.heads]
+    kept = sorted({int(at) for at in np.linspace(0, len(names) - 1, min(SIDE, len(names))).round()})
+    side = (WIDTH - 60) // 3 - 60
+    shown = {kind: table[np.ix_(kept, kept)] for kind, table in tables.items()}
+    scale, _ = colours("0 to 1", list(shown.values()))
+    legend = alt.Legend(title="composition", orient="bottom", gradientLength=260, tickCount=5)
+    colour = alt.Color("value:Q", scale=scale, legend=legend)
+    # The last layer writes to none, the first reads none.
+    known = np.isfinite(shown["q"])
+    rows, columns = known.any(1), known.any(0)
+    writers, readers = ([names[at] for at, some in zip(kept, which, strict=True) if some] for which in (rows, columns))
+    panels = [
+        _map_composition_maps(shown[kind][np.ix_(rows, columns)], writers, readers, said, side, colour)
+        for kind, said in COMPOSITIONS.items()
+    ]
+    return Figure(
+        name="composition",
+        part="Composition",
+        title="How heads compose",
+        caption=join(
+            "Rows: the earlier head, which writes; columns: the later head, which reads, into its queries, keys or "
+            f"values. The Frobenius norm of the product over those of its factors: circuits at random to one another "
+            f"have about {brief(found.null)}.",
+            f"Thinned: {len(kept)} of {len(names)} heads are drawn, evenly spaced." if len(kept) < len(names) else "",
+        ),
+        chart=alt.hconcat(*panels, spacing=18),
+    )
+
+
+def _map_composition_maps(
+    value: np.ndarray, writers: list[str], readers: list[str], title: str, side: int, colour: Any
+) -> Any:
+    import altair as alt
+
+    cell = side / max(value.shape)
+    rows = [
+        {"x": j, "right": j + 1, "y": i, "below": i + 1, "pair": f"{writer} → {reader}", "value": value[i, j]}
+        for i, writer in enumerate(writers)
+        for j, reader in enumerate(readers)
+        if np.isfinite(value[i, j])
+    ]
+    return (
+        alt.Chart(inline(rows))
+        .mark_rect(stroke="white", strokeWidth=1 if cell >= 10 else 0.3)
+        .encode(
+            x=alt.X("x:Q", title=None, axis=_axis(readers, cell, -90), scale=_scale(0, len(readers))),
+            x2="right:Q",
+            y=alt.Y("y:Q", title=None, axis=_axis(writers, cell, 0), scale=_scale(len(writers), 0)),
+            y2="below:Q",
+            color=colour,
+            tooltip=["pair:N", alt.Tooltip("value:Q", format=".3f")],
+        )
+        .properties(width=cell * len(readers), height=cell * len(writers), title=title)
+    )
+
+
+def _scale(first: int, last: int) -> Any:
+    import altair as alt
+
+    return alt.Scale(domain=[first, last], nice=False, zero=False)
+
+
+def _axis(names: list[str], cell: float, angle: int) -> Any:
+    """Names of heads in the middle of their cells, as many as there is room for."""
+    import altair as alt
+
+    every = next(2**power for power in range(12) if 2**power * cell >= 13)
+    return alt.Axis(
+        values=[at + 0.5 for at in range(0, len(names), every)],
+        labelExpr=f"{json.dumps(names)}[datum.value - .5]",
+        labelAngle=angle,
+        ticks=False,
+        domain=False,
+        grid=False,
+        labelFontSize=9,
+        labelColor=QUIET,
+        labelOverlap=False,
+    )
+
+
+CELLS = 20_000
+"""At most so many cells in a figure: more are slow to draw and too small to see."""
+PAIR_MAPS_SIDE = 64
+"""At most so many heads on the side of a map."""
+
+IN_PLACE, ALIKE = "in place", "alike ones together"
+
+
+def pair_maps(
+    score: HeadScores,
+    *,
+    labels: Mapping[str, str] | None = None,
+    name: str | None = None,
+    part: str = "Heads",
+    title: str | None = None,
+    caption: str = "",
+) -> Figure | None:
+    """A metric of pairs as one map a layer, all in one scale; large ones are thinned, and said so.
+
+    Args:
+        score: of a metric of pairs.
+        labels: what each attention is called, in order; None: from the attentions' names.
+        name: of its files; None: `pairs-METRIC`.
+        part: of the page it stands in.
+        title: of the figure; None: the metric's name.
+        caption: said first.
+
+    Returns:
+        None where no layer has two heads.
+    """
+    import altair as alt
+
+    called = metric_name(score.metric)
+    labels = labels or row_labels(score.values)
+    drawn = {
+        attention: np.asarray(score.values[attention], np.float64) for attention in labels if attention in score.values
+    }
+    maps = {
+        attention: value for attention, value in drawn.items() if len(value) > 1 and np.isfinite(of_pairs(value)).any()
+    }
+    if not maps:
+        return None
+    kept = _kept({attention: len(value) for attention, value in maps.items()})
+    few_heads = max(map(len, maps.values())) <= 16
+    columns = min(len(maps), 4 if 6 < len(maps) <= 12 or (len(maps) <= 6 and not few_heads) else 6)
+    side = min(230, (WIDTH - 60) // columns - 34)
+    colour = _colour(score, maps, called)
+    panels = [_map_pair_maps(maps[attention], kept[attention], labels[attention], side, colour) for attention in maps]
+    switch = alt.param(name="order", value=IN_PLACE, bind=alt.binding_radio(options=[IN_PLACE, ALIKE], name="heads: "))
+    alone = [labels[attention] for attention, value in drawn.items() if len(value) == 1]
+    said = join(
+        caption,
+        f"{score.declared.sentence[0].upper()}{score.declared.sentence[1:]}.",
+        "A cell is a pair of heads of one layer; the diagonal, a head with itself, is left out.",
+        _thinned(maps, kept, labels),
+        f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head: a pair needs two heads." if alone else "",
+    )
+    return Figure(
+        name=name or f"pairs-{score.metric.replace('_', '-')}",
+        part=part,
+        title=title or f"{called[0].upper()}{called[1:]} of each pair of heads",
+        caption=said,
+        chart=alt.concat(*panels, columns=columns, spacing=14, params=[switch.param]),
+    )
+
+
+def alike_order(value: np.ndarray, *, high_is_alike: bool) -> list[int]:
+    """Heads in an order that puts alike ones beside each other: the leaves of a tree of average similarity.
+
+    Examples:
+        >>> alike_order(np.array([[1, 0, 0.9], [0, 1, 0.1], [0.9, 0.1, 1]]), high_is_alike=True)
+        [0, 2, 1]
+    """
+    from scipy.cluster.hierarchy import leaves_list, linkage
+
+    distance = np.nan_to_num(-value if high_is_alike else value, nan=0.0)
+    pairs = distance[np.triu_indices(len(value), k=1)]
+    found = [int(head) for head in leaves_list(linkage(pairs - pairs.min(), "average", optimal_ordering=True))]
+    return found if found[0] <= found[-1] else found[::-1]
+
+
+def _kept(n_heads: Mapping[str, int]) -> dict[str, list[int]]:
+    """The heads of each layer that are drawn: all, or evenly spaced ones where they are too many."""
+    limit = PAIR_MAPS_SIDE
+    while limit > 8 and sum(min(n, limit) ** 2 for n in n_heads.values()) > CELLS:
+        limit -= 1
+    return {
+        name: sorted({int(head) for head in np.linspace(0, n - 1, min(n, limit)).round()})
+        for name, n in n_heads.items()
+    }
+
+
+def _thinned(maps: Mapping[str, np.ndarray], kept: Mapping[str, list[int]], labels: Mapping[str, str]) -> str:
+    cut = {labels[name]: (len(kept[name]), len(value)) for name, value in maps.items() if len(kept[name]) < len(value)}
+    if not cut:
+        return ""
+    if len(set(cut.values())) == 1 and len(cut) > 2:
+        (few, many), n = next(iter(cut.values())), len(cut)
+        return f"Thinned: in {counted(n, 'layer')}, {few} of {many} heads are drawn, evenly spaced; means are over all."
+    each = listed(f"{few} of {label}'s {many} heads" for label, (few, many) in cut.items())
+    return f"Thinned: {each} are drawn, evenly spaced; means elsewhere are over all."
+
+
+def _colour(score: HeadScores, maps: Mapping[str, np.ndarray], called: str) -> Any:
+    import altair as alt
+
+    scale, _ = colours(score.declared.unit, [of_pairs(value) for value in maps.values()])
+    legend = alt.Legend(title=called, orient="bottom", gradientLength=260, tickCount=5, format=".2~g", titleLimit=300)
+    return alt.Color("value:Q", scale=scale, legend=legend)
+
+
+def _map_pair_maps(value: np.ndarray, kept: list[int], label: str, side: int, colour: Any) -> Any:
+    import altair as alt
+
+    shown = value[np.ix_(kept, kept)]
+    n = len(kept)
+    together = alike_order(shown, high_is_alike=bool(np.nanmean(np.diagonal(shown)) >= np.nanmean(of_pairs(shown))))
+    place = {head: at for at, head in enumerate(together)}
+    rows = [
+        {"i": i, "j": j, "a": place[i], "b": place[j], "one": kept[i], "other": kept[j], "value": shown[i, j]}
+        for i in range(n)
+        for j in range(n)
+        if i != j
+    ]
+    moved = f"order === {json.dumps(ALIKE)}"
+    every = next(2**power for power in range(12) if 2**power * side / n >= 16)
+    where = f"{moved} ? '' : {json.dumps(kept)}[datum.value - .5]"
+    ticks: dict[str, Any] = {
+        "values": [at + 0.5 for at in range(0, n, every)],
+        "labelExpr": where,
+        "labelOverlap": False,
+    }
+    axis = alt.Axis(ticks=False, domain=False, grid=False, labelFontSize=9, labelColor=QUIET, **ticks)
+    across = alt.Scale(domain=[0, n], nice=False, zero=False)
+    chart = alt.Chart(inline(rows)).transform_calculate(
+        x=f"{moved} ? datum.b : datum.j",
+        y=f"{moved} ? datum.a : datum.i",
+        pair=f"{json.dumps(label + 'H')} + datum.one + ' and H' + datum.other",
+    )
+    chart = chart.transform_calculate(right="datum.x + 1", below="datum.y + 1")
+    return (
+        chart.mark_rect(stroke="white", strokeWidth=1 if side / n >= 10 else 0.4 if side / n >= 5 else 0)
+        .encode(
+            x=alt.X("x:Q", title=None, axis=axis, scale=across),
+            x2="right:Q",
+            y=alt.Y("y:Q", title=None, axis=axis, scale=alt.Scale(domain=[n, 0], nice=False, zero=False)),
+            y2="below:Q",
+            color=colour,
+            tooltip=["pair:N", alt.Tooltip("value:Q", format=".3~g")],
+        )
+        .properties(width=side, height=side, title=alt.TitleParams(label, fontSize=12, offset=4))
+    )
+
+
+MEANS = {
+    "output_dissimilarity": "output dissimilarity",
+    "query_cka_centred": "query CKA, centred",
+    "attention_diversity": "attention diversity",
+    "attention_entropy_nats": "entropy, nats",
+}
+"""Columns of the table of layers that are means over heads."""
+TOPS = {"sink_score": "most on first", "previous_token_score": "most on previous", "induction_score": "most induction"}
+"""Columns that name the layer's highest head."""
+_PAIRS = ("output_dissimilarity", "query_cka_centred")
+_FURTHER_PAIRS = ("context_cka_centred", "query_cka", "context_cka", "context_dissimilarity")
+
+
+def layers(xray: XRay) -> Table:
+    """A row per attention: means over its heads, and its highest heads."""
+    means = {metric: said for metric, said in MEANS.items() if metric in xray.scores}
+    tops = {metric: said for metric, said in TOPS.items() if metric in xray.scores}
+    of = {attention.name: attention for attention in xray.attentions}
+    rows = []
+    for name, label in xray.labels.items():
+        here = of[name]
+        kv = f":{here.n_kv_heads}" if here.n_kv_heads != here.n_heads else ""
+        cells = [_mean(xray, metric, name) for metric in means] + [_top(xray, metric, name) for metric in tops]
+        rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
+    caption = (
+        "Heads: query heads, over so many KV heads where there are fewer, x their width. Then means over heads, or "
+        "over pairs of heads, beside them in parentheses those of untrained heads on the same stream, and the highest "
+        "head of each layer."
+    )
+    return Table(columns=("", "heads", *means.values(), *tops.values()), rows=tuple(rows), caption=caption)
+
+
+def heads(xray: XRay) -> Table:
+    """A row per head, a column per metric; of a metric of pairs the mean over the head's others."""
+    shown = {
+        metric: score.per_head()
+        for metric, score in xray.scores.items()
+        if score.declared.of != "layer" and not metric.endswith(LEFT_OUT)
+    }
+    rows = [
+        Row(cells=(called, *(_cell(values, name, head) for values in shown.values())))
+        for name, label in xray.labels.items()
+        for head, called in enumerate(head_names(label, _n_heads(xray, name)))
+    ]
+    hints = {metric_name(metric): xray.scores[metric].declared.sentence for metric in shown}
+    return Table(columns=("", *map(metric_name, shown)), rows=tuple(rows), hints=hints)
+
+
+def figures(xray: XRay) -> tuple[Figure, ...]:
+    """The atlas, maps of pairs, compositions, and the raw metrics."""
+    raw = [metric for metric in xray.scores if metric.endswith("raw")]
+    drawn = [
+        atlas(xray.scores, labels=xray.labels, title="Every head under every metric"),
+        *_pair_maps(xray, _PAIRS),
+        *map(_folded, _pair_maps(xray, _FURTHER_PAIRS)),
+        None if xray.composition is None else composition_maps(xray.composition, xray.labels),
+        _folded(
+            atlas(
+                xray.scores,
+                metrics=raw,
+                labels=xray.labels,
+                name="atlas-raw",
+                title="Raw metrics, as published",
+                caption=f"They grow with the {xray.n_tokens:,} positions counted, with widths and with scale.",
+            )
+        ),
+    ]
+    return tuple(figure for figure in drawn if figure is not None)
+
+
+def _pair_maps(xray: XRay, metrics: tuple[str, ...]) -> list[Figure | None]:
+    return [
+        pair_maps(xray.scores[metric], labels=xray.labels, part="Pairs of heads")
+        for metric in metrics
+        if metric in xray.scores
+    ]
+
+
+def _n_heads(xray: XRay, name: str) -> int:
+    return next(attention.n_heads for attention in xray.attentions if attention.name == name)
+
+
+def _mean(xray: XRay, metric: str, name: str) -> str:
+    score = xray.scores[metric]
+    if score.declared.of == "pair" and _n_heads(xray, name) == 1:
+        return "needs two"
+    value = score.per_layer().get(name, np.nan)
+    if not np.isfinite(value):
+        return "–"
+    untrained = float(of_pairs(np.asarray(score.untrained.get(name, np.nan))).mean())
+    beside = f" ({_number(score, untrained)})" if np.isfinite(untrained) else ""
+    return _number(score, value) + beside
+
+
+def _number(score: HeadScores, value: float) -> str:
+    return f"{value:.3f}".replace("-", "−") if "to 1" in score.declared.unit else number(value, 3)
+
+
+def _top(xray: XRay, metric: str, name: str) -> str:
+    values = xray.scores[metric].values.get(name)
+    if values is None or not np.isfinite(values).any():
+        return "cannot be seen" if metric in REPEATED and values is not None else "–"
+    head = int(np.nanargmax(values))
+    return f"H{head} {brief(float(values[head]))}"
+
+
+def _folded(figure: Figure | None) -> Figure | None:
+    return None if figure is None else replace(figure, folded=True)
+
+
+def _cell(values: Mapping[str, np.ndarray], name: str, head: int) -> str:
+    return number(float(values[name][head]), 3) if name in values and np.isfinite(values[name][head]) else "–"
+
+
+def xray_page(xray: XRay, look: str | None = None) -> ModelPage:
+    """The page of an x-ray, drawn; `xray.html`, `xray.json` and their figures are its files.
+
+    Args:
+        xray: what was found.
+        look: what to type to look at the same heads one by one.
+    """
+    return ModelPage(
+        verb="xray",
+        what="x-ray of a finished model",
+        read=f"Measured on {xray.read}",
+        found=xray,
+        overview=layers(xray),
+        heads=heads(xray),
+        figures=figures(xray),
+        look=look,
+    )

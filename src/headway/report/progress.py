@@ -1,0 +1,226 @@
+"""Show: the rows of a table of runs: one each, and where there are hundreds, one for those of an arm that are alike.
+
+Door: runs while they are going on, as a live table, or as lines where there is no terminal.
+"""
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import track
+from rich.table import Table
+from rich.text import Text
+
+from headway.base.files import inside
+from headway.base.text import counted, duration
+from headway.execute.sweep import Progress, Snapshot, work_per_step
+from headway.store.directory import Store
+from headway.store.lease import last_holder
+from headway.store.look_plans import damages
+from headway.store.verify import reservations
+from headway.store.watch import moved
+
+MOST_ROWS = 500
+"""Nobody reads more, and drawing them would take longer than looking at the runs."""
+
+
+def rows_of(runs: Sequence[Progress]) -> list[tuple[str, Progress]]:
+    """For each row its seeds in words, and the run that it shows, or the first of those that are done or wait.
+
+    Examples:
+        >>> shared = dict(message="", steps=9, steps_per_s=None, work_per_step=1.0, name="h2")
+        >>> runs = [Progress(seed=seed, status="done", step=9, **shared) for seed in range(998)]
+        >>> [seeds for seeds, _ in rows_of([*runs, Progress(seed=999, status="failed", step=4, **shared)])]
+        ['0-997', '999']
+    """
+    if len(runs) <= MOST_ROWS:
+        return [(str(run.seed), run) for run in runs]
+    alike: dict[object, list[Progress]] = {}
+    for run in runs:
+        folded = run.status in ("done", "waiting")
+        key = (run.name, run.status, run.step, run.steps) if folded else (run.name, run.seed)
+        alike.setdefault(key, []).append(run)
+    return [(spans(run.seed for run in found), found[0]) for found in alike.values()]
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Whole numbers, those that follow one another by the first and the last of them.
+
+    Examples:
+        >>> spans([0, 1, 2, 3, 7, 9, 8, 12])
+        '0-3, 7-9, 12'
+    """
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][-1] + 1:
+            found[-1][1:] = [number]
+        else:
+            found.append([number])
+    return ", ".join("-".join(map(str, span)) for span in found)
+
+
+COLORS = {
+    "waiting": "dim",
+    "running": "cyan",
+    "done": "green",
+    "failed": "red",
+    "interrupted": "yellow",
+    "damaged": "red",
+}
+_SAID_EVERY_S = 30.0
+_LOOKED_FOR_S = 2.5
+"""For beats of workers on other machines, which come every second."""
+
+
+def can_be_shown() -> bool:
+    """Whether someone looks: at a terminal, or in a notebook."""
+    console = Console()
+    return console.is_terminal or console.is_jupyter
+
+
+def watch(snapshots: Generator[Snapshot]) -> None:
+    """Show runs until they end: as a table that is alive in a terminal or a notebook, else line by line."""
+    console = Console()
+    with closing(snapshots):
+        if console.is_terminal or (console.is_jupyter and find_spec("ipywidgets")):
+            with Live(console=console, refresh_per_second=4) as live:
+                for snapshot in snapshots:
+                    # In a notebook rich does not draw the last picture by itself.
+                    live.update(_picture(snapshot, console.height), refresh=console.is_jupyter)
+        else:
+            _say(snapshots, console)
+
+
+def follow_trials(arms: Sequence[str]) -> Iterable[str]:
+    """Go through the arms that are timed, one for each shape, and show how far that is."""
+    console = Console(stderr=True)
+    said = f"timing {counted(len(arms), 'shape')} on this machine (--no-timing leaves it out)"
+    if len(arms) > 1 and not console.is_terminal:
+        console.print(f"{said} ...", soft_wrap=True)
+    return track(arms, said, console=console, transient=True, disable=not console.is_terminal)
+
+
+def status_table(store: Store) -> Group:
+    """How far every run of a directory is, in rows (`rows_of`); and what is to be said of some.
+
+    Of files their sizes are looked at, and nothing is read but what each run says of itself.
+    """
+    runs: list[Progress] = []
+    work: dict[str, float] = {}  # of an arm, whose runs differ in their seeds alone
+    for run in store.runs("sizes"):
+        holder = last_holder(run.path / "lease") if run.status in ("running", "interrupted") else None
+        progress = Progress(
+            name=run.name,
+            seed=run.seed,
+            status=run.status,
+            message=run.message,
+            step=run.steps if run.status == "done" else holder.step if holder else 0,
+            steps=run.steps,
+            steps_per_s=holder.steps_per_s if holder and run.status == "running" else None,
+            work_per_step=work[run.name] if run.name in work else work.setdefault(run.name, work_per_step(run)),
+            worker=holder.worker if holder and run.status == "running" else "",
+            held_s=holder.held_s if holder else None,
+        )
+        runs.append(progress)
+    running = sum(run.status == "running" for run in runs)
+    total = Snapshot(runs=tuple(runs), workers=max(1, running), elapsed_s=0.0)
+    left = f"; about {duration(total.seconds_left)} left" if running and total.seconds_left else ""
+    said = Text(f"{counted(len(runs), 'run')}: {_counts(total)}{left}")
+    doubts = [Text(f"warning: {doubt}", style="yellow") for doubt in reservations(store.path, (), store.gone())]
+    doubts += [Text(said, style="yellow") for said in _silent(store.path, runs)]
+    plan = [Text(line) for line in _planned(store.path)]
+    return Group(_table(runs), said, *plan, *_messages(runs), *doubts)
+
+
+def _planned(directory: Path) -> Iterator[str]:
+    """Where a plan of looks stands, where it is whole; what says so is loaded where there is one."""
+    if inside(directory, "looks").is_dir() and not any(damages(directory)):
+        from headway.adaptive.wording import where_it_stands
+
+        yield from where_it_stands(directory)
+
+
+def _silent(directory: Path, runs: Sequence[Progress]) -> Iterator[str]:
+    """A sentence for each run whose worker on another machine gave no beat while one looked."""
+    running = {inside(directory, "runs", run.name, f"seed-{run.seed}", "lease"): run for run in runs if run.worker}
+    for path, beats in moved(running, _LOOKED_FOR_S).items():
+        if not beats:
+            run = running[path]
+            yield (
+                f"{run.name} seed {run.seed}: no beat came from {run.worker} in {_LOOKED_FOR_S:g} s; whoever works on "
+                "this directory goes on with it after a minute without one"
+            )
+
+
+def _picture(snapshot: Snapshot, height: int) -> Group:
+    """The table, those that are going on first, as many as fit; a line about all of them, and what is to be said."""
+    order = {"running": 0, "failed": 1, "interrupted": 1, "damaged": 1, "waiting": 2, "done": 3}
+    runs = sorted(snapshot.runs, key=lambda run: order[run.status])
+    shown = runs[: max(1, height - 5)]
+    hidden = f"{len(runs) - len(shown)} more runs; " if len(shown) < len(runs) else ""
+    return Group(_table(shown), Text(hidden + _summary(snapshot)), *_messages(runs))
+
+
+def _messages(runs: Sequence[Progress]) -> list[Text]:
+    """What is said of single runs, over the whole width: a column would fold it to a word a line."""
+    told = [run for run in runs if run.message]
+    more = [Text(f"... and {counted(len(told) - MOST_ROWS, 'other run')}")] if len(told) > MOST_ROWS else []
+    return [Text(_line(run), style=COLORS[run.status]) for run in told[:MOST_ROWS]] + more
+
+
+def _line(run: Progress) -> str:
+    return f"{run.name} seed {run.seed} {run.status}" + (f": {run.message}" if run.message else "")
+
+
+def _table(runs: Sequence[Progress]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    # Who works on them is told where several may: the table has room for it then alone.
+    who = ("worker", "for") if any(run.worker for run in runs) else ()
+    for heading in ("arm", "seed", "status", "progress", "step", "steps/s", "time left", *who):
+        left = heading in ("arm", "status", "worker")
+        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
+    for seeds, run in rows_of(runs):
+        left_s, held_s = run.seconds_left, run.held_s
+        table.add_row(
+            run.name,
+            seeds,
+            Text(run.status, style=COLORS[run.status]),
+            f"{run.step / run.steps:.0%}" if run.steps else "",
+            f"{run.step:,}" if run.steps else "",
+            f"{run.steps_per_s:,.0f}" if run.steps_per_s else "",
+            duration(left_s) if left_s is not None and run.status == "running" else "",
+            *((run.worker, duration(held_s) if run.worker and held_s is not None else "") if who else ()),
+        )
+    return table
+
+
+def _summary(snapshot: Snapshot) -> str:
+    left = snapshot.seconds_left
+    time_left = f"; about {duration(left)} left" if left else ""
+    at = f"after {duration(snapshot.elapsed_s)} on {counted(snapshot.workers, 'worker')}"
+    return f"{_counts(snapshot)} {at}{time_left}"
+
+
+def _counts(snapshot: Snapshot) -> str:
+    counts = [f"{n} {status}" for status in COLORS if (n := snapshot.count(status))]  # type: ignore[arg-type]
+    return ", ".join(counts) or "none yet"
+
+
+def _say(snapshots: Iterator[Snapshot], console: Console) -> None:
+    """A line when a run starts or ends, and now and then one about all of them."""
+    said: dict[tuple[str, int], str] = {}
+    last_s = 0.0
+    for snapshot in snapshots:
+        for run in snapshot.runs:
+            key = (run.name, run.seed)
+            if run.status != said.get(key, "waiting"):
+                said[key] = run.status
+                others = run.status == "running" and run.worker
+                line = f"{run.name} seed {run.seed} is worked on by {run.worker}" if others else _line(run)
+                console.print(line, markup=False, soft_wrap=True)
+        if snapshot.elapsed_s - last_s >= _SAID_EVERY_S:
+            last_s = snapshot.elapsed_s
+            console.print(_summary(snapshot), markup=False, soft_wrap=True)

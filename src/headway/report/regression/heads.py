@@ -1,0 +1,268 @@
+"""Show: what every head becomes during training: its w and mu, a line per head.
+
+Show: the QK and OV circuits of every head as maps, blue for negative, red for positive, white for zero.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from headway.base.text import join
+from headway.config.regression import RegressionTask, Stack
+from headway.config.spec import thinned
+from headway.icl.theory import EffectiveLoss
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, head_domain, head_range, inline, step_axis
+from headway.report.experiment.data import ArmResults, Finished, ReportData
+from headway.report.regression.common import circuits_of, declared, has_one_layer
+from headway.report.regression.theory import covered
+
+POINTS = 120
+OTHERS = 4
+"""Further seeds that are drawn faintly, at most."""
+
+COLUMNS = 4
+THEORY_HEADS = 2
+"""Heads up to which mu*(w) is drawn: with more, heads that share a w share its mu in any proportion."""
+
+
+def dynamics(material: ReportData) -> Figure | None:
+    """The w and mu of each head over the steps, a column per arm; None when no arm has them."""
+    import altair as alt
+
+    arms = [arm for arm in material.arms if has_one_layer(arm) and len(arm.shown.series("w")[0])]
+    if not arms:
+        return None
+    columns = min(COLUMNS, len(arms))
+    width = min(420, (WIDTH - 60) // columns - 75)
+    n_heads = max(declared(arm.shown).model.n_heads for arm in arms)
+    outputs = range(max(declared(arm.shown).task.d_y for arm in arms))
+    rows = [(quantity, output) for quantity in ("w", "mu") for output in outputs]
+    bands = [
+        alt.hconcat(*(_panel(arm, row, rows, n_heads, width) for arm in arms[start : start + columns]))
+        for start in range(0, len(arms), columns)
+        for row in rows
+    ]
+    return Figure(
+        name="dynamics",
+        part="Heads",
+        title="What each head becomes during training",
+        caption=_caption(arms),
+        chart=alt.vconcat(*bands),
+    )
+
+
+def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n_heads: int, width: int) -> Any:
+    import altair as alt
+
+    quantity, output = row
+    heads: list[str | alt.FieldName] = [*head_domain(declared(arm.shown).model.n_heads)]
+    colour = alt.Color(
+        "head:N",
+        title="head",
+        sort=head_domain(n_heads),
+        scale=alt.Scale(domain=head_domain(n_heads), range=head_range(n_heads)),
+    )
+    name = quantity if declared(arm.shown).task.d_y == 1 else f"{quantity}, output {output + 1}"
+    spec = declared(arm.shown)
+    x = step_axis(spec.probes.every, spec.training.steps, title="training step" if row == rows[-1] else None)
+    # Every y axis takes the same room, so that panels stand in columns.
+    y = alt.Y("value:Q", title=name, axis=alt.Axis(minExtent=34, tickCount=5))
+
+    def lines(rows: list[dict[str, Any]], **mark: Any) -> Any:
+        chart = alt.Chart(inline(rows)).transform_fold(heads, as_=["head", "value"])
+        tooltip = ["head:N", "step:Q", alt.Tooltip("value:Q", title=name), "seed:N"]
+        return chart.mark_line(**mark).encode(x=x, y=y, color=colour, detail="seed:N", tooltip=tooltip)
+
+    layers = [
+        lines(
+            [row for run in arm.runs[1 : 1 + OTHERS] for row in _rows(run, quantity, output)],
+            opacity=0.22,
+            strokeWidth=1,
+        )
+    ]
+    layers.append(lines(list(_rows(arm.shown, quantity, output))))
+    if quantity == "mu" and _has_theory(arm):
+        layers.append(lines(list(_theory(arm.shown)), strokeDash=[5, 3], strokeWidth=1.2))
+    zero = alt.Chart(inline([{}])).mark_rule(color="#c3c7cd").encode(y=alt.datum(0))
+    title = alt.Title(arm.label, anchor="middle") if row == rows[0] else ""
+    return alt.layer(zero, *layers[len(arm.runs) == 1 :]).properties(width=width, height=150, title=title)
+
+
+def _rows(run: Finished, quantity: str, output: int) -> Iterator[dict[str, Any]]:
+    steps, values = run.series(quantity)
+    values = values[..., output] if values.ndim == 3 else values
+    for at in thinned(steps.tolist(), POINTS):
+        yield {"step": steps[at], "seed": str(run.seed), **_by_head(values[at])}
+
+
+def _by_head(values: np.ndarray) -> dict[str, float]:
+    return dict(zip(head_domain(len(values)), values, strict=True))
+
+
+def _has_theory(arm: ArmResults) -> bool:
+    return covered(arm) and declared(arm.shown).model.n_heads <= THEORY_HEADS
+
+
+def _theory(run: Finished) -> Iterator[dict[str, Any]]:
+    """mu*(w) from the step on at which it is no longer far larger than any mu, as it is for tiny w."""
+    effective = EffectiveLoss.of(declared(run).task)
+    limit = 1.1 * float(np.abs(run.series("mu")[1]).max())
+    rows = list(_rows(run, "w", 0))
+    heads = head_domain(declared(run).model.n_heads)
+    best = np.array([effective.best_mu(np.array([row[head] for head in heads])) for row in rows])
+    beyond = np.flatnonzero(np.abs(best).max(axis=1) > limit)
+    for row, values in list(zip(rows, best, strict=True))[beyond.max(initial=-1) + 1 :]:
+        yield {**row, **_by_head(values)}
+
+
+def _caption(arms: list[ArmResults]) -> str:
+    seeds = sorted({arm.shown.seed for arm in arms})
+    others = max(len(arm.runs) for arm in arms) - 1
+    theory = [arm.label for arm in arms if _has_theory(arm)]
+    longest = max(len(arm.shown.series("w")[0]) for arm in arms)
+    return join(
+        "A line per head, heads coloured alike in every figure: w, the mean diagonal of the x block of its QK circuit, "
+        "and mu, the y entry of its OV circuit.",
+        f"Strong lines: seed {' or '.join(map(str, seeds))}"
+        + (f"; faint lines: {min(others, OTHERS)} further seed{'s' * (min(others, OTHERS) > 1)}" if others else "")
+        + (f" of {others}." if others > OTHERS else "."),
+        "The order of heads and their signs are free, so seeds are not averaged." if others else "",
+        f"Dashed ({', '.join(theory)}): mu*(w), the best mu for the w of that step in the theory's effective loss "
+        "(left out while w is so small that it is far larger)."
+        if theory
+        else "",
+        f"The steps are on an axis that is linear up to {declared(arms[0].shown).probes.every:,} and logarithmic "
+        "beyond.",
+        f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
+    )
+
+
+CIRCUIT_MAPS_COLUMNS = 8
+COLOURS = ("#174a86", "#6ea6d0", "#ffffff", "#ef9a7e", "#a01528")
+"""From the most negative entry over zero to the most positive one."""
+
+PALE = " The y column is pale: the query's y is 0, so it is never used nor trained."
+
+Tiles = dict[tuple[str, str], np.ndarray]
+"""Maps by the titles of their row and column."""
+
+
+def final_circuits(arm: ArmResults) -> Figure:
+    """QK above OV for each head at the end of training, of the arm's shown seed."""
+    import altair as alt
+
+    task, found = declared(arm.shown).task, circuits_of(arm.shown)
+    n_layers, n_heads = found["qk"].shape[:2]
+    size = max(70, min(120, WIDTH // min(CIRCUIT_MAPS_COLUMNS, n_heads) - 24))
+    inputs = _coordinates(task)
+    rows = {"qk": inputs, "ov": inputs[task.d_x :]}
+    grids = [
+        _grid(
+            {
+                (f"layer {layer}" if n_layers > 1 else "", f"head {head}"): found[kind][layer, head]
+                for layer in range(n_layers)
+                for head in range(first, min(first + CIRCUIT_MAPS_COLUMNS, n_heads))
+            },
+            task,
+            rows[kind],
+            size,
+            legend=kind.upper(),
+            largest=_largest(found[kind], task, kind == "qk" and has_one_layer(arm)),
+            pale=kind == "qk" and has_one_layer(arm),
+        )
+        for first in range(0, n_heads, CIRCUIT_MAPS_COLUMNS)
+        for kind in rows
+    ]
+    return Figure(
+        name=f"circuits-{arm.name}",
+        part="Heads",
+        title=f"QK and OV circuits at the end: {arm.label}",
+        caption=join(
+            f"Seed {arm.shown.seed}. Above, QK: row = the token that is seen, column = the token that looks."
+            f"{PALE * has_one_layer(arm)} Below, OV: what a seen token adds to the output.",
+            "The OV of every layer is multiplied by the final map."
+            if isinstance(declared(arm.shown).model, Stack)
+            else "",
+            "All QK share one scale and all OV another, both centred at 0; a line parts the x block from y.",
+        ),
+        chart=alt.vconcat(*grids, spacing=16).resolve_scale(color="independent"),
+    )
+
+
+def circuit_steps(arm: ArmResults) -> Figure | None:
+    """QK of each head at the probed steps, a row per head; None when no step was probed."""
+    steps = arm.shown.run.head_steps()
+    if not steps:
+        return None
+    probed = {step: arm.shown.run.head_arrays(step)["qk"] for step in steps}
+    n_layers, n_heads = next(iter(probed.values())).shape[:2]
+    tiles = {
+        (f"head {head}" if has_one_layer(arm) else f"L{layer}H{head}", f"step {step:,}"): qk[layer, head]
+        for layer in range(n_layers)
+        for head in range(n_heads)
+        for step, qk in probed.items()
+    }
+    task = declared(arm.shown).task
+    size = max(70, min(max(84, 13 * task.d_token), WIDTH // len(steps) - 24))
+    untrained = has_one_layer(arm)
+    largest = max(_largest(qk, task, untrained) for qk in probed.values())
+    return Figure(
+        name=f"steps-{arm.name}",
+        part="Heads",
+        title=f"QK circuits during training: {arm.label}",
+        caption=f"Seed {arm.shown.seed}. A row per head, a column per probed step, one scale for all, centred at 0; "
+        f"a line parts the x block from y.{PALE * untrained}",
+        chart=_grid(tiles, task, _coordinates(task), size, legend="QK", largest=largest, pale=untrained),
+    )
+
+
+def _grid(
+    tiles: Tiles, task: RegressionTask, rows: list[str], size: int, *, legend: str, largest: float, pale: bool
+) -> Any:
+    """Maps in rows and columns, each with a line between the x block and y, whose columns may be pale."""
+    import altair as alt
+
+    columns = _coordinates(task)
+    cell = size / len(columns)
+    data = [
+        {"down": down, "across": across, "row": row, "column": column, "value": tile[i, j]}
+        for (down, across), tile in tiles.items()
+        for i, row in enumerate(rows)
+        for j, column in enumerate(columns)
+    ]
+    axis = alt.Axis(
+        ticks=False, domain=False, labels=cell >= 12, labelFontSize=9, labelAngle=0, title=None, labelColor=QUIET
+    )
+    scale = alt.Scale(range=list(COLOURS), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
+    key = alt.Legend(title=legend, gradientLength=min(100, max(50, cell * len(rows))), tickCount=3)
+    cells = alt.Chart().encode(
+        x=alt.X("column:N", sort=columns, axis=axis, scale=alt.Scale(padding=0)),
+        y=alt.Y("row:N", sort=rows, axis=axis, scale=alt.Scale(padding=0)),
+        color=alt.Color("value:Q", scale=scale, legend=key),
+        opacity=alt.condition(f"!{json.dumps(pale)} || indexof(datum.column, 'y') < 0", alt.value(1), alt.value(0.25)),
+        tooltip=["across:N", "row:N", "column:N", "value:Q"],
+    )
+    line = alt.Chart(inline([{}])).mark_rule(color=INK, strokeWidth=1)
+    parts = [line.encode(x=alt.XDatum(columns[task.d_x], bandPosition=0))]
+    if len(rows) > task.d_y:
+        parts.append(line.encode(y=alt.YDatum(columns[task.d_x], bandPosition=0)))
+    layered = alt.layer(cells.mark_rect(stroke="#eceef1", strokeWidth=0.5), *parts, data=inline(data))
+    downs, acrosses = (list(dict.fromkeys(title[k] for title in tiles)) for k in (0, 1))
+    return layered.properties(width=size, height=cell * len(rows)).facet(
+        row=alt.Row("down:N", sort=downs, header=alt.Header(title=None, labelAngle=0, labelAlign="left")),
+        column=alt.Column("across:N", sort=acrosses, header=alt.Header(title=None, labelPadding=4)),
+        bounds="flush",
+        spacing=14,
+    )
+
+
+def _coordinates(task: RegressionTask) -> list[str]:
+    outputs = ["y"] if task.d_y == 1 else [f"y{k + 1}" for k in range(task.d_y)]
+    return [f"x{i + 1}" for i in range(task.d_x)] + outputs
+
+
+def _largest(values: np.ndarray, task: RegressionTask, only_x_columns: bool) -> float:
+    seen = values[..., : task.d_x] if only_x_columns else values
+    return float(np.abs(seen).max()) or 1.0

@@ -1,0 +1,147 @@
+"""Show: what a report on the in-context laboratory holds: its figures in their order, and its tables."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from headway.base.text import join, number, span
+from headway.config.metrics import METRICS
+from headway.icl.circuits import head_table
+from headway.report.charts.figure import ESTIMATORS, HEAD_COLOURS, Figure
+from headway.report.charts.page import Row, Table
+from headway.report.experiment.answer import OutcomeMeasure, final_outcome
+from headway.report.experiment.data import ArmResults, Finished, ReportData
+from headway.report.experiment.laboratory import ReportSlice, Statement, by_task, over_seeds
+from headway.report.regression import heads, theory, training
+from headway.report.regression import heads as maps
+from headway.report.regression.common import circuits_of, declared, has_one_layer
+
+ERROR = OutcomeMeasure(
+    name="final-error",
+    metric="eval_mse",
+    column="mse",
+    axis="mean squared error",
+    title="Final error",
+    sentence="Mean squared error on the fixed evaluation prompts, at the prompt length of training.",
+    references=ESTIMATORS,
+    ticks="Ticks: estimators that are not trained, on the same prompts (GD: one step of gradient descent).",
+    one_seed="One seed: a point per arm; the bar is its 95 % interval over prompts.",
+)
+
+FINAL = {
+    "eval_mse": "error",
+    "ratio_to_debiased_gd": "÷ debiased GD",
+    "kernel_mse": "kernel's error",
+    "reduction_error": "model − kernel",
+    "mu_dot_w": "μ·w",
+    "sum_mu": "Σμ",
+    "n_parameters": "parameters",
+}
+"""Final metrics in the opening table: name to heading."""
+
+HEADS = {
+    "w": "w",
+    "diagonal_variance": "variance of the diagonal",
+    "largest_off_diagonal": "largest off-diagonal",
+    "largest_y_row": "largest in y's row",
+    "mu": "μ",
+    "largest_other_ov": "largest other OV",
+}
+"""Columns of `head_table`: name to heading."""
+
+PER_OUTPUT = "Of several values in a cell, the first is of the first output."
+
+WHOLE: tuple[Callable[[ReportData], Figure | None], ...] = (
+    partial(by_task, partial(final_outcome, measure=ERROR)),
+    partial(by_task, training.lengths),
+    training.lengths_by_arm,
+    partial(by_task, training.loss),
+    heads.dynamics,
+)
+PER_ARM: tuple[Callable[[ArmResults], Figure | None], ...] = (maps.final_circuits, maps.circuit_steps)
+THEORY: tuple[Callable[[ReportData], Figure | None], ...] = (theory.flow, theory.proportional)
+
+
+class IclReportSlice(ReportSlice):
+    """The slice of in-context regression."""
+
+    def answers(self, material: ReportData) -> Iterator[Figure | None]:
+        """What a second head is worth, where tasks have one and two."""
+        yield theory.second_head(material)
+
+    def statements(self, material: ReportData) -> Sequence[Statement]:
+        """The same in words."""
+        return theory.worth_statement(material)
+
+    def figures(self, material: ReportData) -> Iterator[Figure | None]:
+        """The figures in their order; None in place of one that the results have no numbers for."""
+        yield from (draw(material) for draw in WHOLE)
+        yield from (draw(arm) for arm in material.arms for draw in PER_ARM)
+        yield from (draw(material) for draw in THEORY)
+
+    def final(self, material: ReportData) -> Table:
+        """A row per arm and, below, a row per estimator on the same prompts."""
+        names = [
+            name for name in FINAL if any(run.metrics.get(name) is not None for a in material.arms for run in a.runs)
+        ]
+        rows = [
+            Row(cells=(arm.label, *(over_seeds(arm, name) for name in names)), colour=arm.colour)
+            for arm in material.arms
+        ]
+        if material.one_task and "eval_mse" in names:
+            rows += _estimator_rows(material, names)
+        several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
+        found = material.one_task and bool(material.baselines(material.arms[0]))
+        return Table(
+            columns=("", *(FINAL[name] for name in names)),
+            rows=tuple(rows),
+            caption=join(
+                f"At the end of training: {several}" + ("; below, what needs no training." if found else "."),
+                PER_OUTPUT if any(declared(arm.shown).task.d_y > 1 for arm in material.arms) else "",
+            ),
+            hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
+        )
+
+    def heads(self, arm: ArmResults) -> Iterator[tuple[int, Table]]:
+        """The table per head of every seed of a one-layer arm, at the end of training."""
+        for run in arm.runs if has_one_layer(arm) else ():
+            yield run.seed, _heads_of(run)
+
+    def luck(self, material: ReportData) -> str:
+        """What the intervals leave out: the luck of the shared prompts; nothing where there is no interval."""
+        if not any(comparison.interval for comparison in material.results.comparisons):
+            return ""
+        errors = [error for arm in material.arms for error in arm.final("eval_mse_se")]
+        counts = {declared(arm.shown).evaluation.prompts for arm in material.arms}
+        same = f"the same {max(counts):,} prompts" if len(counts) == 1 else "the same prompts"
+        known = f" (standard error {span(errors, 2)})" if errors else ""
+        arms = "all arms" if material.one_task else "all arms of a task"
+        return f"Intervals are over seeds; {arms} are judged on {same}, whose own luck{known} they share."
+
+
+def _estimator_rows(material: ReportData, names: Sequence[str]) -> Iterator[Row]:
+    baselines = material.baselines(material.arms[0])
+    reference = baselines.get("debiased_gd_best", {}).get("mse")
+    for name, (label, _, _) in ESTIMATORS.items():
+        if "mse" in baselines.get(name, {}):
+            mse = baselines[name]["mse"]
+            known = {"eval_mse": number(mse), "ratio_to_debiased_gd": number(mse / reference) if reference else ""}
+            yield Row(cells=(label, *(known.get(name, "") for name in names)), quiet=True)
+
+
+def _heads_of(run: Finished) -> Table:
+    found, task = circuits_of(run), declared(run).task
+    columns = head_table(found["qk"][0], found["ov"][0], task)
+    rows = [
+        Row(
+            cells=(str(head), *("\n".join(number(v, 3) for v in np.atleast_1d(columns[name][head])) for name in HEADS)),
+            colour=HEAD_COLOURS[head % len(HEAD_COLOURS)],
+        )
+        for head in range(len(columns["w"]))
+    ]
+    caption = "" if task.d_y == 1 else PER_OUTPUT
+    return Table(columns=("head", *HEADS.values()), rows=tuple(rows), caption=caption)
+
+
+LABORATORY = IclReportSlice()

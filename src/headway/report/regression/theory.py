@@ -1,0 +1,370 @@
+"""Show: what theory expects of the experiment's task, beside what training found.
+
+Show: what a second head is worth, by length and dimension: trained, by exact risk and by the effective loss.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from headway.base.text import counted, join
+from headway.config.regression import Identity, RegressionTask
+from headway.icl.second_head import effective_worth, effective_worth_at, exact_worth, worth_in_the_limit
+from headway.icl.theory import (
+    EffectiveLoss,
+    Flow,
+    gradient_flow,
+    proportional_bayes_risk,
+    proportional_gd_risk,
+    small_start,
+)
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, arm_colour, head_domain, head_range, inline
+from headway.report.experiment.data import ArmResults, ReportData
+from headway.report.experiment.laboratory import Statement
+from headway.report.regression.common import declared, has_one_layer
+
+FLOW_TIME = 30.0
+STEP = 0.01
+STAGES = (5.5, 7.5)
+"""Times at which the paper marks the stages of the flow."""
+
+RATIOS = np.geomspace(0.02, 2.0, 80)
+
+
+def covered(arm: ArmResults) -> bool:
+    """Whether the effective loss holds for an arm: one softmax layer, isotropic x, one output that reads all of x."""
+    model, task = declared(arm.shown).model, declared(arm.shown).task
+    isotropic = isinstance(task.covariance, Identity) and task.d_y == 1 and bool(task.read_mask().all())
+    return has_one_layer(arm) and model.attention == "softmax" and isotropic
+
+
+def flow(material: ReportData) -> Figure | None:
+    """Gradient flow of the effective loss of two heads from a small start; None where the theory does not hold."""
+    import altair as alt
+
+    arm = _reference(material)
+    if arm is None:
+        return None
+    task = declared(arm.shown).task
+    effective, start = EffectiveLoss.of(task), small_start(2)
+    path = gradient_flow(effective, start, start, steps=round(FLOW_TIME / STEP), step_size=STEP, every=25)
+    panels = [_path(path, path.w, "w"), _path(path, path.mu, "mu", effective), _descent(path, effective)]
+    return Figure(
+        name="gradient-flow",
+        part="Theory",
+        title="What theory expects of two heads: gradient flow of the effective loss",
+        caption=join(
+            f"No training: gradient flow of half the effective loss at d = {task.d_x}, L = {task.n_pairs}, from "
+            "w = mu = (0.001, −0.001); time is step size times steps.",
+            "Dashed: mu*(w), the best mu for the w of that time (left out where it is far larger than mu).",
+            "Right: the loss and, dashed, the value 1 + noise − eta* of its valley; both include the noise of the "
+            "query and are in units of the variance of beta·x, where the effective loss lies about 0.02 below the true "
+            "risk at d = 5, L = 40.",
+            f"Grey: t = {STAGES[0]} and {STAGES[1]}, where the paper parts the stages.",
+        ),
+        chart=alt.hconcat(*panels),
+    )
+
+
+def _path(path: Flow, values: np.ndarray, name: str, effective: EffectiveLoss | None = None) -> Any:
+    import altair as alt
+
+    heads = head_domain(2)
+    colour = alt.Color("head:N", title="head", scale=alt.Scale(domain=heads, range=head_range(2)))
+
+    def lines(drawn: np.ndarray, **mark: Any) -> Any:
+        rows = [
+            {"time": t, "head": h, "value": v}
+            for t, row in zip(path.time, drawn, strict=True)
+            for h, v in zip(heads, row, strict=True)
+        ]
+        chart = alt.Chart(inline(rows)).mark_line(**mark)
+        return chart.encode(
+            x=alt.X("time:Q", title="time"),
+            y=alt.Y("value:Q", title=name),
+            color=colour,
+            tooltip=["head:N", "time:Q", "value:Q"],
+        )
+
+    layers = [_stages(), lines(values)]
+    if effective is not None:
+        best = np.array([effective.best_mu(w) for w in path.w])
+        layers.append(
+            lines(np.where(np.abs(best) < 1.3 * np.abs(values).max(), best, np.nan), strokeDash=[5, 3], strokeWidth=1.2)
+        )
+    return alt.layer(*layers).properties(width=WIDTH // 3 - 75, height=220)
+
+
+def _descent(path: Flow, effective: EffectiveLoss) -> Any:
+    import altair as alt
+
+    rows = [{"time": t, "loss": loss} for t, loss in zip(path.time, path.loss, strict=True)]
+    line = alt.Chart(inline(rows)).mark_line(color="#22262b")
+    line = line.encode(
+        x=alt.X("time:Q", title="time"), y=alt.Y("loss:Q", title="effective loss"), tooltip=["time:Q", "loss:Q"]
+    )
+    valley = alt.Chart(inline([{"loss": effective.valley_loss()}])).mark_rule(strokeDash=[4, 2], color="#7d838c")
+    return alt.layer(_stages(), line, valley.encode(y="loss:Q")).properties(width=WIDTH // 3 - 75, height=220)
+
+
+def _stages() -> Any:
+    import altair as alt
+
+    return alt.Chart(inline([{"time": t} for t in STAGES])).mark_rule(color="#c3c7cd").encode(x="time:Q")
+
+
+def proportional(material: ReportData) -> Figure | None:
+    """The risks when d and L grow together, and where the arms ended; None where the theory does not hold."""
+    import altair as alt
+
+    reference = _reference(material)
+    if reference is None:
+        return None
+    noise = EffectiveLoss.of(declared(reference.shown).task).noise
+    names = {"best gradient descent step": ("#22262b", [4, 2]), "ridge (Bayes)": ("#a07d4b", [8, 3, 2, 3])}
+    risks = dict(zip(names, (proportional_gd_risk, proportional_bayes_risk), strict=True))
+    rows = [{"what": what, "ratio": r, "risk": risk(float(r), noise)} for what, risk in risks.items() for r in RATIOS]
+    arms = [
+        arm
+        for arm in material.arms
+        if covered(arm) and arm.shown.task == reference.shown.task and len(arm.final("eval_mse"))
+    ]
+    palette = {name: colour for name, (colour, _) in names.items()} | {arm.label: arm.colour for arm in arms}
+    colour = alt.Color("what:N", title=None, scale=alt.Scale(domain=list(palette), range=list(palette.values())))
+    dash = alt.StrokeDash(
+        "what:N", legend=None, scale=alt.Scale(domain=list(names), range=[d for _, d in names.values()])
+    )
+    x = alt.X("ratio:Q", title="d / L", scale=alt.Scale(type="log", nice=False))
+    y = alt.Y("risk:Q", title="risk ÷ variance of beta·x", scale=alt.Scale(type="log"))
+    tooltip = ["what:N", "ratio:Q", "risk:Q"]
+    lines = alt.Chart(inline(rows)).mark_line().encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip)
+    # Rings around one another, so that arms that ended alike can all be seen.
+    rings = [{**_ended(arm), "size": 40 + 90 * at} for at, arm in enumerate(arms)]
+    points = alt.Chart(inline(rings)).mark_point(strokeWidth=2, opacity=1)
+    size = alt.Size("size:Q", scale=None)
+    chart = alt.layer(lines, points.encode(x=x, y=y, color=colour, size=size, tooltip=tooltip))
+    return Figure(
+        name="proportional-regime",
+        part="Theory",
+        title="Risk when d and L grow together",
+        caption=join(
+            f"Lines: limits for large d and L at a fixed ratio, noise variance {noise:.3g} of the signal's, "
+            "the query's noise included.",
+            "Rings: where the arms ended (mean over seeds), at their finite d and L." if arms else "",
+            "Both axes are logarithmic.",
+        ),
+        chart=chart.properties(width=WIDTH - 420, height=260),
+    )
+
+
+def _ended(arm: ArmResults) -> dict[str, Any]:
+    task = declared(arm.shown).task
+    signal = task.d_x * task.variance_of_beta
+    noise = 0.0 if task.noisy_query else task.noise_variance
+    return {
+        "what": arm.label,
+        "ratio": task.d_x / task.n_pairs,
+        "risk": (arm.final("eval_mse").mean() + noise) / signal,
+    }
+
+
+def _reference(material: ReportData) -> ArmResults | None:
+    """The baseline arm, or else the first arm, that the theory covers."""
+    known = [arm for arm in material.arms if covered(arm)]
+    chosen = [arm for arm in known if arm.name == material.experiment.baseline]
+    return next(iter(chosen or known), None)
+
+
+ENTRIES = 400_000
+"""Scores that an exact risk is simulated with; its ratio then is right to about 1 %."""
+LEAST = 2
+"""Tasks with one head and with two, from which on the figure says something."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worth:
+    """The error of one head over that of two, of a task: what was found, with its interval, and what was to be."""
+
+    task: RegressionTask
+    found: float
+    low: float
+    high: float
+    seeds: int
+    exact: float
+    effective: float
+
+
+def second_head(material: ReportData) -> Figure | None:
+    """The ratio of the errors of one and two heads; None where fewer than two tasks have both, without noise."""
+    import altair as alt
+
+    worths = worths_of(material)
+    if not worths:
+        return None
+    dimensions = sorted({worth.task.d_x for worth in worths})
+    names = [f"d = {d}" for d in dimensions]
+    colour = alt.Color(
+        "dimension:N",
+        title=None,
+        sort=names,
+        scale=alt.Scale(domain=names, range=[arm_colour(i) for i in range(len(names))]),
+    )
+    x = alt.X(
+        "length:Q", title="prompt length over dimension, L / d", scale=alt.Scale(type="log", nice=False, padding=12)
+    )
+    title = "error of one head ÷ error of two"
+    y = alt.Y("worth:Q", title=title, scale=alt.Scale(zero=False))
+    tooltip = ["dimension:N", "pairs:Q", "worth:Q", "low:Q", "high:Q", "exact:Q", "effective:Q", "seeds:Q"]
+    rows = [_row(worth) for worth in worths]
+    trained = alt.Chart(inline(rows)).encode(x=x, color=colour, tooltip=tooltip)
+    exact = alt.Chart(inline([{**row, "worth": row["exact"]} for row in rows])).mark_line(strokeWidth=1.6)
+    chart = alt.layer(
+        *_effective(worths, x, y),
+        exact.encode(x=x, y=y, color=colour, detail="dimension:N", tooltip=tooltip),
+        trained.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=title), y2="high:Q"),
+        trained.mark_point(filled=True, size=70, opacity=1).encode(y=y),
+    )
+    limits = ", ".join(f"{worth_in_the_limit(d):.2f} for d = {d}" for d in dimensions)
+    return Figure(
+        name="second-head",
+        part="Outcome",
+        title="What the second head is worth",
+        caption=join(
+            "Points: error of one head over that of two, the median over up to "
+            f"{counted(_most(worths), 'seed')}{_interval_said(worths)}.",
+            "Lines: the same of the least true risks, simulated with fixed draws.",
+            "Dashed: by the effective loss, the same for all d, which tends to e.",
+            f"As prompts grow, the true one tends to {limits}, and to e only as d grows.",
+        ),
+        chart=chart.properties(width=WIDTH - 320, height=340),
+    )
+
+
+def worth_statement(material: ReportData) -> Sequence[Statement]:
+    """What the longest prompts say, and which of the two theories the models follow."""
+    worths = worths_of(material)
+    if not worths:
+        return ()
+    longest = max(worths, key=lambda worth: worth.task.n_pairs / worth.task.d_x)
+    ends = "" if math.isnan(longest.low) else f" ({longest.low:.2f} to {longest.high:.2f})"
+    return (
+        Statement(
+            sentence=f"At d = {longest.task.d_x} and {counted(longest.task.n_pairs, 'pair')} one head misses "
+            f"{longest.found:.2f} times as much as two{ends}; {longest.exact:.2f} by exact risk, "
+            f"{longest.effective:.2f} by the effective loss. {_nearer_said(worths)}",
+            colour=INK,
+        ),
+    )
+
+
+def nearer(worth: Worth) -> str | None:
+    """Which theory a task is nearer to, `exact` or `effective`, with all of its interval; None where it is open."""
+    between = math.sqrt(worth.exact * worth.effective)
+    upper, lower = ("exact", "effective") if worth.exact > worth.effective else ("effective", "exact")
+    return upper if worth.low > between else lower if worth.high < between else None
+
+
+def _nearer_said(worths: Sequence[Worth]) -> str:
+    found = [nearer(worth) for worth in worths]
+    return (
+        f"Of {counted(len(worths), 'task')}, each by its own 95 % interval: nearer to the exact risk than to the "
+        f"effective loss {found.count('exact')}, nearer to the effective loss {found.count('effective')}, not told "
+        f"{found.count(None)}"
+    )
+
+
+def worths_of(material: ReportData) -> tuple[Worth, ...]:
+    """Of each task without noise that has arms with one head and with two, by dimension and length."""
+    arms: dict[str, dict[int, ArmResults]] = {}
+    tasks: dict[str, RegressionTask] = {}
+    for arm in material.arms:
+        task, model = declared(arm.shown).task, declared(arm.shown).model
+        if arm.control is None and covered(arm) and task.noise_variance == 0 and model.n_heads in (1, 2):
+            key = repr(task)
+            tasks[key] = task
+            arms.setdefault(key, {}).setdefault(model.n_heads, arm)
+    found = [worth for key, both in arms.items() if len(both) == 2 and (worth := _worth(tasks[key], both[1], both[2]))]
+    if len(found) < LEAST:
+        return ()
+    return tuple(sorted(found, key=lambda worth: (worth.task.d_x, worth.task.n_pairs)))
+
+
+def _worth(task: RegressionTask, one: ArmResults, two: ArmResults) -> Worth | None:
+    first, second = one.by_seed("eval_mse_adjusted"), two.by_seed("eval_mse_adjusted")
+    ratios = [math.log(first[seed] / second[seed]) for seed in sorted(first.keys() & second.keys())]
+    if not ratios:
+        return None
+    # Not the mean: now and then two heads stay at what one can do, for many steps.
+    middle, (low, high) = _median(ratios)
+    exact, effective = _theory(task.d_x, task.n_pairs)
+    return Worth(
+        task=task,
+        found=math.exp(middle),
+        low=math.exp(low),
+        high=math.exp(high),
+        seeds=len(ratios),
+        exact=exact,
+        effective=effective,
+    )
+
+
+def _median(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """The median, and its 95 % interval between two of the values; NaN for both ends of fewer than six.
+
+    Examples:
+        >>> _median([3.0, 1.0, 2.0, 5.0, 4.0, 6.0])
+        (3.5, (1.0, 6.0))
+    """
+    from scipy.stats import binom
+
+    ordered, n = sorted(values), len(values)
+    outside = int(binom.ppf(0.025, n, 0.5)) - 1  # each end may be as far in as leaves 2.5 % beyond it
+    ends = (ordered[outside], ordered[-1 - outside]) if outside >= 0 else (math.nan, math.nan)
+    return float(np.median(ordered)), ends
+
+
+@lru_cache(maxsize=256)
+def _theory(d_x: int, n_pairs: int) -> tuple[float, float]:
+    task = RegressionTask(kind="regression", d_x=d_x, n_pairs=n_pairs)
+    draws = min(10_000, max(1_000, ENTRIES // n_pairs))
+    return exact_worth(task, draws), effective_worth(task)
+
+
+def _row(worth: Worth) -> dict[str, Any]:
+    return {
+        "dimension": f"d = {worth.task.d_x}",
+        "length": worth.task.n_pairs / worth.task.d_x,
+        "pairs": worth.task.n_pairs,
+        "worth": worth.found,
+        "low": worth.low,
+        "high": worth.high,
+        "exact": worth.exact,
+        "effective": worth.effective,
+        "seeds": worth.seeds,
+    }
+
+
+def _effective(worths: Sequence[Worth], x: Any, y: Any) -> tuple[Any, Any, Any]:
+    """The curve of the effective loss, and e, which it tends to."""
+    import altair as alt
+
+    lengths = [worth.task.n_pairs / worth.task.d_x for worth in worths]
+    grid = np.geomspace(min(lengths), max(lengths), 40)
+    rows = [{"length": at, "worth": effective_worth_at(at)} for at in grid]
+    curve = alt.Chart(inline(rows)).mark_line(strokeDash=[5, 3], color=QUIET, strokeWidth=1.6).encode(x=x, y=y)
+    limit = alt.Chart(inline([{"worth": math.e, "said": "e", "length": min(lengths)}])).encode(y=y)
+    rule = limit.mark_rule(color=QUIET, strokeWidth=0.8)
+    said = limit.mark_text(dy=-8, color=QUIET, fontSize=13, fontStyle="italic").encode(x=x, text="said:N")
+    return curve, rule, said
+
+
+def _interval_said(worths: Sequence[Worth]) -> str:
+    return "; fewer than six give no interval" if all(math.isnan(w.low) for w in worths) else " with its 95 % interval"
+
+
+def _most(worths: Sequence[Worth]) -> int:
+    return max(worth.seeds for worth in worths)

@@ -1,0 +1,295 @@
+"""Show: how the error falls during training.
+
+Show: the error against the length of the prompt, shorter and longer than in training.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from headway.base.text import counted, join, number, span
+from headway.config.spec import thinned
+from headway.report.charts.figure import ESTIMATORS, SOLID, WIDTH, Figure, Look, inline, keyed, step_axis
+from headway.report.experiment.data import ArmResults, ReportData, per_seed
+from headway.report.regression.common import declared
+
+POINTS = 200
+"""Points of a curve, at most."""
+
+REFERENCES = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
+
+PANELS = {"train_mse": "training loss", "eval_mse_adjusted": "validation loss"}
+
+
+def loss(material: ReportData) -> Figure | None:
+    """Training and validation loss of every arm over the steps; None when nothing was logged."""
+    import altair as alt
+
+    rows = {metric: list(_curves(material, metric)) for metric in PANELS}
+    rows = {metric: curve for metric, curve in rows.items() if curve}
+    if not rows:
+        return None
+    every = [row for curve in rows.values() for row in curve]
+    low, high = min(row["low"] for row in every), max(row["high"] for row in every)
+    references, below = _references(material, low)
+    low = min([low, *(mse for _, mse in references)])
+    y = alt.Y(
+        "mse:Q",
+        title="mean squared error",
+        scale=alt.Scale(type="log", domain=[low / 1.05, high * 1.05], nice=False),
+        axis=alt.Axis(tickCount=6),
+    )
+    first, last = _first(material), max(row["step"] for row in every)
+    arms: list[Look] = [(arm.label, arm.colour, SOLID) for arm in material.arms]
+    look = keyed("what", [*arms, *(look for look, _ in references)])
+    panels = []
+    for metric, curve in rows.items():
+        base = alt.Chart(inline(curve)).encode(x=step_axis(first, last), color=look["color"])
+        layers = [base.mark_line().encode(y=y, **look, tooltip=["what:N", "step:Q", "mse:Q"])]
+        if material.n_seeds > 1:
+            layers.insert(0, base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q"), y2="high:Q"))
+        if references:
+            rules = alt.Chart(inline([{"what": name, "mse": mse} for (name, _, _), mse in references])).mark_rule()
+            layers.append(rules.encode(y=y, **look, tooltip=["what:N", "mse:Q"]))
+        panels.append(alt.layer(*layers).properties(width=WIDTH // 2 - 40, height=300, title=PANELS[metric]))
+    return Figure(
+        name="loss",
+        part="Training",
+        title="Training and validation loss",
+        caption=_caption(material, rows, below),
+        chart=alt.hconcat(*panels),
+    )
+
+
+def _first(material: ReportData) -> int:
+    """The steps between evaluations: up to there the axis is linear."""
+    return min(declared(arm.shown).evaluation.every for arm in material.arms)
+
+
+def _curves(material: ReportData, metric: str) -> Iterator[dict[str, Any]]:
+    for arm in material.arms:
+        steps, values = per_seed(arm, metric)
+        for at in thinned(steps.tolist(), POINTS) if len(steps) else []:
+            column = values[:, at]
+            yield {
+                "what": arm.label,
+                "step": steps[at],
+                "mse": column.mean(),
+                "low": column.min(),
+                "high": column.max(),
+            }
+
+
+def _references(material: ReportData, low: float) -> tuple[list[tuple[Look, float]], list[str]]:
+    """The estimators' errors and how their rules look, and a sentence's end for those far below everything else."""
+    if not material.one_task:
+        return [], []
+    baselines = material.baselines(material.arms[0])
+    found = {name: baselines[name]["mse"] for name in REFERENCES if "mse" in baselines.get(name, {})}
+    drawn = [(ESTIMATORS[name], mse) for name, mse in found.items() if mse > low / 4]
+    return drawn, [f"{ESTIMATORS[name][0]} ({number(mse, 3)})" for name, mse in found.items() if mse <= low / 4]
+
+
+def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> str:
+    longest = max(len(per_seed(arm, metric)[0]) for arm in material.arms for metric in rows)
+    seeds = counted(material.n_seeds, "seed")
+    prompts = declared(material.arms[0].shown).evaluation.prompts_during
+    return join(
+        "Left: mean squared error on the fresh prompts of training, averaged since the last logged step. "
+        f"Right: on {prompts:,} fixed prompts, their luck taken out as far as debiased GD on the same prompts shows it."
+        if len(rows) == 2
+        else f"The {' and '.join(PANELS[m] for m in rows)}.",
+        f"A line is the mean over {seeds}; its band reaches from the smallest to the largest seed."
+        if material.n_seeds > 1
+        else "One seed, so no band.",
+        "Dashed lines: estimators that are not trained (GD: one step of gradient descent), on the prompts of the final "
+        "evaluation."
+        if material.one_task
+        else "",
+        f"Below the axis: {', '.join(below)}." if below else "",
+        "Lines of arms are nested, so that all are seen where they coincide." if len(material.arms) > 1 else "",
+        f"The error is on a logarithmic axis, and so are the steps beyond {_first(material):,}.",
+        f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
+    )
+
+
+KERNEL: Look = ("kernel estimator of the model", "#000000", (1, 2))
+COMPARED = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
+"""Estimators in the figure of all arms; the figure per arm has all there are."""
+
+
+OPTIMAL = (ESTIMATORS["ridge"][0], ESTIMATORS["least_squares"][0])
+"""Estimators that may leave a panel: they fall far below the models."""
+
+Rows = list[dict[str, Any]]
+
+
+def lengths_by_arm(material: ReportData) -> Figure | None:
+    """The model, its kernel estimator and the other estimators, a panel per arm."""
+    import altair as alt
+
+    arms = [arm for arm in material.arms if _curve(arm)]
+    if not arms:
+        return None
+    drawn = {arm.name: _rows_of(material, arm) for arm in arms}
+    everything = [row for rows in drawn.values() for row in rows]
+    looks: list[Look] = [(arm.label, arm.colour, SOLID) for arm in arms]
+    looks += [look for look in (KERNEL, *ESTIMATORS.values()) if any(row["what"] == look[0] for row in everything)]
+    columns = min(len(arms), 2 if len(arms) <= 4 else 3)
+    width = (WIDTH - 60) // columns - 45
+    panels = [
+        _panel(
+            {declared(arm.shown).task.n_pairs}, drawn[arm.name], looks, min(width, 640), height=260, nested=False
+        ).properties(title=arm.label)
+        for arm in arms
+    ]
+    grid = [alt.hconcat(*panels[at : at + columns], spacing=24) for at in range(0, len(panels), columns)]
+    return Figure(
+        name="lengths-by-arm",
+        part="Prompt length",
+        title="Error against prompt length, with the estimators a model can be compared with",
+        caption=join(
+            f"Seed {' or '.join(sorted({str(arm.shown.seed) for arm in arms}))}; all curves on the same prompts.",
+            "The kernel estimator has the model's w and mu and nothing else."
+            if any("kernel" in _curve(a) for a in arms)
+            else "",
+            "GD is one step of gradient descent; of least squares the median is drawn, since its mean does not exist "
+            "at some lengths."
+            if len(looks) > len(arms) + 1
+            else "",
+            "Bands: 95 % bootstrap intervals over the prompts. The vertical line marks the prompt length of training.",
+            "Both axes are logarithmic.",
+            _leaving((drawn[arm.name], declared(arm.shown).task.n_pairs) for arm in arms),
+        ),
+        chart=alt.vconcat(*grid),
+    )
+
+
+def lengths(material: ReportData) -> Figure | None:
+    """All arms in one panel, with the estimators of their task if they share one."""
+    arms = [arm for arm in material.arms if _curve(arm)]
+    if not arms:
+        return None
+    rows = [row for arm in arms for row in _mean_rows(arm)]
+    looks: list[Look] = [(arm.label, arm.colour, SOLID) for arm in arms]
+    if material.one_task:
+        rows += _estimators(material, arms[0], COMPARED)
+        drawn = {row["what"] for row in rows}
+        looks += [look for look in ESTIMATORS.values() if look[0] in drawn]
+    several = material.n_seeds > 1
+    trained = {declared(arm.shown).task.n_pairs for arm in arms}
+    return Figure(
+        name="lengths",
+        part="Prompt length",
+        title="Error against prompt length",
+        caption=join(
+            f"A line per arm: the mean over {counted(material.n_seeds, 'seed')}; its band reaches from the smallest "
+            "to the largest seed."
+            if several
+            else "A line per arm, one seed; bands are 95 % bootstrap intervals over the prompts.",
+            "Lines of arms are nested, so that all are seen where they coincide." if len(arms) > 1 else "",
+            "The vertical line marks the prompt length of training.",
+            "Both axes are logarithmic.",
+            _leaving([(rows, declared(arms[0].shown).task.n_pairs)]),
+        ),
+        chart=_panel(trained, rows, looks, WIDTH - 60, height=360, nested=True),
+    )
+
+
+def _rows_of(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
+    """The model, its kernel estimator and all estimators."""
+    curve = _curve(arm)
+    names = {"model": arm.label, "kernel": KERNEL[0]}
+    rows = [row for key, name in names.items() if key in curve for row in _rows(name, curve["n_pairs"], curve[key])]
+    return rows + _estimators(material, arm, tuple(ESTIMATORS))
+
+
+def _panel(
+    lengths: set[int], rows: list[dict[str, Any]], looks: Sequence[Look], width: int, *, height: int, nested: bool
+) -> Any:
+    import altair as alt
+
+    look = keyed("what", looks, nested=nested)
+    floor, high = _floor(rows), max(row["high"] for row in rows)
+    rows = list(_above(rows, floor))
+    y_scale = alt.Scale(type="log", domain=[floor, high * 1.2], nice=False)
+    x = alt.X(
+        "n_pairs:Q",
+        title="pairs in the prompt",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(format="d", tickCount=8),
+    )
+    base = alt.Chart(inline(rows)).encode(x=x, color=look["color"])
+    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", scale=y_scale), y2="high:Q")
+    line = base.mark_line().encode(
+        y=alt.Y("mse:Q", title="mean squared error", scale=y_scale, axis=alt.Axis(tickCount=6)),
+        **look,
+        tooltip=["what:N", "n_pairs:Q", "mse:Q", "low:Q", "high:Q"],
+    )
+    trained = alt.Chart(inline([{"n_pairs": n} for n in sorted(lengths)])).mark_rule(color="#b8bdc6")
+    return alt.layer(trained.encode(x="n_pairs:Q"), band, line).properties(width=width, height=height)
+
+
+def _floor(rows: Rows) -> float:
+    """The lower end of a panel: below all but the estimators that nothing trained comes near."""
+    return min(row["low"] for row in rows if row["what"] not in OPTIMAL) / 1.6
+
+
+def _leaving(panels: Iterable[tuple[Rows, int]]) -> str:
+    """Where curves go that leave their panels: their errors at the length of training, or near it."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for rows, trained in panels:
+        below = [row for row in rows if row["mse"] < _floor(rows)]
+        for what in dict.fromkeys(row["what"] for row in below):
+            curve = [row for row in below if row["what"] == what]
+            found.setdefault(what, []).append(min(curve, key=lambda row: abs(row["n_pairs"] - trained)))
+    said = [
+        f"{what} falls to {span([row['mse'] for row in rows])} at {span([row['n_pairs'] for row in rows])} pairs"
+        for what, rows in found.items()
+    ]
+    return f"Below the panel: {'; '.join(said)}." if said else ""
+
+
+def _above(rows: list[dict[str, Any]], floor: float) -> Iterator[dict[str, Any]]:
+    """Curves down to where they cross the floor, and no further: clipping costs seconds for each picture."""
+    for at, row in enumerate(rows):
+        if row["mse"] >= floor:
+            yield {**row, "low": max(row["low"], floor)}
+            continue
+        for other in (*rows[at - 1 : at], *rows[at + 1 : at + 2]):
+            if other["what"] == row["what"] and other["mse"] > floor:
+                share = np.log(other["mse"] / floor) / np.log(other["mse"] / row["mse"])
+                crossing = other["n_pairs"] * (row["n_pairs"] / other["n_pairs"]) ** share
+                yield {"what": row["what"], "n_pairs": crossing, "mse": floor, "low": floor, "high": floor}
+
+
+def _curve(arm: ArmResults) -> Mapping[str, Any]:
+    """The shown run's curves, if its model has an error that a log axis can hold."""
+    curve = arm.shown.curves.get("error_by_length") or {}
+    return curve if any(curve.get("model", {}).get("mse") or ()) else {}
+
+
+def _rows(what: str, n_pairs: Sequence[int], curve: Mapping[str, Sequence[float]]) -> Iterator[dict[str, Any]]:
+    for length, mse, low, high in zip(n_pairs, curve["mse"], curve["low"], curve["high"], strict=True):
+        if mse is not None and mse > 0:
+            yield {"what": what, "n_pairs": length, "mse": mse, "low": low or mse, "high": high or mse}
+
+
+def _mean_rows(arm: ArmResults) -> Iterator[dict[str, Any]]:
+    curves = [run.curves["error_by_length"] for run in arm.runs if run.curves.get("error_by_length")]
+    if len(curves) == 1:
+        yield from _rows(arm.label, curves[0]["n_pairs"], curves[0]["model"])
+        return
+    errors = np.array([curve["model"]["mse"] for curve in curves], dtype=float)
+    summary = {"mse": errors.mean(axis=0), "low": errors.min(axis=0), "high": errors.max(axis=0)}
+    yield from _rows(arm.label, curves[0]["n_pairs"], summary)
+
+
+def _estimators(material: ReportData, arm: ArmResults, names: Sequence[str]) -> list[dict[str, Any]]:
+    references = material.references(arm)
+    curves = {name: asdict(curve) for name, curve in references.by_length.items()}
+    return [
+        row for name in names if name in curves for row in _rows(ESTIMATORS[name][0], references.lengths, curves[name])
+    ]

@@ -1,0 +1,247 @@
+"""Show: what an experiment would cost, as tables and sentences for a terminal.
+
+Door: where the parameters of published models go.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.markup import escape
+from rich.table import Table
+from rich.tree import Tree
+
+from headway.base.text import counted, duration, size, together
+from headway.config.experiment import Experiment
+from headway.config.lm.budget import SHAPES
+from headway.config.run import RunSpec
+from headway.config.shipped import shipped
+from headway.errors import UserError, near
+from headway.execute.costs import Cost
+from headway.report.charts.parameters import Parts, compact
+from headway.store.environment import cores
+
+_ROUNDED = 10_000
+"""Counts of a part from here on are rounded to three digits in a table."""
+_MOST_ROWS = 60
+"""Rows of a table of arms; of more arms, those that are alike share a row."""
+_MOST_NAMES = 12
+"""Arms in a row, and groups of them, in a sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The costs of every arm."""
+
+    experiment: Experiment
+    costs: tuple[Cost, ...]
+
+    @property
+    def picture(self) -> Parts:
+        """Parameters by part as bars; arms with the same counts share one."""
+        alike: dict[tuple[tuple[str, int], ...], list[Cost]] = defaultdict(list)
+        for cost in self.costs:
+            alike[tuple(cost.budget.parameters.items())].append(cost)
+        names = [together([cost.arm.full_name for cost in group], len(self.costs)) for group in alike.values()]
+        return Parts(counts={name: dict(counts) for name, counts in zip(names, alike, strict=True)})
+
+    @property
+    def _run(self) -> RunSpec:
+        """One of them: what all runs of a laboratory are told by."""
+        return self.costs[0].run
+
+    def tables(self) -> tuple[Table, Table]:
+        """Parameters by part, and what a run costs; a row per arm."""
+        parts = self.picture.names
+        in_tokens, heads = self._run.tokens_per_step is not None, bool(self._run.heads)
+        rate = "tokens/s" if in_tokens else "steps/s"
+        counts, costs = (
+            _table("arm", *parts, "total"),
+            _table("arm", *(["heads"] if heads else []), f"FLOPs/{self._run.example}", "FLOPs", "memory", rate, "time"),
+        )
+        by_part: list[tuple[str, ...]] = []
+        by_run: list[tuple[str, ...]] = []
+        for cost in self.costs:
+            numbers = [cost.budget.parameters.get(part, 0) for part in parts]
+            by_part.append((*map(_count, numbers), f"{cost.budget.n_parameters:,}"))
+            per_example = cost.budget.flops_per_token if in_tokens else cost.budget.flops_per_example
+            flops, speed = cost.training_flops, cost.tokens_per_s if in_tokens else cost.steps_per_s
+            by_run.append(
+                (
+                    *([_heads(cost.run.heads)] if heads else []),
+                    f"{per_example:,.0f}",
+                    "–" if flops is None else f"{flops:.2e}",
+                    size(cost.budget.peak_bytes),
+                    "–" if speed is None else f"{speed:,.0f}",
+                    "–" if cost.seconds is None else duration(cost.seconds),
+                )
+            )
+        for table, rows in ((counts, by_part), (costs, by_run)):
+            for name, cells in self._rows(rows):
+                table.add_row(name, *cells)
+        return counts, costs
+
+    def _rows(self, cells: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """A row for each arm; of many arms, those whose cells are the same share one."""
+        names = [cost.arm.full_name for cost in self.costs]
+        if len(names) <= _MOST_ROWS:
+            yield from zip(names, cells, strict=True)
+            return
+        alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for name, row in zip(names, cells, strict=True):
+            alike[row].append(name)
+        yield from ((together(group, len(names)), row) for row, group in alike.items())
+
+    def starts(self) -> tuple[Tree, ...]:
+        """Which arm starts from which, and what it does to it first; nothing where none does."""
+        arms = [cost.arm for cost in self.costs]
+        if all(arm.parent is None for arm in arms):
+            return ()
+        tree = Tree("each run starts from the run of its seed of the arm above it", guide_style="dim")
+        branches: dict[str, Tree] = {}
+        for arm in sorted(arms, key=lambda arm: len(arm.ancestors)):
+            above = tree if arm.parent is None else branches.get(arm.parent.full_name, tree)
+            said = ", ".join(part for part in (arm.template.beginning, _then(arm.template)) if part)
+            branches[arm.full_name] = above.add(f"{escape(arm.full_name)}: {escape(said)}")
+        return (tree,)
+
+    def sentences(self) -> Iterable[str]:
+        """What the columns mean, which arms are matched, and how long all of it takes."""
+        what = self._run.example
+        yield f"FLOPs of a {what} are those of a forward pass; of a run, about three times that for every {what}"
+        if len(self.costs) > 1:
+            yield from self._matches()
+        if any(c.run.declared_steps is None and c.steps for c in self.costs):
+            yield "an epoch is counted by what is known of its corpus, about"
+        if any(c.steps is None for c in self.costs):
+            yield "how long an epoch is shows when the corpus is read: FLOPs and time of a run are left out"
+        if any(c.arm.parent is not None for c in self.costs):
+            yield "layouts and costs of pruned arms are guesses: which heads are left shows when a run begins"
+        yield from dict.fromkeys(c.about_trial for c in self.costs if c.about_trial)
+        for reason in dict.fromkeys(c.untimed for c in self.costs if c.untimed):
+            names = [c.arm.full_name for c in self.costs if c.untimed == reason]
+            shown = ", ".join(names) if len(names) <= _MOST_NAMES else together(names, len(self.costs))
+            yield f"not timed: {'every arm' if len(names) == len(self.costs) else shown}; {reason}"
+        yield from self._kept()
+        yield from self._total()
+
+    def _matches(self) -> Iterable[str]:
+        yield _matched("parameters", {c.arm.full_name: c.budget.n_parameters for c in self.costs})
+        per_run = {c.arm.full_name: c.training_flops for c in self.costs}
+        if None in per_run.values():
+            per_run = {c.arm.full_name: c.budget.flops_per_token for c in self.costs}
+        yield _matched("FLOPs", per_run)
+
+    def _kept(self) -> Iterable[str]:
+        """What the weights of single steps take on disk."""
+        n_steps = [len(self.experiment.kept_weights(cost.arm)) for cost in self.costs]
+        if any(n_steps):
+            numbers = sum(n * cost.budget.n_parameters for n, cost in zip(n_steps, self.costs, strict=True))
+            taken = size(4 * numbers * len(self.experiment.seeds))
+            yield f"weights of {_range(n_steps)} of each run are kept: {taken} in all, in single precision"
+
+    def _total(self) -> Iterable[str]:
+        times = [c.seconds for c in self.costs if c.seconds is not None]
+        if len(times) < len(self.costs):
+            return
+        count, seeds = len(self.experiment.runs), len(self.experiment.seeds)
+        left_out = f"evaluation{_and_starts(self.costs)} not counted"
+        yield (
+            f"{counted(count, 'run')} ({counted(seeds, 'seed')}) on {counted(cores(), 'core')}: "
+            f"about {duration(sum(times) * seeds / min(count, cores()))}, {left_out}"
+        )
+
+
+def _range(n_steps: list[int]) -> str:
+    low, high = min(n_steps), max(n_steps)
+    return counted(high, "step") if low == high else f"{low} to {counted(high, 'step')}"
+
+
+def _and_starts(costs: Iterable[Cost]) -> str:
+    """What else is not counted, where runs start from others."""
+    return " and choosing heads" if any(cost.arm.parent is not None for cost in costs) else ""
+
+
+def _then(run: RunSpec) -> str:
+    """What a run does after its beginning."""
+    steps = run.declared_steps
+    if steps is None:
+        return "then trained"
+    trained = f"trained for {counted(steps, 'step')}" if steps else "not trained"
+    return trained if run.parent is None else f"then {trained}"
+
+
+def _table(first: str, *headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column(first, overflow="fold")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _heads(layout: str) -> str:
+    """Heads layer by layer, in few words where all layers are alike."""
+    layers = layout.split("-")
+    alike = len(set(layers)) == 1 and len(layers) > 4
+    return f"{layers[0]} × {len(layers)} layers" if alike else layout
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number < _ROUNDED else compact(number)
+
+
+def _matched(what: str, values: Mapping[str, Hashable]) -> str:
+    alike = defaultdict(list)
+    for name, value in values.items():
+        alike[value].append(name)
+    if len(alike) == 1 and len(values) > 2:
+        return f"matched in {what}: all {len(values)} arms"
+    groups = [
+        " = ".join(names) if len(names) <= _MOST_NAMES else f"{names[0]} = {names[1]} = ... ({len(names):,} arms)"
+        for names in alike.values()
+        if len(names) > 1
+    ]
+    more = f"; and {len(groups) - _MOST_NAMES:,} more groups" if len(groups) > _MOST_NAMES else ""
+    return f"matched in {what}: {'; '.join(groups[:_MOST_NAMES]) or 'no two arms'}{more}"
+
+
+ALL = "shapes"
+"""What stands for every published model."""
+
+
+def named_shapes(names: Sequence[str], *, options_given: bool = False) -> Parts | None:
+    """The parameters of published models by part; None where the one name is that of an experiment, or of none.
+
+    Raises:
+        UserError: for several names that are not all published models, or options that only experiments have.
+    """
+    chosen = list(SHAPES) if list(names) == [ALL] else list(names)
+    unknown = [name for name in chosen if name not in SHAPES]
+    if len(chosen) == 1 and unknown:
+        name = chosen[0]
+        known = name in shipped() or "/" in name or name.endswith((".yaml", ".yml"))
+        close = near(name, [*SHAPES, *shipped(), ALL])
+        if known or not close.startswith("did you mean"):
+            return None
+        raise UserError(f"there is no experiment or published model {name!r}; {close}")
+    if unknown:
+        raise UserError(
+            f"plan {' '.join(names)}: {unknown[0]} is no published model; {near(unknown[0], SHAPES)}. "
+            "An experiment is planned alone"
+        )
+    if options_given:
+        raise UserError(f"plan {' '.join(names)}: a published model has no scale, settings, arms, controls or seeds")
+    return Parts(counts={name: SHAPES[name].parameters for name in chosen}, shares=True)
+
+
+def shape_table(parts: Parts) -> Table:
+    """The share of each part in percent, a row per model."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", caption="parts in % of all")
+    table.add_column("model", no_wrap=True)
+    for heading in (*parts.names, "parameters"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, counts in parts.counts.items():
+        total = sum(counts.values())
+        shares = (f"{100 * counts[part] / total:.1f}" if part in counts else "–" for part in parts.names)
+        table.add_row(name, *shares, f"{total:,}")
+    return table

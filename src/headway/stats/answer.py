@@ -1,0 +1,104 @@
+"""Compare: what a results directory answers, as sentences for a terminal."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
+
+from headway.base.text import counted
+from headway.config.metrics import metric_name
+from headway.stats.contrasts import JudgedContrast
+from headway.stats.evidence import Comparison
+from headway.stats.lm.claims import JudgedStatement, Verdict
+from headway.stats.lm.diversity import untested
+from headway.stats.results import Results
+from headway.stats.verdicts import scope
+
+MANY = 16
+"""Verdicts from which on those under a control are left to the report."""
+
+
+def answer(results: Results) -> Iterator[str]:
+    """What the document asks, the verdicts on the primary metric, then what curves and learning rates say.
+
+    Below the sentences of a family stands what holds for all of them.
+    """
+    yield from _told([(one, one.sentence) for one in results.contrasts if one.control is None], results)
+    verdicts = [c for c in results.judged if c.n_pairs]
+    shown = [c for c in verdicts if c.control is None] if len(verdicts) > MANY else verdicts
+    yield from _told([(c, c.verdict) for c in shown], results)
+    if left := len(verdicts) - len(shown):
+        yield f"{left} more verdicts, under controls, stand in the report"
+    if missing := without_pairs(results):
+        yield missing
+    for fit in results.fits:
+        if fit.sentence and fit.control is None:
+            yield f"{fit.sentence} (fit {fit.form})"
+    yield from (c.sentence for c in results.plain_curve if c.control is None)
+    for rates in results.learning_rates:
+        yield rates.sentence
+        yield from (c.verdict for c in rates.comparisons if c.changed)
+    yield from in_short(results.claims)
+
+
+def _told(found: Sequence[tuple[Comparison | JudgedContrast, str]], results: Results) -> Iterator[str]:
+    """Sentences, and below each family's what holds for all of it."""
+    for control in dict.fromkeys(one.control for one, _ in found):
+        together = [(one, said) for one, said in found if one.control == control]
+        family = results.family(together[0][0])
+        yield from (said for _, said in together)
+        if family is not None:
+            yield scope(family, [one for one, _ in together])
+
+
+def without_pairs(results: Results) -> str:
+    """How many comparisons of the primary metric no seed allows yet, in a sentence; empty for none."""
+    # After a search most arms have no fresh seeds, and are not to have any.
+    n = 0 if results.search else sum(c.n_pairs == 0 for c in results.judged)
+    return f"{counted(n, 'comparison')} {'has' if n == 1 else 'have'} no pairs of seeds yet" if n else ""
+
+
+def in_short(found: Sequence[JudgedStatement]) -> Iterator[str]:
+    """What holds, what does not and what cannot be told, in a sentence, and in others what is otherwise and why.
+
+    A metric as published is held against Headway's own, without a control; under a control each metric is held against
+    itself without it, so that a metric is not taken for what the control does.
+
+    Args:
+        found: what `claims` gave.
+    """
+    plain = [entry for entry in found if entry.control is None]
+    told = {entry.name: entry for entry in plain if not entry.as_published}
+    by_metric = {(entry.name, entry.metric): entry for entry in plain}
+    by_verdict = {verdict: [e.short for e in told.values() if e.verdict == verdict] for verdict in get_args(Verdict)}
+    parts = [f"{verdict}: {'; '.join(names)}" for verdict, names in by_verdict.items() if names]
+    if parts:
+        yield f"Published statements on heads. {'. '.join(p[:1].upper() + p[1:] for p in (*parts, *_why_untold(told)))}"
+    for control in dict.fromkeys(entry.control for entry in found):
+        changed = [
+            f"{entry.short} ({entry.verdict}{_by(entry)})"
+            for entry in found
+            if entry.control == control and entry.name in told and entry.verdict != "cannot be told"
+            if entry.verdict != _held_against(entry, told, by_metric).verdict
+        ]
+        if changed:
+            where = "by the metric as published" if control is None else f"under {control}"
+            yield f"Otherwise {where}: {'; '.join(changed)}"
+
+
+def _why_untold(told: Mapping[str, JudgedStatement]) -> Iterator[str]:
+    """That statements take more seeds, where that is all that they lack."""
+    few = [entry for entry in told.values() if entry.arms and all(arm.value is None for arm in entry.arms)]
+    if few and (why := untested(max(arm.seeds for entry in few for arm in entry.arms))):
+        yield f"{len(few)} of these {why}"
+
+
+def _held_against(
+    entry: JudgedStatement,
+    told: Mapping[str, JudgedStatement],
+    by_metric: Mapping[tuple[str, str], JudgedStatement],
+) -> JudgedStatement:
+    own = told[entry.name]
+    return own if entry.control is None else by_metric.get((entry.name, entry.metric), own)
+
+
+def _by(entry: JudgedStatement) -> str:
+    return f" by {metric_name(entry.metric)}" if entry.as_published else ""

@@ -1,0 +1,170 @@
+"""Compare: what seeds say of a difference, as it stands in `results.json`, and what a family of them shares.
+
+Numbers are those of one of two rules. `blocks`: the metric as 100 ln, all differences of a question judged together, so
+that a difference and the ends of its interval are 100 ln of a ratio and read as per cent. `paired`: the metric in its
+own unit, each difference by the paired t test, as Headway did before, and where values may be 0 or below. What is
+yes or no of a run is told by a third, `shares`: each difference of two shares of seeds by McNemar's test.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from headway.stats.sequential import LookPlan, Outcome
+
+Rule = Literal["blocks", "paired", "shares"]
+"""How a difference is judged."""
+
+LOGARITHM = "100 ln"
+"""The unit of a difference by the rule `blocks`: of 100 times the logarithm of the metric, near to per cent."""
+
+Doubt = Literal["untrained", "falling", "rates"]
+"""What makes an answer worth nothing: no arm of it is better than counting pairs of tokens; what is judged still falls
+by more than the answer is about; the learning rate moves it by more."""
+
+Kind = Literal["comparisons", "contrasts"]
+"""Of single arms, or of what the document asks of several at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedDifference:
+    """A difference between two sides, each an arm or a mean of arms.
+
+    Law: swapping the sides negates `estimate` and `interval`, and leaves all that is about their size.
+
+    Attributes:
+        metric: in which they are compared.
+        control: under which.
+        rule: that it was judged by.
+        n_pairs: seeds of which every arm has a value.
+        means: of the two sides over those seeds, in the metric's unit.
+        difference: of the means.
+        relative: `difference` over the size of what is subtracted; None where that is 0.
+        estimate: the mean over seeds, in 100 ln of the metric; by the rule `paired` in its unit, as all that follows.
+        interval: 95 %; by the rule `blocks` those of a family hold at once. None where there is no verdict yet.
+        se: standard error.
+        freedom: degrees of freedom of `se`.
+        bound: how many standard errors the interval reaches.
+        p: of this difference alone.
+        p_family: corrected for the others.
+        outcome: told apart; told apart, and smaller than the margin; the same within it; open; too few seeds to say
+            (one or two); nothing to say (no seed, or no spread).
+        detectable: the true difference that this very verdict finds with 80 % power.
+        seeds_for_margin: about how many seeds would tell a difference of the margin, and the ends of a range of 80 %.
+        doubts: what makes `outcome` worth nothing.
+        seeds: that all of this rests on.
+        look: the look of the plan, from 1, at which it was judged; a settled one is looked at no more. None before the
+            first.
+        unit: of `estimate`, `interval`, `se` and `detectable`: "100 ln" of a ratio, or that of the metric.
+        seed_s: seconds that a run of each of its arms takes, one after the other: what another seed costs.
+    """
+
+    of: ClassVar[Kind] = "comparisons"
+
+    metric: str
+    control: str | None
+    rule: Rule
+    n_pairs: int
+    means: tuple[float, float] | None
+    difference: float | None
+    relative: float | None
+    estimate: float | None
+    interval: tuple[float, float] | None
+    se: float | None
+    freedom: float | None
+    bound: float | None
+    p: float | None
+    p_family: float | None
+    outcome: Outcome
+    detectable: float | None
+    seeds_for_margin: tuple[int, ...] | None
+    doubts: tuple[Doubt, ...] = ()
+    seeds: tuple[int, ...] = ()
+    look: int | None = None
+    unit: str = field(
+        default="",
+        metadata={
+            "description": "of estimate, interval, se and detectable: '100 ln' (100 times a difference of logarithms, "
+            "near to per cent), else the metric's own unit"
+        },
+    )
+    seed_s: float | None = None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the two sides are told apart."""
+        return self.outcome in ("apart", "small")
+
+    @property
+    def share(self) -> float | None:
+        """The difference as a share of what is subtracted."""
+        return self.as_share(self.estimate)
+
+    @property
+    def share_interval(self) -> tuple[float, float] | None:
+        """The interval of `share`."""
+        ends = [] if self.interval is None else [self.as_share(end) for end in self.interval]
+        known = sorted(end for end in ends if end is not None)
+        return (known[0], known[1]) if len(known) == 2 else None
+
+    def as_share(self, value: float | None) -> float | None:
+        """What is given as `estimate` is, as a share of what is subtracted; None where it has none."""
+        if value is None:
+            return None
+        if self.rule == "blocks":
+            return math.expm1(min(value / 100, _LARGEST))
+        return value * self.relative / self.difference if self.relative is not None and self.difference else None
+
+
+_LARGEST = 700.0
+"""The logarithm of the largest ratio."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(JudgedDifference):
+    """An arm against a baseline in one metric."""
+
+    arm: str
+    baseline: str
+    group: str | None
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedFamily:
+    """What comparisons share that are judged together: all of one metric without a control, or under one.
+
+    Attributes:
+        of: whether they are of single arms, or what the document asks of several at once.
+        metric: in which.
+        control: under which.
+        rule: that they are judged by.
+        size: how many.
+        plan: when one looks, and the margin.
+        look: the last look that was made, from 1; None before the first.
+        level: of all intervals of that look together.
+        residual_sd: of a run, beside its arm and its seed, in 100 ln of the metric.
+        freedom: degrees of freedom of that.
+        d0: how alike the arms' spreads are, in degrees of freedom; None where they may all be one.
+        pairing: the share of the spread of runs that their seeds explain.
+        wild: arms that spread ten times as much as the others, and are judged by their own spread.
+    """
+
+    of: Kind
+    metric: str
+    control: str | None
+    rule: Rule
+    size: int
+    plan: LookPlan
+    look: int | None = None
+    level: float
+    residual_sd: float | None = None
+    freedom: float | None = None
+    d0: float | None = None
+    pairing: float | None = None
+    wild: tuple[str, ...] = ()
+
+    @property
+    def awaited(self) -> int:
+        """Seeds of the look that was made last, or of the first, where none was made."""
+        return self.plan.looks[(self.look or 1) - 1]

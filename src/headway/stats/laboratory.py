@@ -1,0 +1,112 @@
+"""Compare: what a laboratory adds to the comparison of arms, and the one way to get at it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.base.files import plain
+from headway.config.experiment import Experiment
+from headway.config.kinds import part_of
+from headway.config.run import RunSpec
+from headway.stats.evidence import Comparison
+from headway.store.run import Run
+
+if TYPE_CHECKING:  # the slices import this file
+    from headway.stats.lm.claims import JudgedStatement
+    from headway.stats.lm.diversity import LayerAssociation
+    from headway.stats.lm.plain_curve import SizeComparison
+    from headway.stats.lm.scaling import Fit
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorCurve:
+    """An error against the length of the prompt, and the ends of its interval."""
+
+    mse: tuple[float | None, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class References:
+    """What needs no training reaches on a task.
+
+    Attributes:
+        baselines: by name, and by the name of what is measured: `mse` and its standard error `se`, or `loss_nats`.
+        curves: the same against the length of the prompt: the lengths under `n_pairs`, and by name; None where there
+            is no length.
+    """
+
+    baselines: Mapping[str, Mapping[str, float | None]]
+    curves: Mapping[str, tuple[int, ...] | ErrorCurve] | None = None
+
+    @property
+    def reached(self) -> Mapping[str, Mapping[str, float]]:
+        """`baselines`, as far as they are numbers."""
+        return {
+            name: {metric: value for metric, value in found.items() if value is not None}
+            for name, found in self.baselines.items()
+        }
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Of the curves."""
+        return next((found for found in (self.curves or {}).values() if isinstance(found, tuple)), ())
+
+    @property
+    def by_length(self) -> Mapping[str, ErrorCurve]:
+        """The curves by name."""
+        return {name: found for name, found in (self.curves or {}).items() if isinstance(found, ErrorCurve)}
+
+    def to_json(self) -> dict[str, Any]:
+        """As `results.json` has it: without curves where there are none."""
+        return {key: value for key, value in plain(asdict(self)).items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Further:
+    """What runs say beside the comparison of arms."""
+
+    fits: tuple["Fit", ...] = ()
+    plain_curve: tuple["SizeComparison", ...] = ()
+    associations: tuple["LayerAssociation", ...] = ()
+    claims: tuple["JudgedStatement", ...] = ()
+
+
+class ComparisonSlice(ABC):
+    """A laboratory's slice of this room."""
+
+    @abstractmethod
+    def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:
+        """What needs no training reaches on a task.
+
+        Args:
+            directory: the results directory, where what is costly is kept.
+            key: the digest of the task.
+            runs: finished runs of the task, at least one.
+        """
+
+    def doubts(self, experiment: Experiment, runs: Sequence[Run]) -> Iterable[str]:  # noqa: ARG002
+        """A sentence for each reason why the verdicts on runs may be worth nothing."""
+        return ()
+
+    def untrained(self, experiment: Experiment, runs: Sequence[Run]) -> Collection[str]:  # noqa: ARG002
+        """The arms, by full name, that are no better than what needs no training, so that nothing is said of them."""
+        return ()
+
+    def further(
+        self,
+        experiment: Experiment,  # noqa: ARG002
+        runs: Sequence[Run],  # noqa: ARG002
+        comparisons: Sequence[Comparison],  # noqa: ARG002
+    ) -> Further:
+        """What else runs say."""
+        return Further()
+
+
+def laboratory_of(run: RunSpec) -> ComparisonSlice:
+    """The laboratory of a run."""
+    found: ComparisonSlice = part_of(run, "compare")
+    return found

@@ -1,0 +1,178 @@
+"""Compare: what changes when every arm takes its best learning rate.
+
+Arms and their variants under controls that change nothing but the learning rate are one arm at several rates. The
+best is that of the least mean loss; the verdict against the baseline is then made again, each at its best.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headway.config.arms import Arm
+from headway.config.experiment import Experiment
+from headway.config.metrics import METRICS
+from headway.stats.cells import Cells, Match, RunsOfArm, Weights, title
+from headway.stats.contrasts import Asked, judged, values_of
+from headway.stats.evidence import Comparison, JudgedDifference
+from headway.stats.sequential import Looking
+from headway.stats.verdicts import verdict
+
+_RATES = ("learning_rate", "adamw_learning_rate")
+
+Values = Mapping[str, Mapping[int, float | None]]
+"""The metric of every seed, by the full name of an arm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """An arm at one learning rate: a factor of the arm's own, and the mean of the metric over seeds."""
+
+    arm: Arm
+    factor: float
+    mean: float
+    n_seeds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateMean:
+    """A factor of an arm's own learning rate, and the mean of the metric over so many seeds."""
+
+    factor: float
+    mean: float
+    n_seeds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedAtBest(JudgedDifference):
+    """An arm at its best learning rate against a baseline at its own.
+
+    `changed` says whether the verdict is another than at the rates of the document; where one of the two is none, with
+    one seed or two, nothing has changed.
+    """
+
+    baseline: str
+    group: str | None
+    verdict: str
+    changed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatesOfArm:
+    """An arm at several learning rates.
+
+    Attributes:
+        arm: its name.
+        rates: from the lowest to the highest.
+        best: the factor of the least mean.
+        at_edge: whether that is the lowest or the highest.
+        comparisons: the arm at its best with each of its baselines at theirs.
+        sentence: which is best, in words.
+    """
+
+    arm: str
+    rates: tuple[RateMean, ...]
+    best: float
+    at_edge: bool
+    comparisons: tuple[ComparedAtBest, ...]
+    sentence: str
+
+
+def rate_controls(experiment: Experiment) -> tuple[str, ...]:
+    """The controls that change nothing but the learning rate of every arm."""
+    plain = {arm.name: _but_rate(arm) for arm in experiment.arms if arm.control is None}
+    controls = dict.fromkeys(arm.control for arm in experiment.arms if arm.control is not None)
+    others = {arm.control for arm in experiment.arms if _but_rate(arm) != plain[arm.name]}
+    return tuple(control for control in controls if control not in others)
+
+
+def at_best_rates(
+    experiment: Experiment, matches: Sequence[Match], runs: RunsOfArm, compared: Iterable[Comparison], looks: Looking
+) -> tuple[RatesOfArm, ...]:
+    """An entry per arm of which several rates were run: its rates, the best, and the verdict at the best ones.
+
+    Args:
+        experiment: the whole document.
+        matches: what is compared with what.
+        runs: of every arm.
+        compared: the comparisons at the rates of the document.
+        looks: when one looks.
+    """
+    metric = METRICS[experiment.primary]
+    values = {arm.full_name: values_of(arm, metric.name, runs) for arm in experiment.arms}
+    rates = {arm.name: _rates(arm, experiment, values) for arm in experiment.arms if arm.control is None}
+    rates = {name: found for name, found in rates.items() if len(found) > 1}
+    best = {name: min(found, key=lambda rate: rate.mean) for name, found in rates.items()}
+    again = [m for m in matches if m.control is None and m.arm.name in best and m.baseline.name in best]
+    before = {(c.arm, c.baseline, c.group): c for c in compared if c.metric == metric.name and c.control is None}
+    found: dict[str, list[ComparedAtBest]] = {}
+    if again:
+        full = {name: rate.arm.full_name for name, rate in best.items()}
+        weights: list[Weights] = [{full[m.arm.name]: 1.0, full[m.baseline.name]: -1.0} for m in again]
+        cells = Cells.of((name for one in weights for name in one), metric.name, runs)
+        asked = Asked(of="comparisons", metric=metric.name, control=None, differences=weights, cells=cells, runs=runs)
+        family, differences = judged(asked, experiment.verdicts, looks)
+        for m, one in zip(again, differences, strict=True):
+            arm, baseline = (f"{title(a, experiment)} at x{best[a.name].factor:g}" for a in (m.arm, m.baseline))
+            former = before.get((m.arm.full_name, m.baseline.full_name, m.group))
+            at_best = ComparedAtBest(
+                **vars(one),
+                baseline=m.baseline.full_name,
+                group=m.group,
+                verdict=verdict(one, family, metric=metric, sides=(arm, baseline)),
+                changed=former is not None and _differs(former, one),
+            )
+            found.setdefault(m.arm.name, []).append(at_best)
+    return tuple(_entry(name, rates[name], best[name], found.get(name, []), experiment) for name in rates)
+
+
+def _entry(
+    name: str, rates: Sequence[Rate], best: Rate, compared: Sequence[ComparedAtBest], experiment: Experiment
+) -> RatesOfArm:
+    edge = best.factor in (rates[0].factor, rates[-1].factor)
+    said = ", ".join(f"x{rate.factor:g} {rate.mean:.4g}" for rate in rates)
+    where = "" if not edge else f", the {'lowest' if best is rates[0] else 'highest'} that was tried"
+    return RatesOfArm(
+        arm=name,
+        rates=tuple(RateMean(factor=rate.factor, mean=rate.mean, n_seeds=rate.n_seeds) for rate in rates),
+        best=best.factor,
+        at_edge=edge,
+        comparisons=tuple(compared),
+        sentence=f"{title(experiment.arm(name), experiment)} is best at x{best.factor:g} of its learning rate"
+        f"{where} ({said}{'; with one seed this may be chance' if best.n_seeds == 1 else ''})",
+    )
+
+
+def _rates(arm: Arm, experiment: Experiment, values: Values) -> list[Rate]:
+    """The arm and its variants that differ from it in the learning rate only and have a result, by factor."""
+    found = []
+    for variant in experiment.arms:
+        if variant.name != arm.name or _but_rate(variant) != _but_rate(arm):
+            continue
+        finite = [v for v in values.get(variant.full_name, {}).values() if v is not None and np.isfinite(v)]
+        if finite:
+            factor = float(f"{_rate(variant) / _rate(arm):.3g}")
+            found.append(Rate(arm=variant, factor=factor, mean=float(np.mean(finite)), n_seeds=len(finite)))
+    return sorted(found, key=lambda rate: rate.factor)
+
+
+def _rate(arm: Arm) -> float:
+    return float(arm.spec(0).model_dump()["training"]["learning_rate"])
+
+
+def _but_rate(arm: Arm) -> dict[str, Any]:
+    content = arm.spec(0).content()
+    content["training"] = {key: value for key, value in content["training"].items() if key not in _RATES}
+    return content
+
+
+def _differs(former: JudgedDifference, now: JudgedDifference) -> bool:
+    return None not in (_reading(former), _reading(now)) and _reading(former) != _reading(now)
+
+
+def _reading(c: JudgedDifference) -> int | None:
+    """Which of the two is better; 0 where they are not told apart, None where there is no verdict."""
+    if c.estimate is None or c.interval is None:
+        return None
+    return int(np.sign(c.estimate)) if c.is_told else 0

@@ -1,0 +1,53 @@
+"""Compare, transformers on tokens.
+
+* `text`, `known`: what needs no training on the tasks of that name; `untrained`: who is no better;
+* `further`: what else runs say: `fits` of loss against heads (`falling`) for each of the `schemes` of layouts;
+  `plain_curve`, of loss against parameters; what probes measured (`head_progress`), how it goes with the loss
+  (`diversity_loss`, by `association`), and the published `statements`: their `statement_evidence`, how `every_layer` is
+  judged, and `statement_verdicts`, which are `judged_statements`.
+* models that were pruned and judged `without_training`, and what they say of `pruning_statements`.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from headway.config.experiment import Experiment
+from headway.config.lm.run import TokensRun
+from headway.config.run import imported
+from headway.stats.evidence import Comparison
+from headway.stats.laboratory import ComparisonSlice, Further, References
+from headway.stats.lm import summary as findings
+from headway.stats.lm.summary import above_bigram, unmeasured, untrained
+from headway.store.run import Run
+
+
+class TokensComparisonSlice(ComparisonSlice):
+    """Transformers on tokens."""
+
+    def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:  # noqa: ARG002
+        """What needs no training, by the function that the task names."""
+        spec = runs[0].spec
+        assert isinstance(spec, TokensRun)
+        return References(baselines=imported(spec.task.baselines)(runs))
+
+    def doubts(self, experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
+        """Models that are no better than counting pairs, and losses of different texts that cannot be compared."""
+        yield from untrained(experiment, runs)
+        yield from unmeasured(experiment, runs)
+
+    def untrained(self, experiment: Experiment, runs: Sequence[Run]) -> Collection[str]:
+        """Those that are no better than counting pairs of tokens."""
+        return above_bigram(experiment, runs)
+
+    def further(self, experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]) -> Further:
+        """Curves, and what the probes of finished runs say."""
+        associations, claims = findings.probed_heads(experiment, runs, comparisons)
+        return Further(
+            fits=tuple(findings.head_fits(experiment, runs)),
+            plain_curve=findings.size_curve(experiment, runs),
+            associations=associations,
+            claims=claims,
+        )
+
+
+LABORATORY = TokensComparisonSlice()

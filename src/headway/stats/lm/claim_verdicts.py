@@ -1,0 +1,458 @@
+"""Compare: which published statements on the diversity of heads hold in the runs of an experiment.
+
+A statement is judged in each arm over its seeds, three at least: where the 95 % interval (t) of its number lies on one
+side of the bound, it holds or it does not; otherwise that cannot be told. Of a statement on all layers the layers of
+all arms are judged together (`every_layer`), and of one on R^2 what is said to be there has to be more than seeds that
+are swapped give (`association`), which takes four. The statements are general, so one does not hold where more arms
+speak against it than chance would let. Under each control they are judged again, and where the published metric was
+measured too, by that one: so one sees which conclusion comes from which choice.
+
+Paper: X-raying heads (article, May 2024), of one model each, which attended to the future only and did not learn.
+
+Compare: the published statement on what pruning can take, judged by models that were pruned and not trained.
+
+Paper: X-raying heads (article, May 2024): alike late heads are the first that pruning can take, layer 0's the last. It
+was not tried there. It has two halves. Whether alike heads can go is told by the loss of models that lost one of the
+most alike two, drawn, against those that lost as many at random: the one of the two that adds less would go for its
+size, not for its likeness. Whether layer 0's are the last is told by where heads went
+that were chosen by what they do to the loss.
+
+Compare: models that were pruned and judged at once, beside the model that they come from, seed by seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headway.base.text import span
+from headway.config.arms import Arm
+from headway.config.experiment import Experiment
+from headway.config.lm.init_from import StartPruning
+from headway.config.lm.run import TokensRun
+from headway.stats.cells import title
+from headway.stats.evidence import Comparison
+from headway.stats.lm.claims import (
+    CLAIMS,
+    ByLayer,
+    Claim,
+    Evidence,
+    JudgedArm,
+    JudgedStatement,
+    Reading,
+    Verdict,
+    every_layer,
+    sentence,
+    where,
+)
+from headway.stats.lm.diversity import LayerAssociation, ProbedRun
+from headway.stats.paired import LEVEL, interval_of_mean
+from headway.stats.sequential import FEWEST
+from headway.store.run import Run
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+
+HELPS = 0.01
+"""A regulariser that lowers the loss by less than this share hardly helps."""
+
+
+def claims(
+    experiment: Experiment,
+    probed: Mapping[str, Sequence[ProbedRun]],
+    associations: Sequence[LayerAssociation],
+    comparisons: Sequence[Comparison],
+) -> Iterator[JudgedStatement]:
+    """Every statement that the runs can be asked about, without a control and under each.
+
+    Args:
+        experiment: what was declared.
+        probed: the probed runs of each arm, by its full name.
+        associations: what `diversity_loss.associations` said of them.
+        comparisons: with their verdicts.
+    """
+    r2, p = _r2_of_runs(associations), _p_of_arms(associations)
+    for control in dict.fromkeys(arm.control for arm in experiment.arms):
+        arms = [arm for arm in experiment.arms if arm.control == control and probed.get(arm.full_name)]
+        found = {
+            name: [
+                Evidence(progress=one.progress, r2=r2.get((name, one.run.seed), {}), p=p.get(name, {}))
+                for one in probed[name]
+            ]
+            for name in (arm.full_name for arm in arms)
+        }
+        titles = {arm.full_name: title(arm, experiment) for arm in arms}
+        for claim in CLAIMS:
+            for reading in claim.readings:
+                if any(reading.metric in one.progress.mean for ones in found.values() for one in ones):
+                    yield _judged_statement_verdicts(claim, reading, control, found, titles)
+        yield from _regularisers(experiment, control, comparisons)
+
+
+def _r2_of_runs(associations: Sequence[LayerAssociation]) -> dict[tuple[str, int], dict[tuple[str, str], ByLayer]]:
+    """R^2 with the probe's loss by run, then by metric and window, then by layer; and how much of it is not chance."""
+    found: dict[tuple[str, int], dict[tuple[str, str], dict[int, float]]] = {}
+    for entry in associations:
+        for at, seed in enumerate(entry.seeds if entry.loss == "probe_loss_nats" else ()):
+            of_run = found.setdefault((entry.arm, seed), {})
+            of_run.setdefault((entry.metric, entry.window), {})[entry.layer] = entry.per_series[at]
+            if entry.per_series_beyond is not None:
+                beyond = of_run.setdefault((entry.metric, f"{entry.window}_beyond"), {})
+                beyond[entry.layer] = entry.per_series_beyond[at]
+    return {run: dict(of_run) for run, of_run in found.items()}
+
+
+def _p_of_arms(associations: Sequence[LayerAssociation]) -> dict[str, dict[tuple[str, str], ByLayer]]:
+    """Of the same, by arm, that chance gives as much."""
+    found: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
+    for entry in associations:
+        if entry.loss == "probe_loss_nats" and entry.p is not None:
+            found.setdefault(entry.arm, {}).setdefault((entry.metric, entry.window), {})[entry.layer] = entry.p
+    return {arm: dict(of_arm) for arm, of_arm in found.items()}
+
+
+def _judged_statement_verdicts(
+    claim: Claim,
+    reading: Reading,
+    control: str | None,
+    found: Mapping[str, Sequence[Evidence]],
+    titles: Mapping[str, str],
+) -> JudgedStatement:
+    asked = {name: [one for one in ones if reading.metric in one.progress.mean] for name, ones in found.items()}
+    arms = tuple((_of_several if reading.several else _of_one)(reading, {name: o for name, o in asked.items() if o}))
+    overall = overall_verdict([arm.verdict for arm in arms], together=reading.several)
+    return JudgedStatement(
+        name=claim.name,
+        says=claim.says,
+        short=claim.short,
+        control=control,
+        metric=reading.metric,
+        as_published=reading.published,
+        bound=reading.bound,
+        verdict=overall,
+        sentence=sentence(claim, reading, overall, arms, titles),
+        arms=arms,
+    )
+
+
+def _of_one(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
+    """What arms say of a number, each by itself."""
+    for name, ones in asked.items():
+        values, also = _known([reading.value(one, reading.metric) for one in ones])[:, :1].ravel(), _also(reading, ones)
+        if len(values):
+            mean, interval = interval_of_mean(values)
+            interval = interval if len(values) >= FEWEST else None
+            verdict = verdict_of(interval, reading.bound, reading.below)
+            if not _is_no_chance(reading, ones[0], mean):
+                verdict = "cannot be told"
+            yield JudgedArm(arm=name, seeds=len(values), value=mean, interval=interval, also=also, verdict=verdict)
+        elif reading.said_untested and also is not None:
+            yield JudgedArm(arm=name, seeds=len(ones), value=None, interval=None, also=also, verdict="cannot be told")
+
+
+def _of_several(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
+    """What arms say of numbers that all have to lie above the bound, judged together."""
+    rows = {name: _known([reading.value(one, reading.metric) for one in ones]) for name, ones in asked.items()}
+    rows = {name: found for name, found in rows.items() if found.size}
+    enough = [name for name, found in rows.items() if len(found) >= FEWEST]
+    judged = dict(zip(enough, every_layer([rows[name] for name in enough]), strict=True))
+    for name, found in rows.items():
+        one, interval = judged.get(name), None
+        verdict: Verdict = "cannot be told"
+        if one is not None and np.isfinite(one.least).all():
+            interval = one.least
+            verdict = "does not hold" if one.deny(reading.bound) else verdict
+            verdict = "holds" if one.confirm(reading.bound) else verdict
+        yield JudgedArm(
+            arm=name,
+            seeds=len(found),
+            value=float(found.mean(0).min()),
+            interval=interval,
+            also=_also(reading, asked[name]),
+            verdict=verdict,
+        )
+
+
+def _is_no_chance(reading: Reading, one: Evidence, mean: float) -> bool:
+    """Whether swapped seeds allow what a number says; true of numbers that no seeds are swapped for."""
+    ask = reading.chance_above if mean > reading.bound else reading.chance_below
+    return ask is None or ((p := ask(one, reading.metric)) is not None and p < LEVEL)
+
+
+def _also(reading: Reading, ones: Sequence[Evidence]) -> float | None:
+    """The mean over seeds of the further number; of several, of that whose mean is the largest."""
+    if reading.also is None:
+        return None
+    found = _known([reading.also(one, reading.metric) for one in ones])
+    return float(found.mean(0).max()) if found.size else None
+
+
+def _known(values: Sequence[float | np.ndarray | None]) -> Float[np.ndarray, "seed number"]:
+    """A row per seed that has any number, of those numbers that every such seed has."""
+    rows = np.array([np.atleast_1d(value) for value in values if value is not None], dtype=float)
+    if not rows.size:
+        return np.empty((0, 0))
+    rows = rows[np.isfinite(rows).any(1)]
+    return rows[:, np.isfinite(rows).all(0)]
+
+
+def verdict_of(interval: tuple[float, float] | None, bound: float, below: bool) -> Verdict:
+    """Whether an interval lies on one side of the bound; `below`: on which it has to lie for the statement to hold."""
+    if interval is None or interval[0] <= bound <= interval[1]:
+        return "cannot be told"
+    return "holds" if (interval[1] < bound) == below else "does not hold"
+
+
+def overall_verdict(verdicts: Sequence[Verdict], *, together: bool = False) -> Verdict:
+    """What arms say together: most must tell that it holds, a few are enough against it.
+
+    A few are as many as chance gives in fewer than 1 of 20 cases: of 2 arms one, of 3 to 14 two. Of arms that were
+    judged together, one.
+
+    Examples:
+        >>> overall_verdict(["holds", "holds", "cannot be told"])
+        'holds'
+        >>> overall_verdict(["holds", "does not hold"])
+        'does not hold'
+        >>> overall_verdict(["does not hold", *["cannot be told"] * 7])
+        'cannot be told'
+        >>> overall_verdict(["does not hold", *["cannot be told"] * 7], together=True)
+        'does not hold'
+        >>> overall_verdict(["does not hold", "does not hold", *["holds"] * 6])
+        'does not hold'
+    """
+    from scipy.special import bdtrc
+
+    against = verdicts.count("does not hold")
+    if against and (together or bdtrc(against - 1, len(verdicts), LEVEL / 2) < LEVEL):
+        return "does not hold"
+    return "holds" if 2 * verdicts.count("holds") > len(verdicts) else "cannot be told"
+
+
+_HARDLY_HELP = "Diversity regularisers hardly help decoder-only models"
+
+
+def _regularisers(
+    experiment: Experiment, control: str | None, comparisons: Sequence[Comparison]
+) -> Iterator[JudgedStatement]:
+    """Whether arms with a diversity regulariser beat those without by 1 % or more."""
+    arms = {arm.full_name: arm for arm in experiment.arms}
+    titles = {name: title(arm, experiment) for name, arm in arms.items()}
+    judged = [
+        _helped(c, share)
+        for c in comparisons
+        if c.metric == "eval_loss_nats" and c.control == control and (share := c.share) is not None
+        if regularised(arms[c.arm]) and not regularised(arms[c.baseline])
+    ]
+    if judged:
+        overall = overall_verdict([arm.verdict for arm in judged])
+        shares = span(100 * arm.value for arm in judged if arm.value is not None)
+        said = f"the loss changes by {shares} %; help is 1 % less loss or more"
+        yield JudgedStatement(
+            name="regularisers-hardly-help",
+            says=_HARDLY_HELP,
+            short="regularisers hardly help",
+            control=control,
+            metric="eval_loss_nats",
+            as_published=False,
+            bound=-HELPS,
+            verdict=overall,
+            sentence=f"{_HARDLY_HELP}: {overall}{where(judged, titles)}; {said}",
+            arms=tuple(judged),
+        )
+
+
+def _helped(c: Comparison, share: float) -> JudgedArm:
+    interval = c.share_interval
+    verdict = verdict_of(interval, -HELPS, below=False)
+    return JudgedArm(arm=c.arm, seeds=c.n_pairs, value=share, interval=interval, also=None, verdict=verdict)
+
+
+def regularised(arm: Arm) -> bool:
+    """Whether an arm is trained with a regulariser of its heads."""
+    return bool(arm.template.content()["training"].get("regularizers"))
+
+
+_ALIKE = "Alike heads are the first that pruning can take"
+_LATE = "Late heads are the first that pruning can take, layer 0's the last"
+_BY_EFFECT = ("taylor", "ablation", "gates", "budget")
+"""Methods that choose heads by what the loss does without them."""
+
+
+def pruning_claims(
+    experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]
+) -> Iterator[JudgedStatement]:
+    """Both halves of the statement, without a control and under each; nothing where no arm was pruned at once."""
+    for control in dict.fromkeys(arm.control for arm in experiment.arms):
+        pruned = {
+            arm.full_name: (arm, found)
+            for arm in experiment.arms
+            if arm.control == control and (found := _pruning(arm)) is not None
+        }
+        titles = {name: title(arm, experiment) for name, (arm, _) in pruned.items()}
+        prunings = {name: found for name, (_, found) in pruned.items()}
+        if alike := list(_alike(prunings, comparisons)):
+            said = f"against as many random heads the loss changes by {_percent(alike)} %"
+            yield _judged_pruning_statements(
+                "alike-heads-go-first", _ALIKE, "alike heads go first", control, alike, titles, said
+            )
+        if late := list(_late(prunings, runs)):
+            said = (
+                "of the heads that stay, chosen by what they do to the loss, the share of layer 0 less that of the "
+                f"later half of the layers is {_percent(late)} points"
+            )
+            yield _judged_pruning_statements(
+                "layer-0-goes-last", _LATE, "layer 0's heads go last", control, late, titles, said
+            )
+
+
+def _pruning(arm: Arm) -> StartPruning | None:
+    run = arm.template
+    if not isinstance(run, TokensRun) or run.start is None or run.declared_steps != 0:
+        return None
+    return run.start.prune
+
+
+def _alike(prunings: dict[str, StartPruning], comparisons: Sequence[Comparison]) -> Iterator[JudgedArm]:
+    for c in comparisons:
+        one, other = prunings.get(c.arm), prunings.get(c.baseline)
+        if one is None or other is None or c.metric != "eval_loss_nats" or (share := c.share) is None:
+            continue
+        if (one.by, other.by) == ("alike-either", "random") and one.keep == other.keep:
+            verdict = verdict_of(c.share_interval, 0.0, below=True)
+            yield JudgedArm(
+                arm=c.arm, seeds=c.n_pairs, value=share, interval=c.share_interval, also=None, verdict=verdict
+            )
+
+
+def _late(prunings: dict[str, StartPruning], runs: Sequence[Run]) -> Iterator[JudgedArm]:
+    for name, pruning in prunings.items():
+        done = [run for run in runs if run.name == name and run.status == "done"]
+        if pruning.by not in _BY_EFFECT or not done:
+            continue
+        values = [_first_less_late(run) for run in done]
+        mean, interval = interval_of_mean(values)
+        verdict = verdict_of(interval, 0.0, below=False)
+        yield JudgedArm(arm=name, seeds=len(values), value=mean, interval=interval, also=None, verdict=verdict)
+
+
+def _first_less_late(run: Run) -> float:
+    """The share of layer 0's heads that stay, less that of the later half of the layers."""
+    whole, left = run.spec, run.trained
+    assert isinstance(whole, TokensRun)
+    assert isinstance(left, TokensRun)
+    shares = np.array(left.model.layout.n_heads) / np.maximum(1, whole.model.layout.n_heads)
+    return float(shares[0] - shares[len(shares) // 2 :].mean())
+
+
+def _judged_pruning_statements(
+    name: str,
+    says: str,
+    short: str,
+    control: str | None,
+    arms: Sequence[JudgedArm],
+    titles: dict[str, str],
+    said: str,
+) -> JudgedStatement:
+    overall = overall_verdict([arm.verdict for arm in arms])
+    return JudgedStatement(
+        name=name,
+        says=says,
+        short=short,
+        control=control,
+        metric="eval_loss_nats" if name.startswith("alike") else "total_heads",
+        as_published=False,
+        bound=0.0,
+        verdict=overall,
+        sentence=f"{says}: {overall}{where(arms, titles)}; by arm, {said}",
+        arms=tuple(arms),
+    )
+
+
+def _percent(arms: Sequence[JudgedArm]) -> str:
+    return span(100 * arm.value for arm in arms if arm.value is not None)
+
+
+_LOSS, _HEADS = "eval_loss_nats", "total_heads"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrunedAtOnce:
+    """What one arm lost, of the heads and of the loss, against the same model with all of its heads.
+
+    Attributes:
+        arm: its full name.
+        method: by which its heads were chosen.
+        step: of the training of the whole model, at which it was pruned.
+        kept: share of the heads that stay.
+        rises: of the loss, nats per token, by seed.
+        loss: of the whole model, the mean over these seeds.
+    """
+
+    arm: str
+    method: str
+    step: int
+    kept: float
+    rises: Mapping[int, float]
+    loss: float
+
+
+Metrics = Mapping[int, Mapping[str, float]]
+"""Final metrics of an arm, by seed."""
+
+
+def pruned_at_once(
+    arms: Sequence[Arm], finals: Mapping[str, Metrics], steps: Mapping[str, int]
+) -> Iterator[PrunedAtOnce]:
+    """Each arm that was pruned and not trained, and has a whole model to be compared with.
+
+    Args:
+        arms: of an experiment.
+        finals: final metrics of arms, by full name; those that did not finish are left out.
+        steps: for how many each arm was trained, by full name.
+    """
+    for arm in arms:
+        run = arm.template
+        if not isinstance(run, TokensRun) or not _only_pruned(run) or arm.full_name not in finals:
+            continue
+        whole = _whole(arm, arms)
+        if whole is None or whole.full_name not in finals or arm.parent is None:
+            continue
+        assert run.start is not None
+        assert run.start.prune is not None
+        shared = finals[arm.full_name].keys() & finals[whole.full_name].keys()
+        pairs = {seed: (finals[arm.full_name][seed], finals[whole.full_name][seed]) for seed in sorted(shared)}
+        if pairs:
+            small, large = next(iter(pairs.values()))
+            yield PrunedAtOnce(
+                arm=arm.full_name,
+                method=run.start.prune.by,
+                step=steps[arm.parent.full_name] if run.start.step == "last" else run.start.step,
+                kept=small[_HEADS] / large[_HEADS],
+                rises={seed: one[_LOSS] - other[_LOSS] for seed, (one, other) in pairs.items()},
+                loss=sum(other[_LOSS] for _, other in pairs.values()) / len(pairs),
+            )
+
+
+def _only_pruned(run: TokensRun) -> bool:
+    return run.start is not None and run.start.prune is not None and run.declared_steps == 0
+
+
+def _whole(arm: Arm, arms: Sequence[Arm]) -> Arm | None:
+    """The arm of the same step with all heads: the parent, or one that starts there and does nothing."""
+    run = arm.template
+    assert isinstance(run, TokensRun)
+    assert run.start is not None
+    if run.start.step == "last":
+        return arm.parent
+    for other in arms:
+        it = other.template
+        if isinstance(it, TokensRun) and it.start is not None and it.declared_steps == 0:
+            plain = it.start.prune is None and not it.start.regrow and it.start.weights == "kept"
+            if plain and (it.start.run, it.start.step) == (run.start.run, run.start.step):
+                return other
+    return None

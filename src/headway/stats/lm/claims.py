@@ -1,0 +1,578 @@
+"""Compare: the numbers of one run by which published statements on the diversity of heads are judged.
+
+Each is a function of the run's evidence and the name of a metric; None where the run cannot say.
+
+Compare: the published statements on the diversity of heads, each as a number and a bound.
+
+A statement may be read off the metric as Headway defines it and off the metric as it was published.
+
+Paper: X-raying heads (article, May 2024). "Orthogonality" is there the sum of |Q_i^T Q_j|, which is high where heads
+are not orthogonal; the statements are taken by what the word means, so that less orthogonal is a higher metric.
+
+Compare: what becomes of a published statement, in one arm and in all of them, and that in words.
+
+Compare: whether a number rises in every layer, judged over all arms and layers at once.
+
+Who picks the layer that speaks most against a statement and then gives it an interval of its own denies true
+statements: where nothing rises or falls in six layers, in 13 to 24 of 100 experiments. So a layer denies only where its
+interval, wide enough for all layers of all arms together, lies on the other side. That all layers confirm needs no such
+correction: each has to, by its own interval.
+
+Spreads are moderated as in `blocks`: pooled over arms and layers, and each one's own by as much as they are seen to
+differ. Papers: Smyth 2004 (`limma`); Sidak, J. Am. Stat. Assoc. 62 (1967), 626-633, whose bound holds however layers go
+together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from scipy.special import stdtrit
+
+from headway.base.text import counted, span
+from headway.config.metrics import metric_name
+from headway.stats.blocks import LEVEL, OWN_SHARE, prior_freedom
+from headway.stats.lm.diversity import HeadProgress, untested
+from headway.stats.sequential import FEWEST
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+
+END = 0.9
+"""The end of training is from this share of its steps on."""
+
+MIDDLE = (0.4, 0.6)
+"""The middle of training, in shares of its steps."""
+
+
+ByLayer = Mapping[int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What one run says.
+
+    `r2` is R^2 of the probe's loss by metric, window (early, whole, or early_beyond chance) and layer; `p` that of its
+    arm, by metric, window and layer.
+    """
+
+    progress: HeadProgress
+    r2: Mapping[tuple[str, str], ByLayer] = field(default_factory=dict)
+    p: Mapping[tuple[str, str], ByLayer] = field(default_factory=dict)
+
+    def at_end(self, values: np.ndarray) -> np.ndarray:
+        """The mean over the last probes, (step, layer) -> (layer,)."""
+        steps = self.progress.steps
+        return values[steps >= END * steps[-1]].mean(0)
+
+    def in_middle(self, values: np.ndarray) -> np.ndarray | None:
+        """The mean over the probes in the middle, None without any."""
+        steps = self.progress.steps
+        chosen = (steps >= MIDDLE[0] * steps[-1]) & (steps <= MIDDLE[1] * steps[-1])
+        return values[chosen].mean(0) if chosen.any() and len(steps) > 2 else None
+
+
+def layer_0_over_others(one: Evidence, metric: str) -> float | None:
+    """Layer 0's mean over that of the other layers, the geometric mean over the probes."""
+    ratios = _ratios(one, metric)
+    return None if ratios is None else float(np.exp(np.log(ratios).mean()))
+
+
+def layer_0_over_others_at_first(one: Evidence, metric: str) -> float | None:
+    """The same at the first probe, where that was before any training."""
+    ratios = _ratios(one, metric)
+    return None if ratios is None or one.progress.steps[0] != 0 else float(ratios[0])
+
+
+def _ratios(one: Evidence, metric: str) -> np.ndarray | None:
+    split = _split(one, one.progress.mean[metric])
+    if split is None:
+        return None
+    first, others = split
+    ratios = first / others.mean(1)
+    return ratios if np.isfinite(ratios).all() and (ratios > 0).all() else None
+
+
+def late_rise_beyond_layer_0(one: Evidence, metric: str) -> np.ndarray | None:
+    """In the second half, how much later layers rise less twice what layer 0 rises, and less twice what it falls.
+
+    Both, for the size of a change has a mean above 0 where there is none.
+    """
+    rises = _late_rises(one, metric)
+    return None if rises is None else np.array([rises[1] - 2 * rises[0], rises[1] + 2 * rises[0]])
+
+
+def late_change_of_layer_0(one: Evidence, metric: str) -> float | None:
+    """How much layer 0 changes in the second half."""
+    rises = _late_rises(one, metric)
+    return None if rises is None else rises[0]
+
+
+def _late_rises(one: Evidence, metric: str) -> tuple[float, float] | None:
+    """Of layer 0 and the mean of the later ones, from the middle to the end."""
+    values = one.progress.mean[metric]
+    split, middle = _split(one, values), one.in_middle(values)
+    if split is None or middle is None:
+        return None
+    rise = (one.at_end(values) - middle)[np.isfinite(values[0])]
+    return float(rise[0]), float(rise[1:].mean())
+
+
+def rises(one: Evidence, metric: str) -> np.ndarray | None:
+    """From the first probe to the end, how much the mean over pairs rises in each layer."""
+    return _rises(one, one.progress.mean[metric])
+
+
+def rises_of_variance(one: Evidence, metric: str) -> np.ndarray | None:
+    """The same of the variance over pairs, of layers with three heads or more: of one pair there is none."""
+    several = np.array(one.progress.n_heads) > 2
+    return _rises(one, one.progress.variance[metric][:, several])
+
+
+def _rises(one: Evidence, values: np.ndarray) -> np.ndarray | None:
+    if len(one.progress.steps) < 2:
+        return None
+    return one.at_end(values) - values[0]
+
+
+def first_layers_less_last(one: Evidence, metric: str) -> float | None:
+    """At the end, the mean of the first three layers (the first half, of fewer than six) less that of the others."""
+    first, last = first_layers(one, metric), last_layers(one, metric)
+    return None if first is None or last is None else first - last
+
+
+def first_layers(one: Evidence, metric: str) -> float | None:
+    """At the end, the mean of those first layers."""
+    return _mean_of(one, metric, _are_first(one))
+
+
+def last_layers(one: Evidence, metric: str) -> float | None:
+    """At the end, the mean of the other layers."""
+    return _mean_of(one, metric, ~_are_first(one))
+
+
+def _are_first(one: Evidence) -> np.ndarray:
+    n_layers = one.progress.layers[-1] + 1
+    return np.array(one.progress.layers) < (3 if n_layers >= 6 else n_layers / 2)
+
+
+def _mean_of(one: Evidence, metric: str, chosen: np.ndarray) -> float | None:
+    values = one.at_end(one.progress.mean[metric])[chosen]
+    values = values[np.isfinite(values)]
+    return float(values.mean()) if len(values) else None
+
+
+def whole_r2_of_layer_0(one: Evidence, metric: str) -> float | None:
+    """R^2 in layer 0 over the whole training."""
+    return one.r2.get((metric, "whole"), {}).get(0)
+
+
+def whole_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
+    """How much of it, of what a seed does by itself, is more than swapped seeds give."""
+    return one.r2.get((metric, "whole_beyond"), {}).get(0)
+
+
+def p_of_whole_r2(one: Evidence, metric: str) -> float | None:
+    """That swapped seeds give as much."""
+    return one.p.get((metric, "whole"), {}).get(0)
+
+
+def early_r2_of_layer_0(one: Evidence, metric: str) -> float | None:
+    """R^2 in layer 0 over the first probes."""
+    return _early(one.r2, metric).get(0)
+
+
+def early_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
+    """How much of it, of what a seed does by itself, is more than swapped seeds give."""
+    return _early(one.r2, metric, "_beyond").get(0)
+
+
+def p_of_early_r2(one: Evidence, metric: str) -> float | None:
+    """That swapped seeds give as much."""
+    return _early(one.p, metric).get(0)
+
+
+def slope_of_early_r2(one: Evidence, metric: str) -> float | None:
+    """How much early R^2 changes from layer to layer: the slope of a straight line through them."""
+    return _slope(_early(one.r2, metric))
+
+
+def slope_of_early_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
+    """The same of what is more than swapped seeds give."""
+    return _slope(_early(one.r2, metric, "_beyond"))
+
+
+def p_of_last_early_r2(one: Evidence, metric: str) -> float | None:
+    """That swapped seeds give as much early R^2 as there is in the last layer."""
+    found = _early(one.p, metric)
+    return found[max(found)] if found else None
+
+
+def _slope(found: ByLayer) -> float | None:
+    return float(np.polyfit(list(found), list(found.values()), 1)[0]) if len(found) > 1 else None
+
+
+def _early(found: Mapping[tuple[str, str], ByLayer], metric: str, end: str = "") -> ByLayer:
+    """By layer over the first probes; of a training that has no more of them, over the whole."""
+    return found.get((metric, f"early{end}")) or found.get((metric, f"whole{end}"), {})
+
+
+def _split(one: Evidence, values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Layer 0 (step,) and the other layers (step, layer) of which the metric says something."""
+    known = np.isfinite(values).all(0)
+    if one.progress.layers[0] != 0 or not known[0] or known.sum() < 2:
+        return None
+    return values[:, 0], values[:, known][:, 1:]
+
+
+Value = Callable[[Evidence, str], float | np.ndarray | None]
+P = Callable[[Evidence, str], float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A statement as a number: it holds where `value` is above `bound`, or below it.
+
+    Of `several` numbers, such as one per layer, all have to lie above it; the smallest is told, and of `also` the
+    largest: of the layer, not of each seed for itself. `said` is that in words: {value} is its place, {metric} that of
+    the metric's name and {also} that of a further number. `published` marks a metric as the article measured it.
+
+    That a number on R^2 lies above its bound, or below it, may take an association that is more than chance, of which
+    `chance_above` and `chance_below` give the p. `said_untested` is what is said where seeds are too few for one.
+    """
+
+    metric: str
+    value: Value
+    said: str
+    bound: float
+    below: bool = False
+    also: Value | None = None
+    several: bool = False
+    chance_above: P | None = None
+    chance_below: P | None = None
+    said_untested: str = ""
+    published: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A published statement; `short` is what it is called in a row of others."""
+
+    name: str
+    says: str
+    short: str
+    readings: tuple[Reading, ...]
+
+
+def _read_off(normalised: str, *published: str, **shared: Any) -> tuple[Reading, ...]:
+    as_published = (Reading(metric=name, published=True, **shared) for name in published)
+    return (Reading(metric=normalised, **shared), *as_published)
+
+
+_ORTHOGONALITY = ("query_cka", "query_orthogonality_raw")
+_DISAGREEMENT = ("output_dissimilarity", "output_dissimilarity_published")
+_DIVERSITY = ("attention_diversity", "attention_variance_raw", "attention_variance_published")
+
+CLAIMS = (
+    Claim(
+        name="layer-0-less-orthogonal",
+        says="Layer 0 is far less orthogonal than the others",
+        short="layer 0 is far less orthogonal",
+        readings=_read_off(
+            *_ORTHOGONALITY,
+            value=layer_0_over_others,
+            also=layer_0_over_others_at_first,
+            said="layer 0's {metric} is {value} times that of the others (before any training {also} times); far is "
+            "1.5 times",
+            bound=1.5,
+        ),
+    ),
+    Claim(
+        name="orthogonality-falls",
+        says="Orthogonality falls in all layers",
+        short="orthogonality falls in all layers",
+        readings=_read_off(
+            *_ORTHOGONALITY,
+            value=rises,
+            also=rises,
+            several=True,
+            said="{metric}, high where heads are alike, changes during training by {value} in the layer where it rises "
+            "least and by {also} where it rises most",
+            bound=0.0,
+        ),
+    ),
+    Claim(
+        name="layer-0-settles",
+        says="The attention diversity of layer 0 settles while that of later layers keeps rising",
+        short="layer 0's attention diversity settles first",
+        readings=_read_off(
+            *_DIVERSITY,
+            value=late_rise_beyond_layer_0,
+            also=late_change_of_layer_0,
+            several=True,
+            said="in the second half layer 0's {metric} changes by {also}; the rise of the later layers less twice "
+            "that change is {value}, and has to be above 0",
+            bound=0.0,
+        ),
+    ),
+    Claim(
+        name="layer-0-predicts-badly",
+        says="The attention diversity of layer 0 predicts performance badly",
+        short="layer 0's attention diversity predicts the loss badly",
+        readings=_read_off(
+            "attention_diversity",
+            value=whole_r2_beyond_chance,
+            also=whole_r2_of_layer_0,
+            chance_above=p_of_whole_r2,
+            said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} "
+            "of what a run does by itself, beyond what other seeds explain; badly is below .5 of that",
+            said_untested="R² of the loss on mean and variance of its {metric} is {also} over the whole training, as "
+            "of any two curves that move with time",
+            bound=0.5,
+            below=True,
+        ),
+    ),
+    Claim(
+        name="disagreement-rises",
+        says="Output disagreement rises in all layers",
+        short="output disagreement rises in all layers",
+        readings=_read_off(
+            *_DISAGREEMENT,
+            value=rises,
+            also=rises,
+            several=True,
+            said="{metric} changes during training by {value} in the layer where it rises least and by {also} where it "
+            "rises most",
+            bound=0.0,
+        ),
+    ),
+    Claim(
+        name="disagreement-variance-rises",
+        says="The variance of output disagreement rises in all layers",
+        short="the variance of output disagreement rises in all layers",
+        readings=_read_off(
+            *_DISAGREEMENT,
+            value=rises_of_variance,
+            also=rises_of_variance,
+            several=True,
+            said="the variance of {metric} over pairs changes during training by {value} in the layer where it rises "
+            "least and by {also} where it rises most",
+            bound=0.0,
+        ),
+    ),
+    Claim(
+        name="early-layers-differ",
+        says="The first three layers give different outputs, the last ones alike",
+        short="first layers differ, last ones are alike",
+        readings=_read_off(
+            *_DISAGREEMENT,
+            value=first_layers_less_last,
+            also=last_layers,
+            said="at the end the mean {metric} of the first three layers (half of fewer than six) less that of the "
+            "last ones, which is {also}, is {value}, and has to be above 0",
+            bound=0.0,
+        ),
+    ),
+    Claim(
+        name="r2-high-early",
+        says="R² of the loss on output disagreement is high early in layer 0",
+        short="R² is high early in layer 0",
+        readings=_read_off(
+            *_DISAGREEMENT,
+            value=early_r2_beyond_chance,
+            also=early_r2_of_layer_0,
+            chance_above=p_of_early_r2,
+            said="R² of the probe's loss on mean and variance of {metric} is {also} there, and {value} of what a run "
+            "does by itself, beyond what other seeds explain; high is above .5 of that",
+            said_untested="R² of the probe's loss on mean and variance of {metric} is {also} there, as of any two "
+            "curves that move with time",
+            bound=0.5,
+        ),
+    ),
+    Claim(
+        name="r2-falls-with-depth",
+        says="R² of the loss on output disagreement falls with depth",
+        short="R² falls with depth",
+        readings=_read_off(
+            *_DISAGREEMENT,
+            value=slope_of_early_r2_beyond_chance,
+            also=slope_of_early_r2,
+            chance_above=p_of_last_early_r2,
+            chance_below=p_of_early_r2,
+            said="from layer to layer early R² on {metric} changes by {also}, and that of what a run does by itself, "
+            "beyond what other seeds explain, by {value}",
+            said_untested="from layer to layer early R² on {metric} changes by {also}",
+            bound=0.0,
+            below=True,
+        ),
+    ),
+)
+
+
+Verdict = Literal["holds", "does not hold", "cannot be told"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedArm:
+    """What one arm says of a statement.
+
+    Attributes:
+        arm: its full name.
+        seeds: how many could be asked.
+        value: the mean of the number that the statement rests on; of a number per layer, of the layer where it is
+            least. None where it takes more seeds.
+        interval: 95 %; None with one seed or two, and where seeds show no spread. Of a number per layer it is that of
+            the least of all layers, whichever that is, and holds for all arms at once.
+        also: the mean of a further number, where there is one.
+        verdict: on the statement, in this arm.
+    """
+
+    arm: str
+    seeds: int
+    value: float | None
+    interval: tuple[float, float] | None
+    also: float | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedStatement:
+    """What becomes of a published statement without a control, or under one, by one metric.
+
+    Attributes:
+        name: of the statement.
+        says: what was published.
+        short: what it is called in a row of others.
+        control: what the arms are under.
+        metric: that it is read off.
+        as_published: whether that is the metric as it was published.
+        bound: on which side of it the number has to lie.
+        verdict: of all arms together.
+        sentence: that in words.
+        arms: what each says.
+    """
+
+    name: str
+    says: str
+    short: str
+    control: str | None
+    metric: str
+    as_published: bool
+    bound: float
+    verdict: Verdict
+    sentence: str
+    arms: tuple[JudgedArm, ...]
+
+
+def sentence(
+    claim: Claim, reading: Reading, overall: Verdict, arms: Sequence[JudgedArm], titles: Mapping[str, str]
+) -> str:
+    """A statement, what becomes of it, in which arms, and the numbers that this rests on.
+
+    Args:
+        claim: the statement.
+        reading: as a number.
+        overall: the verdict of all arms.
+        arms: what each says.
+        titles: what an arm is called, by its full name.
+    """
+    if not arms:
+        return f"{claim.says}: cannot be told, since no model here has the layers, heads or probes that it takes"
+    values = [arm.value for arm in arms if arm.value is not None]
+    also = [arm.also for arm in arms if arm.also is not None]
+    said = (reading.said if values else reading.said_untested).format(
+        metric=metric_name(reading.metric), value=span(values) if values else "–", also=span(also) if also else "–"
+    )
+    seeds = max(arm.seeds for arm in arms)
+    what = f"{overall}{where(arms, titles)}" if values else untested(seeds)
+    return f"{claim.says}: {what}; {'by arm, ' * (len(arms) > 1)}{said}"
+
+
+def where(arms: Sequence[JudgedArm], titles: Mapping[str, str]) -> str:
+    """In which arms, where there are several, and why none tells."""
+    seeds = max(arm.seeds for arm in arms)
+    if seeds < FEWEST:
+        return f" with {'one seed' if seeds == 1 else counted(seeds, 'seed')}"
+    counts = Counter(arm.verdict for arm in arms)
+    if len(arms) == 1:
+        return f" ({seeds} seeds)"
+    if len(counts) == 1:
+        return f" in all {len(arms)} arms" if "holds" in counts else f" in any of {len(arms)} arms"
+    parts = [
+        f"{verdict} in {titles[named[0]] if len(named) == 1 else len(named)}"
+        for verdict in get_args(Verdict)
+        if (named := [arm.arm for arm in arms if arm.verdict == verdict])
+    ]
+    return f" (of {len(arms)} arms: {', '.join(parts)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayersOfArm:
+    """The layers of one arm, or other numbers that must all lie on one side: means and the ends of two intervals.
+
+    Attributes:
+        mean: over seeds, of each layer.
+        together: the intervals that hold for all layers of all arms at once (layer, end).
+        alone: 95 % intervals of each layer by itself (layer, end).
+    """
+
+    mean: Float[np.ndarray, " layer"]
+    together: Float[np.ndarray, "layer 2"]
+    alone: Float[np.ndarray, "layer 2"]
+
+    @property
+    def least(self) -> tuple[float, float]:
+        """The interval of the least of all layers, whichever that is: the least of the lower and of the upper ends."""
+        low, high = self.together.min(0)
+        return float(low), float(high)
+
+    def confirm(self, bound: float) -> bool:
+        """Whether every layer lies above a bound."""
+        return bool((self.alone[:, 0] > bound).all())
+
+    def deny(self, bound: float) -> bool:
+        """Whether some layer lies below it."""
+        return bool((self.together[:, 1] < bound).any())
+
+
+def every_layer(arms: Sequence[Float[np.ndarray, "seed layer"]]) -> list[LayersOfArm]:
+    """Judge the layers of all arms together.
+
+    Args:
+        arms: of each a number per seed and layer, of two seeds or more.
+
+    Examples:
+        >>> rises = [[0.02, -0.03, 0.05, 0.01], [0.03, -0.01, 0.04, -0.02], [0.01, -0.02, 0.06, 0.0]]
+        >>> (one,) = every_layer([np.array(rises)])
+        >>> one.together.round(6)[1].tolist(), one.deny(0), one.confirm(0)
+        ([-0.040749, 0.000749], False, False)
+    """
+    if not arms:
+        return []
+    own = np.concatenate([one.var(0, ddof=1) for one in arms])
+    freedom = np.concatenate([np.full(one.shape[1], len(one) - 1.0) for one in arms])
+    pooled = float(own @ freedom / freedom.sum())
+    known = own > 0
+    prior = prior_freedom(own[known], freedom[known]) if known.sum() > 2 else math.inf
+    priors = np.minimum(prior, OWN_SHARE * freedom)
+    share = priors / (priors + freedom)
+    # Where nothing varies at all, nothing is known.
+    se = np.sqrt((share * pooled + (1 - share) * own) / (freedom + 1)) if known.any() else np.full(len(own), np.inf)
+    of_each = np.minimum(priors + freedom, freedom.sum())
+    at_once = stdtrit(of_each, (1 + (1 - LEVEL) ** (1 / len(own))) / 2)
+    by_itself = stdtrit(of_each, 1 - LEVEL / 2)
+    found, start = [], 0
+    for one in arms:
+        here = slice(start, start + one.shape[1])
+        mean, start = one.mean(0), start + one.shape[1]
+        together, alone = (
+            mean[:, None] + np.array([-1, 1]) * (bound[here] * se[here])[:, None] for bound in (at_once, by_itself)
+        )
+        found.append(LayersOfArm(mean=mean, together=together, alone=alone))
+    return found

@@ -1,0 +1,441 @@
+"""Compare: how much of one series others explain, and whether that is more than chance gives.
+
+R^2 of ordinary least squares with an intercept. Two series that both move with time explain each other: of null
+experiments with a trend or a random walk, shifts of one series against the other find 30 to 100 in 100, and their
+changes from point to point 14 to 75. So seeds are swapped instead. From each series its mean over seeds is taken away:
+what training does to all runs cancels, what each run does by itself stays. If that of the loss goes with that of the
+heads, it does so within a seed, and not between the loss of one seed and the heads of another. The p is the share of
+all permutations of the seeds whose R^2 is as large, and exact whatever the series remember; below .05 it takes four
+seeds. The R^2 of swapped seeds is also what chance gives, so that what is beyond it is 0 where nothing goes together.
+
+R^2 as it is published has no interval: moving blocks cover it in 63 to 90 of 100 cases at 15 to 40 points. The seeds'
+own values stand in its place.
+
+Paper: a permutation test of exchangeable pairs, after Pitman, Supplement to the J. of the Royal Statistical Society 4
+(1937), 225-232, with whole series in place of numbers.
+
+Compare: what the probes of a run say of each layer while it trains: means over heads or pairs, and their spread.
+
+Every probed step is read once; what is kept is a number per metric, step and layer. The maps of pairs stay in their
+files until they are asked for.
+
+Compare: how much of the loss the diversity of a layer's heads explains while a model trains.
+
+As published, a regression of the loss on the mean and the variance over pairs of heads, at the first 40 probed batches
+and over the whole training. Here also of what each seed does by itself, against seeds that are swapped, since a loss
+that falls and a diversity that rises explain each other by that alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from headway.config.lm.run import TokensRun
+from headway.stats.paired import interval_of_mean
+from headway.store.run import Run
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+    from headway.heads.scores import HeadScores
+
+
+FEWEST = 12
+"""Points below which nothing is said."""
+
+FEWEST_SEEDS = 4
+"""Of three there are 6 permutations, so that no p is below .05."""
+
+_ALL = 7
+"""Seeds up to which every permutation is made."""
+
+_DRAWN = 5_000
+"""Permutations that are drawn of more, beside the identity."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Association:
+    """R^2 of a regression, the mean over one or more pairs of series (seeds).
+
+    Attributes:
+        r2: explained share of the variance, of series as they are: high wherever both move with time.
+        r2_own: of what each seed does by itself, beside the mean over seeds; None for one seed or two, of which it
+            says nothing, and where there is no such thing.
+        r2_swapped: the same where one seed's series is explained by another seed's: what chance gives.
+        beyond: how much of what chance leaves is explained, (r2_own - r2_swapped) / (1 - r2_swapped) of each seed; from
+            four seeds on.
+        beyond_interval: 95 % (t over seeds), of `beyond`.
+        p: the share of permutations of seeds whose R^2 is as large as r2_own; None below four seeds.
+        n: points that all series have.
+        per_series: r2 of each.
+        per_series_beyond: `beyond` of each.
+    """
+
+    r2: float
+    r2_own: float | None = None
+    r2_swapped: float | None = None
+    beyond: float | None = None
+    beyond_interval: tuple[float, float] | None = None
+    p: float | None = None
+    n: int
+    per_series: tuple[float, ...]
+    per_series_beyond: tuple[float, ...] | None = None
+
+
+def associate(
+    ys: Sequence[Float[np.ndarray, " point"]], xs: Sequence[Float[np.ndarray, "point _"]]
+) -> Association | None:
+    """How much of each y its regressors explain, and how much of that is more than chance.
+
+    Args:
+        ys: a series (point,) for each seed, all at the same points.
+        xs: its regressors (point, regressor).
+
+    Returns:
+        None where a series is shorter than `FEWEST` or does not vary, or is not finite.
+
+    Examples:
+        >>> time, rng = np.linspace(0, 20, 60), np.random.default_rng(0)
+        >>> wobbles = 0.1 * rng.normal(size=(5, 60))
+        >>> together = associate([time + one for one in wobbles], [(time - one)[:, None] for one in wobbles])
+        >>> apart = associate([time + one for one in wobbles], [(time - one)[:, None] for one in wobbles[::-1]])
+        >>> [round(one.r2, 2) for one in (together, apart)], [round(one.p, 2) for one in (together, apart)]
+        ([1.0, 1.0], [0.01, 0.27])
+    """
+    per_series = tuple(r_squared(y, x) for y, x in zip(ys, xs, strict=True))
+    if not per_series or min(map(len, ys)) < FEWEST or not np.isfinite(per_series).all():
+        return None
+    r2, n = float(np.mean(per_series)), min(map(len, ys))
+    shares = swapped_shares(np.array(ys), np.array(xs))
+    if shares is None:
+        return Association(r2=r2, n=n, per_series=per_series)
+    own, others = np.diag(shares), _of_others(shares)
+    own_and_swapped = float(own.mean()), float(others.mean())
+    if len(shares) < FEWEST_SEEDS:
+        return Association(r2=r2, r2_own=own_and_swapped[0], r2_swapped=own_and_swapped[1], n=n, per_series=per_series)
+    beyond = (own - others) / np.maximum(1 - others, 1e-12)
+    mean, interval = interval_of_mean(beyond)
+    return Association(
+        r2=r2,
+        r2_own=own_and_swapped[0],
+        r2_swapped=own_and_swapped[1],
+        beyond=mean,
+        beyond_interval=interval,
+        p=p_of_swaps(shares),
+        n=n,
+        per_series=per_series,
+        per_series_beyond=tuple(beyond.tolist()),
+    )
+
+
+def untested(n_seeds: int) -> str:
+    """Why an association has no p, in words; empty where seeds are enough.
+
+    Examples:
+        >>> untested(3), untested(4)
+        ('cannot be tested with 3 seeds: it takes 4', '')
+    """
+    if n_seeds >= FEWEST_SEEDS:
+        return ""
+    return f"cannot be tested with {'one seed' if n_seeds == 1 else f'{n_seeds} seeds'}: it takes {FEWEST_SEEDS}"
+
+
+def r_squared(y: Float[np.ndarray, " point"], x: Float[np.ndarray, "point regressor"]) -> float:
+    """R^2 of least squares of y on x and an intercept, in 0..1; NaN where y does not vary or points are too few.
+
+    Examples:
+        >>> round(r_squared(np.array([0.0, 1.0, 2.0, 3.0]), np.array([[0.0], [1.0], [2.0], [3.0]])), 9)
+        1.0
+    """
+    if len(y) < x.shape[1] + 2 or not (np.isfinite(y).all() and np.isfinite(x).all()):
+        return math.nan
+    return float(_explained(y[None], x)[0])
+
+
+def swapped_shares(
+    ys: Float[np.ndarray, "seed point"], xs: Float[np.ndarray, "seed point regressor"]
+) -> Float[np.ndarray, "seed seed"] | None:
+    """R^2 of what seed i's y does by itself on what seed j's regressors do.
+
+    None below three seeds, and where y does nothing by itself.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> np.diag(swapped_shares(y := rng.normal(size=(3, 20)), y[:, :, None])).round(6).tolist()
+        [1.0, 1.0, 1.0]
+    """
+    if len(ys) < FEWEST_SEEDS - 1:
+        return None  # of two seeds each deviates as the other does, turned round
+    by_itself, of_heads = _deviations(ys), _deviations(xs)
+    found = np.stack([_explained(by_itself, one) for one in of_heads], axis=1)
+    return found if np.isfinite(found).all() else None
+
+
+def p_of_swaps(shares: Float[np.ndarray, "seed seed"]) -> float:
+    """The share of permutations of seeds whose mean R^2 is as large as that of seeds with themselves.
+
+    Of the trace of any such table: a p below .05 comes in at most 5 of 100 experiments in which nothing goes together.
+
+    Examples:
+        >>> round(p_of_swaps(np.eye(4)), 4), round(p_of_swaps(np.eye(5)[::-1]), 4)
+        (0.0417, 0.6333)
+    """
+    chosen = _permutations(len(shares))
+    found = shares[np.arange(len(shares)), chosen].mean(1)
+    return float((found >= found[0] - 1e-12).mean())
+
+
+@lru_cache(maxsize=16)
+def _permutations(n: int) -> Int[np.ndarray, "permutation seed"]:
+    """All of few, the identity first; of many some that are drawn, the same every time."""
+    if n <= _ALL:
+        return np.array(list(itertools.permutations(range(n))))
+    rng = np.random.default_rng(n)
+    return np.stack([np.arange(n), *(rng.permutation(n) for _ in range(_DRAWN))])
+
+
+def _of_others(shares: Float[np.ndarray, "seed seed"]) -> Float[np.ndarray, " seed"]:
+    """The mean R^2 of each seed's y on the regressors of the other seeds."""
+    return (shares.sum(1) - np.diag(shares)) / (len(shares) - 1)
+
+
+def _deviations(values: np.ndarray) -> np.ndarray:
+    """What each seed does beside the mean over seeds; nothing, where that is but rounding."""
+    rest = values - values.mean(0)
+    shown = np.ptp(rest, axis=1, keepdims=True) > 1e-9 * np.abs(values).max(axis=(0, 1), keepdims=True)
+    return np.where(shown, rest, 0.0)
+
+
+def _explained(
+    ys: Float[np.ndarray, "series point"], x: Float[np.ndarray, "point regressor"]
+) -> Float[np.ndarray, " series"]:
+    """R^2 of each of several series on the same regressors and an intercept; NaN where one does not vary."""
+    centred, spread = x - x.mean(0), x.std(0)
+    shown = spread > 1e-12 * np.abs(x).max(0)
+    left, sizes, _ = np.linalg.svd(centred[:, shown] / spread[shown], full_matrices=False)
+    # What does not vary is left out, and what says the same twice is said once.
+    basis = left[:, sizes > 1e-9 * sizes.max(initial=0.0)]
+    of_y = ys - ys.mean(1, keepdims=True)
+    total = (of_y**2).sum(1)
+    varies = total > 1e-24 * (ys**2).sum(1)
+    share = np.divide(((of_y @ basis) ** 2).sum(1), total, out=np.full(len(ys), np.nan), where=varies)
+    return np.clip(share, 0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadProgress:
+    """The probes of one run, per step and layer; NaN where a metric says nothing, as of pairs in a layer of one head.
+
+    Attributes:
+        steps: the probed steps, ascending.
+        layers: the layers that have heads.
+        n_heads: the heads of each of them.
+        mean: by metric, over the heads of a layer, or over its pairs of different heads.
+        variance: by metric, the population variance over the same.
+        null: by metric, the mean of what it would be if nothing were going on; metrics without one are left out.
+        n_rows: by metric, the positions that were counted.
+    """
+
+    steps: Int[np.ndarray, " step"]
+    layers: tuple[int, ...]
+    n_heads: tuple[int, ...]
+    mean: Mapping[str, Float[np.ndarray, "step layer"]]
+    variance: Mapping[str, Float[np.ndarray, "step layer"]]
+    null: Mapping[str, Float[np.ndarray, "step layer"]]
+    n_rows: Mapping[str, int]
+
+
+def attentions(run: Run) -> dict[int, str]:
+    """The attention of each layer of a language model that has heads, by layer."""
+    spec = run.trained
+    assert isinstance(spec, TokensRun)
+    return {layer: f"layers.{layer}.attention" for layer, heads in enumerate(spec.model.layout.n_heads) if heads}
+
+
+def scores_at(run: Run, step: int) -> dict[str, HeadScores]:
+    """What the probe at a step measured, by metric.
+
+    Raises:
+        ResultsError: when nothing was kept at that step, or it is damaged.
+    """
+    from headway.heads.scores import from_arrays
+
+    return from_arrays(run.head_arrays(step), attentions(run).values())
+
+
+def head_progress(run: Run) -> HeadProgress | None:
+    """The probes of a run; None where nothing was probed.
+
+    Raises:
+        ResultsError: when a file is damaged.
+    """
+    spec = run.trained
+    assert isinstance(spec, TokensRun)
+    steps, names = run.head_steps(), attentions(run)
+    if not steps or not names:
+        return None
+    probes = [_summary(scores_at(run, step), list(names.values())) for step in steps]
+    metrics = list(dict.fromkeys(metric for probe in probes for metric in probe))
+    if not metrics:
+        return None
+    layout = spec.model.layout
+    empty = np.full((3, len(names)), np.nan)
+    stacked = {m: np.stack([probe[m][0] if m in probe else empty for probe in probes], axis=1) for m in metrics}
+    return HeadProgress(
+        steps=np.array(steps),
+        layers=tuple(names),
+        n_heads=tuple(layout.n_heads[layer] for layer in names),
+        mean={metric: found[0] for metric, found in stacked.items()},
+        variance={metric: found[1] for metric, found in stacked.items()},
+        null={metric: found[2] for metric, found in stacked.items() if np.isfinite(found[2]).any()},
+        n_rows={metric: next(probe[metric][1] for probe in probes if metric in probe) for metric in metrics},
+    )
+
+
+def _summary(scores: Mapping[str, HeadScores], names: Sequence[str]) -> dict[str, tuple[np.ndarray, int]]:
+    """By metric: mean, variance and null (3, layer), and the rows."""
+    found = {}
+    for metric, score in scores.items():
+        numbers = np.full((3, len(names)), np.nan)
+        for at, name in enumerate(names):
+            if name in score.values:
+                value = np.asarray(score.values[name], np.float64)
+                pairs = _entries(value)
+                numbers[:2, at] = pairs.mean(), pairs.var()
+                if name in score.null:
+                    numbers[2, at] = _entries(np.broadcast_to(score.null[name], value.shape)).mean()
+        found[metric] = (numbers, score.n_rows)
+    return found
+
+
+def _entries(value: np.ndarray) -> np.ndarray:
+    """`of_pairs`, with the positions of the pairs remembered."""
+    if value.ndim != 2 or len(value) < 2:
+        from headway.heads.scores import of_pairs
+
+        return of_pairs(value)
+    return value[_upper(len(value))]
+
+
+@lru_cache(maxsize=64)
+def _upper(n_heads: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.triu_indices(n_heads, k=1)
+
+
+EARLY = 40
+"""Probed batches that count as early."""
+
+REGRESSIONS = (
+    ("output_dissimilarity", "probe_loss_nats"),
+    ("output_dissimilarity", "train_loss_nats"),
+    ("output_dissimilarity_published", "probe_loss_nats"),
+    ("attention_diversity", "probe_loss_nats"),
+)
+"""A metric whose mean and variance explain, and the loss that is explained: on the probe's fixed batch, or of the
+batches since the last record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedRun:
+    """A finished run whose heads were probed."""
+
+    run: Run
+    progress: HeadProgress
+
+    def losses(self, name: str) -> np.ndarray:
+        """A loss at each probed step, NaN where it was not recorded."""
+        found = {record["step"]: record.get(name) for record in self.run.records()}
+        return np.array([found.get(step) for step in self.progress.steps.tolist()], dtype=float)
+
+
+Window = Literal["early", "whole"]
+"""The first `EARLY` probed batches, or the whole training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerAssociation(Association):
+    """How much of a loss the diversity of one layer explains, in one arm.
+
+    Attributes:
+        arm: its full name.
+        control: what it is under.
+        metric: of diversity.
+        loss: which of the losses.
+        window: of the training.
+        steps: the first and the last of it.
+        layer: from 0.
+        seeds: in the order of the values per series.
+    """
+
+    arm: str
+    control: str | None
+    metric: str
+    loss: str
+    window: Window
+    steps: tuple[int, int]
+    layer: int
+    seeds: tuple[int, ...]
+
+
+def associations(arms: Mapping[str, Sequence[ProbedRun]]) -> Iterator[LayerAssociation]:
+    """An entry per arm, regression, window and layer.
+
+    Args:
+        arms: the probed runs of each arm, by its full name.
+    """
+    for arm, runs in arms.items():
+        for metric, loss in REGRESSIONS:
+            probed = [one for one in runs if metric in one.progress.mean]
+            shared = sorted(set.intersection(*(set(one.progress.layers) for one in probed))) if probed else []
+            losses = [one.losses(loss) for one in probed]
+            for window in _windows(losses):
+                for layer in shared:
+                    yield from _entry(arm, probed, losses, metric, loss, window, layer)
+
+
+def _windows(losses: Sequence[np.ndarray]) -> tuple[Window, ...]:
+    """Both, or the whole alone where it is no longer than what counts as early."""
+    fewest = min((int(np.isfinite(loss).sum()) for loss in losses), default=0)
+    return () if fewest == 0 else ("early", "whole") if fewest > EARLY else ("whole",)
+
+
+def _entry(
+    arm: str,
+    probed: Sequence[ProbedRun],
+    losses: Sequence[np.ndarray],
+    metric: str,
+    loss: str,
+    window: Window,
+    layer: int,
+) -> Iterator[LayerAssociation]:
+    wanted, explaining = [], []
+    for one, values in zip(probed, losses, strict=True):
+        at = one.progress.layers.index(layer)
+        x = np.stack([one.progress.mean[metric][:, at], one.progress.variance[metric][:, at]], axis=1)
+        known = np.flatnonzero(np.isfinite(values) & np.isfinite(x).all(1))
+        wanted.append(dict(zip(one.progress.steps[known].tolist(), values[known], strict=True)))
+        explaining.append(dict(zip(one.progress.steps[known].tolist(), x[known], strict=True)))
+    # Seeds are swapped, so only what all of them have at one step counts.
+    steps = sorted(set.intersection(*map(set, wanted)))[: EARLY if window == "early" else None]
+    ys = [np.array([of_seed[step] for step in steps]) for of_seed in wanted]
+    xs = [np.array([of_seed[step] for step in steps]) for of_seed in explaining]
+    found = associate(ys, xs) if steps else None
+    if found is not None:
+        yield LayerAssociation(
+            arm=arm,
+            control=probed[0].run.control,
+            metric=metric,
+            loss=loss,
+            window=window,
+            steps=(steps[0], steps[-1]),
+            layer=layer,
+            seeds=tuple(one.run.seed for one in probed),
+            **asdict(found),
+        )

@@ -1,0 +1,472 @@
+"""Compare: falling exponentials through points, two forms: `exp(-b n) + c` and `a exp(-b n) + c`.
+
+For a given b both are linear in what is left, so each fit is a search in b alone, which finds every minimum. Of
+several, the curve is the one next to a start; another one that fits better is told beside it. `refitted` is the same
+search for many losses of the same points at once.
+
+Compare: which arms stand on one curve of loss against heads, read off their layouts.
+
+A scheme is what a layout does from the first layer to the last. Arms whose runs differ in nothing but their heads
+can be put on one curve.
+
+Compare: loss against the total number of heads, a falling exponential per scheme of head layouts.
+
+Two forms (`falling`): `exp(-b n) + c` as published, whose amplitude is fixed at 1, and `a exp(-b n) + c`; the curve is
+the minimum next to the published start. Bands and intervals come from resampling seeds, the same seeds for every arm; a
+form with as many parameters as there are totals goes through its points whatever they are, so it has none. Quantiles of
+few resampled seeds lie too close together (with three seeds by a factor of 2.7): they are moved away from the estimate
+by what Student's t asks for. Of two seeds the quantiles are the seeds themselves, nearer than those of a normal
+distribution, for which they are widened 1.385 times more.
+
+Paper: the head-progression study (blog, November 2024), whose sentence "at 180 heads, descending is x % better than
+constant" is recomputed here with an interval. The widening is that of Hesterberg 2015, arXiv 1411.5279, as a factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headway.base.text import Amount, counted, number
+from headway.config.arms import Arm
+from headway.config.experiment import Experiment
+from headway.config.lm.layout import HeadLayout
+from headway.config.lm.run import TokensRun
+from headway.stats.paired import LEVEL
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    Array = Float[np.ndarray, " point"]
+
+PUBLISHED_FORM, FREE_FORM = "exp(-b n) + c", "a exp(-b n) + c"
+PARAMETERS = {PUBLISHED_FORM: ("b", "c"), FREE_FORM: ("a", "b", "c")}
+"""The forms, as published first, and their parameters."""
+
+START = 0.05 * 96
+"""Where the search begins: b times the median total. That is b = .05 for the published totals."""
+
+GRID = 400
+"""Values of b at which minima are looked for."""
+
+_TURNS = 40
+"""Of a golden section: what is left of two steps of the grid is 1e-9 of the logarithm of b."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A fitted curve: a exp(-b n) + c, and the sum of its squared residuals."""
+
+    a: float
+    b: float
+    c: float
+    sse: float
+
+    def __call__(self, n: Any) -> Any:
+        """The loss at a total number of heads, or at many."""
+        return self.a * np.exp(-self.b * np.asarray(n, dtype=float)) + self.c
+
+
+def minima(form: str, totals: Array, losses: Array) -> list[Curve]:
+    """Every local least-squares minimum of a form inside the range of b that the totals can show, by falling b.
+
+    Examples:
+        >>> published = minima(PUBLISHED_FORM, np.array([45.0, 90.0, 180.0]), np.array([1.86, 1.74, 1.65]))
+        >>> [(round(curve.b, 4), round(curve.c, 4)) for curve in published]
+        [(0.0352, 1.6671), (0.0019, 0.9229)]
+    """
+    totals, losses = np.asarray(totals, dtype=float), np.asarray(losses, dtype=float)
+    grid = _grid(totals)
+    sse = _profile(form, np.exp(grid), totals, losses)[2]
+    inside = np.flatnonzero((sse[1:-1] < sse[:-2]) & (sse[1:-1] <= sse[2:])) + 1
+    of_each = np.broadcast_to(losses, (len(inside), len(losses)))
+    log_b = _golden(form, grid[inside - 1], grid[inside + 1], totals, of_each)
+    return [_curve(form, float(b), totals, losses) for b in np.exp(log_b[::-1])]
+
+
+def fit(form: str, totals: Array, losses: Array, *, near: float | None = None) -> tuple[Curve | None, Curve | None]:
+    """The curve of a form through points, and another minimum that fits better; None where there is none.
+
+    Args:
+        form: one of `PARAMETERS`.
+        totals: heads of all layers of each point.
+        losses: of each point.
+        near: the b next to which the curve is taken; None: the published start.
+    """
+    found = minima(form, totals, losses)
+    if not found:
+        return None, None
+    start = START / float(np.median(totals)) if near is None else near
+    main = min(found, key=lambda curve: abs(np.log(curve.b / start)))
+    best = min(found, key=lambda curve: curve.sse)
+    return main, best if best.sse < main.sse * (1 - 1e-6) else None
+
+
+def refitted(form: str, totals: Array, losses: Float[np.ndarray, "draw point"], near: float) -> list[Curve]:
+    """For each of many losses the curve that is next to `near`; a level or a straight line where there is no minimum.
+
+    It is `fit` of each, thirty times as fast.
+    """
+    totals, losses = np.asarray(totals, dtype=float), np.asarray(losses, dtype=float)
+    grid = _grid(totals)
+    sse = _left(form, np.exp(grid), totals, losses)
+    rows, inside = np.nonzero((sse[:, 1:-1] < sse[:, :-2]) & (sse[:, 1:-1] <= sse[:, 2:]))
+    log_b = _golden(form, grid[inside], grid[inside + 2], totals, losses[rows])
+    found: dict[int, float] = {}
+    for row, value in zip(rows.tolist(), log_b.tolist(), strict=True):
+        if row not in found or abs(value - np.log(near)) < abs(found[row] - np.log(near)):
+            found[row] = value
+    some = np.array(sorted(found), dtype=int)
+    at_minimum = _curves(form, np.exp([found[row] for row in some.tolist()]), totals, losses[some])
+    of_row = dict(zip(some.tolist(), at_minimum, strict=True))
+    return [of_row.get(row) or limit(form, totals, one) for row, one in enumerate(losses)]
+
+
+def _golden(form: str, low: Array, high: Array, totals: Array, losses: Float[np.ndarray, "draw point"]) -> Array:
+    """Where between two values of log b the sum of squares of each of many losses is least."""
+    if not len(losses):
+        return low
+    share = (np.sqrt(5) - 1) / 2
+
+    def at(log_b: Array) -> Array:
+        return _profiles(form, np.exp(log_b)[:, None], totals, losses)[2][:, 0]
+
+    first, second = high - share * (high - low), low + share * (high - low)
+    of_first, of_second = at(first), at(second)
+    for _ in range(_TURNS):
+        left = of_first < of_second
+        low, high = np.where(left, low, first), np.where(left, second, high)
+        new = np.where(left, high - share * (high - low), low + share * (high - low))
+        of_new = at(new)
+        first, second = np.where(left, new, second), np.where(left, first, new)
+        of_first, of_second = np.where(left, of_new, of_second), np.where(left, of_first, of_new)
+    return (low + high) / 2
+
+
+def _curves(form: str, b: Array, totals: Array, losses: Float[np.ndarray, "draw point"]) -> list[Curve]:
+    a, c, sse = (part[:, 0].tolist() for part in _profiles(form, b[:, None], totals, losses))
+    return [Curve(a=a, b=b, c=c, sse=sse) for a, b, c, sse in zip(a, b.tolist(), c, sse, strict=True)]
+
+
+def _grid(totals: np.ndarray) -> np.ndarray:
+    """The logarithms of b, from a curve that is a straight line over all totals to one level at the smallest."""
+    return np.linspace(np.log(1e-2 / totals.max()), np.log(12 / totals.min()), GRID)
+
+
+def _profiles(
+    form: str, b: Float[np.ndarray, "#draw b"], totals: Array, losses: Float[np.ndarray, "draw point"]
+) -> tuple[Float[np.ndarray, "draw b"], ...]:
+    """For each of many losses and values of b the best a and c, and the sum of squares that they leave."""
+    decay = np.exp(-b[:, :, None] * totals)
+    centred, rest = decay - decay.mean(axis=2, keepdims=True), losses - losses.mean(axis=1, keepdims=True)
+    if form == PUBLISHED_FORM:
+        a = np.ones((len(losses), b.shape[1]))
+    else:
+        spread = np.broadcast_to((centred**2).sum(axis=2), (len(losses), b.shape[1]))
+        product = (centred * rest[:, None, :]).sum(axis=2)
+        a = np.divide(product, spread, out=np.zeros_like(product), where=spread > 0)
+    c = losses.mean(axis=1, keepdims=True) - a * decay.mean(axis=2)
+    residuals = rest[:, None, :] - a[:, :, None] * centred
+    return a, c, (residuals**2).sum(axis=2)
+
+
+def _left(form: str, b: Array, totals: Array, losses: Float[np.ndarray, "draw point"]) -> Float[np.ndarray, "draw b"]:
+    """The sum of squares that the best a and c leave, of many losses and the same values of b for all of them."""
+    decay = np.exp(-b[:, None] * totals)
+    centred, rest = decay - decay.mean(axis=1, keepdims=True), losses - losses.mean(axis=1, keepdims=True)
+    product, spread = np.einsum("dp,bp->db", rest, centred), (centred**2).sum(axis=1)
+    all_of_it = (rest**2).sum(axis=1, keepdims=True)
+    if form == PUBLISHED_FORM:
+        return np.asarray(all_of_it + spread - 2 * product)
+    return np.asarray(all_of_it - np.divide(product**2, spread, out=np.zeros_like(product), where=spread > 0))
+
+
+def _profile(form: str, b: Array, totals: Array, losses: Array) -> tuple[Array, ...]:
+    """The same of one."""
+    a, c, sse = _profiles(form, b[None], totals, losses[None])
+    return a[0], c[0], sse[0]
+
+
+def limit(form: str, totals: np.ndarray, losses: np.ndarray) -> Curve:
+    """What points without a minimum tend to: the end of the search, line or level, that fits better."""
+    ends = [_curve(form, float(np.exp(_grid(totals)[end])), totals, losses) for end in (0, -1)]
+    return min(ends, key=lambda curve: curve.sse)
+
+
+def _curve(form: str, b: float, totals: np.ndarray, losses: np.ndarray) -> Curve:
+    a, c, sse = _profile(form, np.array([b]), totals, losses)
+    return Curve(a=float(a[0]), b=b, c=float(c[0]), sse=float(sse[0]))
+
+
+SCHEMES = ("ascending", "constant", "descending")
+
+_HEADS = ("n_heads", "n_kv_heads", "d_head")
+
+
+def layout_of(arm: Arm) -> HeadLayout:
+    """The head layout of an arm of the language-model laboratory."""
+    return _text(arm).model.layout
+
+
+def on_curves(experiment: Experiment, arms: Sequence[Arm]) -> tuple[Arm, ...]:
+    """Those of some arms, all without a control or all under one, that are put on a curve per scheme.
+
+    Where the experiment has groups, those in no group are points to compare with and not to be fitted. None at all
+    when more than the heads differs, or when all have as many heads.
+    """
+    chosen = [arm for arm in arms if arm.group is not None or not experiment.groups]
+    alike = all(_but_heads(arm) == _but_heads(chosen[0]) for arm in chosen)
+    several = len({layout_of(arm).total for arm in chosen}) > 1
+    return tuple(arm for arm in chosen if arm.template.scheme) if alike and several else ()
+
+
+def _but_heads(arm: Arm) -> dict[str, Any]:
+    content = arm.spec(0).content()
+    content["model"] = {key: value for key, value in content["model"].items() if key not in _HEADS}
+    return content
+
+
+def _text(arm: Arm) -> TokensRun:
+    assert isinstance(arm.template, TokensRun)
+    return arm.template
+
+
+AGAINST = "constant"
+"""The scheme that the others are compared with."""
+
+RESAMPLES = 1_000
+POINTS = 61
+"""Values of n at which a band is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """The runs of one arm: its total number of heads, and the loss of each seed."""
+
+    arm: str
+    scheme: str
+    total: int
+    losses: Mapping[int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band:
+    """The ends of the band around a curve at some totals."""
+
+    n: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgainstScheme:
+    """A curve against that of another scheme, where both are read at the same total; below 0 is better."""
+
+    scheme: str
+    relative: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """A form fitted to the arms of a scheme.
+
+    Attributes:
+        scheme: of the layouts.
+        form: one of `PARAMETERS`.
+        control: what all its arms are under.
+        params: of the curve by name; None, like `value` and `sse`, where no curve of the form falls through the points.
+        intervals: 95 %, of each parameter and of `value`; None where there is no band.
+        at: the largest total that every scheme reaches.
+        value: of the curve there.
+        sse: the sum of squared residuals.
+        other: parameters and `sse` of another minimum that fits better; None where there is none.
+        arms: the full names of its points.
+        seeds: those that all arms have.
+        band: around the curve.
+        against: the curve at `at` against that of the constant scheme.
+        sentence: that in words; empty where there is nothing to compare with.
+        note: why there is no curve or no band.
+    """
+
+    scheme: str
+    form: str
+    control: str | None
+    params: Mapping[str, float] | None
+    intervals: Mapping[str, tuple[float, float]] | None
+    at: int
+    value: float | None
+    sse: float | None
+    other: Mapping[str, float] | None
+    arms: tuple[str, ...]
+    seeds: tuple[int, ...]
+    band: Band | None
+    against: AgainstScheme | None
+    sentence: str
+    note: str
+
+
+def fits(points: Iterable[Point], control: str | None = None) -> Iterator[Fit]:
+    """One per form and scheme, the form as published first; none unless two totals of one scheme can be told apart."""
+    schemes = _schemes(points)
+    if not schemes:
+        return
+    seeds = sorted(set.intersection(*(set(p.losses) for members in schemes.values() for p in members)))
+    at = min(max(p.total for p in members) for members in schemes.values())
+    draws = _draws(len(seeds))
+    for form in PARAMETERS:
+        fitted = {
+            name: _fitted(form, members, seeds, draws)
+            for name, members in schemes.items()
+            if len({p.total for p in members}) >= len(PARAMETERS[form])
+        }
+        for name, one in fitted.items():
+            yield _entry(one, at, fitted.get(AGAINST), name, control)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fitted:
+    """A form fitted to a scheme: on the mean over seeds, and again on every draw of seeds."""
+
+    form: str
+    members: tuple[Point, ...]
+    seeds: tuple[int, ...]
+    curve: Curve | None
+    other: Curve | None
+    resampled: tuple[Curve, ...]
+    """A curve per draw, a level or a straight line where it has no minimum. Empty where there are no bands."""
+    note: str
+
+
+def _schemes(points: Iterable[Point]) -> dict[str, tuple[Point, ...]]:
+    by_scheme: dict[str, list[Point]] = {}
+    for point in points:
+        if point.losses:
+            by_scheme.setdefault(point.scheme, []).append(point)
+    enough = {name: members for name, members in by_scheme.items() if len({p.total for p in members}) > 1}
+    return {name: tuple(sorted(enough[name], key=lambda p: p.total)) for name in SCHEMES if name in enough}
+
+
+def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int], draws: np.ndarray) -> _Fitted:
+    totals = np.array([p.total for p in members], dtype=float)
+    # Arms without a common seed leave nothing to be resampled together; their means are still a curve.
+    losses = np.array([[p.losses[s] for s in seeds] for p in members]) if seeds else None
+    mean = losses.mean(axis=1) if losses is not None else np.array([np.mean([*p.losses.values()]) for p in members])
+    curve, other = fit(form, totals, mean)
+    n_totals = len(set(totals.tolist()))
+    note = ""
+    if curve is None:
+        note = f"no curve of this form falls through its points ({counted(n_totals, 'total')})"
+    elif n_totals <= len(PARAMETERS[form]):
+        note = f"as many parameters as totals ({n_totals}), so the curve goes through its points, and there is no band"
+    elif not seeds:
+        note = "no seed finished in every arm, so there is no band"
+    elif len(seeds) == 1:
+        note = "one seed, so there is no band"
+    resampled: tuple[Curve, ...] = ()
+    if not note and curve is not None and losses is not None:
+        different, counts = np.unique(draws, axis=0, return_counts=True)
+        drawn = refitted(form, totals, different @ losses.T / len(seeds), near=curve.b)
+        resampled = tuple(one for one, count in zip(drawn, counts, strict=True) for _ in range(count))
+    return _Fitted(
+        form=form,
+        members=tuple(members),
+        seeds=tuple(seeds),
+        curve=curve,
+        other=other,
+        resampled=resampled,
+        note=note,
+    )
+
+
+def _entry(one: _Fitted, at: int, against: _Fitted | None, name: str, control: str | None) -> Fit:
+    compared = _against(one, against, at) if against is not None and name != AGAINST else None
+    curve, names = one.curve, PARAMETERS[one.form]
+    return Fit(
+        scheme=name,
+        form=one.form,
+        control=control,
+        params=None if curve is None else {key: getattr(curve, key) for key in names},
+        intervals=_intervals(one, at),
+        at=at,
+        value=None if curve is None else float(curve(at)),
+        sse=None if curve is None else curve.sse,
+        other=None if one.other is None else {key: getattr(one.other, key) for key in (*names, "sse")},
+        arms=tuple(point.arm for point in one.members),
+        seeds=one.seeds,
+        band=_band(one),
+        against=compared,
+        sentence="" if compared is None else _sentence(one, compared, at, name),
+        note=one.note,
+    )
+
+
+def _intervals(one: _Fitted, at: int) -> dict[str, tuple[float, float]] | None:
+    curve = one.curve
+    if curve is None or not one.resampled:
+        return None
+    found = {
+        key: _interval([getattr(c, key) for c in one.resampled], getattr(curve, key), len(one.seeds))
+        for key in PARAMETERS[one.form]
+    }
+    found["b"] = (max(found["b"][0], 0.0), found["b"][1])
+    return {**found, "value": _interval([float(c(at)) for c in one.resampled], float(curve(at)), len(one.seeds))}
+
+
+def _band(one: _Fitted) -> Band | None:
+    if one.curve is None or not one.resampled:
+        return None
+    totals = [point.total for point in one.members]
+    n = np.geomspace(min(totals), max(totals), POINTS)
+    low, high = _quantiles(np.array([curve(n) for curve in one.resampled]), one.curve(n), len(one.seeds))
+    return Band(n=tuple(n.tolist()), low=tuple(low.tolist()), high=tuple(high.tolist()))
+
+
+def _against(one: _Fitted, other: _Fitted, at: int) -> AgainstScheme | None:
+    """The relative difference to the constant scheme's curve at n = `at`; the draws of both are the same."""
+    if one.curve is None or other.curve is None:
+        return None
+    pairs = zip(one.resampled, other.resampled, strict=True) if one.resampled and other.resampled else ()
+    drawn = [float(mine(at) / theirs(at)) - 1 for mine, theirs in pairs]
+    relative = float(one.curve(at) / other.curve(at)) - 1
+    interval = _interval(drawn, relative, len(one.seeds)) if drawn else None
+    return AgainstScheme(scheme=AGAINST, relative=relative, interval=interval)
+
+
+def _sentence(one: _Fitted, compared: AgainstScheme, at: int, name: str) -> str:
+    relative, interval = compared.relative, compared.interval
+    better, amount = relative < 0, Amount.of_share(relative, interval)
+    if len(one.seeds) == 1 and one.curve is not None:
+        ends = (number(loss, 4) for loss in (float(one.curve(at)), float(one.curve(at)) / (1 + relative)))
+        return f"at {at} heads, {name} and {AGAINST} cannot be compared: one seed ({' and '.join(ends)} nats)"
+    said = f"at {at} heads, {name} is {amount(abs(relative))} {'better' if better else 'worse'} than {AGAINST}"
+    if interval is None:
+        reason = "the curves have as many parameters as totals"
+        return f"{said} (no interval: {reason if len(one.seeds) else 'no seed finished in every arm'})"
+    return f"{said}, 95 % interval {amount(*sorted(-end if better else end for end in interval))}"
+
+
+def _interval(values: Sequence[float], estimate: float, n_seeds: int) -> tuple[float, float]:
+    low, high = _quantiles(np.array(values), np.array(estimate), n_seeds)
+    return float(low), float(high)
+
+
+def _quantiles(drawn: np.ndarray, estimate: np.ndarray, n_seeds: int) -> np.ndarray:
+    """The lower and the upper end, from draws along the first axis."""
+    from scipy.special import ndtri, stdtrit
+
+    upper = 1 - LEVEL / 2
+    wider = np.sqrt(n_seeds / (n_seeds - 1)) * stdtrit(n_seeds - 1, upper) / ndtri(upper)
+    if n_seeds == 2:
+        wider *= ndtri(upper) / np.sqrt(2)  # both quantiles lie sqrt(2) standard errors off
+    return estimate + wider * (np.quantile(drawn, [LEVEL / 2, upper], axis=0) - estimate)
+
+
+def _draws(n_seeds: int) -> np.ndarray:
+    """How often each seed is drawn, (draw, seed): the same draws for every arm, scheme and form."""
+    if n_seeds == 0:
+        return np.empty((0, 0))
+    return np.random.default_rng(0).multinomial(n_seeds, [1 / n_seeds] * n_seeds, size=RESAMPLES)

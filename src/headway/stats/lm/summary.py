@@ -1,0 +1,205 @@
+"""Compare: what transformers say beside the comparison of arms: curves through them, and what heads did.
+
+Compare: models of a text of which nothing can be said yet.
+
+They are no better than counting pairs of tokens, or their losses are of different tokens and told in nats alone.
+
+Compare: what needs no training on a text: n-gram models, and the entropy of stories whose grammar is known.
+
+Compare: what is possible at all on a task whose answer is known.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from headway.base.text import counted, listed, number
+from headway.config.arms import Arm
+from headway.config.experiment import Experiment
+from headway.config.lm.run import PER_BYTE, TEXT_KEPT, TokensRun
+from headway.config.lm.task import KnownTask
+from headway.config.metrics import METRICS
+from headway.stats.cells import title
+from headway.stats.evidence import Comparison
+from headway.stats.lm.claims import JudgedStatement
+from headway.stats.lm.diversity import LayerAssociation, ProbedRun, associations, head_progress
+from headway.stats.lm.plain_curve import METRIC, SizeComparison, Sized, against_plain, is_plain
+from headway.stats.lm.scaling import Fit, Point, fits, layout_of, on_curves
+from headway.store.run import Run
+
+
+def probed_heads(
+    experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]
+) -> tuple[tuple[LayerAssociation, ...], tuple[JudgedStatement, ...]]:
+    """What the probes of finished runs say."""
+    probed: dict[str, list[ProbedRun]] = {}
+    for run in runs:
+        progress = head_progress(run) if run.status == "done" else None
+        if progress is not None:
+            probed.setdefault(run.name, []).append(ProbedRun(run=run, progress=progress))
+    found = tuple(associations(probed))
+    if not experiment.statements:
+        return found, ()
+    from headway.stats.lm.claim_verdicts import claims, pruning_claims
+
+    return found, (
+        *claims(experiment, probed, found, comparisons),
+        *pruning_claims(experiment, runs, comparisons),
+    )
+
+
+def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[Fit]:
+    """Loss against total heads, per scheme of layouts, and again under each control."""
+    done: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.status == "done":
+            done.setdefault(run.name, []).append(run)
+    for control in dict.fromkeys(arm.control for arm in experiment.arms):
+        arms = on_curves(
+            experiment, [arm for arm in experiment.arms if arm.control == control and arm.full_name in done]
+        )
+        yield from fits([_point(arm, done[arm.full_name]) for arm in arms], control)
+
+
+def size_curve(experiment: Experiment, runs: Sequence[Run]) -> tuple[SizeComparison, ...]:
+    """Models with a lane or low ranks against the curve through the plain models, those under a control among them."""
+    if experiment.primary != METRIC:
+        return ()  # the losses are of different tokens
+    controls = dict.fromkeys(arm.control for arm in experiment.arms)
+    return tuple(
+        replace(entry, control=control)
+        for control in controls
+        for entry in against_plain(_sized(experiment, runs, control))
+    )
+
+
+def _sized(experiment: Experiment, runs: Sequence[Run], control: str | None) -> list[Sized]:
+    models = []
+    for arm in (arm for arm in experiment.arms if arm.control == control):
+        done = [run for run in runs if run.name == arm.full_name and run.status == "done"]
+        sizes = {run.metrics["n_parameters"] for run in done if run.metrics.get("n_parameters") is not None}
+        if isinstance(arm.template, TokensRun) and sizes:
+            models.append(
+                Sized(
+                    name=arm.full_name,
+                    title=title(arm, experiment),
+                    plain=is_plain(arm.template.model),
+                    n_parameters=max(sizes),
+                    losses=_losses_further(done),
+                )
+            )
+    return models
+
+
+def _losses_further(runs: Sequence[Run]) -> dict[int, float]:
+    losses = {run.seed: run.metrics.get("eval_loss_nats") for run in runs}
+    return {seed: float(loss) for seed, loss in losses.items() if loss is not None}
+
+
+def _point(arm: Arm, runs: Sequence[Run]) -> Point:
+    layout = layout_of(arm)
+    return Point(
+        arm=arm.full_name,
+        scheme=layout.scheme or "",
+        total=layout.total,
+        losses=_losses_further(runs),
+    )
+
+
+KEPT = "text_kept"
+
+
+def untrained(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
+    """A sentence that names the arms whose mean loss is that of the bigram model or above."""
+    losses = _losses_untrained(experiment, runs)
+    worse = [arm for arm, (loss, bigram) in losses.items() if loss >= bigram]
+    if worse:
+        titles = {arm.full_name: title(arm, experiment) for arm in experiment.arms}
+        which = (
+            listed(titles[arm] for arm in worse) if len(worse) < 4 else f"{len(worse)} of {counted(len(losses), 'arm')}"
+        )
+        told = {f"{number(losses[arm][1], 3)} nats per token" for arm in worse}
+        yield (
+            f"not trained enough to say: {which} {'is' if len(worse) == 1 else 'are'} no better than the bigram model "
+            f"({next(iter(told)) if len(told) == 1 else 'of its own text'}); train longer"
+        )
+
+
+def above_bigram(experiment: Experiment, runs: Sequence[Run]) -> tuple[str, ...]:
+    """The full names of those arms."""
+    return tuple(arm for arm, (loss, bigram) in _losses_untrained(experiment, runs).items() if loss >= bigram)
+
+
+def _losses_untrained(experiment: Experiment, runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
+    """The mean loss of every arm that has one, and that of the bigram model on its text."""
+    found = {}
+    for arm in experiment.arms:
+        pairs = [
+            (run.metrics.get("eval_loss_nats"), run.metrics.get("bigram_loss_nats"))
+            for run in runs
+            if run.name == arm.full_name and run.status == "done"
+        ]
+        known = [(loss, bigram) for loss, bigram in pairs if loss is not None and bigram is not None]
+        if known:
+            loss, bigram = np.mean(known, axis=0)
+            found[arm.full_name] = float(loss), float(bigram)
+    return found
+
+
+def unmeasured(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
+    """A sentence where arms differ in tokenizer or corpus and that cannot be accounted for in some runs."""
+    if experiment.primary != PER_BYTE:
+        return
+    done = [run for run in runs if run.status == "done"]
+    lost = {run.name: share for run in done if (share := run.metrics.get(KEPT)) is not None and share < TEXT_KEPT}
+    for arm in experiment.arms:
+        if (share := lost.get(arm.full_name)) is not None:
+            gives = f"give back {100 * share:.0f} % of it" if share else "are ids of which no text is known"
+            yield (
+                f"{title(arm, experiment)} cannot be compared by bits per byte of the text: its tokens {gives}; give "
+                f"a tokenizer that gives back {100 * TEXT_KEPT:.0f} % or more"
+            )
+    before = [run for run in done if run.metrics.get(PER_BYTE) is None and run.name not in lost]
+    if before:
+        yield (
+            f"arms differ in tokenizer or corpus, so nats per token say nothing, and {len(before)} of "
+            f"{counted(len(done), 'run')} were stored before {PER_BYTE} was measured; run them anew in another "
+            "directory"
+        )
+
+
+MEASURED = {"unigram": "unigram_loss_nats", "bigram": "bigram_loss_nats", "entropy": "entropy_nats"}
+"""What models are compared with, and the metric of a run that holds it: each run of a task measures the same."""
+
+
+def text_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
+    """The unigram and bigram model and the entropy, as far as finished runs of a task report them."""
+    found = {
+        name: [run.metrics[metric] for run in runs if run.metrics.get(metric) is not None]
+        for name, metric in MEASURED.items()
+    }
+    return {name: {"loss_nats": values[0]} for name, values in found.items() if values}
+
+
+def known_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
+    """The best of any model among the arms, where theory says it, and chance; what each could reach stands with it."""
+    found: dict[str, float] = {}
+    for run in runs:
+        for metric, value in run.spec.best_possible.items():
+            better = max if METRICS[metric].better == "higher" else min
+            found[metric] = better(found.get(metric, value), value)
+    chance = _by_chance(runs)
+    return {
+        **({"possible": found} if found else {}),
+        **({"chance": {"accuracy": chance}} if chance is not None else {}),
+    }
+
+
+def _by_chance(runs: Sequence[Run]) -> float | None:
+    if not runs:
+        return None
+    spec = runs[0].spec
+    assert isinstance(spec, TokensRun)
+    assert isinstance(spec.task, KnownTask)
+    return spec.task.by_chance()

@@ -1,0 +1,367 @@
+"""Compare: `results.json` of the first schema, in which every difference was judged by a paired t test.
+
+Compare: `results.json`, the whole of a results directory in one derived file.
+
+It is computed from the run folders and written whole, so it can be deleted at any time. What is printed and drawn is
+made from the value that was written; only readers from outside, and tests, read the file.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from headway.base.files import derived, parsed, plain, read_bytes, write_json
+from headway.base.identity import DIGEST, digest, signed
+from headway.base.text import command_line
+from headway.config.experiment import Experiment
+from headway.config.run import RunSpec
+from headway.errors import ResultsError
+from headway.stats.best_arm import SearchResult, searched
+from headway.stats.cells import matches_of, runs_of_arms
+from headway.stats.contrasts import JudgedContrast, comparisons, contrasts_judged
+from headway.stats.evidence import Comparison, JudgedDifference, JudgedFamily
+from headway.stats.laboratory import References, laboratory_of
+from headway.stats.learning_rates import RatesOfArm, at_best_rates
+from headway.stats.lm.claims import JudgedStatement
+from headway.stats.lm.diversity import LayerAssociation
+from headway.stats.lm.plain_curve import SizeComparison
+from headway.stats.lm.scaling import Fit
+from headway.stats.sequential import looks_of
+from headway.stats.warnings import answers, cautions, looked_at, unlike, unplanned, with_doubts, worthless
+from headway.store import document
+from headway.store.directory import Store
+from headway.store.growth import turn
+from headway.store.look_plans import Seen, keep, seen
+from headway.store.look_plans import settle as settle_looks
+from headway.store.run import Run
+from headway.store.verify import reservations
+
+
+def upgraded(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Content of the first schema as that of the second, as far as it is what it should be; it is validated then.
+
+    Examples:
+        >>> one = {"n_pairs": 3, "difference": 0.1, "p": 0.2, "p_holm": 0.4, "seeds_for_1pct": 9, "metric": "loss"}
+        >>> (found,) = upgraded({"schema": 1, "comparisons": [one]})["comparisons"]
+        >>> found["rule"], found["estimate"], found["p_family"], found["outcome"], found["seeds_for_margin"]
+        ('paired', 0.1, 0.4, 'open', [9])
+    """
+    compared, asked = (content.get(key, []) for key in ("comparisons", "contrasts"))
+    rates = content.get("learning_rates", [])
+    primary = _first_metric(compared)
+    said = {
+        "primary": primary,
+        **content,
+        "schema": 2,
+        "comparisons": _each(compared, _comparison),
+        "contrasts": _each(asked, _contrast),
+    }
+    if rates:
+        said["learning_rates"] = _each(rates, lambda entry: _with_rates(entry, said["primary"]))
+    return said
+
+
+def _each(entries: Any, one: Any) -> Any:
+    if not isinstance(entries, list):
+        return entries
+    return [one(entry) if isinstance(entry, Mapping) else entry for entry in entries]
+
+
+def _comparison(entry: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in entry.items() if key not in ("p_holm", "seeds_for_1pct")}
+    seeds, p, p_family = (entry.get(key) for key in ("seeds_for_1pct", "p", "p_holm"))
+    return {
+        "estimate": entry.get("difference"),
+        "means": None,
+        **dict.fromkeys(("se", "freedom", "bound", "detectable", "control", "interval")),
+        **kept,
+        "rule": "paired",
+        "p_family": p_family,
+        "seeds_for_margin": None if seeds is None else [seeds],
+        "outcome": _outcome(entry.get("n_pairs"), p if p_family is None else p_family),
+    }
+
+
+def _contrast(entry: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in entry.items() if key != "n_seeds"}
+    return _comparison({**kept, "n_pairs": entry.get("n_seeds"), "difference": entry.get("estimate")})
+
+
+def _with_rates(entry: Mapping[str, Any], metric: str) -> dict[str, Any]:
+    compared = _each(entry.get("comparisons"), lambda one: _comparison({"metric": metric, **one}))
+    return {**entry, "comparisons": compared}
+
+
+def _outcome(n_pairs: Any, p: Any) -> str:
+    if not isinstance(p, float | int):
+        return "few" if n_pairs == 1 else "none"
+    return "apart" if p < 0.05 else "open"
+
+
+def _first_metric(comparisons: Any) -> str:
+    """What arms were judged by in a file that does not say so: those comparisons come first."""
+    first = comparisons[0] if isinstance(comparisons, list) and comparisons else None
+    return str(first.get("metric", "")) if isinstance(first, Mapping) else ""
+
+
+SCHEMA = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """How a run ended; `metrics` are its final ones, None where it is not done.
+
+    `task` names what it was judged on, one of the keys of `Results.tasks`.
+    """
+
+    arm: str
+    control: str | None
+    group: str | None
+    seed: int
+    id: str
+    status: str
+    task: str | None = None
+    metrics: Mapping[str, JsonValue] | None
+
+    @property
+    def name(self) -> str:
+        """The full name of its arm."""
+        return f"{self.arm}+{self.control}" if self.control else self.arm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Everything that a results directory says, as `results.json` holds it.
+
+    Law: `Results.from_json(results.to_json()) == results`.
+
+    Attributes:
+        schema: of the file.
+        experiment: its name.
+        scale: the scale that it was resolved for.
+        primary: the metric that its arms are judged by.
+        runs: every run, done or not.
+        baselines: what needs no training reaches on the baseline arm's task, by name and metric.
+        tasks: the same of every task, by its digest.
+        contrasts: what the document asks of several arms at once, in the primary metric; again under each control.
+        comparisons: arms against their baselines, those of the primary metric first.
+        families: of contrasts and comparisons, what those that were judged together share; contrasts come first.
+        fits: curves of loss against heads.
+        plain_curve: models against plain ones of their size.
+        learning_rates: arms of which several learning rates were run.
+        associations: how much of the loss the diversity of a layer's heads explains.
+        claims: published statements on heads, judged.
+        warnings: what to know before any of it is believed.
+        doubts: those of them that may make answers worth nothing.
+        search: the best of many arms, where it was searched.
+    """
+
+    schema: int
+    experiment: str
+    scale: str | None
+    primary: str
+    runs: tuple[RunResult, ...]
+    baselines: Mapping[str, Mapping[str, float | None]]
+    tasks: Mapping[str, References]
+    comparisons: tuple[Comparison, ...]
+    contrasts: tuple[JudgedContrast, ...] = ()
+    families: tuple[JudgedFamily, ...] = ()
+    fits: tuple[Fit, ...] = ()
+    plain_curve: tuple[SizeComparison, ...] = ()
+    learning_rates: tuple[RatesOfArm, ...] = ()
+    associations: tuple[LayerAssociation, ...] = ()
+    claims: tuple[JudgedStatement, ...] = ()
+    warnings: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    search: SearchResult | None = None
+
+    @property
+    def judged(self) -> tuple[Comparison, ...]:
+        """The comparisons of the primary metric."""
+        return tuple(comparison for comparison in self.comparisons if comparison.metric == self.primary)
+
+    def family(self, one: JudgedDifference) -> JudgedFamily | None:
+        """The family that a comparison or a contrast was judged in; None in a file of before."""
+        asked = one.of, one.metric, one.control
+        return next((f for f in self.families if (f.of, f.metric, f.control) == asked), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `results.json`: plain JSON types, numbers that are not finite as None."""
+        content: dict[str, Any] = plain(self)
+        return {**content, "tasks": {key: task.to_json() for key, task in self.tasks.items()}}
+
+    @classmethod
+    def from_json(cls, content: Any) -> "Results":
+        """The results that a file holds; of the first schema, too, whose paired tests are then those of this one.
+
+        Raises:
+            ResultsError: for another schema, or where something is missing or of the wrong type.
+        """
+        schema = content.get("schema") if isinstance(content, Mapping) else None
+        if schema not in (1, SCHEMA):
+            raise ResultsError(f"it has schema {schema!r}, and this version of Headway reads 1 and {SCHEMA}")
+        try:
+            return _adapter().validate_python(upgraded(content) if schema == 1 else content)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False)
+            where = ".".join(map(str, found[0]["loc"]))
+            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+            raise ResultsError(f"{where}: {found[0]['msg']}{more}") from None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of `results.json`."""
+    described = _adapter().json_schema()
+    described["properties"]["schema"] |= {"const": SCHEMA}
+    described["properties"][DIGEST] = {"type": "string", "description": "of the rest, by which damage is noticed"}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
+
+
+def read(path: Path) -> Results:
+    """The results of a directory as they were last written.
+
+    Raises:
+        ResultsError: when there are none, or they are damaged or of another schema.
+    """
+    file = path / "results.json"
+    try:
+        return Results.from_json(parsed(read_bytes(file)))
+    except FileNotFoundError:
+        raise ResultsError(f"{file}: not there yet; `headway compare {path}` writes it") from None
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{file}: cannot be read ({error}); `headway compare {path}` writes it anew") from None
+
+
+def write(store: Store, out: Path | None = None) -> Results:
+    """Derive `results.json` anew and put it in place of the former one; what it holds.
+
+    Args:
+        store: the results directory.
+        out: the folder of the file; None: the directory itself. A directory that cannot be written then keeps no note
+            that verdicts were seen.
+
+    Raises:
+        ResultsError: when it cannot be written; the former file is then as it was.
+    """
+    path, can_write = (out or store.path) / "results.json", os.access(store.path, os.W_OK)
+    content = _content(store)
+    results = Results.from_json(content)
+    try:
+        with derived(path):
+            write_json(path, signed(content))
+    except ResultsError as error:
+        if out is not None or can_write:
+            raise
+        todo = f"`{command_line('report', store.path, out='FOLDER')}` writes to another folder"
+        raise ResultsError(f"{str(error).partition(';')[0]}; {todo}") from None
+    now = looked_at(looks_of(store), results.primary, results.families)
+    if now is not None and (out is None or can_write):
+        keep(store.path, f"seen-{now}", Seen(n_seeds=now))
+    if can_write:  # whoever can write the document finishes what a killed process began
+        with suppress(OSError):
+            settle_looks(store.path)
+        if document.lacks_timings(store.path):
+            with turn(store.path):
+                document.note_timings(store.path)
+    return results
+
+
+def build(store: Store) -> Results:
+    """What a results directory says now, as a reader of the file has it: numbers that are not finite are None."""
+    return Results.from_json(_content(store))
+
+
+def _content(store: Store) -> dict[str, Any]:
+    """The content of `results.json` now."""
+    experiment, runs, looks = store.experiment, store.runs(), looks_of(store)
+    of_arms = runs_of_arms(runs)
+    matches = [match for match in matches_of(experiment) if match.arm.full_name in of_arms]
+    task_of = _task_digests(runs)
+    tasks = _tasks(store.path, [run for run in runs if run.status == "done"], task_of)
+    compared = comparisons(matches, of_arms, experiment, looks)
+    contrasts, asked = contrasts_judged(experiment, of_arms, looks)
+    families = (*asked, *compared.families)
+    laboratory = laboratory_of(experiment.arms[0].template)
+    further = laboratory.further(experiment, runs, compared.comparisons)
+    rates = at_best_rates(experiment, matches, of_arms, compared.comparisons, looks)
+    answered = answers(experiment, contrasts, compared.comparisons, families)
+    in_doubt = worthless(experiment, of_arms, rates, answered, laboratory.untrained(experiment, runs))
+    doubts = (*laboratory.doubts(experiment, runs), *in_doubt.sentences)
+    found = Results(
+        schema=SCHEMA,
+        experiment=experiment.name,
+        scale=experiment.scale,
+        primary=experiment.primary,
+        runs=tuple(_row(run, task_of) for run in runs),
+        baselines=_baselines(experiment, tasks),
+        tasks=tasks,
+        comparisons=with_doubts(compared.comparisons, in_doubt.answers),
+        contrasts=with_doubts(contrasts, in_doubt.answers),
+        families=families,
+        fits=further.fits,
+        plain_curve=further.plain_curve,
+        learning_rates=rates,
+        associations=further.associations,
+        claims=further.claims,
+        warnings=(
+            *reservations(store.path, runs, store.gone()),
+            *cautions(experiment, matches, of_arms),
+            *doubts,
+            *unlike(experiment, of_arms, families),
+            *unplanned(looks, looked_at(looks, experiment.primary, families), seen(store.path), runs),
+        ),
+        doubts=doubts,
+        search=searched(store, of_arms, looks),
+    )
+    return found.to_json()
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Results]:
+    return TypeAdapter(Results)
+
+
+def _row(run: Run, task_of: Mapping[str, str]) -> RunResult:
+    return RunResult(
+        arm=run.arm,
+        control=run.control,
+        group=run.group,
+        seed=run.seed,
+        id=run.id,
+        status=run.status,
+        task=None if run.status == "damaged" else task_of[run.name],
+        metrics=dict(run.metrics) if run.status == "done" else None,
+    )
+
+
+def _task_digests(runs: Sequence[Run]) -> dict[str, str]:
+    """What the runs of each arm are judged on: they differ in their seeds alone, so one of them says it."""
+    one_of = {run.name: run for run in runs if run.status != "damaged"}
+    return {name: _task_digest(run.spec) for name, run in one_of.items()}
+
+
+def _tasks(directory: Path, runs: Sequence[Run], task_of: Mapping[str, str]) -> dict[str, References]:
+    """What needs no training, by task digest."""
+    tasks: dict[str, list[Run]] = {}
+    for run in runs:
+        tasks.setdefault(task_of[run.name], []).append(run)
+    return {key: laboratory_of(found[0].spec).references(directory, key, found) for key, found in tasks.items()}
+
+
+def _task_digest(spec: RunSpec) -> str:
+    """Names what a run is judged on."""
+    content = spec.content()
+    return digest({"task": content["task"], "evaluation": content.get("evaluation", {})})
+
+
+def _baselines(experiment: Experiment, tasks: Mapping[str, References]) -> Mapping[str, Mapping[str, float | None]]:
+    """What needs no training, on the baseline arm's task (the first arm's where none is the baseline)."""
+    arm = experiment.arms[0] if experiment.baseline is None else experiment.arm(experiment.baseline)
+    task = tasks.get(_task_digest(arm.spec(0)))
+    return {} if task is None else task.baselines

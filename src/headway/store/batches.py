@@ -1,0 +1,362 @@
+"""Runs: running out of memory: which arm, what it needs by the estimate, and what would fit.
+
+Nothing here imports torch: its errors are known by their names.
+
+Runs: batches: runs that are trained as one program, fixed when their folders are made.
+
+How many runs share a program changes how their sums are rounded, and training amplifies that. So the members of a
+batch, and the threads of a run, stand in run.json from the start. Whoever works on one member later works on all of
+them, in the same order. Neither later options nor failed or dropped members change a bit of the others.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from headway.base.files import inside, is_bare
+from headway.base.identity import digest
+from headway.base.text import counted
+from headway.config.run import RunSpec
+from headway.errors import UserError, shortened
+from headway.store.environment import Slot, free_gpu_bytes
+
+if TYPE_CHECKING:
+    from headway.store.run import Run
+
+
+_SAID = ("can't allocate memory", "not enough memory", "out of memory")
+_FEWER = "run fewer at a time (fewer workers), or lower training.batch_size"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory ran out, on a GPU or elsewhere."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and any(said in str(error) for said in _SAID))
+    )
+
+
+def out_of_memory(run: "Run") -> str:
+    """The outcome of a run whose memory ran out: its arm, the estimate, and the batch that would fit."""
+    estimate = estimated_bytes(run.spec)
+    if estimate is None:
+        return f"out of memory: {run.name}; {_FEWER}"
+    there = run.execution.get("gpu_memory_bytes") or psutil.virtual_memory().total
+    if run.batch is not None:
+        return f"out of memory: {_about_batch(run, there)}"
+    if estimate <= there:
+        return (
+            f"out of memory: {run.name} needs about {_size(estimate)} by the estimate, and {_size(there)} are there "
+            f"if nothing else has them; {_FEWER}"
+        )
+    return f"out of memory: {_too_large(run.name, run.spec, estimate, there)}"
+
+
+def check_memory(runs: Sequence[tuple[str, RunSpec]], workers: int) -> None:
+    """Nothing, when by the estimate, which is rather low, runs fit into this machine's memory.
+
+    Args:
+        runs: those that are still to be trained, each with the full name of its arm.
+        workers: how many are trained at once.
+
+    Raises:
+        UserError: when one of the runs does not, naming its arm, what it needs and the batch that would fit; or when
+            the largest of them, as many as there are workers, do not together.
+    """
+    needs = [estimated_bytes(spec) or 0 for _, spec in runs]
+    there = psutil.virtual_memory().total
+    for (name, spec), estimate in zip(runs, needs, strict=True):
+        if estimate > there:
+            raise UserError(_too_large(name, spec, estimate, there))
+    largest = sorted(needs, reverse=True)[:workers]
+    if sum(largest) > there:
+        fit = max((n for n in range(len(largest) + 1) if sum(largest[:n]) <= there), default=0)
+        raise UserError(
+            f"{len(largest)} runs at a time need about {_size(sum(largest))}, and this machine has {_size(there)}; "
+            f"take {counted(max(fit, 1), 'worker')}"
+        )
+
+
+def check_batches(runs: Sequence["Run"]) -> None:
+    """Nothing, when each batch fits into this machine's memory by the estimate: it may have been made on another one.
+
+    Raises:
+        UserError: when one does not; a part of it would be another program, and end with other bits.
+    """
+    there = psutil.virtual_memory().total
+    firsts: dict[str, Run] = {}
+    for run in runs:
+        if run.batch is not None:
+            firsts.setdefault(run.batch.id, run)
+    for run in firsts.values():
+        if needed_bytes(run) > there:
+            raise UserError(_about_batch(run, there))
+
+
+def needed_bytes(run: "Run") -> int:
+    """What a run and those that are trained together with it need, by the estimate; 0 where there is none."""
+    return (estimated_bytes(run.spec) or 0) * (1 if run.batch is None else len(run.batch.members))
+
+
+def _about_batch(run: "Run", there: int) -> str:
+    """What a batch needs, and what to do where it does not fit: it is resumed whole or not at all."""
+    assert run.batch is not None
+    return (
+        f"{run.name} seed {run.seed} is in a batch of {len(run.batch.members)} runs, which is trained as one program "
+        f"and needs about {_size(needed_bytes(run))}; {_size(there)} are there. Resume it on a machine with more "
+        "memory, or put its runs aside with `headway drop` and make them anew with `--together 1`"
+    )
+
+
+def _too_large(name: str, spec: RunSpec, estimate: int, there: int) -> str:
+    """Which arm, what it needs, and the batch that would fit."""
+    said = f"{name} needs about {_size(estimate)}"
+    if spec.budget.judging_bytes > there:
+        return f"{said} for the prompts that it is judged on, and {_size(there)} are there; {spec.saves_judging}"
+    fits = spec.fitting_batch(there)
+    if fits is None:
+        return f"{said}, and {_size(there)} do not even hold a batch of one; take a smaller model or another machine"
+    return (
+        f"{said} with a batch of {spec.training.batch_size}; into {_size(there)} one of {fits} would fit: "
+        f"{spec.saves_memory}"
+    )
+
+
+def estimated_bytes(spec: RunSpec) -> int | None:
+    """What a run needs while it trains or is judged, as far as it can be counted beforehand."""
+    try:
+        return spec.budget.peak_bytes
+    except UserError:  # such as a tokenizer's folder that is gone
+        return None
+
+
+def _size(n: int) -> str:
+    return f"{n / 1e9:.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"
+
+
+USUAL = 64
+"""Runs that are trained together at most, where nobody says how many."""
+
+_MEMORY = 0.5
+"""The share of the machine's memory, or of what is free of a GPU's, that runs may take together, by the estimate."""
+
+_WORTH_THREADS = 4e9
+"""Operations, forward, of a step of a batch, from which on it gets more than one thread.
+
+By processor time, since a busy machine is the usual one (LOG.md; `benchmarks/together.py threads`): below, two threads
+take about twice the processor time of one or more, up to seven times, so that they are no faster on idle cores either.
+"""
+
+Name = tuple[str, int]
+"""A run of a directory: its arm, with its control, and its seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunBatch:
+    """Runs that are trained as one program.
+
+    Attributes:
+        id: a digest of the members.
+        members: by row of the program.
+    """
+
+    id: str
+    members: tuple[Name, ...]
+
+    @classmethod
+    def of(cls, members: Sequence[Name]) -> "RunBatch":
+        """The batch of some runs."""
+        return cls(id=digest([list(member) for member in members]), members=tuple(members))
+
+    @classmethod
+    def read(cls, content: Any) -> "RunBatch":
+        """What a run.json says of its batch: data of a stranger, of which folders are made.
+
+        Raises:
+            TypeError: when it says anything but names of arms and seeds, or its id is that of others.
+        """
+        try:
+            members = [(arm, seed) for arm, seed in content["members"]]
+            right = len(members) > 1 and all(_is_name(*member) for member in members)
+            if not right or len(set(members)) < len(members) or content["id"] != cls.of(members).id:
+                raise TypeError("batch")
+        except (KeyError, TypeError, ValueError):
+            raise TypeError("batch is not as it was written") from None
+        return cls.of(members)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What stands in run.json."""
+        return {"id": self.id, "members": [list(member) for member in self.members]}
+
+    def folders(self, run: Path) -> tuple[Path, ...]:
+        """The folders of all members, in order.
+
+        Args:
+            run: the folder of one of them.
+
+        Raises:
+            ResultsError: where a symbolic link stands in the place of one.
+        """
+        return tuple(inside(run.parent.parent, arm, f"seed-{seed}") for arm, seed in self.members)
+
+
+def _is_name(arm: object, seed: object) -> bool:
+    """Whether a run of this name has a folder of its own in the directory, and nowhere else."""
+    return isinstance(arm, str) and is_bare(arm) and isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Making:
+    """How runs that are made now are to be executed, whoever works on them later.
+
+    Attributes:
+        together: runs of one shape in a batch at most; `auto`: `USUAL` of those whose steps are small.
+        threads: of each run; None: those of the worker that begins it.
+        gpu_bytes: free on the GPU that they are trained on; None: the machine's memory counts.
+    """
+
+    together: str | int = "auto"
+    threads: int | None = None
+    gpu_bytes: int | None = None
+
+    @classmethod
+    def at(cls, slots: Sequence[Slot], together: str | int = "auto") -> "Making":
+        """For places of this machine; elsewhere, where there are none, a run gets one thread.
+
+        Raises:
+            UserError: as `checked_together`.
+        """
+        gpus = [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in slots if slot.environment]
+        return cls(
+            together=checked_together(together),
+            threads=slots[0].threads if slots else 1,
+            gpu_bytes=free_gpu_bytes(gpus) if gpus else None,
+        )
+
+    @property
+    def at_most(self) -> int | None:
+        """Runs in a batch; None: so many as is usual."""
+        return None if self.together == "auto" else int(self.together)
+
+    def batches(self, runs: Mapping[Name, RunSpec]) -> tuple[dict[Name, RunBatch], list[str]]:
+        """The batches of runs that are made at once, by member, and what is to be said of them.
+
+        Runs of one seed stay in one batch where they fit, so that the halves of a pair are executed alike.
+        """
+        shapes: dict[str, list[Name]] = {}
+        said: dict[str, None] = {}
+        for name, spec in runs.items():
+            if spec.shape is not None:
+                shapes.setdefault(spec.shape, []).append(name)
+            elif self.at_most is not None and self.at_most > 1:
+                said[f"{name[0]}: {about_alone(spec)}"] = None
+        found: dict[Name, RunBatch] = {}
+        for names in shapes.values():
+            limit, sentence = how_many(runs[names[0]], self.at_most, self.gpu_bytes)
+            if sentence and len(names) > limit:
+                said[sentence] = None
+            for members in _split(names, limit):
+                if members[1:]:
+                    found |= dict.fromkeys(members, RunBatch.of(members))
+        return found, list(said)
+
+    def threads_of(self, spec: RunSpec, batch: RunBatch | None) -> int | None:
+        """The threads of a run: of a batch one, unless its steps are large enough for more to pay."""
+        if self.threads is None or batch is None:
+            return self.threads
+        step = spec.budget.flops_per_example * spec.training.batch_size * len(batch.members)
+        return self.threads if step >= _WORTH_THREADS else 1
+
+
+def _split(names: Sequence[Name], limit: int) -> Iterator[list[Name]]:
+    """Runs in portions of a limit, those of one seed in one portion where they fit."""
+    by_seed: dict[int, list[Name]] = {}
+    for name in names:
+        by_seed.setdefault(name[1], []).append(name)
+    portion: list[Name] = []
+    for of_seed in by_seed.values():
+        if portion and len(portion) + len(of_seed) > limit:
+            yield portion
+            portion = []
+        portion += of_seed
+        while len(portion) > limit:
+            yield portion[:limit]
+            portion = portion[limit:]
+    if portion:
+        yield portion
+
+
+def checked_together(asked: str | int) -> str:
+    """How many runs are to be trained together, as text.
+
+    Raises:
+        UserError: for anything but `auto` and numbers from 1.
+
+    Examples:
+        >>> checked_together(8)
+        '8'
+    """
+    text = str(asked)
+    if text == "auto" or (text.isdecimal() and int(text) > 0):
+        return text
+    raise UserError(f"together {shortened(text)}: give auto, or a number of runs; 1 trains each alone")
+
+
+def about_alone(spec: RunSpec) -> str:
+    """Why a run is not trained together with others, a sentence; empty where it can be."""
+    return (
+        f"trained alone, and not together with others of its shape: {'; '.join(why)}"
+        if (why := spec.trained_alone)
+        else ""
+    )
+
+
+def how_many(spec: RunSpec, at_most: int | None, gpu_bytes: int | None = None) -> tuple[int, str]:
+    """How many runs of a shape are trained together, and where memory bounds it, a sentence that says so.
+
+    Args:
+        spec: one of them.
+        at_most: so many; None: `USUAL` of those whose steps are small, otherwise one.
+        gpu_bytes: what is free of a GPU's memory; None: the machine's own counts.
+    """
+    if spec.shape is None:
+        return 1, ""
+    asked = at_most if at_most is not None else USUAL if spec.small else 1
+    if asked == 1:
+        return 1, ""
+    free = psutil.virtual_memory().total if gpu_bytes is None else gpu_bytes
+    each, there = estimated_bytes(spec) or 1, _MEMORY * free
+    fit = max(1, int(there / each))
+    if fit >= asked:
+        return asked, ""
+    return fit, (
+        f"{counted(asked, 'run')} together need about {asked * each / 1e9:.1f} GB, and half of "
+        f"{'the memory' if gpu_bytes is None else 'what is free of the memory of the GPU'} is {there / 1e9:.1f} GB: "
+        f"{counted(fit, 'run')} {'is' if fit == 1 else 'are'} trained together, the others after them"
+    )
+
+
+Members = Callable[[Path], RunBatch | None]
+"""The batch of a run folder; None where it has none, or cannot be read."""
+
+
+def half_made(waiting: Sequence[Path], batch_of: Members, missing: Sequence[Name]) -> dict[Name, RunBatch]:
+    """The batches that a process which was killed has made in part, of which nobody has begun: they are completed.
+
+    Args:
+        waiting: the folders of a directory's runs that nobody has begun.
+        batch_of: reads the batch of one.
+        missing: runs that have no folder.
+    """
+    wanted, here = set(missing), set(waiting)
+    found: dict[Name, RunBatch] = {}
+    for batch, folder in {each: path for path in waiting if (each := batch_of(path)) is not None}.items():
+        there = zip(batch.members, batch.folders(folder), strict=True)
+        if all(name in wanted or path in here for name, path in there):
+            found |= {name: batch for name in batch.members if name in wanted}
+    return found

@@ -1,0 +1,491 @@
+"""Runs: runs that are put aside: `DIR/dropped/ARM/seed-N`, where nothing looks for them.
+
+A folder is moved as it is, so moving it back is all that it takes to have the run again.
+
+Runs: a directory of runs, which is the database.
+
+    DIR/experiment.yaml           the resolved document that all its runs belong to
+    DIR/runs/ARM[+CONTROL]/seed-N/
+
+A directory belongs to one experiment and grows with its file: see `headway.store.growth`. What it holds is looked at
+once per command (`headway.store.integrity`), and a run that is not the one that the document asks for is none of its.
+
+Runs: what has been asked for in a results directory: its own document, with the runs that it has.
+"""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from headway.base.files import FULL, create_text, entries, folder_in, inside, names_in
+from headway.base.text import numbered
+from headway.config.arms import Arm
+from headway.config.experiment import Experiment
+from headway.config.load import read_resolved
+from headway.config.plugins import allow, load
+from headway.config.shipped import shipped
+from headway.errors import DeclarationError, ResultsError, UserError, near
+from headway.store import document
+from headway.store.batches import Making, RunBatch, half_made
+from headway.store.growth import check, check_content, turn, why_not_asked
+from headway.store.integrity import Checked, Depth, Stamp, stamp_of
+from headway.store.lease import Lease, LeaseHeld
+from headway.store.records import holds_run, run_folders
+from headway.store.run import Run, Status, check_schema, damaged, read
+from headway.store.run import document as document_run
+from headway.store.storage import failure
+from headway.store.watch import take_patiently
+
+
+def drop(
+    directory: Path, names: Sequence[str], *, seeds: int | Sequence[int] | None = None, delete: bool = False
+) -> tuple[Path, ...]:
+    """Put runs of a results directory aside; where they are now.
+
+    Args:
+        directory: the results directory.
+        names: arms, each as `ARM` or `ARM+CONTROL`.
+        seeds: those of this seed, or of these, only; all if None.
+        delete: whether they are deleted instead, and nothing is left of them.
+
+    Raises:
+        ResultsError: when what is given is no seed, an arm has no such runs, a process works on one of them (then none
+            is moved), or the directory cannot be written.
+    """
+    asked = None if seeds is None else _seeds(seeds)
+    try:
+        with turn(directory), ExitStack() as owned:
+            folders = [folder for name in dict.fromkeys(names) for folder in _folders(directory, name, asked)]
+            for folder in folders:
+                owned.enter_context(_lease(folder))
+            return tuple(_move(directory, folder, delete) for folder in folders)
+    except OSError as error:
+        raise ResultsError(f"{directory} cannot be written: {error.strerror}; nothing more was dropped") from None
+
+
+def seed_of(folder: Path) -> int:
+    """The seed of a run by the name of its folder, where it was dropped to, too."""
+    return int(folder.name.split("-")[1])
+
+
+def _seeds(asked: int | Sequence[int]) -> list[int]:
+    seeds = [asked] if isinstance(asked, int) else [] if isinstance(asked, str) else list(asked)
+    if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
+        raise ResultsError(f"seeds {asked!r}: give the seeds themselves, such as 2 or [0, 2]; nothing was dropped")
+    return seeds
+
+
+def _folders(directory: Path, name: str, seeds: Sequence[int] | None) -> list[Path]:
+    arms = list(dict.fromkeys(folder.parent.name for folder in entries(directory, "runs/*/seed-*")))
+    if name not in arms:
+        raise ResultsError(f"{directory} has no runs of arm {name!r}; {near(name, arms)}")
+    found = entries(inside(directory, "runs", name), "seed-*")
+    wanted = found if seeds is None else [f for f in found if f.name in {f"seed-{seed}" for seed in seeds}]
+    if not wanted:
+        there = numbered("seed", map(seed_of, found))
+        raise ResultsError(f"{directory}: arm {name} has no run of {numbered('seed', seeds or ())}; it has {there}")
+    return wanted
+
+
+def _lease(folder: Path) -> Lease:
+    """Own a run folder while it moves, so that no worker begins on it."""
+    try:
+        return take_patiently(folder / "lease")
+    except LeaseHeld as held:
+        raise ResultsError(
+            f"{folder} cannot be dropped: {held}; stop that first, or wait for its end. Nothing was moved"
+        ) from None
+
+
+def _move(directory: Path, folder: Path, delete: bool) -> Path:
+    target = _free(folder_in(directory, "dropped", folder.parent.name) / folder.name)
+    folder.rename(target)
+    if delete:
+        shutil.rmtree(target)
+        _remove_if_empty(target.parent, target.parent.parent)
+    else:
+        shutil.rmtree(target / "lease")
+    _remove_if_empty(folder.parent)
+    return target
+
+
+def _free(target: Path) -> Path:
+    """The name, or the first of NAME-1, NAME-2, ... that is free."""
+    taken = 0
+    while os.path.lexists(candidate := target if not taken else target.with_name(f"{target.name}-{taken}")):
+        taken += 1
+    return candidate
+
+
+def _remove_if_empty(*folders: Path) -> None:
+    for folder in folders:
+        if folder.is_dir() and not names_in(folder):
+            folder.rmdir()
+
+
+_ALONE = Making(together=1)
+"""Runs are trained alone, with the threads of whoever begins them."""
+
+
+class Store:
+    """A results directory.
+
+    Attributes:
+        path: the directory.
+        experiment: the document its runs belong to.
+    """
+
+    def __init__(self, path: Path, experiment: Experiment):
+        self.path, self.experiment = path, experiment
+        self._sound: dict[tuple[Path, Depth], tuple[Stamp | None, Run]] = {}
+        self._arms: tuple[Stamp | None, dict[str, Arm]] = None, _by_name(experiment)
+
+    def __repr__(self) -> str:
+        counts = Counter(_status(folder) for folder in run_folders(self.path))
+        runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "no runs"
+        return f"Store({str(self.path)!r}, {self.experiment.name}: {runs})"
+
+    @classmethod
+    def open(cls, path: str | Path, plugins: Iterable[str | Path] = ()) -> "Store":
+        """A directory that Headway wrote.
+
+        Args:
+            path: of it.
+            plugins: code of one's own that is run: what the directory keeps, which is then allowed here, or figures.
+
+        Raises:
+            ResultsError: when it is none, or is of code that nobody asked to run here.
+        """
+        path, given = Path(path), [load(str(each)) for each in plugins]
+        if not inside(path, document.FILE).is_file():
+            missing = "it is a file" if path.is_file() else "there is no such directory"
+            what = "it has no experiment.yaml" if path.is_dir() else missing
+            todo = document.todo(path) if run_folders(path) else "`headway run` makes one"
+            raise ResultsError(f"{path} is no results directory of Headway: {what}; {todo}")
+        try:
+            experiment = read_resolved(path / document.FILE)
+            return cls(path, replace(experiment, plugins=tuple(dict.fromkeys((*experiment.plugins, *given)))))
+        except DeclarationError as error:
+            todo = document.todo(path) if document.doubt(path) else "restore it, or choose another directory"
+            raise ResultsError(f"{path}: its experiment.yaml cannot be read back; {todo}\n{error}") from None
+
+    def anew(self) -> "Store":
+        """The directory with the document that it has now; what was examined of its runs stays known.
+
+        Raises:
+            ResultsError: as `open`.
+        """
+        store = Store.open(self.path)
+        store._sound, store._known = self._sound, self._known
+        return store
+
+    @classmethod
+    def create(cls, path: str | Path, experiment: Experiment) -> "Store":
+        """The directory of an experiment's results, made if it does not exist; its document is then this one.
+
+        Raises:
+            ResultsError: when it holds other things, another experiment or runs that this document does not describe,
+                or cannot be written.
+        """
+        return cls.with_runs(path, experiment, ())[0]
+
+    @classmethod
+    def with_runs(
+        cls,
+        path: str | Path,
+        experiment: Experiment,
+        runs: Sequence[tuple[Arm, int]],
+        making: Making = _ALONE,
+        tell: Callable[[str], object] = lambda _: None,
+    ) -> tuple["Store", tuple[Run, ...]]:
+        """The same, with a folder for each of these runs, so that no other process takes their arms away.
+
+        Args:
+            path: of the directory.
+            experiment: its document.
+            runs: that are wanted.
+            making: how those that have no folder yet are to be executed; by itself, each alone.
+            tell: is given what is to be said of their batches.
+
+        Raises:
+            ResultsError: as `create` and `add`.
+        """
+        path = Path(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            check_content(path)
+            store = cls._unchanged(path, experiment, runs)  # which may be read where nothing can be written
+            if store is not None:
+                return store, tuple(store.add(arm, seed) for arm, seed in runs)
+            with turn(path):
+                store = cls._grown(path, experiment)
+                return store, store._made(runs, making, tell)
+        except OSError as error:
+            raise _unwritable(path, error) from None
+
+    @classmethod
+    def _unchanged(cls, path: Path, experiment: Experiment, runs: Sequence[tuple[Arm, int]] = ()) -> "Store | None":
+        """The directory, if this is its document already and it has a folder for each of the runs."""
+        if _document(path) is not None:
+            store = cls.open(path)
+            there = all((store._folder(arm.full_name, seed) / "run.json").is_file() for arm, seed in runs)
+            signed = document.is_sealed(path, document.LOOKS) or not os.access(path, os.W_OK)
+            if there and signed and store.experiment.dump() == experiment.dump() and not document.doubt(path):
+                return store
+        return None
+
+    @classmethod
+    def _grown(cls, path: Path, experiment: Experiment) -> "Store":
+        """The directory with a document that may be its next; for whoever has the turn."""
+        if store := cls._unchanged(path, experiment):
+            return store
+        if (path / document.FILE).exists() or run_folders(path):
+            check(path, _document(path), experiment)
+        document.write(path, experiment)
+        return cls.open(path)
+
+    def _made(self, runs: Sequence[tuple[Arm, int]], making: Making, tell: Callable[[str], object]) -> tuple[Run, ...]:
+        """Runs, those without a folder made in batches; for whoever has the turn."""
+        missing = {
+            (arm.full_name, seed): arm.spec(seed)
+            for arm, seed in runs
+            if not holds_run(self._folder(arm.full_name, seed))
+        }
+        waiting = [path for path in run_folders(self.path) if not (path / "lease").exists()] if missing else []
+        batches = half_made(waiting, _batch, list(missing))
+        anew, said = making.batches({name: spec for name, spec in missing.items() if name not in batches})
+        batches |= anew
+        for sentence in said:
+            tell(sentence)
+        return tuple(
+            self._add(arm, seed, batches.get(name), making.threads_of(missing[name], batches.get(name)))
+            if (name := (arm.full_name, seed)) in missing
+            else self.add(arm, seed)
+            for arm, seed in runs
+        )
+
+    def add(self, arm: Arm, seed: int) -> Run:
+        """The run of an arm and a seed; its folder is made if it does not exist, and otherwise left as it is.
+
+        A folder that is made here is that of a run that is trained alone. One that cannot be relied on gives a run with
+        status `damaged`.
+
+        Raises:
+            ResultsError: when the folder holds a run of another content, or cannot be written.
+        """
+        return self._add(arm, seed, None, None)
+
+    def _add(self, arm: Arm, seed: int, batch: RunBatch | None, threads: int | None) -> Run:
+        """The same, of a run that is to be trained in a batch, with so many threads; None: those of who begins it."""
+        path = self._folder(arm.full_name, seed)
+        spec = arm.spec(seed)
+        run = Run(
+            path=path,
+            id=spec.id,
+            arm=arm.name,
+            control=arm.control,
+            group=arm.group,
+            seed=seed,
+            status="waiting",
+            message="",
+            config=arm.configuration(seed),
+            log_every=self.experiment.logging.every,
+            keeps_weights=self.experiment.kept_weights(arm),
+            execution={} if threads is None else {"threads": threads},
+            metrics={},
+            batch=batch,
+        )
+        try:
+            folder_in(self.path, "runs", arm.full_name, path.name)
+            if not holds_run(path):  # one that has lost its run.json is told, and left as it is
+                create_text(path / "run.json", document_run(run))
+        except OSError as error:
+            raise _unwritable(path, error) from None
+        found = self._examined(path)
+        if found.status != "damaged" and found.id != run.id:
+            raise ResultsError(
+                f"{path} holds run {found.id}, and {arm.full_name} with seed {seed} is {run.id}; "
+                "it is left as it is: choose another directory"
+            )
+        return found
+
+    def runs(self, depth: Depth = "changed") -> tuple[Run, ...]:
+        """All runs that have a folder, in the document's order of arms, then by seed.
+
+        Those whose folder cannot be relied on are `damaged`, with a message, and so are those that are not what the
+        document asks for; what is done can be read.
+
+        Args:
+            depth: how files of done runs are looked at: `changed` reads those whole that were not yet, `whole` reads
+                all, and `sizes` none.
+        """
+        order = {arm.full_name: place for place, arm in enumerate(self.experiment.arms)}
+        runs = [self._asked(self._examined(folder, depth)) for folder in run_folders(self.path)]
+        self._known.done(run.path for run in runs if run.status == "done")
+        self._known.save()
+        return tuple(sorted(runs, key=lambda run: (order.get(run.name, len(order)), run.name, run.seed)))
+
+    def gone(self) -> list[str]:
+        """The runs, `ARM/seed-N`, that were found done before, and whose folders are gone now without being dropped."""
+        return self._known.gone()
+
+    def run(self, arm: str, seed: int) -> Run:
+        """The run of an arm (`ARM` or `ARM+CONTROL`) and a seed; `damaged` if its folder cannot be relied on.
+
+        Raises:
+            ResultsError: when it has no folder here.
+        """
+        path = self._folder(arm, seed)
+        if not holds_run(path):
+            names = {folder.name for folder in entries(self.path, "runs/*")}
+            if arm not in names:
+                raise ResultsError(f"{self.path} has no runs of arm {arm!r}; {near(arm, names)}")
+            there = numbered("seed", [run.seed for run in self.runs() if run.name == arm])
+            raise ResultsError(f"{self.path} has no run of arm {arm!r} with seed {seed}; it has {there}")
+        return self._asked(self._examined(path))
+
+    def drop(self, *names: str, seeds: int | Sequence[int] | None = None, delete: bool = False) -> tuple[Path, ...]:
+        """Put the runs of arms (`ARM` or `ARM+CONTROL`) aside, to `DIR/dropped`, or delete them; where they are now.
+
+        Of a seed, or of some, only those: `seeds=2` is seed 2.
+
+        Raises:
+            ResultsError: when what is given is no seed, an arm has no such runs, or a process works on one of them.
+        """
+        return drop(self.path, names, seeds=seeds, delete=delete)
+
+    def records(self) -> list[dict[str, Any]]:
+        """A mapping per run: arm, control, seed, status and its final metrics (none before it is done)."""
+        names = ("arm", "control", "group", "seed", "status")
+        return [{**{name: getattr(run, name) for name in names}, **run.metrics} for run in self.runs()]
+
+    def frame(self) -> Any:
+        """The records as a pandas DataFrame.
+
+        Raises:
+            ResultsError: when pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ResultsError("a DataFrame was asked for, but pandas is not installed; take records()") from None
+        return pandas.DataFrame.from_records(self.records())
+
+    def _examined(self, path: Path, depth: Depth = "changed") -> Run:
+        """A run, in the group that the document has now: run.json says in which it was made.
+
+        A done run does not change, and to examine it is to look at all of its files: that is done once.
+        """
+        stamp = stamp_of(path / "run.json")
+        known = self._sound.get((path, depth))
+        run = known[1] if known and known[0] == stamp else Run.examine(path, depth, self._known)
+        if run.status == "done":
+            self._sound[path, depth] = stamp, run
+        group = self._groups.get(run.name, run.group)
+        return run if group == run.group else replace(run, group=group)  # which would read its configuration again
+
+    def _asked(self, run: Run) -> Run:
+        """A run that is the one that the document asks for; damaged if it is another."""
+        if run.status == "damaged":
+            return run
+        why_not = why_not_asked(self.path, run, self._arms[1].get(run.name))
+        if why_not and (stamp := stamp_of(self.path / document.FILE)) != self._arms[0]:  # others may have let it grow
+            self._arms = stamp, _by_name(Store.open(self.path).experiment)
+            why_not = why_not_asked(self.path, run, self._arms[1].get(run.name))
+        return replace(damaged(run.path, why_not), group=run.group) if why_not else run
+
+    @cached_property
+    def _known(self) -> Checked:
+        return Checked(self.path)
+
+    @cached_property
+    def _groups(self) -> dict[str, str | None]:
+        return {arm.full_name: arm.group for arm in self.experiment.arms}
+
+    def _folder(self, arm: str, seed: int) -> Path:
+        return inside(self.path, "runs", arm, f"seed-{seed}")
+
+
+def _document(path: Path) -> Experiment | None:
+    """The document of a directory; None where it has none, or one that is damaged."""
+    if not (path / document.FILE).exists():
+        return None
+    try:
+        return Store.open(path).experiment
+    except ResultsError:
+        if document.doubt(path):
+            return None
+        raise  # perhaps a later Headway wrote it
+
+
+def _by_name(experiment: Experiment) -> dict[str, Arm]:
+    return {arm.full_name: arm for arm in experiment.arms}
+
+
+def _batch(path: Path) -> RunBatch | None:
+    """The runs that a run is trained together with, by its run.json alone."""
+    try:
+        return read(path).batch
+    except ResultsError:
+        return None
+
+
+def _status(path: Path) -> Status:
+    """Where a run stands by its run.json alone."""
+    try:
+        return Run.open(path).status
+    except ResultsError:
+        return "damaged"
+
+
+def _unwritable(path: Path, error: OSError) -> ResultsError:
+    if error.errno in FULL:
+        return failure(path, error)
+    return ResultsError(f"{path} cannot be written: {error.strerror}; choose another directory")
+
+
+def is_directory(name: object) -> TypeGuard[str | Path]:
+    """Whether a directory is named, where an experiment's name or file may stand, too."""
+    return isinstance(name, str | Path) and str(name) not in shipped() and os.path.isdir(name)
+
+
+def asked_in(directory: Path, *, plugins: Iterable[str | Path] = (), changed: Iterable[str] = ()) -> Experiment:
+    """The experiment of a directory, with the runs that it has, done or not; where it has none, all of its document.
+
+    To go on with its runs is to run the code of one's own that it keeps.
+
+    Args:
+        directory: of the results.
+        plugins: further code of one's own.
+        changed: options that were given and would change the document.
+
+    Raises:
+        UserError: when something would be changed, or the directory is none, or is of a later Headway.
+    """
+    for option in changed:
+        raise UserError(
+            f"{directory} is a results directory, and its own experiment goes on there as it was asked for: leave "
+            f"{option} out, or begin another one from a file (`headway show` writes one)"
+        )
+    check_schema(directory)
+    allow(directory)
+    store = Store.open(directory, plugins)
+    experiment, folders = store.experiment, [f"{path.parent.name}/{path.name}" for path in run_folders(directory)]
+    parts = [name.rpartition("/seed-") for name in (*folders, *store.gone())]
+    pairs = {(arm, int(seed)) for arm, _, seed in parts if seed.isdecimal()}
+    arms = tuple(arm for arm in experiment.arms if any(arm.full_name == name for name, _ in pairs))
+    if not arms:
+        return experiment
+    return replace(
+        experiment,
+        selected=arms,
+        seeds=tuple(sorted({seed for _, seed in pairs})),
+        crossed=tuple(dict.fromkeys(arm.control for arm in arms if arm.control is not None)),
+        only=frozenset(pairs),
+    )

@@ -1,0 +1,194 @@
+"""Runs: how a run was executed: what may change bits, but is no part of what was asked.
+
+It stands in run.json apart from the configuration, so that a run that goes on elsewhere, or two that are compared,
+can be seen to have been computed differently.
+
+Runs: where runs are worked on at the same time: shares of the processor's cores, or GPUs.
+
+What a worker is started with decides it: a GPU is the only one that its worker sees.
+"""
+
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from headway.config.yaml import leaves
+from headway.errors import UserError
+
+
+def surroundings() -> dict[str, Any]:
+    """Versions, host and processor of this process; torch's version only where it is used."""
+    packages = ("headway", "numpy", *(("torch",) if "torch" in sys.modules else ()))
+    return {
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in packages}},
+        "host": socket.gethostname(),
+        "processor": _processor(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between two executions, each as `KEY BEFORE -> NOW`.
+
+    An instruction set that only one of them records, as directories of before do not, is unknown and no difference.
+
+    Examples:
+        >>> changes({"threads": 1, "versions": {"numpy": "2.0"}}, {"threads": 1, "versions": {"numpy": "2.1"}})
+        ['versions.numpy 2.0 -> 2.1']
+        >>> changes({"instruction_sets": {"ATen": "AVX512"}}, {"instruction_sets": {"ATen": "AVX2", "MKL": "AVX2"}})
+        ['instruction_sets.ATen AVX512 -> AVX2']
+    """
+    old, new = leaves(before), leaves(now)
+    unknown = {key for key in old.keys() ^ new.keys() if key.startswith("instruction_sets")}
+    differing = (key for key in sorted((old | new).keys() - unknown) if old.get(key) != new.get(key))
+    return [f"{key} {old.get(key)} -> {new.get(key)}" for key in differing]
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"  # run from its sources
+
+
+def _processor() -> str:
+    try:
+        names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+        return names[0].partition(":")[2].strip()
+    except (OSError, IndexError):
+        return platform.processor()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A place for one run: the device and threads of its worker, and what is added to its environment."""
+
+    device: str
+    threads: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of its worker."""
+        return "--device", self.device, "--threads", str(self.threads)
+
+
+MOST_WORKERS = 10_000
+MOST_PER_GPU = 64
+
+
+def slots(
+    device: str, *, workers: int | None, runs: int, uses_gpu: bool = True, runs_per_gpu: int = 1
+) -> tuple[Slot, ...]:
+    """The places for runs, as many as are worked on at once.
+
+    Args:
+        device: `auto` takes the GPUs where there are any, `cuda` insists on them, `cuda:N` is one of them, `cpu`.
+        workers: how many at most; None: every GPU, or a core each.
+        runs: how many there are to be worked on.
+        uses_gpu: whether there are language models among them, which a GPU can compute.
+        runs_per_gpu: how many share a GPU; each has its memory's share, which nobody enforces.
+
+    Raises:
+        UserError: when there is no worker, or no such device.
+
+    Examples:
+        >>> [slot.device for slot in slots("cpu", workers=2, runs=4)]
+        ['cpu', 'cpu']
+    """
+    if workers is not None and workers < 1:
+        raise UserError(f"workers {workers}: at least 1 is needed; leave it out for one for each core")
+    if workers is not None and workers > MOST_WORKERS:
+        raise UserError(f"workers {workers}: at most {MOST_WORKERS:,} processes are started; give fewer")
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise UserError(f"device {device}: there is no such device; choose from auto, cpu, cuda and cuda:N")
+    if not 1 <= runs_per_gpu <= MOST_PER_GPU:
+        raise UserError(f"runs per GPU {runs_per_gpu}: give 1 to {MOST_PER_GPU}")
+    if device == "cpu" and runs_per_gpu > 1:
+        raise UserError(
+            f"runs per GPU {runs_per_gpu}: device cpu was asked for, too, which is none; leave one of them out"
+        )
+    seen = visible_gpus() if device != "cpu" and uses_gpu else ()
+    if device.startswith("cuda"):
+        seen = _asked(device, seen, uses_gpu)
+    if not seen:
+        n = workers or max(1, min(cores(), runs))
+        return (Slot(device="cpu", threads=_share(n)),) * n
+    chosen = (seen * runs_per_gpu)[:workers]  # every GPU gets one before any gets two
+    # `auto` stays: a torch without support for this GPU then computes on the processor.
+    kind = "auto" if device == "auto" else "cuda"
+    return tuple(
+        Slot(device=kind, threads=_share(len(chosen)), environment={"CUDA_VISIBLE_DEVICES": gpu}) for gpu in chosen
+    )
+
+
+def check_device(device: str, *, workers: int | None, runs_per_gpu: int) -> None:
+    """Nothing, when there is such a device and so many may share it, whatever is to be done there.
+
+    Raises:
+        UserError: as `slots`.
+    """
+    slots(device, workers=workers, runs=1, uses_gpu=device.startswith("cuda"), runs_per_gpu=runs_per_gpu)
+
+
+def visible_gpus() -> tuple[str, ...]:
+    """The GPUs of this process as CUDA names them, found without torch."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        before_end = [name.strip() for name in named.split(",")]
+        return tuple(before_end[: before_end.index("-1")] if "-1" in before_end else filter(None, before_end))
+    files = [path for path in Path("/dev").glob("nvidia*") if path.name.removeprefix("nvidia").isdecimal()]
+    return tuple(str(number) for number in range(len(files) or _listed()))
+
+
+def _listed() -> int:
+    """How many GPUs the driver's tool lists, where they have no files of their own."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return 0
+    try:
+        listed = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+
+
+def free_gpu_bytes(gpus: Sequence[str]) -> int | None:
+    """The least memory that is free on one of some GPUs, by the driver's tool; None where that cannot be known."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    asked = [tool, "--query-gpu=memory.free", "--format=csv,noheader,nounits", "-i", ",".join(dict.fromkeys(gpus))]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True).stdout.split()
+        return min(int(free) for free in told) << 20
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
+def _asked(device: str, seen: tuple[str, ...], uses_gpu: bool) -> tuple[str, ...]:
+    if not uses_gpu:
+        raise UserError(f"device {device}: in-context models train on the processor; take cpu")
+    number = device.partition(":")[2]
+    if not seen or (number and int(number) >= len(seen)):
+        there = "no GPUs are" if not seen else "1 GPU is" if len(seen) == 1 else f"{len(seen)} GPUs are"
+        raise UserError(f"device {device}: {there} visible here; take cpu")
+    return (seen[int(number)],) if number else seen
+
+
+def _share(n: int) -> int:
+    return max(1, cores() // n)

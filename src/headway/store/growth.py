@@ -1,0 +1,162 @@
+"""Runs: how the document of a results directory may change: in anything, but not under a run that is there.
+
+Runs are compared by what they are asked to do, never by the text of a document. So arms, controls, groups, baselines,
+labels and seeds can be added and changed at any time, and a directory always describes every run it holds.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from headway.base.files import entries, names_in
+from headway.base.text import counted, listed
+from headway.config.arms import Arm
+from headway.config.experiment import Experiment
+from headway.config.run import RunSpec
+from headway.config.yaml import leaves
+from headway.errors import ResultsError
+from headway.store import document
+from headway.store.lease import Lease, LeaseHeld
+from headway.store.records import run_folders
+from headway.store.run import Run, read
+from headway.store.watch import Watch
+
+_PATIENCE_S = 90.0
+"""Longer than it takes to give up on another machine that ended without a word."""
+_MOST_KEYS = 8
+
+
+@contextmanager
+def turn(directory: Path) -> Iterator[None]:
+    """In the block, be the only process that changes the document of a directory and which run folders it has.
+
+    Raises:
+        ResultsError: when another process does not end doing so.
+        OSError: when nothing can be written there.
+    """
+    until, watch = time.monotonic() + _PATIENCE_S, Watch()
+    while True:
+        try:
+            lease = Lease.take(directory / ".lease")
+            break
+        except LeaseHeld as held:
+            if time.monotonic() > until:
+                raise ResultsError(f"{directory} is being changed by another process: {held}; try again") from None
+            watch.is_held(directory / ".lease")
+            time.sleep(0.05)
+    with lease:
+        yield
+
+
+def check(directory: Path, former: Experiment | None, experiment: Experiment) -> None:
+    """Nothing, when a document describes every run of a directory as it was run.
+
+    Args:
+        directory: the directory.
+        former: its document until now; None where that is lost.
+        experiment: the one that is to take its place.
+
+    Raises:
+        ResultsError: when it is another experiment, lacks an arm of a run or asks for another run in its place; the
+            message names what differs.
+    """
+    if former is not None and former.name != experiment.name:
+        raise ResultsError(
+            f"{directory} holds results of another experiment: it is {former.name}, and this one is "
+            f"{experiment.name}; choose another directory"
+        )
+    arms, runs = {arm.full_name: arm for arm in experiment.arms}, _readable(directory)
+    if gone := list(dict.fromkeys(run.name for run in runs if run.name not in arms)):
+        one, it = len(gone) == 1, "it" if len(gone) == 1 else "them"
+        raise ResultsError(
+            f"{'arm' if one else 'arms'} {listed(gone)} {'has' if one else 'have'} runs in {directory} and "
+            f"{'is' if one else 'are'} not in the file; keep {it}, or {_drop(directory, gone)}"
+        )
+    if changed := [run for run in runs if arms[run.name].spec(run.seed).id != run.id]:
+        raise ResultsError(_changed(directory, changed, arms))
+
+
+def check_content(path: Path) -> None:
+    """Nothing, when a directory is empty, or one of results.
+
+    Raises:
+        ResultsError: when it holds other things.
+    """
+    content = [name for name in names_in(path) if not name.startswith(".")]
+    if content and document.FILE not in content and not run_folders(path):
+        raise ResultsError(
+            f"{path} holds other things ({', '.join(sorted(content)[:3])}, ...) and no experiment.yaml; "
+            "choose an empty or new directory"
+        )
+
+
+def why_not_asked(directory: Path, run: Run, arm: Arm | None) -> str:
+    """Why a run is not the one that the document of a directory asks for; empty where it is.
+
+    Args:
+        directory: the directory.
+        run: a run of it.
+        arm: the arm of the document that has its name, if any.
+    """
+    if arm is None:
+        it = f"{run.path}: its arm is not in {directory / 'experiment.yaml'}"
+        return f"{it}; {document.todo(directory)}, or {_drop(directory, [run.name])}"
+    if run.config == arm.configuration(run.seed) or run.id == (asked := arm.spec(run.seed)).id:
+        return ""  # equal configurations have equal ids, and are known sooner
+    return (
+        f"{run.path}: it was run as {run.id}, and {directory / 'experiment.yaml'} asks for {asked.id}, which differs "
+        f"in {_differences(run.spec, asked)}; {document.todo(directory)}, or {_drop(directory, [run.name])}"
+    )
+
+
+def _changed(directory: Path, changed: Sequence[Run], arms: dict[str, Arm]) -> str:
+    run, asked = changed[0], arms[changed[0].name].spec(changed[0].seed)
+    if run.spec.plugins != asked.plugins and _without_code(run.spec) == _without_code(asked):
+        return (
+            f"{directory}: the code of its plugins was changed since arm {run.name} seed {run.seed} was run, and its "
+            f"result may depend on it; {directory / 'plugins'} keeps what it was: put that back, choose another "
+            f"directory, or {_drop(directory, list(dict.fromkeys(run.name for run in changed)))}"
+        )
+    others = f" (as {counted(len(changed) - 1, 'other run')} would)" if changed[1:] else ""
+    return (
+        f"{directory}: arm {run.name} seed {run.seed} was run as {run.id}, and with this file it would be "
+        f"{asked.id}: it differs in {_differences(run.spec, asked)}{others}; choose another directory, or make these "
+        f"keys equal, or {_drop(directory, list(dict.fromkeys(run.name for run in changed)))}"
+    )
+
+
+def _without_code(spec: RunSpec) -> dict[str, Any]:
+    return {key: value for key, value in spec.content().items() if key != "plugins"}
+
+
+def _differences(former: RunSpec, asked: RunSpec) -> str:
+    then, now = (leaves(spec.model_dump(mode="json")) for spec in (former, asked))
+    keys = sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
+    said = [
+        f"{key} ({'changed code' if key == 'plugins' else f'{_value(then, key)} -> {_value(now, key)}'})"
+        for key in keys[:_MOST_KEYS]
+    ]
+    return ", ".join(said) + (f" and {counted(len(keys) - _MOST_KEYS, 'other key')}" if keys[_MOST_KEYS:] else "")
+
+
+def _value(values: dict[str, Any], key: str) -> str:
+    return "absent" if key not in values else "null" if values[key] is None else str(values[key])
+
+
+def _drop(directory: Path, names: Sequence[str]) -> str:
+    it = "its" if len(names) == 1 else "their"
+    return f"put {it} runs aside with `headway drop {directory} {' '.join(names)}`"
+
+
+def _readable(path: Path) -> list[Run]:
+    """The runs whose run.json says what they are asked to do; the others are damaged, and described by no document."""
+    runs = []
+    for file in entries(path, "runs/*/seed-*/run.json"):
+        with contextlib.suppress(ResultsError):
+            run = read(file.parent)
+            run.check_name()
+            runs.append(run)
+    return runs

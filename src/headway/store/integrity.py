@@ -1,0 +1,266 @@
+"""Lab: the seal of a finished run, `seal.json`: what each file of its folder holds, by length and hash.
+
+It is written when the run is done, and run.json, which is written after it, has its digest and one of its own: neither
+is believed where it is not as it was written. The hashes are those of what was written, taken while it was, and not of
+what the disk has in the end. A seal covers what Headway reads; the log, the lease and what a user puts beside are free.
+
+Runs: which runs of a results directory were found done, and read whole as they were sealed: `DIR/.checked.json`.
+
+A run that was there and is gone is told. A file that has the same size, times and inode as then is not read again. The
+note is about this place: in a copy of the directory every file has another inode, and so is read once more. It can be
+deleted at any time, and where it cannot be written, nothing is remembered.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from headway.base.files import Content, is_bare, json_text, kept_json, write_json, write_text
+from headway.base.identity import DIGEST, is_as_signed, signed
+from headway.base.text import counted
+from headway.errors import ResultsError, shortened
+from headway.store import document
+from headway.store.records import READ, anew, holds_run, is_of_run, mapping_in, read_bytes, step_files
+
+SEAL = "seal.json"
+SCHEMA = 1
+Depth = Literal["sizes", "changed", "whole"]
+"""How files are looked at: their sizes alone; whole where they changed since somebody did so; whole."""
+
+
+class Known(Protocol):
+    """Remembers which runs were found as they were sealed."""
+
+    def unchanged(self, folder: Path, seal: str) -> tuple[set[str], bool]:
+        """The files of a run that were not touched since; whether that is all."""
+
+    def is_sealed(self, folder: Path) -> bool:
+        """Whether a run was found as it was sealed, be it now or not."""
+
+    def was_done(self, folder: Path) -> bool:
+        """Whether a run was found done, be it now or not."""
+
+    def note(self, folder: Path, seal: str, names: Iterable[str]) -> None:
+        """All files of a sealed run were found so just now."""
+
+
+def write(path: Path, contents: Mapping[str, Content]) -> str:
+    """Seal a run's folder; the digest that its run.json is to have.
+
+    Args:
+        path: the folder.
+        contents: what its files must hold, by path in it.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    seal = signed({"schema": SCHEMA, "files": {name: asdict(contents[name]) for name in sorted(contents)}})
+    write_json(path / SEAL, seal)
+    return str(seal[DIGEST])
+
+
+def read(path: Path, digest: str) -> dict[str, Content]:
+    """What the files of a run's folder must hold.
+
+    Args:
+        path: the folder.
+        digest: of the seal, as its run.json has it.
+
+    Raises:
+        ResultsError: when it has no such seal.
+    """
+    file = path / SEAL
+    if not file.exists():
+        raise ResultsError(f"{file} is missing, though run.json says that the run is sealed; {anew(path)}")
+    text = read_bytes(file, str(path))
+    seal = mapping_in(text, file)
+    is_whole = is_as_signed(seal) and text == json_text(seal).encode()  # a key that stands twice says the same
+    if not is_whole or seal[DIGEST] != digest or seal.get("schema") != SCHEMA:
+        raise ResultsError(f"{file}: it is not as it was written; {anew(path)}")
+    try:
+        contents = {str(name): Content(**content) for name, content in seal["files"].items()}
+    except (KeyError, TypeError, AttributeError):
+        raise ResultsError(f"{file}: it does not say what files must hold; {anew(path)}") from None
+    if wrong := [name for name in contents if not is_of_run(name)]:
+        raise ResultsError(f"{file}: it names {shortened(repr(wrong[0]))}, and no run has such a file; {anew(path)}")
+    return contents
+
+
+def check(path: Path, digest: str, depth: Depth, known: Known | None = None) -> None:
+    """See that a sealed folder holds what was written.
+
+    Args:
+        path: the folder.
+        digest: of its seal, as its run.json has it.
+        depth: how its files are looked at.
+        known: what is known of them already, and takes what is found; None: nothing is.
+
+    Raises:
+        ResultsError: naming a file that is damaged.
+    """
+    same, all_same = known.unchanged(path, digest) if known is not None and depth != "whole" else (set[str](), False)
+    if all_same:
+        return
+    sealed = read(path, digest)
+    found = list(damages(path, {name: sealed[name] for name in sealed if name not in same}, by_size=depth == "sizes"))
+    found += foreign(path, sealed)
+    if found:
+        more = f" (and {counted(len(found) - 1, 'other file')})" if found[1:] else ""
+        raise ResultsError(f"{path}: {found[0]}{more}; {anew(path)}")
+    if known is not None and depth != "sizes":
+        known.note(path, digest, (SEAL, *sealed))
+
+
+def check_file(path: Path, digest: str, name: str) -> None:
+    """See that a file of a sealed folder holds what was written, if it is there.
+
+    Raises:
+        ResultsError: when it holds something else.
+    """
+    content = read(path, digest).get(name)
+    if content is not None and (path / name).exists():
+        for damage in damages(path, {name: content}):
+            raise ResultsError(f"{path}: {damage}; {anew(path)}")
+
+
+def damages(path: Path, contents: Mapping[str, Content], *, by_size: bool = False) -> Iterator[str]:
+    """What is wrong with files of a folder that must hold something, a few words for each, beginning with its name.
+
+    They are read whole, in a stream, unless they are judged by their sizes alone.
+    """
+    for name, content in contents.items():
+        if why := _why_not(path / name, content, by_size=by_size):
+            yield f"{name} {why}"
+
+
+def foreign(path: Path, sealed: Iterable[str]) -> list[str]:
+    """The same for each file that Headway would read and that a run had not when it was sealed."""
+    return [f"{name} was not there when the run was finished" for name in sorted(_present(path) - set(sealed))]
+
+
+def _why_not(file: Path, content: Content, *, by_size: bool) -> str:
+    """Why a file is not what it must be; empty where it is."""
+    try:
+        n_bytes = file.stat().st_size
+        if n_bytes != content.n_bytes:
+            return f"has {n_bytes:,} bytes instead of {content.n_bytes:,}"
+        if not by_size and Content.of_file(file) != content:
+            return "does not have the content that was written"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return ""
+
+
+def _present(path: Path) -> set[str]:
+    """What a folder holds of what Headway would read, checkpoints apart: of those only a sealed one is opened."""
+    return {*step_files(path), *(name for name in READ if (path / name).exists())}
+
+
+CHECKED = ".checked.json"
+FOLDERS = (".", "heads")
+"""Folders of a run whose own times tell whether something was put there or taken away."""
+_COARSE_NS = 2_000_000_000
+"""As coarse as the times of files may be: one that changed within it may change again, and look the same."""
+
+Stamp = tuple[int, int, int]
+"""When a file was written, how long it is, and which file it is."""
+
+
+def stamp_of(file: Path) -> Stamp | None:
+    """What another file in its place would hardly have, and it after another write; None where there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+class Checked:
+    """What is known of the runs of a directory."""
+
+    def __init__(self, directory: Path):
+        self._directory, self._changed = directory, False
+        self._runs, self._done = _read(directory / CHECKED)
+
+    def unchanged(self, folder: Path, seal: str) -> tuple[set[str], bool]:
+        """The files of a run that were not touched since they were found as they were sealed; whether that is all."""
+        noted = self._runs.get(self._name(folder))
+        try:
+            if noted is None or noted["seal"] != seal:
+                return set(), False
+            same = {name for name, stamp in noted["stamps"].items() if _stamp(f"{folder}{os.sep}{name}") == stamp}
+            return same, len(same) == len(noted["stamps"])
+        except (AttributeError, KeyError, TypeError, ValueError):  # a note that is damaged is none
+            return set(), False
+
+    def note(self, folder: Path, seal: str, names: Iterable[str]) -> None:
+        """All files of a sealed run were found as they were sealed, just now."""
+        stamps = {name: stamp for name in (*FOLDERS, *names) if (stamp := _stamp(f"{folder}{os.sep}{name}"))}
+        latest = max(max(stamp[1:3]) for stamp in stamps.values())
+        if time.time_ns() - latest > _COARSE_NS:
+            self._runs[self._name(folder)] = {"seal": seal, "stamps": stamps}
+            self._changed = True
+
+    def is_sealed(self, folder: Path) -> bool:
+        """Whether a run was found as it was sealed, be it now or not, or every run of the directory is sealed."""
+        return self._name(folder) in self._runs or document.is_sealed(self._directory, "runs")
+
+    def was_done(self, folder: Path) -> bool:
+        """Whether a run was found done, be it now or not."""
+        return self._name(folder) in self._done
+
+    def done(self, folders: Iterable[Path]) -> None:
+        """Runs are done, and there just now."""
+        new = {self._name(folder) for folder in folders} - self._done
+        self._done |= new
+        self._changed |= bool(new)
+
+    def gone(self) -> list[str]:
+        """The runs that were done, `ARM/seed-N`, that have no folder now and were not put aside."""
+        missing = (name for name in self._done if not holds_run(self._directory / "runs" / name))
+        return sorted(name for name in missing if not (self._directory / "dropped" / name).exists())
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Runs that are gone are not missed any more."""
+        for name in names:
+            self._done.discard(name)
+            self._runs.pop(name, None)
+            self._changed = True
+
+    def save(self) -> None:
+        """Write down what is known, as far as it is news."""
+        if self._changed:
+            self._changed = False
+            content = {"schema": SCHEMA, "runs": self._runs, "done": sorted(self._done)}
+            with contextlib.suppress(OSError):
+                write_text(self._directory / CHECKED, json.dumps(content))
+
+    def _name(self, folder: Path) -> str:
+        return f"{folder.parent.name}/{folder.name}"
+
+
+def _stamp(file: str) -> list[int] | None:
+    """Size, times and inode of a file; nobody can set the time of the inode, which every write moves."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def _read(path: Path) -> tuple[dict[str, Any], set[str]]:
+    content = kept_json(path)
+    try:
+        if content["schema"] != SCHEMA:
+            return {}, set()
+        done = {str(name) for name in content.get("done", ())}
+        return dict(content["runs"]), {name for name in done if all(map(is_bare, name.split("/")))}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}, set()

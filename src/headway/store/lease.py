@@ -1,0 +1,472 @@
+"""Runs: processes of this machine, told apart from later ones that have their numbers.
+
+Runs: the numbered files that leases are: how they appear, whole and once, and how they are read.
+
+A number is made by a hard link, which is a rename that replaces nothing: of any number of contenders one succeeds, on
+one machine and on a network file system alike, however late the others see it.
+
+Runs: who works on a run folder.
+
+A lease is a numbered file. The process that created the highest number owns the folder. A file appears whole, under a
+name that nobody else can take: of any number of contenders one succeeds, however late the others see it. A free lease
+(it was released, or its process ended on this machine, or somebody watched it for 60 s and saw no beat:
+`headway.store.watch`) is followed by the next number. The owner looks before every write whether it still has the
+highest one; when it has slept, it must win a next number before it goes on.
+
+No clock of one machine is compared with that of another. The argument that this is enough stands in docs/running.md.
+
+An owner that was suspended between looking and writing can still write once after another took over. That is
+harmless: the new owner writes to new files, and what is written under the old names is what the new owner would
+write there, since a run is a function of its configuration.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from headway.base.files import NotOrdinary, entries, folder_in, ordinary, read_bytes, refuse_link, remove, write_new
+from headway.errors import HeadwayError, LeaseLost
+
+
+def is_alive(pid: int, started: float, born: int) -> bool:
+    """Whether the very process of a holder on this machine lives: a later one may have its number."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        if born and (now := born_at(pid)):
+            return now == born
+        # The start is counted from the time of booting, which moves when the clock is set.
+        return abs(process.create_time() - started) < 5
+    except psutil.NoSuchProcess:
+        return False
+
+
+def born_at(pid: int) -> int:
+    """When a process began, in ticks since the machine did; 0 where that is not told."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def command_lines() -> Iterator[Sequence[str]]:
+    """Of the processes of this machine, as far as they may be read."""
+    return (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
+
+
+def working_in(folder: Path, *, besides: Collection[int] = ()) -> list[psutil.Process]:
+    """Find the processes of this user that work in a folder, besides this one and those of some numbers.
+
+    A process works there when its command or its environment names the folder, or when it writes to a file in it.
+    """
+    found, named = [], str(folder)
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid in (os.getpid(), *besides) or process.uids().real != os.getuid():
+                continue
+            if any(named in word for word in (*process.cmdline(), *process.environ().values())) or any(
+                file.path.startswith(f"{named}/") and getattr(file, "mode", "r") != "r" for file in process.open_files()
+            ):
+                found.append(process)
+    return found
+
+
+@cache
+def machine() -> str:
+    """Where a process number means the same process: a host since it booted, and its container."""
+    parts = [socket.gethostname()]
+    with contextlib.suppress(OSError):  # not on macOS, where there are no such containers either
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(parts)
+
+
+_KEPT = 32
+"""Former leases that stay. A number that was removed could be taken twice, by one who sees the others late."""
+_NO_FILE = (FileNotFoundError, IsADirectoryError, NotOrdinary)
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """What a lease says: which process, and how far its run is."""
+
+    host: str
+    machine: str
+    pid: int
+    started: float
+    step: int = 0
+    steps_per_s: float = 0.0
+    released: bool = False
+    born: int = 0
+    """When its process began, in ticks since its machine did: setting a clock does not move it. 0 of before."""
+    token: str = ""
+    """Of this lease alone."""
+    beat: int = 0
+    """Counted up, so that every beat changes the file."""
+    held_s: float = 0.0
+    """How long it had been held at the last beat, by the holder's own clock."""
+    at: str = ""
+    """Who works on the run, where that is not the holder itself but somebody that it writes for."""
+
+    @property
+    def worker(self) -> str:
+        """Who works on the run: a host, and a process there."""
+        return self.at or f"{self.host} {self.pid}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """A lease as it was seen once.
+
+    Attributes:
+        number: of the file.
+        holder: what it says; None for one that is just being created.
+        mark: whatever a beat changes. Two marks are equal or not; nothing else is to be read from them.
+    """
+
+    number: int
+    holder: Holder | None
+    mark: tuple[bytes, int]
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is certain at once that nobody holds it: it was released, or its process here has ended."""
+        holder = self.holder
+        return holder is not None and (
+            holder.released or (holder.machine == machine() and not is_alive(holder.pid, holder.started, holder.born))
+        )
+
+
+def file_of(directory: Path, number: int) -> Path:
+    """Where the lease of a number stands."""
+    return directory / f"{number:06d}.json"
+
+
+def newest(directory: Path) -> int:
+    """The highest number, 0 if there is none."""
+    return max(_numbers(directory), default=0)
+
+
+def seen(directory: Path) -> Sight | None:
+    """The newest lease of a folder; None where there is none."""
+    refuse_link(directory)
+    number = 0
+    for _ in range(3):  # one that vanishes was followed by others
+        number = newest(directory)
+        if not number:
+            return None
+        with contextlib.suppress(*_NO_FILE), ordinary(file_of(directory, number)) as file:
+            content = file.read()
+            mark = content, os.fstat(file.fileno()).st_mtime_ns
+            return Sight(number=number, holder=parsed(content), mark=mark)
+    return Sight(number=number, holder=None, mark=(b"", 0))
+
+
+def follow(directory: Path, number: int, holder: Holder) -> bool:
+    """Make the lease of a number; False when somebody else made it, or one after it.
+
+    Raises:
+        OSError: when nothing can be written there.
+    """
+    if not _create(file_of(directory, number), holder):
+        return False
+    former = list(_numbers(directory))
+    if max(former, default=0) > number:  # it is one of those that were removed, as long ago was it that we looked
+        return False
+    swept = [file_of(directory, n) for n in former if n <= number - _KEPT]
+    for path in [*swept, *entries(directory, "*.tmp")]:
+        remove(path)
+    return True
+
+
+def give_up(directory: Path, sight: Sight) -> bool:
+    """Let a lease go whose holder gives no sign of life: it is followed by one that is released.
+
+    Whether nobody else has it now, as far as one knows; False when another was faster.
+
+    Raises:
+        OSError: when the disk is full: nobody can work there, and to look again would change nothing.
+    """
+    if sight.is_free:
+        return True
+    try:
+        return follow(directory, sight.number + 1, replace(this_process(), released=True))
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return False
+
+
+def is_of(directory: Path, number: int, token: str) -> bool:
+    """Whether a lease stands there as it was made."""
+    return _has(file_of(directory, number), token)
+
+
+def _numbers(directory: Path) -> Iterator[int]:
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return
+    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    yield from (int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
+
+
+def _create(path: Path, holder: Holder) -> bool:
+    """Make a lease appear whole under its name, if nothing has that name."""
+    temporary = path.with_name(f"{path.stem}.{holder.token}.tmp")
+    try:
+        write_new(temporary, json.dumps(asdict(holder)).encode())
+        os.link(temporary, path)  # a rename that replaces nothing, which Python has not
+        return True
+    except FileExistsError:
+        # A network file system may do it, lose the answer, and find it done when it tries again.
+        return _has(path, holder.token)
+    except FileNotFoundError:
+        return False  # swept away by one who was faster; or the folder is gone, which the next look tells
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return _claim(path, temporary)
+    finally:
+        with contextlib.suppress(OSError):
+            remove(temporary)
+
+
+def _claim(path: Path, temporary: Path) -> bool:
+    """The same where there are no hard links: the name is taken first, and filled by a rename."""
+    try:
+        with open(path, "x"):
+            pass
+    except FileExistsError:
+        return False
+    os.replace(temporary, path)
+    return True
+
+
+def _has(path: Path, token: str) -> bool:
+    try:
+        holder = parsed(read_bytes(path))
+    except _NO_FILE:
+        return False
+    return holder is not None and holder.token == token
+
+
+def parsed(content: bytes) -> Holder | None:
+    """What a lease says; None for one that is just being created. What a later Headway adds is left out."""
+    kinds: dict[str, Any] = {each.name: (float, int) if each.type is float else each.type for each in fields(Holder)}
+    try:
+        told = {name: value for name, value in json.loads(content).items() if name in kinds}
+        return Holder(**told) if all(isinstance(value, kinds[name]) for name, value in told.items()) else None
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def this_process() -> Holder:
+    """A lease of this process, of a token of its own."""
+    return Holder(
+        host=socket.gethostname(),
+        machine=machine(),
+        pid=os.getpid(),
+        started=psutil.Process().create_time(),
+        born=born_at(os.getpid()),
+        token=secrets.token_hex(8),
+    )
+
+
+STALE_S = 60.0
+"""A holder whose beat did not change for so long, by the clock of who watched it, is given up."""
+_BEAT_S = 1.0
+_LEFT: set["Lease"] = set()
+"""Leases that this process is done with, and whose release could not be written: its end releases them."""
+_HELD, _RELEASED = b'"released": false', b'"released": true '
+
+
+class LeaseHeld(HeadwayError):
+    """Another process works on the run folder."""
+
+
+def last_holder(directory: Path) -> Holder | None:
+    """What the newest lease of a run folder says, be it held or not."""
+    sight = seen(directory)
+    return sight.holder if sight else None
+
+
+def is_held(directory: Path) -> bool:
+    """Whether a process may work on the run folder, as far as one look tells.
+
+    A holder on another machine that has ended without a word is told apart from one that works only by watching.
+    """
+    sight = seen(directory)
+    return sight is not None and not sight.is_free
+
+
+def release_left() -> bool:
+    """Try again to release what this process is done with; whether nothing is left.
+
+    What is left looks held, by a process that lives, for as long as this one does.
+    """
+    for lease in tuple(_LEFT):
+        with contextlib.suppress(OSError):
+            lease.release()
+    return not _LEFT
+
+
+class Lease:
+    """Ownership of a run folder; as a context manager it beats in the background and releases at the end."""
+
+    def __init__(self, directory: Path, number: int, holder: Holder):
+        self._directory, self._number, self._holder = directory, number, holder
+        self._taken = self._beaten = _awake_s()
+        self._told: dict[str, Any] = {}
+        self._ended, self._turn = threading.Event(), threading.RLock()
+        self._thread = threading.Thread(target=self._keep_beating, name="lease", daemon=True)
+
+    @classmethod
+    def take(cls, directory: Path) -> "Lease":
+        """Take the lease of a run folder.
+
+        Raises:
+            LeaseHeld: when another process has it, as far as one look tells, or was faster.
+            OSError: when it cannot be written, or a former one of this process not be released.
+        """
+        for left in [lease for lease in _LEFT if lease._directory == directory]:
+            left.release()
+        folder_in(directory.parent, directory.name)
+        sight = seen(directory)
+        if sight and not sight.is_free:
+            holder = sight.holder
+            raise LeaseHeld(f"process {holder.pid} on {holder.host} works on it" if holder else "another works on it")
+        number, holder = (sight.number if sight else 0) + 1, this_process()
+        if not follow(directory, number, holder):
+            raise LeaseHeld("another process was faster")
+        return cls(directory, number, holder)
+
+    def __enter__(self) -> "Lease":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        with contextlib.suppress(OSError):
+            self.release()
+
+    def release(self) -> None:
+        """Let go, so that everybody sees it at once.
+
+        Raises:
+            OSError: when that cannot be written; then it is `left`.
+        """
+        _LEFT.add(self)
+        self._holder = replace(self._holder, released=True)
+        with contextlib.suppress(LeaseLost):  # then there is nothing to release
+            self._beat()
+        _LEFT.discard(self)
+
+    def check(self) -> None:
+        """Look whether the folder is still ours.
+
+        Raises:
+            LeaseLost: when another process took it over; nothing more may be written.
+            OSError: when it has slept, and cannot win its lease again on this disk.
+        """
+        with self._turn:
+            if _awake_s() - self._beaten > STALE_S / 2:
+                self._win_again()
+            self._look()
+
+    def _look(self) -> None:
+        number = newest(self._directory)
+        if number > self._number:
+            sight = seen(self._directory)
+            holder = sight.holder if sight else None
+            who = f"process {holder.pid} on {holder.host}" if holder else "another process"
+            raise LeaseLost(
+                f"{who} took over {self._directory.parent} after this one gave no sign of life for {STALE_S:.0f} s; "
+                "it goes on there"
+            )
+        # One that was made anew in the meantime may have the same numbers.
+        if not number or not is_of(self._directory, self._number, self._holder.token):
+            raise LeaseLost(f"{self._directory.parent} was removed while this process worked on it")
+
+    def _win_again(self) -> None:
+        """Go on after a sleep in which others may have given up on this process: only with a number of its own.
+
+        What they did may not be seen here yet; that a number is taken is known where it is made.
+        """
+        renewed = replace(self._holder, token=secrets.token_hex(8))
+        if not newest(self._directory) or not follow(self._directory, self._number + 1, renewed):
+            self._look()
+            raise LeaseLost(
+                f"another process took over {self._directory.parent} while this one gave no sign of life; it goes on "
+                "there"
+            )
+        self._number, self._holder, self._beaten = self._number + 1, renewed, _awake_s()
+
+    def progress(self, step: int, steps_per_s: float, at: str = "") -> None:
+        """What the coming beats tell."""
+        self._told = {"step": step, "steps_per_s": steps_per_s, "at": at}
+
+    def _keep_beating(self) -> None:
+        # In its own thread: compiling a model or judging it at the end may take longer than a lease lasts.
+        while not self._ended.wait(_BEAT_S):
+            try:
+                self._beat()
+            except LeaseLost:
+                return  # the main thread finds out before its next write
+            except OSError:
+                continue  # it may work again; the main thread finds out too
+
+    def _beat(self) -> None:
+        with self._turn:
+            self.check()
+            path = file_of(self._directory, self._number)
+            temporary = path.with_suffix(".tmp")
+            told = {**self._told, "beat": self._holder.beat + 1, "held_s": round(_awake_s() - self._taken, 1)}
+            self._holder = replace(self._holder, **told)
+            try:
+                remove(temporary)
+                write_new(temporary, json.dumps(asdict(self._holder)).encode())
+                os.replace(temporary, path)
+                self._beaten = _awake_s()
+            except OSError:
+                with contextlib.suppress(OSError):
+                    remove(temporary)
+                self._release_in_place(path) if self._holder.released else self._touch(path)
+
+    def _touch(self, path: Path) -> None:
+        """A beat on a full disk: it needs no space. If even that fails, a missed beat is what the 60 s are for."""
+        with contextlib.suppress(OSError):
+            os.utime(path, follow_symlinks=False)
+            self._beaten = _awake_s()
+
+    def _release_in_place(self, path: Path) -> None:
+        """A release on a full disk: one word of the file is written over, which needs no space."""
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            said = os.pread(descriptor, 1 << 16, 0)
+            os.pwrite(descriptor, said.replace(_HELD, _RELEASED), 0)
+        finally:
+            os.close(descriptor)
+
+
+def _awake_s() -> float:
+    """Seconds by a clock of this process that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()

@@ -1,0 +1,347 @@
+"""Runs: when the seeds of a directory are looked at, and what was found: `DIR/looks`.
+
+    looks/plan.json        when one looks, at which questions; written before the first verdict
+    looks/after-N.json     what was found with N seeds
+    looks/seen-N.json      that verdicts were given on N seeds, without a plan
+    looks/search.json      how the best of many arms is searched
+    looks/round-J.json     which arms a round of the search kept
+    looks/picked.json      what the search picked
+
+Each file is written once, whole; of several processes that come at once, one writes it and the others read it. Only a
+plan that goes on beyond its end takes the place of the one before.
+
+Verdicts rest on these files, so the directory's document says what each of them holds, and a plan that is damaged or
+gone is an error. The document says first what is going to be written, then the file is, and then the document says
+that it is there: who is killed in between leaves a file that may be as it was or as it is to be, and both are right.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from headway.base.files import (
+    FULL,
+    Content,
+    folder_in,
+    inside,
+    json_text,
+    kept_json,
+    parsed,
+    plain,
+    read_bytes,
+    write_text,
+)
+from headway.base.identity import DIGEST, digest, is_as_signed, signed
+from headway.errors import ResultsError, UserError
+from headway.store import document
+from headway.store.growth import turn
+from headway.store.storage import failure
+
+SCHEMA = 1
+
+Asked = Mapping[str, Mapping[str, float]]
+"""Questions by name: the weights of arms, which add up to 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookMade:
+    """What was found at a look.
+
+    Attributes:
+        n_seeds: at which one looked.
+        outcomes: of each question: apart, small, same, open, few or none.
+        intervals: of each question, in per cent; None without one.
+        made: when, in UTC.
+    """
+
+    n_seeds: int
+    outcomes: Mapping[str, str]
+    intervals: Mapping[str, tuple[float, float] | None]
+    made: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredPlan:
+    """A plan of looks as it stands in a directory.
+
+    Attributes:
+        looks: numbers of seeds at which one looks, ascending.
+        margin: in per cent: what is certainly smaller is the same.
+        level: of all looks together.
+        metric: that is judged.
+        asked: the questions; what is asked later was asked after an answer was seen.
+        are_declared: whether they are contrasts of the document, or else comparisons of arms.
+        first_seed: the seeds of the plan are this one and those that follow.
+        n_before: seeds that had been run before the plan was made.
+        made: when, in UTC.
+        history: the looks that were made.
+    """
+
+    looks: tuple[int, ...]
+    margin: float
+    level: float
+    metric: str
+    asked: Asked
+    are_declared: bool
+    first_seed: int = 0
+    n_before: int = 0
+    made: str = ""
+    history: tuple[LookMade, ...] = ()
+
+    @property
+    def at_most(self) -> int:
+        """The seeds at which it ends."""
+        return self.looks[-1]
+
+    @property
+    def seeds(self) -> range:
+        """Those that are judged, in the order in which they are run."""
+        return range(self.first_seed, self.first_seed + self.at_most)
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Those that a question is about."""
+        return tuple(dict.fromkeys(arm for weights in self.asked.values() for arm in weights))
+
+    @property
+    def asked_digest(self) -> str:
+        """Names the questions: other ones were not planned."""
+        return digest(plain(self.asked))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSearch:
+    """A search for the best of many arms, as it was planned.
+
+    Attributes:
+        arms: among which it searches.
+        new_seeds: that every arm which is left gets, by round.
+        metric: by which they are judged.
+        margin: of the verdicts on finalists, in per cent.
+        at_most: fresh seeds of a finalist.
+        made: when, in UTC.
+    """
+
+    arms: tuple[str, ...]
+    new_seeds: tuple[int, ...]
+    metric: str
+    margin: float
+    at_most: int
+    made: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundMade:
+    """The arms that a round kept, the best first."""
+
+    kept: tuple[str, ...]
+    made: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picked:
+    """What a search ended with.
+
+    Attributes:
+        arm: that had the best mean.
+        chances: of each arm to be the best.
+        finalists: that get fresh seeds, `arm` first.
+        made: when, in UTC.
+    """
+
+    arm: str
+    chances: Mapping[str, float]
+    finalists: tuple[str, ...]
+    made: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """That verdicts were given on so many seeds, and no plan said so before."""
+
+    n_seeds: int
+    made: str = ""
+
+
+_Stored = TypeVar("_Stored", StoredPlan, LookMade, StoredSearch, RoundMade, Picked, Seen)
+
+
+def folder_of(directory: Path) -> Path:
+    """Where all of it is kept."""
+    return inside(directory, document.LOOKS)
+
+
+def damages(directory: Path) -> Iterator[str]:
+    """A sentence for each file of `DIR/looks` that is not as it was written."""
+    names = {*document.looks_there(directory), *document.anchors(directory)}
+    yield from filter(None, (why_not(directory, name) for name in sorted(names)))
+
+
+def why_not(directory: Path, name: str) -> str:
+    """Why a file of `DIR/looks` is not to be believed, and what to do; empty where it is, or cannot be there."""
+    file, known = document.look_file(directory, name), document.anchors(directory).get(name)
+    state = document.state_of(file)
+    if state in (known or [None]) or (known is None and not _is_strange(directory, file)):
+        return ""
+    if known != document.anchors(directory).get(name):  # it was being written just now
+        return why_not(directory, name)
+    what = "is missing" if state is None else "was not written here" if known is None else "is not as it was written"
+    takes = "takes what is there" if known is None else "does without it"
+    return f"{file} {what}; put it back from a copy, or `headway verify {directory} --adopt` {takes}"
+
+
+def _is_strange(directory: Path, file: Path) -> bool:
+    """Whether a file that the document does not know of is damaged, or others put it there."""
+    if document.is_sealed(directory, document.LOOKS) and not document.doubt(directory):
+        return True
+    content = kept_json(file)  # those of before have no digest, and what cannot be read is told by who reads it
+    return isinstance(content, dict) and DIGEST in content and not is_as_signed(content)
+
+
+def is_unsealed(directory: Path) -> bool:
+    """Whether there are files that the document does not know of, as in directories of before."""
+    return not document.anchors(directory).keys() >= set(document.looks_there(directory))
+
+
+def settle(directory: Path) -> None:
+    """Have the document say what is there of files that a killed process was writing.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    if any(len(states) > 1 for states in document.anchors(directory).values()):
+        with turn(directory):
+            for name, states in document.anchors(directory).items():
+                state = document.state_of(document.look_file(directory, name))
+                if len(states) > 1 and state in states:
+                    document.note(directory, name, (state,))
+
+
+def adopt(directory: Path) -> None:
+    """Do without the files that are damaged or lost, for whoever has the turn.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    for name in document.anchors(directory):
+        if why_not(directory, name):
+            document.give_up(directory, name)
+
+
+def stored_plan(directory: Path) -> StoredPlan | None:
+    """The plan of a directory, with the looks that were made; None where there is none.
+
+    Raises:
+        ResultsError: when a file cannot be read.
+    """
+    plan = stored(directory, "plan", StoredPlan)
+    if plan is None:
+        return None
+    sound = (f"after-{n}" for n in plan.looks if not why_not(directory, f"after-{n}"))
+    looks = [made for name in sound if (made := stored(directory, name, LookMade))]
+    return replace(plan, history=tuple(looks))
+
+
+def seen(directory: Path) -> tuple[int, ...]:
+    """The numbers of seeds that verdicts were given on without a plan, or by one that is lost, ascending.
+
+    The name of a file says it, and the document has the names of those that are lost.
+    """
+    names = {*document.looks_there(directory), *document.anchors(directory)}
+    kinds = ("seen",) if "plan" in names else ("seen", "after")
+    names.update(document.given_up(directory))
+    parts = [name.partition("-") for name in names]
+    return tuple(sorted({int(n) for kind, _, n in parts if kind in kinds and n.isdecimal()}))
+
+
+def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:
+    """What stands in a file of `DIR/looks`; None where there is no such file.
+
+    Raises:
+        ResultsError: when it cannot be read, is not as it was written, or is gone.
+    """
+    if damage := why_not(directory, name):
+        raise ResultsError(f"{damage}; until then nothing is said of what was planned")
+    file = document.look_file(directory, name)
+    try:
+        content = parsed(read_bytes(file))
+        content.pop(DIGEST, None)
+        if content.pop("schema") != SCHEMA:
+            raise ResultsError(f"{file}: another version of Headway wrote it; use that one, or another directory")
+        return TypeAdapter(kind).validate_python(content)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, ResultsError):
+            raise
+        raise ResultsError(f"{file}: cannot be read ({error}); restore it, or choose another directory") from None
+
+
+def keep(directory: Path, name: str, value: _Stored) -> _Stored:
+    """Write a file of `DIR/looks` unless it is there; what then stands in it.
+
+    What was found at a look, or that verdicts were given, is written anew where it is damaged: runs say it again.
+
+    Raises:
+        ResultsError: when it can neither be written nor read.
+    """
+    try:
+        folder_in(directory, document.LOOKS)
+        settle(directory)
+        if (found := _there(directory, name, value)) is not None:
+            return found
+        with turn(directory):
+            if (found := _there(directory, name, value)) is None:  # somebody else may have had the turn before
+                _write(directory, name, value)
+    except OSError as error:
+        raise _unwritable(directory, name, error) from None
+    return stored(directory, name, type(value)) or value
+
+
+def keep_plan(directory: Path, plan: StoredPlan) -> StoredPlan:
+    """Store a plan, or the one that goes on where a stored one ends; the plan that stands there afterwards."""
+    found = keep(directory, "plan", plan)
+    if plan.at_most > found.at_most and plan.looks[: len(found.looks)] == found.looks:
+        try:
+            with turn(directory):
+                former = stored_plan(directory) or found
+                if former.at_most < plan.at_most:
+                    _write(directory, "plan", replace(plan, made=former.made))
+        except OSError as error:
+            raise _unwritable(directory, "plan", error) from None
+    return stored_plan(directory) or plan
+
+
+def _there(directory: Path, name: str, value: _Stored) -> _Stored | None:
+    """What stands in a file; None where it is not there, or is damaged and can be said again."""
+    if isinstance(value, LookMade | Seen) and why_not(directory, name):
+        return None
+    return stored(directory, name, type(value))
+
+
+def _write(directory: Path, name: str, value: _Stored) -> None:
+    """Write a file and have the document say so, for whoever has the turn."""
+    file = document.look_file(directory, name)
+    text = json_text(_content(value))
+    before, now = document.state_of(file), Content.of(text.encode()).sha256[:16]
+    document.note(directory, name, (before, now))
+    write_text(file, text)
+    document.note(directory, name, (now,))
+
+
+def _unwritable(directory: Path, name: str, error: OSError) -> UserError:
+    if error.errno in FULL:
+        return failure(directory, error)
+    file = document.look_file(directory, name)
+    return ResultsError(f"{file} cannot be written: {error.strerror}; free space or check permissions")
+
+
+def _content(value: Any) -> Any:
+    content = {"schema": SCHEMA, **asdict(value)}
+    content.pop("history", None)
+    content["made"] = content["made"] or datetime.now(UTC).isoformat(timespec="seconds")
+    return signed(plain(content))

@@ -1,0 +1,260 @@
+"""Runs: what the owner of a run folder writes while it trains.
+
+The checkpoint commits. A recorder goes on from the newest checkpoint whose records are still as they were written, cuts
+everything later away, and writes it again while training repeats those steps: the same, except for times and memory.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save as format_arrays
+
+from headway.base.files import (
+    Content,
+    appending,
+    entries,
+    folder_in,
+    inside,
+    ordinary,
+    plain,
+    remove,
+    replacing,
+    sweep,
+    write_bytes,
+)
+from headway.errors import ResultsError, Unreadable, shortened
+from headway.store.lease import Lease
+from headway.store.records import OF_STEPS, heads_file, is_of_run, read_records, weights_file
+from headway.train import checkpoint
+from headway.train.checkpoint import Checkpoint, Commit
+from headway.train.loop import Arrays, Milestone
+
+_LINE_FILES = ("metrics.jsonl", "samples.jsonl")
+_AT_ONCE = 1 << 20
+
+
+class Recorder:
+    """Writes records, arrays of heads and checkpoints into a run folder, and looks at the lease before each.
+
+    `resumed` is the checkpoint to go on from, None for the start; `recoveries` are sentences about what was found
+    damaged on the way. As a context manager it closes its file.
+    """
+
+    def __init__(self, path: Path, lease: Lease, run: str = ""):
+        self._path, self._lease, self._run = path, lease, run
+        lease.check()
+        for directory in (path, *(inside(path, name) for name in OF_STEPS)):
+            sweep(directory)
+        self.resumed, self.recoveries = _resumable(path, run)
+        self._of_steps = _cut_steps(path, self.resumed)
+        for name in _LINE_FILES:
+            _cut_lines(path / name, self.resumed)
+        self._metrics = _Lines(path / "metrics.jsonl")
+        self._samples = _Lines(path / "samples.jsonl") if (path / "samples.jsonl").is_file() else None
+
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._metrics.close()
+        if self._samples is not None:
+            self._samples.close()
+
+    @property
+    def contents(self) -> dict[str, Content]:
+        """What each file of the records must hold now, by its path in the folder."""
+        lines = {"metrics.jsonl": self._metrics.content}
+        if self._samples is not None:
+            lines["samples.jsonl"] = self._samples.content
+        return {**lines, **self._of_steps}
+
+    def record(self, milestone: Milestone, wall_s: float) -> dict[str, Any]:
+        """Append a milestone's record, which comes back, and keep its arrays and samples.
+
+        Raises:
+            LeaseLost: when another process owns the folder.
+            OSError: when it cannot be written.
+        """
+        self._lease.check()
+        if milestone.arrays:
+            self._keep(heads_file(self._path, milestone.step), milestone.arrays)
+        for sample in milestone.samples:
+            self._write_sample({"step": milestone.step, **sample})
+        line = {"step": milestone.step, "wall_s": round(wall_s, 3), **milestone.metrics}
+        self._metrics.append(line)
+        return line
+
+    def keep_weights(self, step: int, weights: Arrays) -> None:
+        """Keep the weights of a step.
+
+        Raises:
+            LeaseLost: when another process owns the folder.
+            OSError: when it cannot be written.
+        """
+        self._lease.check()
+        self._keep(weights_file(self._path, step), weights)
+
+    def _keep(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+        folder_in(self._path, path.parent.name)
+        data = format_arrays(dict(arrays))
+        write_bytes(path, data)
+        self._of_steps[path.relative_to(self._path).as_posix()] = Content.of(data)
+
+    def checkpoint(self, state: Checkpoint) -> None:
+        """Commit the state of a step; those before it, or what it has not `recorded`, were recorded.
+
+        Raises:
+            LeaseLost: when another process owns the folder.
+            OSError: when it cannot be written; the former checkpoint then stands.
+        """
+        self._lease.check()
+        # The commit must never be ahead of the records: they reach the disk first.
+        self._metrics.sync()
+        if self._samples is not None:
+            self._samples.sync()
+        checkpoint.save(self._path / "checkpoint", replace(state, run=self._run, records=self.contents))
+
+    def _write_sample(self, sample: Mapping[str, Any]) -> None:
+        if self._samples is None:
+            # Opened before the look at the lease: who takes over from here on has cut it into a new file.
+            self._samples = _Lines(self._path / "samples.jsonl")
+            self._lease.check()
+        self._samples.append(sample)
+
+
+class _Lines:
+    """A file of lines that grows, and the hash of what it must hold."""
+
+    def __init__(self, path: Path):
+        self._hash, self._n_bytes = hashlib.sha256(), 0
+        self._descriptor = appending(path)
+        with ordinary(path) as file:
+            while data := file.read(_AT_ONCE):
+                self._count(data)
+
+    @property
+    def content(self) -> Content:
+        return Content(n_bytes=self._n_bytes, sha256=self._hash.hexdigest())
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        data = json.dumps(plain(record), allow_nan=False).encode() + b"\n"
+        line = memoryview(data)
+        while line:  # a disk that gets full takes a part first, and tells at the next part
+            line = line[os.write(self._descriptor, line) :]
+        self._count(data)
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _count(self, data: bytes) -> None:
+        self._hash.update(data)
+        self._n_bytes += len(data)
+
+
+def _resumable(path: Path, run: str) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint of a run beside which the records stand, and what was wrong with anything newer."""
+    found, damages = checkpoint.load(path / "checkpoint", lambda commit: _why_not(path, run, commit))
+    if damages:
+        damages = [*dict.fromkeys(damages), f"going on from step {found.step if found else 0}"]
+    return found, damages
+
+
+def stored_step(path: Path, run: str) -> int:
+    """The step that an unfinished run goes on from; 0 for the start, and where that cannot be read.
+
+    Args:
+        path: the folder of the run.
+        run: its id.
+    """
+    try:
+        found, _, _ = checkpoint.newest(path / "checkpoint", lambda commit: _why_not(path, run, commit))
+    except (OSError, ResultsError):
+        return 0  # who goes on with it says what is wrong
+    return found.step if found else 0
+
+
+def why_not_newest(path: Path, run: str) -> list[str]:
+    """A sentence for each reason why an unfinished run could not go on from its newest checkpoint.
+
+    Args:
+        path: the folder of the run.
+        run: its id; a checkpoint of another is none of its.
+    """
+    _, _, damages = checkpoint.newest(path / "checkpoint", lambda commit: _why_not(path, run, commit))
+    return list(dict.fromkeys(damages))
+
+
+def _why_not(path: Path, run: str, commit: Commit) -> str | None:
+    """Why a checkpoint cannot be gone on with; None where it can."""
+    if commit.run and run and commit.run != run:
+        return f"the checkpoint of step {commit.step} is that of another run"
+    if commit.records is None:
+        return _why_not_by_lines(path, commit.recorded)
+    for name, content in commit.records.items():
+        if not is_of_run(name):
+            return f"its checkpoint names {shortened(repr(name))}, and no run has such a file"
+        if not (path / name).is_file():
+            return f"{name} is missing"
+        if Content.of_file(path / name, content.n_bytes if name in _LINE_FILES else None) != content:
+            return f"{name} does not have the content that was recorded until step {commit.step}"
+    return None
+
+
+def _why_not_by_lines(path: Path, step: int) -> str | None:
+    """The same for a checkpoint of before, which does not say what was recorded."""
+    try:
+        metrics, _ = (read_records(path / name) for name in _LINE_FILES)
+    except Unreadable:
+        raise  # and nothing is cut
+    except ResultsError as error:
+        return str(error).partition(";")[0]
+    reached = any(record.get("step") == step for record in metrics)
+    return None if reached else f"metrics.jsonl lacks step {step} of the checkpoint"
+
+
+def _cut_lines(path: Path, resumed: Checkpoint | None) -> None:
+    """Remove the lines that were written after a checkpoint; all for None."""
+    if not path.is_file():
+        return
+    # Always into a new file: a former owner that is suspended in the middle of a write has the old one open.
+    if not resumed or (resumed.records is not None and path.name not in resumed.records):
+        write_bytes(path, b"")  # in place of whatever stands there, be it a link
+        return
+    with replacing(path) as temporary, ordinary(path) as lines, open(temporary, "xb") as kept:
+        if resumed.records is None:
+            kept.writelines(line for line in lines if _is_record_until(line, resumed.recorded))
+        else:
+            left = resumed.records[path.name].n_bytes
+            while left and (data := lines.read(min(left, _AT_ONCE))):
+                kept.write(data)
+                left -= len(data)
+
+
+def _cut_steps(path: Path, resumed: Checkpoint | None) -> dict[str, Content]:
+    """Remove the arrays of steps that were kept after a checkpoint; what those that are left must hold."""
+    kept = {}
+    for file in (file for name in OF_STEPS for file in entries(inside(path, name), "[0-9]*.safetensors")):
+        name = file.relative_to(path).as_posix()
+        if resumed and resumed.records is None and int(file.stem) <= resumed.recorded:
+            kept[name] = Content.of_file(file)
+        elif resumed and resumed.records and name in resumed.records:
+            kept[name] = resumed.records[name]
+        else:
+            remove(file)
+    return kept
+
+
+def _is_record_until(line: bytes, step: int) -> bool:
+    return line.endswith(b"\n") and bool(json.loads(line)["step"] <= step)

@@ -1,0 +1,216 @@
+"""Runs: the files of a run folder, read: lines of records, arrays of the heads, mappings."""
+
+import os
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from headway.base.files import NotOrdinary, checked, entries, inside, parsed
+from headway.base.files import read_bytes as bytes_of
+from headway.base.text import command_line, numbered
+from headway.errors import ResultsError, Unreadable
+from headway.train.loop import BEGINNING, Arrays
+
+READ = ("metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json", BEGINNING)
+"""What Headway reads in a run's folder, beside its run.json, checkpoints and what it keeps of some steps; all of it is
+sealed."""
+
+OF_STEPS = ("heads", "weights")
+"""The folders of a run's folder that hold a file of arrays for each of some steps."""
+
+_OF_A_STEP = re.compile(r"(heads|weights|checkpoint)/[0-9]+\.safetensors|checkpoint/[0-9]+\.json")
+
+
+def is_of_run(name: str) -> bool:
+    """Whether a path from a run's folder is that of a file which runs have; a stranger's seal may name anything."""
+    return name in READ or _OF_A_STEP.fullmatch(name) is not None
+
+
+def anew(path: Path) -> str:
+    """What to do about a damaged run, given its folder or one of its files."""
+    folder = next((found for found in (path, *path.parents) if found.name.startswith("seed-")), None)
+    seed = "" if folder is None else folder.name.removeprefix("seed-")
+    if folder is None or not seed.isdecimal() or folder.parent.parent.name != "runs":
+        return "put the run's folder aside, and `headway run` trains it anew"
+    asked = command_line("drop", folder.parents[2], folder.parent.name, seeds=seed)
+    return f"`{asked}` puts the run aside, and `headway run` trains it anew"
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a folder has anything of a run that was begun or made, be it its run.json or not."""
+    names = ("run.json", *READ, *OF_STEPS, "checkpoint", "seal.json")
+    return any(os.path.exists(f"{folder}{os.sep}{name}") for name in names)
+
+
+def run_folders(directory: Path) -> list[Path]:
+    """The folders of a results directory that have anything of a run."""
+    return [folder for folder in entries(directory, "runs/*/seed-*") if holds_run(folder)]
+
+
+@contextmanager
+def reached(path: Path) -> Iterator[None]:
+    """In the block, an error of the file system is told as `Unreadable`: no damage, but nothing to be had."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except NotOrdinary as error:
+        raise ResultsError(f"{path}: {error.strerror}; {anew(path)}") from None
+    except OSError as error:
+        todo = "see that its file system works and that you may read it, and try again"
+        raise Unreadable(f"{path}: cannot be read ({error.strerror}); {todo}") from None
+
+
+def heads_file(path: Path, step: int) -> Path:
+    """The file of a run folder for what was measured per head at a step."""
+    return inside(path, "heads") / f"{step:09d}.safetensors"
+
+
+def weights_file(path: Path, step: int) -> Path:
+    """The file of a run folder for the weights of a step that is not the last."""
+    return inside(path, "weights") / f"{step:09d}.safetensors"
+
+
+def heads_steps(path: Path) -> list[int]:
+    """The steps at which a run folder keeps arrays of the heads."""
+    return _steps_in(inside(path, "heads"))
+
+
+def weights_steps(path: Path) -> list[int]:
+    """The steps, beside the last, of which a run folder keeps the weights."""
+    return _steps_in(inside(path, "weights"))
+
+
+def _steps_in(folder: Path) -> list[int]:
+    stems = (file.stem for file in entries(folder, "*.safetensors"))
+    return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
+
+
+def step_files(path: Path) -> list[str]:
+    """What a run folder keeps of some steps, by path in it."""
+    files = [*(heads_file(path, step) for step in heads_steps(path))]
+    files += [weights_file(path, step) for step in weights_steps(path)]
+    return [file.relative_to(path).as_posix() for file in files]
+
+
+def read_heads(path: Path, step: int) -> Arrays:
+    """The arrays of the heads that a run folder keeps of a step.
+
+    Raises:
+        ResultsError: when there are none, or they are damaged.
+    """
+    if step not in heads_steps(path):
+        kept = numbered("step", heads_steps(path))
+        raise ResultsError(f"{path}: nothing was kept of the heads at step {step}; the run keeps {kept}")
+    return _arrays(heads_file(path, step))
+
+
+def read_weights(path: Path, step: int) -> Arrays:
+    """The weights that a run folder keeps of a step.
+
+    Raises:
+        ResultsError: when there are none, or they are damaged.
+    """
+    if step not in weights_steps(path):
+        kept = numbered("step", weights_steps(path))
+        raise ResultsError(f"{path}: weights of step {step} are not kept; beside its last the run keeps {kept}")
+    return _arrays(weights_file(path, step))
+
+
+def beginning_of(path: Path) -> dict[str, Any] | None:
+    """What a run's folder says of how it began, where it started from another run; None where not.
+
+    Raises:
+        ResultsError: when it is damaged.
+    """
+    return read_json(path / BEGINNING, "") if (path / BEGINNING).is_file() else None
+
+
+def _arrays(file: Path) -> Arrays:
+    try:
+        return load_file(checked(file))
+    except (SafetensorError, OSError) as error:
+        raise ResultsError(f"{file}: it is damaged ({error}); {anew(file)}") from None
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records in a file of JSON lines, a mapping with its step each; none if there is no file.
+
+    A last line that was cut short (a kill or a full disk) is left out with a warning.
+
+    Raises:
+        ResultsError: when an earlier line is damaged.
+        Unreadable: when the file system does not give it.
+    """
+    try:
+        with reached(path):
+            lines = bytes_of(path).split(b"\n")
+    except FileNotFoundError:
+        return []
+    records = _all_at_once(lines[:-1]) or []
+    for number, line in enumerate(lines[len(records) : -1], start=1):
+        try:
+            record = parsed(line)
+            int(record["step"])
+        except (ValueError, KeyError, TypeError):
+            raise ResultsError(f"{path}: line {number} is damaged; {anew(path)}") from None
+        records.append(record)
+    if lines[-1]:
+        warnings.warn(f"{path}: the last line was cut short and is left out", stacklevel=1)
+    return records
+
+
+def _all_at_once(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
+    """The records of lines as one JSON list, much faster than line by line; None where one of them is no record."""
+    try:
+        records = parsed(b"[" + b",".join(lines) + b"]")
+        for record in records:
+            int(record["step"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return records if len(records) == len(lines) else None
+
+
+def read_json(path: Path, missing: str) -> dict[str, Any]:
+    """The mapping in a file of JSON; `missing` is what its absence means.
+
+    Raises:
+        ResultsError: when it is missing, damaged or holds no mapping.
+        Unreadable: when the file system does not give it.
+    """
+    return mapping_in(read_bytes(path, missing), path)
+
+
+def read_bytes(path: Path, missing: str) -> bytes:
+    """The content of a file; `missing` is what its absence means.
+
+    Raises:
+        ResultsError: when it is missing.
+        Unreadable: when the file system does not give it.
+    """
+    try:
+        with reached(path):
+            return bytes_of(path)
+    except FileNotFoundError:
+        raise ResultsError(f"{missing}: {path.name} is missing") from None
+
+
+def mapping_in(text: bytes, path: Path) -> dict[str, Any]:
+    """The mapping that the JSON of a file at a path is.
+
+    Raises:
+        ResultsError: when it is none.
+    """
+    try:
+        content = parsed(text)
+    except ValueError as error:
+        raise ResultsError(f"{path}: cannot be read ({error}); {anew(path)}") from None
+    if not isinstance(content, dict):
+        raise ResultsError(f"{path}: it is no mapping; {anew(path)}")
+    return content

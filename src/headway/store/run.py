@@ -1,0 +1,421 @@
+"""Lab: run.json, read as it was written: of the schema that this Headway knows, and with the digest of its content.
+
+Runs: one run folder, read.
+
+    run.json                  what was asked, where it stands, how it was executed and what came out
+    metrics.jsonl             a line per recorded step
+    samples.jsonl             a line per text that the model wrote
+    tokenizer.json            how a language model's text becomes tokens
+    heads/STEP.safetensors    what was measured per head
+    weights/STEP.safetensors  weights of a step from which another run starts, or that was asked for
+    start.json                what became of the run that this one started from
+    curves.json               what the finished model was judged by, where that is too long for a number
+    seal.json                 what all these files hold, once the run is done
+    checkpoint/ lease/ log.txt
+
+A `Run` is what the folder held when it was opened; files are read when they are asked for. What is not as it was
+written is never believed: run.json has a digest of itself, and of the seal, which has those of everything else.
+
+Runs: run.json, written: by whoever makes a folder, and from then on by its owner alone.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from headway.base.files import entries, json_text, kept_json, write_text
+from headway.base.identity import DIGEST
+from headway.config.kinds import parse_stored
+from headway.config.plugins import load_needed
+from headway.config.run import RunSpec
+from headway.errors import DeclarationError, ResultsError
+from headway.store import integrity as seals
+from headway.store.batches import RunBatch
+from headway.store.lease import Lease, is_held
+from headway.store.records import (
+    anew,
+    beginning_of,
+    holds_run,
+    mapping_in,
+    reached,
+    read_bytes,
+    read_heads,
+    read_json,
+    read_records,
+    read_weights,
+)
+from headway.store.records import heads_steps as steps_of_heads
+from headway.store.records import weights_steps as steps_of_weights
+from headway.train import checkpoint
+from headway.train.loop import Arrays, laboratory_of
+
+SCHEMA = 1
+_END = f',\n "{DIGEST}": "'
+"""What stands between the content and its digest, which comes last."""
+
+
+def content_of(path: Path) -> dict[str, Any]:
+    """What the run.json of a folder says.
+
+    Raises:
+        ResultsError: when there is none, it is of another schema, or it is not as it was written.
+    """
+    file = path / "run.json"
+    if not file.exists() and holds_run(path):
+        raise ResultsError(f"{path}: its run.json is missing, and other parts of a run are there; {anew(path)}")
+    text = read_bytes(file, f"{path} holds no run")
+    content = mapping_in(text, file)
+    if "schema" not in content:
+        raise ResultsError(f"{path}: run.json is damaged (it has no schema); {anew(path)}")
+    if content["schema"] != SCHEMA:
+        raise ResultsError(
+            f"{path}: run.json has schema {content['schema']}, and this Headway reads {SCHEMA}; "
+            f"read it with the Headway that wrote it; or {anew(path)}"
+        )
+    # Those of before were not signed.
+    if (DIGEST in content or "seal" in content) and not _is_signed(text):
+        raise ResultsError(
+            f"{path}: run.json is not as it was written: it is damaged, or it was edited; {anew(path)}, and for "
+            "another experiment change its file and choose another directory"
+        )
+    return content
+
+
+def schema_of(file: Path) -> int | None:
+    """The schema of a run.json, whatever else it says; None where it has none or cannot be read."""
+    content = kept_json(file)
+    schema = content.get("schema") if isinstance(content, dict) else None
+    return schema if isinstance(schema, int) else None
+
+
+def signed_text(content: Mapping[str, Any]) -> str:
+    """What a run.json is to hold: the content, and the digest of its text."""
+    text = json_text({"schema": SCHEMA, **content}).removesuffix("\n}\n")
+    return f'{text}{_END}{_digest(text.encode())}"\n}}\n'
+
+
+def _is_signed(text: bytes) -> bool:
+    before, _, after = text.rpartition(_END.encode())
+    return after == f'{_digest(before)}"\n}}\n'.encode()
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def check_schema(directory: Path) -> None:
+    """Nothing, when this Headway understands the runs of a directory.
+
+    Raises:
+        ResultsError: when a later one wrote them.
+    """
+    for file in entries(directory, "runs/*/seed-*/run.json"):
+        schema = schema_of(file)
+        if schema is not None and schema > SCHEMA:
+            raise ResultsError(
+                f"{directory} was written by a later Headway (its runs have schema {schema}, and this one knows "
+                f"{SCHEMA}); go on there with the version that it was begun with"
+            )
+
+
+Status = Literal["waiting", "running", "done", "failed", "interrupted", "damaged"]
+"""All but the last stand in run.json; a run is damaged when what the folder holds cannot be relied on."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Run:
+    """A run folder, as it was when it was opened.
+
+    `control` is None for a plain arm, `metrics` is empty until the run is done, and `execution` says how it was
+    computed (trainer, instruction set, threads, versions, host, ...). `counted_steps` are those of a run whose length
+    its corpus decides, None before that was opened. `keeps_weights` are steps whose weights are kept. `seal` is
+    the digest of its seal, None before it is done, and for a run that was made before there were seals. `batch` are the
+    runs that it is trained together with, None for one that is trained alone.
+    """
+
+    path: Path
+    id: str
+    arm: str
+    control: str | None
+    group: str | None
+    seed: int
+    status: Status
+    message: str
+    config: Mapping[str, Any]
+    log_every: int
+    execution: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    counted_steps: int | None = None
+    keeps_weights: tuple[int, ...] = ()
+    seal: str | None = None
+    batch: RunBatch | None = None
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        """Read a run folder.
+
+        Raises:
+            ResultsError: when there is none, or it cannot be understood.
+        """
+        run = read(path)
+        if run.status == "running" and not is_held(path / "lease"):
+            return replace(run, status="interrupted", message="its process ended without a word; run again to go on")
+        return run
+
+    @classmethod
+    def examine(cls, path: Path, depth: seals.Depth = "whole", known: seals.Known | None = None) -> "Run":
+        """Read a run folder in a results directory, whatever its state: one that fails its `check` is damaged."""
+        try:
+            run = cls.open(path)
+            run.check(depth, known)
+        except ResultsError as error:
+            return damaged(path, str(error))
+        return run
+
+    def check(self, depth: seals.Depth = "whole", known: seals.Known | None = None) -> None:
+        """See that the folder is the one of this run, and that it holds what was written if the run is done.
+
+        A done run without a seal, as runs of before are, is seen to be readable.
+
+        Args:
+            depth: how the files are looked at.
+            known: what is known of them already, and takes what is found.
+
+        Raises:
+            ResultsError: saying what is damaged, and what to do.
+        """
+        self.check_name()
+        if self.status != "done":  # what is damaged is computed again
+            if known is not None and known.was_done(self.path) and (self.path / seals.SEAL).exists():
+                what = f"it was finished here before, and its run.json says that it is {self.status}"
+                raise ResultsError(f"{self.path}: {what}; {anew(self.path)}")
+            return
+        if self.seal is not None:
+            seals.check(self.path, self.seal, depth, known)
+        elif (self.path / seals.SEAL).exists() or (known is not None and known.is_sealed(self.path)):
+            raise ResultsError(f"{self.path}: it was sealed, and its run.json says nothing of that; {anew(self.path)}")
+        elif depth != "sizes":
+            self._check_readable()
+
+    def _check_readable(self) -> None:
+        if not self.records():
+            raise ResultsError(f"{self.path / 'metrics.jsonl'}: there are no records; {anew(self.path)}")
+        self.samples()
+        self.curves()
+        self.weights()
+        for step in self.head_steps():
+            self.head_arrays(step)
+        for step in self.weight_steps():
+            self.weights(step)
+
+    def check_name(self) -> None:
+        """See that the folder is named as its run.json says, which is as it was written.
+
+        Raises:
+            ResultsError: saying what is damaged, and what to do.
+        """
+        here, there = f"{self.path.parent.name}/{self.path.name}", f"{self.name}/seed-{self.seed}"
+        if here != there:
+            raise ResultsError(f"{self.path}: its run.json is that of {there}; rename the folder or delete it")
+        _ = self.spec
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, {self.status})"
+
+    @property
+    def name(self) -> str:
+        """`ARM` or `ARM+CONTROL`."""
+        return f"{self.arm}+{self.control}" if self.control else self.arm
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps when it is done; 0 for a damaged run, and for one whose corpus has yet to say it."""
+        if self.status == "damaged":
+            return 0
+        return self.counted_steps if self.counted_steps is not None else self.spec.declared_steps or 0
+
+    @cached_property
+    def spec(self) -> RunSpec:
+        """What was asked.
+
+        Raises:
+            ResultsError: when the configuration does not have the id that the folder was made for, or is damaged.
+        """
+        if self.status == "damaged":
+            raise ResultsError(self.message)
+        try:
+            load_needed(self.path, self.config.get("plugins", ()))
+            spec = parse_stored(self.config, lambda key: f"{self.path / 'run.json'}: {key}")
+        except DeclarationError as error:
+            raise ResultsError(f"{error}; {anew(self.path)}") from None
+        if spec.id != self.id:
+            raise ResultsError(
+                f"{self.path}: run.json was made for {self.id} but its configuration is {spec.id}'s: it was "
+                f"edited; {anew(self.path)}, and for another experiment change its file and choose another directory"
+            )
+        return spec
+
+    @cached_property
+    def trained(self) -> RunSpec:
+        """The run as it was trained: of one that started from another, with the heads that were left or added.
+
+        Raises:
+            ResultsError: as `spec`, or when what it says of how it began is damaged.
+        """
+        try:
+            return self.spec.trained_as(beginning_of(self.path))
+        except DeclarationError as error:
+            raise ResultsError(f"{self.path}: {error}; {anew(self.path)}") from None
+
+    def records(self) -> list[dict[str, Any]]:
+        """What was recorded while training, a mapping per step, ascending.
+
+        A last line that was cut short (a kill or a full disk) is left out with a warning.
+
+        Raises:
+            ResultsError: when an earlier line is damaged.
+        """
+        return read_records(self.path / "metrics.jsonl")
+
+    def samples(self) -> list[dict[str, Any]]:
+        """What the model wrote, a mapping per text with the step at which it was written.
+
+        Raises:
+            ResultsError: when it is damaged.
+        """
+        return read_records(self.path / "samples.jsonl")
+
+    def head_steps(self) -> list[int]:
+        """The steps at which arrays of the heads were kept."""
+        return steps_of_heads(self.path)
+
+    def head_arrays(self, step: int) -> Arrays:
+        """The arrays of the heads that were kept at a step.
+
+        Raises:
+            ResultsError: when none were, or they are damaged.
+        """
+        return read_heads(self.path, step)
+
+    def curves(self) -> dict[str, Any]:
+        """What the finished run was judged by beside its metrics; empty before."""
+        path = self.path / "curves.json"
+        return read_json(path, "") if path.is_file() else {}
+
+    def weight_steps(self) -> list[int]:
+        """The steps, beside the last, whose weights were kept: other runs start there, or it was asked for."""
+        return steps_of_weights(self.path)
+
+    def weights(self, step: int | None = None) -> Arrays:
+        """The weights of the newest checkpoint: of the last step when the run is done; or those kept of a step.
+
+        Raises:
+            ResultsError: when there is none.
+        """
+        if step is not None:
+            return read_weights(self.path, step)
+        with reached(self.path / "checkpoint"):
+            found, damages = checkpoint.load(self.path / "checkpoint", self._why_not)
+        if self.status == "done" and (found is None or found.step != self.steps):
+            what = ", ".join(damages) or "the checkpoint of its last step is missing"
+            raise ResultsError(f"{self.path}: {what}; {anew(self.path)}")
+        if found is None:
+            what = ", ".join([f"it is {self.status}", *damages])
+            raise ResultsError(f"{self.path} has no checkpoint yet: {what}; `headway run` goes on with it")
+        return found.weights()
+
+    def _why_not(self, commit: checkpoint.Commit) -> str | None:
+        theirs = commit.run and self.id and commit.run != self.id
+        return f"the checkpoint of step {commit.step} is that of another run" if theirs else None
+
+    def model(self, step: int | None = None) -> Any:
+        """The trained model, or as it was at a step whose weights were kept; a torch module.
+
+        Raises:
+            ResultsError: when there is no checkpoint, or nothing was kept of the step.
+        """
+        return laboratory_of(self.spec).trained_model(self.trained, self.weights(step))
+
+
+IDENTITY = ("id", "arm", "control", "group", "seed")
+"""What run.json says first."""
+
+
+def read(path: Path) -> Run:
+    """A run folder with the status that was written last, be its owner alive or not.
+
+    Raises:
+        ResultsError: when there is none, or it cannot be understood.
+    """
+    content = content_of(path)
+    try:
+        if content["status"] not in get_args(Status):
+            raise TypeError(f"status {content['status']}")
+        if wrong := [key for key in ("config", "execution", "metrics") if not isinstance(content[key], dict)]:
+            raise TypeError(f"{wrong[0]} is no mapping")
+        named = {key: content[key] for key in (*IDENTITY, "status", "message", "config", "execution", "metrics")}
+        if content["status"] == "done" and "digest" in content and content.get("seal") is None:
+            raise TypeError("done without a seal")
+        keeps = tuple(int(step) for step in content["logging"].get("weights", ()))
+        named |= {"counted_steps": content.get("steps"), "seal": content.get("seal"), "keeps_weights": keeps}
+        named |= {"batch": RunBatch.read(content["batch"]) if "batch" in content else None}
+        return Run(path=path, log_every=content["logging"]["every"], **named)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ResultsError(f"{path}: run.json is damaged ({error!r}); {anew(path)}") from None
+
+
+def damaged(path: Path, message: str) -> Run:
+    """The run of a folder that cannot be relied on: what the folder's name says, and nothing of what it holds.
+
+    Its seed is -1 where the name has none.
+    """
+    arm, _, control = path.parent.name.partition("+")
+    seed = path.name.removeprefix("seed-")
+    return Run(
+        path=path,
+        id="",
+        arm=arm,
+        control=control or None,
+        group=None,
+        seed=int(seed) if seed.isdecimal() else -1,
+        status="damaged",
+        message=message,
+        config={},
+        log_every=0,
+        execution={},
+        metrics={},
+    )
+
+
+def document(run: Run) -> str:
+    """The text of run.json, signed."""
+    identity = {key: getattr(run, key) for key in IDENTITY}
+    content = {
+        **identity,
+        "status": run.status,
+        "message": run.message,
+        "config": run.config,
+        **({} if run.batch is None else {"batch": run.batch.content}),
+        "logging": {"every": run.log_every, **({"weights": run.keeps_weights} if run.keeps_weights else {})},
+        "execution": run.execution,
+        "metrics": run.metrics,
+        **({} if run.counted_steps is None else {"steps": run.counted_steps}),
+        **({} if run.seal is None else {"seal": run.seal}),
+    }
+    return signed_text(content)
+
+
+def update(run: Run, lease: Lease, **changes: Any) -> Run:
+    """Change a run and its run.json; only the owner of the folder may.
+
+    Raises:
+        LeaseLost: when another process owns it.
+        OSError: when it cannot be written.
+    """
+    changed = replace(run, **changes)
+    lease.check()
+    write_text(run.path / "run.json", document(changed))
+    return changed

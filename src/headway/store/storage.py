@@ -1,0 +1,138 @@
+"""Runs: what to say, and what to do, when a run folder cannot be written or read.
+
+A file system may be full, be used up to a quota, become read-only, vanish or stop answering at any moment. What was
+recorded before stays, since files are whole or absent and the checkpoint commits.
+"""
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from headway.base.files import FULL, NO_INODE, NotOrdinary, lacks_inodes
+from headway.errors import StorageFailed
+
+DISK_FULL, UNREACHABLE = 74, 73
+"""Exit codes of workers: EX_IOERR and EX_CANTCREAT of sysexits.h for a full disk, and for any other that fails."""
+
+_NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+_GONE = (errno.ENOENT, errno.ENOTDIR)
+_IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY)
+_FAILING = (errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.ETIMEDOUT)
+
+
+def is_of_storage(error: BaseException, path: Path) -> bool:
+    """Whether an error says that a disk is full or fails, or that this folder is gone."""
+    if not isinstance(error, OSError):
+        return False
+    return error.errno in (*FULL, *_FAILING) or (error.errno in _GONE and not path.is_dir())
+
+
+def what_blocks(path: Path, error: Exception) -> str:
+    """A sentence on a folder, link or pipe that stands where a run folder has a file; empty for any other error."""
+    if not isinstance(error, OSError) or not (isinstance(error, NotOrdinary) or error.errno in _IN_THE_WAY):
+        return ""
+    named = error.filename2 or error.filename
+    if not isinstance(named, str) or not Path(named).is_relative_to(path) or not path.is_dir():
+        return ""
+    return f"{named} is not what Headway writes there ({error.strerror}); move it away, and run again to go on"
+
+
+def exit_code(error: OSError) -> int:
+    """What a worker ends with."""
+    return DISK_FULL if error.errno in FULL else UNREACHABLE
+
+
+def disk_full(path: Path) -> str:
+    """The outcome of a run that could not be written."""
+    if lacks_inodes(_NO_SPACE, path):
+        return f"{NO_INODE}; nothing recorded is lost: delete some files where {path} is and run again to go on"
+    return f"the disk is full; nothing recorded is lost: free some space where {path} is and run again to go on"
+
+
+def unreachable(path: Path) -> str:
+    """The outcome of a run whose folder failed, as the process that started it knows it."""
+    if not path.is_dir():
+        return f"{path} is not there any more; put it back to go on, or run again to begin anew"
+    return (
+        f"{path} could not be written or read; what was recorded stays: see that its file system is there and can be "
+        "written, and run again to go on"
+    )
+
+
+def outcome(path: Path, error: OSError) -> str:
+    """What happened to a run folder that could not be written, and what to do."""
+    at = Path(error.filename) if isinstance(error.filename, str) and error.errno not in _GONE else path
+    if error.errno == errno.ENOSPC:
+        return disk_full(at)
+    if error.errno == errno.EDQUOT:
+        return (
+            f"the disk quota is used up; nothing recorded is lost: free some of your space where {at} is and run "
+            "again to go on"
+        )
+    if error.errno in _GONE and not path.is_dir():
+        return unreachable(path)
+    todo = "mount it for writing" if error.errno == errno.EROFS else "see that its file system works"
+    return f"{at} cannot be written: {error.strerror}; what was recorded stays: {todo}, and run again to go on"
+
+
+_ROOM = 16_000_000
+_FILES = 16
+"""A directory in which so many files of so many bytes together cannot be made has no room for a run."""
+
+
+def why_no_room(directory: Path, n_bytes: int = 0) -> OSError | None:
+    """Why no run can be stored in a directory, found out by trying; None where there is room.
+
+    Args:
+        directory: of the results.
+        n_bytes: that have to be free, if that is more than is tried.
+    """
+    try:
+        with ExitStack() as kept:
+            for _ in range(_FILES):  # of no name, so that nothing is left of them whatever happens
+                file = kept.enter_context(tempfile.TemporaryFile(dir=directory, buffering=0))
+                file.write(os.urandom(_ROOM // _FILES))  # which no file system stores in less
+                os.fsync(file.fileno())
+    except OSError as error:
+        return error
+    disk = os.statvfs(directory)
+    return _NO_SPACE if disk.f_bavail * disk.f_frsize < n_bytes else None
+
+
+def failure(directory: Path, error: OSError) -> StorageFailed:
+    """What is raised when a whole directory cannot be stored: what is wrong, where, and what to do."""
+    at = Path(error.filename) if isinstance(error.filename, str) else directory
+    if lacks_inodes(error, at):
+        wrong, todo = NO_INODE, "Delete some files there"
+    elif error.errno == errno.ENOSPC:
+        wrong, todo = "the disk is full", "Free some space there"
+    elif error.errno == errno.EDQUOT:
+        wrong, todo = "the disk quota is used up", "Free some of your space there"
+    elif error.errno == errno.EROFS:
+        wrong, todo = f"{error.strerror}", "Mount it for writing"
+    else:
+        wrong, todo = f"{error.strerror}", "See that its file system works"
+    place = directory if at.absolute().is_relative_to(directory.absolute()) else at
+    again = "run the same command again"
+    again += f", or `headway run {directory}`," if (directory / "experiment.yaml").is_file() else ""
+    return StorageFailed(
+        f"{place} cannot be written: {wrong}. Nothing recorded is lost. {todo}, then {again} to go on."
+    )
+
+
+@contextmanager
+def stored(directory: Path) -> Iterator[None]:
+    """In the block, whatever a full or failing disk keeps from being written is told as such.
+
+    Raises:
+        StorageFailed: when a disk is full or fails.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not is_of_storage(error, directory):
+            raise
+        raise failure(directory, error) from error

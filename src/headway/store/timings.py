@@ -1,0 +1,30 @@
+"""Lab: the timings that a results directory keeps, `DIR/timings/ARM.json`, read."""
+
+from pathlib import Path
+from typing import Any
+
+from headway.base.files import entries, inside, kept_json
+from headway.base.identity import DIGEST, is_as_signed
+from headway.store import document
+
+SCHEMA = 1
+
+
+def timing_file(directory: Path, name: str) -> Path:
+    """The file of an arm's timing."""
+    return inside(directory, "timings", f"{name}.json")
+
+
+def read_timing(file: Path) -> dict[str, Any] | None:
+    """A timing; None where it cannot be read or is not as it was written. Those of before were not signed."""
+    found = kept_json(file)
+    if not isinstance(found, dict) or not is_as_signed(found):
+        was_never = isinstance(found, dict) and DIGEST not in found
+        return found if was_never and not document.is_sealed(file.parents[1], "beside") else None
+    return found if found.get("arm", file.stem) == file.stem else None
+
+
+def read_timings(directory: Path) -> dict[str, dict[str, Any] | None]:
+    """Every timing of a directory, by the full name of its arm; None for one that is damaged or gone."""
+    there = {file.stem: read_timing(file) for file in entries(inside(directory, "timings"), "*.json")}
+    return {**dict.fromkeys(document.timed(directory)), **there}

@@ -1,0 +1,388 @@
+"""Lab: every file of a results directory read whole, and what is damaged named.
+
+What a directory of before holds is taken as it is, as far as it can be read; it is sealed when somebody asks for it.
+
+Runs: a run that two processes finished: the first result is kept, and the second says whether it is the same.
+
+It takes a holder that was given up while it slept, and that nobody could tell, or a node that was thought lost. Both
+computed the same function, so whatever is no time and no memory must be equal to the bit where both were executed
+equally; where it is not, one of the machines is defect. Another instruction set sums in another order: no defect.
+
+Lab: what is to be said of a results directory, runs that are damaged apart, before what it says is believed.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headway.base.files import Content, entries, inside, is_bare, json_text, kept_json, plain, read_bytes
+from headway.base.identity import DIGEST, is_as_made, is_as_signed
+from headway.base.text import counted, listed
+from headway.config.plugins import check_kept
+from headway.errors import DeclarationError, ResultsError
+from headway.store import document, integrity, look_plans
+from headway.store.directory import Store
+from headway.store.environment import changes
+from headway.store.growth import turn, why_not_asked
+from headway.store.integrity import Checked
+from headway.store.lease import LeaseHeld
+from headway.store.recorder import why_not_newest
+from headway.store.records import OF_STEPS, READ, anew, run_folders, step_files
+from headway.store.run import Run, read, update
+from headway.store.timings import read_timing, read_timings, timing_file
+from headway.store.watch import take_patiently
+from headway.train import checkpoint
+
+DIGESTS = ".digests.json"
+"""In a folder of figures: what each was drawn from, and then held."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """What was found in a run folder, or beside the runs.
+
+    Attributes:
+        n_files: files that were read whole.
+        n_bytes: what they hold.
+        damages: a sentence each.
+        unsealed: whether it is a finished run of before, which nobody has sealed; or looks of before stand beside them.
+        sealed: whether it was sealed just now.
+        held: whether a process works on it, so that it was left alone.
+    """
+
+    n_files: int = 0
+    n_bytes: int = 0
+    damages: tuple[str, ...] = ()
+    unsealed: bool = False
+    sealed: bool = False
+    held: bool = False
+
+
+def verify(directory: Path, *, adopt: bool = False) -> Iterator[Looked]:
+    """Look at a results directory whole: first at what stands beside the runs, then at one run after another.
+
+    Args:
+        directory: the results directory.
+        adopt: whether runs of before are sealed as they are, when they can be read, and those that are gone forgotten.
+
+    Raises:
+        ResultsError: when it is none.
+    """
+    store, damages = None, []
+    try:
+        store = Store.open(directory)
+    except ResultsError as error:
+        if not run_folders(directory):
+            raise
+        damages.append(str(error))
+    doubt = document.doubt(directory) if store else ""
+    known, goes_on = Checked(directory), adopt and store is not None and not doubt
+    gone = known.gone()
+    if adopt:
+        known.forget(gone)
+    else:
+        damages += [_gone(directory, name) for name in gone]
+    if goes_on:
+        _without_lost(directory)
+    beside = _beside(directory)
+    yield replace(beside, damages=(*damages, *filter(None, [doubt]), *beside.damages))
+    for folder in run_folders(directory):
+        yield _look(folder, store, known, adopt)
+    if goes_on:
+        _adopted_document(directory)
+    known.save()
+
+
+@contextmanager
+def _changing(directory: Path) -> Iterator[None]:
+    """In the block, change the document.
+
+    Raises:
+        ResultsError: when it cannot be written.
+    """
+    try:
+        with turn(directory):
+            yield
+    except OSError as error:
+        file = directory / document.FILE
+        raise ResultsError(f"{file} cannot be written: {error.strerror}; free space or check permissions") from None
+
+
+def _without_lost(directory: Path) -> None:
+    """Do without looks that are damaged or lost."""
+    if any(look_plans.damages(directory)):
+        with _changing(directory):
+            look_plans.adopt(directory)
+
+
+def _adopted_document(directory: Path) -> None:
+    """Have the document say what is sealed now, where it does not yet."""
+    untimed = any(not timing_file(directory, arm).exists() for arm in document.timed(directory))
+    is_sealed = all(map(partial(document.is_sealed, directory), document.KINDS))
+    if look_plans.is_unsealed(directory) or untimed or not is_sealed:
+        with _changing(directory):
+            document.adopt(directory)
+
+
+def _gone(directory: Path, name: str) -> str:
+    return (
+        f"{directory / 'runs' / name}: it was finished here before, and its folder is gone; `headway run` trains it "
+        "anew, and --adopt takes what is there for all there is"
+    )
+
+
+def _beside(directory: Path) -> Looked:
+    """What is damaged of what stands beside the runs."""
+    files = [(kind.why_not, file) for kind in STORED_FILES if kind.why_not for file in entries(directory, kind.pattern)]
+    found = [why_not(directory, file) for why_not, file in files]
+    untimed = [file for arm in document.timed(directory) if not (file := timing_file(directory, arm)).exists()]
+    lost = [f"{file} is gone; `headway run` with --timing measures it again" for file in untimed]
+    lost += [*look_plans.damages(directory), *_figures(directory)]
+    sizes = [file.stat().st_size for _, file in files if file.is_file()]
+    said, unsealed = (*filter(None, found), *lost), look_plans.is_unsealed(directory)
+    return Looked(n_files=len(sizes) + 1, n_bytes=sum(sizes), damages=said, unsealed=unsealed)
+
+
+def _why_not_signed(directory: Path, file: Path) -> str:
+    """Why a file of JSON with a digest of itself is damaged, and what to do; empty where it is not."""
+    if file.parent.name == "timings":
+        is_whole, todo = read_timing(file) is not None, "`headway run` with --timing measures it again"
+    else:
+        content, todo = kept_json(file), f"`headway compare {directory}` computes it anew"
+        was_never = isinstance(content, dict) and DIGEST not in content and not document.is_sealed(directory, "beside")
+        is_whole = was_never or (isinstance(content, dict) and is_as_signed(content))
+    if is_whole and (found := kept_json(file)) and DIGEST in found:
+        is_whole = read_bytes(file) == json_text(found).encode()  # a key that stands twice says the same
+    return "" if is_whole else f"{file} is not as it was written; {todo}"
+
+
+def _why_not_page(directory: Path, file: Path) -> str:
+    """The same of a page, whose last line has the hash of the rest; one that somebody made by hand has none."""
+    try:
+        content = read_bytes(file)
+    except OSError as error:
+        return f"{file} cannot be read ({error.strerror}); `headway report {directory}` writes it anew"
+    by_hand = file.name == "look.html" and content.rstrip().endswith(b"</html>")
+    if by_hand or is_as_made(content):
+        return ""
+    return f"{file} is not as it was written; delete it, and `headway report {directory}` writes it anew"
+
+
+def _why_not_code(_: Path, file: Path) -> str:
+    """The same of code that the directory keeps, whose name has its hash."""
+    try:
+        check_kept(file)
+    except (DeclarationError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _figures(directory: Path) -> Iterator[str]:
+    """The same of figures, whose hashes stand beside them."""
+    folder = inside(directory, "figures")
+    noted = kept_json(folder / DIGESTS)
+    for name, digests in noted.items() if isinstance(noted, dict) else ():
+        held = str(digests).partition(", ")[2]
+        if held and is_bare(name) and document.state_of(folder / name) not in (held, None):
+            yield f"{folder / name} is not as it was drawn; `headway report {directory}` draws it anew"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    """Files of a results directory that something reads, and what would tell that one of them is damaged.
+
+    Attributes:
+        pattern: of their paths in the directory.
+        by: what tells it: the hash or digest of the file, in a file or a name.
+        why_not: what is said of one that stands beside the runs, and what to do, given the directory; empty where it
+            is as it was written. None: it is looked at otherwise.
+    """
+
+    pattern: str
+    by: str
+    why_not: Callable[[Path, Path], str] | None = None
+
+
+_OF_RUN = "runs/*/seed-*"
+STORED_FILES = (
+    StoredFile(pattern=document.FILE, by="its first line"),
+    StoredFile(pattern="looks/*.json", by="the document"),
+    StoredFile(pattern="plugins/*.py", by="its name", why_not=_why_not_code),
+    *(StoredFile(pattern=pattern, by="itself", why_not=_why_not_signed) for pattern in document.SIGNED),
+    StoredFile(pattern="report.html", by="its last line", why_not=_why_not_page),
+    StoredFile(pattern="look.html", by="its last line", why_not=_why_not_page),
+    StoredFile(pattern=f"figures/{DIGESTS}", by="nothing: where it is damaged, figures are drawn anew"),
+    StoredFile(pattern="figures/*.*", by=f"figures/{DIGESTS}"),
+    StoredFile(pattern=integrity.CHECKED, by="nothing: where it is damaged, runs are read whole"),
+    StoredFile(pattern=f"{_OF_RUN}/run.json", by="itself"),
+    StoredFile(pattern=f"{_OF_RUN}/{integrity.SEAL}", by="run.json"),
+    *(StoredFile(pattern=f"{_OF_RUN}/{name}", by="the seal") for name in READ),
+    *(StoredFile(pattern=f"{_OF_RUN}/{name}/*.safetensors", by="the seal") for name in OF_STEPS),
+    StoredFile(pattern=f"{_OF_RUN}/checkpoint/*", by="the seal; before a run is done, the newest commit"),
+    *(
+        StoredFile(pattern=f"{place}/*.json", by="its number")
+        for place in (".lease", "timings/lease", f"{_OF_RUN}/lease")
+    ),
+)
+"""Every file of a results directory that is read; what is not named here is free."""
+
+
+def _look(folder: Path, store: Store | None, known: Checked, adopt: bool) -> Looked:
+    try:
+        run = Run.open(folder)
+        run.check_name()
+        arms = {arm.full_name: arm for arm in store.experiment.arms} if store else {}
+        if store and (why_not := why_not_asked(store.path, run, arms.get(run.name))):
+            return Looked(damages=(why_not,))
+        if run.status == "running":
+            return Looked(held=True)
+        if run.status != "done":
+            run.check(known=known)
+            return Looked(damages=tuple(f"{folder}: {damage}" for damage in why_not_newest(folder, run.id)))
+        if run.seal is not None:
+            return _sealed(run, known)
+        run.check(known=known)  # as far as it can be read
+        return _adopted(run, known) if adopt else Looked(unsealed=True)
+    except ResultsError as error:
+        return Looked(damages=(str(error),))
+
+
+def _sealed(run: Run, known: Checked) -> Looked:
+    contents = integrity.read(run.path, run.seal or "")
+    found = [*integrity.damages(run.path, contents), *integrity.foreign(run.path, contents)]
+    if not found:
+        known.note(run.path, run.seal or "", (integrity.SEAL, *contents))
+    return Looked(
+        n_files=len(contents) + 2,
+        n_bytes=sum(content.n_bytes for content in contents.values()),
+        damages=tuple(f"{run.path / damage}; {anew(run.path)}" for damage in found),
+    )
+
+
+def _adopted(run: Run, known: Checked) -> Looked:
+    """Seal a finished run of before as it is."""
+    path = run.path
+    names = [name for name in (*READ, *step_files(path)) if (path / name).is_file()]
+    contents = {name: Content.of_file(path / name) for name in names}
+    stored = checkpoint.contents(path / "checkpoint")
+    contents |= {f"checkpoint/{name}": content for name, content in stored.items()}
+    try:
+        with take_patiently(path / "lease") as lease:
+            update(run, lease, seal=integrity.write(path, contents))
+    except LeaseHeld:
+        return Looked(held=True)
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be written: {error.strerror}; free space or check permissions") from None
+    return replace(_sealed(replace(run, seal=Run.open(path).seal), known), sealed=True)
+
+
+_PASSING = ("_s", "_bytes")
+"""How the names of times, rates and memory end."""
+_WITH_TIMES = ("metrics.jsonl", "checkpoint/")
+_OF_A_PLACE = ("host", "changes")
+
+
+def finished(run: Run) -> Run | None:
+    """The result of somebody else that a folder holds by now; None where there is none.
+
+    Raises:
+        ResultsError: when its run.json cannot be read.
+    """
+    found = read(run.path)
+    return found if found.status == "done" and found.id == run.id and found.seal else None
+
+
+def is_whole(first: Run) -> bool:
+    """Whether the folder holds what the first one sealed."""
+    try:
+        first.check("whole")
+    except ResultsError:
+        return False
+    return True
+
+
+def differences(first: Run, metrics: Mapping[str, Any], contents: Mapping[str, Content]) -> list[str]:
+    """Names of what the first result and a second one differ in, times and memory apart.
+
+    Args:
+        first: that is kept.
+        metrics: of the second.
+        contents: of its files, by path in the folder.
+    """
+    mine = plain(dict(metrics))
+    names = sorted(name for name in first.metrics.keys() | mine.keys() if not name.endswith(_PASSING))
+    found = [name for name in names if not _equal(first.metrics.get(name), mine.get(name))]
+    try:
+        sealed = integrity.read(first.path, first.seal or "")
+    except ResultsError:
+        return found
+    same = [name for name in sealed.keys() & contents.keys() if _is_of_bits(name)]
+    return found + sorted(name for name in same if sealed[name] != contents[name])
+
+
+def said(first: Run, execution: Mapping[str, Any], differing: list[str]) -> str:
+    """What is to be said of a run that was finished twice; nothing where both results are the same."""
+    if not differing:
+        return ""
+    before, now = ({k: v for k, v in one.items() if k not in _OF_A_PLACE} for one in (first.execution, execution))
+    hosts = f"{first.execution.get('host')} and {execution.get('host')}"
+    what = f"finished twice, on {hosts}, and {listed(differing)} differ"
+    if changed := changes(before, now):
+        return f"{what}; they were executed differently ({', '.join(changed)}), and the first result is kept"
+    if ("instruction_sets" in before) != ("instruction_sets" in now):
+        return (
+            f"{what}; one of them does not record its instruction sets, which may differ, and the first result is kept"
+        )
+    return (
+        f"{what} though both were executed equally: one of these machines is defect (memory, processor or disk); "
+        "the first result is kept, and neither is to be trusted before it was run again elsewhere"
+    )
+
+
+def _is_of_bits(name: str) -> bool:
+    """Whether a file must be the same in two executions: it holds no times."""
+    return name.endswith(".safetensors") or not name.startswith(_WITH_TIMES)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    both = isinstance(one, float) and isinstance(other, float)
+    return one == other or (both and math.isnan(one) and math.isnan(other))
+
+
+def reservations(directory: Path, runs: Sequence[Run], gone: Sequence[str]) -> Iterator[str]:
+    """A sentence each on what is not as it was written, is gone, or was never sealed: document, looks, timings, runs.
+
+    Args:
+        directory: the results directory.
+        runs: those whose seals matter.
+        gone: the runs that were there before, `ARM/seed-N`.
+    """
+    if doubt := document.doubt(directory):
+        yield doubt
+    yield from look_plans.damages(directory)
+    if lost := document.given_up(directory):
+        it = "it" if len(lost) == 1 else "them"
+        yield (
+            f"{listed(f'looks/{name}.json' for name in lost)}: lost here, and `headway verify --adopt` did without "
+            f"{it}; verdicts err more often than they say where seeds were chosen by what stood there"
+        )
+    for name, timing in read_timings(directory).items():
+        if timing is None:
+            file = timing_file(directory, name)
+            what = "is damaged and left out" if file.exists() else "is gone"
+            yield f"{file} {what}; `headway run` with --timing measures it again"
+    if gone:
+        it, one = ("it", "its folder is") if len(gone) == 1 else ("them", "their folders are")
+        yield (
+            f"{listed(gone)}: finished here before, and {one} gone; `headway run` trains {it} anew, and "
+            f"`headway verify {directory} --adopt` takes what is there for all there is"
+        )
+    if unsealed := sum(run.status == "done" and run.seal is None for run in runs):
+        yield (
+            f"{counted(unsealed, 'run')} of {len(runs)} {'was' if unsealed == 1 else 'were'} made before runs were "
+            f"sealed, so not every damage is noticed; `headway verify {directory} --adopt` seals what is there"
+        )

@@ -1,0 +1,116 @@
+"""Runs: whether those who hold leases live: watched, by the clock of who watches.
+
+On this machine a process lives or does not. Of one elsewhere nothing is known but that its beats change its lease; so
+whoever wants to follow it looks for a while, and counts the time in which nothing changed by a clock of its own that
+nobody sets. What a holder's clock, a file server's or ours says of the time of day is not looked at.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from headway.store import lease as leases
+from headway.store.lease import Lease, LeaseHeld, Sight, give_up, machine, seen
+
+_LONGEST_GAP_S = 5.0
+"""What counts at most as watched between two looks: who slept meanwhile saw nothing."""
+_LOOK_EVERY_S = 0.25
+
+
+@dataclass
+class _Seen:
+    """The last look at a lease, and for how long nothing had changed."""
+
+    sight: Sight
+    at: float
+    silent_s: float = 0.0
+
+
+class Watch:
+    """What one observer has seen of leases; it is to look again and again.
+
+    Args:
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._seen: dict[Path, _Seen] = {}
+
+    def is_held(self, directory: Path) -> bool:
+        """Whether somebody works on a folder; one who was watched for a minute without a beat is given up."""
+        sight = seen(directory)
+        if sight is None or sight.is_free:
+            self._seen.pop(directory, None)
+            return False
+        if self._look(directory, sight).silent_s <= leases.STALE_S:
+            return True
+        return not give_up(directory, sight)
+
+    def silent_s(self, directory: Path) -> float:
+        """For how long the holder of a lease has been watched without a beat, until the last look."""
+        known = self._seen.get(directory)
+        return known.silent_s if known else 0.0
+
+    def forget(self, directory: Path) -> None:
+        """It will not be looked at any more."""
+        self._seen.pop(directory, None)
+
+    def _look(self, directory: Path, sight: Sight) -> _Seen:
+        now, known = self._clock(), self._seen.get(directory)
+        if known is None or (known.sight.number, known.sight.mark) != (sight.number, sight.mark):
+            known = self._seen[directory] = _Seen(sight, now)
+        else:
+            known.silent_s += min(now - known.at, _LONGEST_GAP_S)
+            known.at = now
+        return known
+
+
+def take_patiently(directory: Path) -> Lease:
+    """Take a lease, once it is certain whether somebody has it: at once, or after a minute of watching.
+
+    Raises:
+        LeaseHeld: when its holder lives.
+    """
+    watch = Watch()
+    first = seen(directory)
+    while True:
+        try:
+            return Lease.take(directory)
+        except LeaseHeld:
+            now = seen(directory)
+            if now is None or first is None or now.number != first.number or now.mark != first.mark or _is_here(now):
+                raise
+        watch.is_held(directory)
+        time.sleep(_LOOK_EVERY_S)
+
+
+def moved(directories: Iterable[Path], within_s: float) -> dict[Path, bool]:
+    """Whether the holders of leases elsewhere gave a beat while one looked, for so long at most; only of those."""
+    first = {path: sight for path in directories if (sight := seen(path)) and not sight.is_free and not _is_here(sight)}
+    found = dict.fromkeys(first, False)
+    until = time.monotonic() + within_s
+    while not all(found.values()) and time.monotonic() < until:
+        time.sleep(_LOOK_EVERY_S)
+        for path, before in first.items():
+            found[path] = found[path] or _mark(path) != before.mark
+    return found
+
+
+def _mark(directory: Path) -> tuple[bytes, int] | None:
+    sight = seen(directory)
+    return sight.mark if sight else None
+
+
+def _is_here(sight: Sight) -> bool:
+    """Whether the holder is a process of this machine that lives and is not suspended."""
+    holder = sight.holder
+    if holder is None or sight.is_free or holder.machine != machine():
+        return False
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(holder.pid).status() not in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    return False

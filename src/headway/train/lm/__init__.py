@@ -1,0 +1,73 @@
+"""Train, transformers on tokens.
+
+* `study`: a run as what the loop drives; `trial`: how fast it would be;
+* `beginning`: what a run does to the one that it starts from, and `started`, what it says of that;
+* `together`: studies of many runs of one shape, trained as an `ensemble` whose steps are `recorded`;
+* `loss`: the model with its loss, `regularizers` and `drophead` what changes it; `optimizer`, `schedule`;
+* `judge`: how every task is judged, `text`: what language adds, with its `samples`, `known`: right answers counted;
+  `probes`: what heads do meanwhile; `ablating`: what the loss does without them at the end.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headway.config.lm.run import TokensRun
+from headway.train.loop import Origin, Study, TrainerChoice, TrainingSlice
+
+if TYPE_CHECKING:
+    from headway.models.transformer import Transformer
+
+
+class TokensTrainingSlice(TrainingSlice):
+    """Transformers on tokens; torch is loaded when it is needed."""
+
+    def open_study(
+        self,
+        run: TokensRun,
+        *,
+        trainer: TrainerChoice = "auto",
+        compile: bool | None = None,
+        device: str = "auto",
+        origin: Origin | None = None,
+        beginning: Mapping[str, Any] | None = None,
+    ) -> Study:
+        """See `study.open_study`."""
+        from headway.train.lm.study import open_study
+
+        return open_study(run, trainer=trainer, compile=compile, device=device, origin=origin, beginning=beginning)
+
+    def open_together(
+        self, runs: Sequence[TokensRun], *, device: str = "auto", joins: Collection[int] = ()
+    ) -> Sequence[Study]:
+        """See `together`."""
+        from headway.train.lm.ensemble import open_together
+
+        return open_together(runs, device=device, joins=joins)
+
+    def trained_model(self, run: TokensRun, weights: dict[str, np.ndarray]) -> "Transformer":
+        """The torch module of a run with these weights."""
+        from headway.models.transformer import Transformer
+        from headway.models.weights import vocab_size_of
+
+        return Transformer(run.model, vocab_size_of(run.model, weights), weights)
+
+    def trial_steps_per_s(self, run: TokensRun, seconds: float = 0.3) -> float:
+        """See `trial`."""
+        from headway.train.lm.ensemble import trial_steps_per_s
+
+        return trial_steps_per_s(run, seconds)
+
+    def trial_together_per_s(self, runs: Sequence[TokensRun], seconds: float = 0.3) -> float:
+        """See `trial`."""
+        from headway.train.lm.ensemble import trial_together_per_s
+
+        return trial_together_per_s(runs, seconds)
+
+    def about_trial(self, run: TokensRun) -> str:  # noqa: ARG002
+        """A trial is never compiled."""
+        return "timed uncompiled, on one core; long runs are compiled, and take less"
+
+
+LABORATORY = TokensTrainingSlice()

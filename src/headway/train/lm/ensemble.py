@@ -1,0 +1,519 @@
+"""Train: the losses and gradients of many models of one shape: recorded once as a list of operations, then replayed.
+
+For small models most of a step is spent on finding out which operations to do: through modules, vmap and autograd.
+
+Train: runs of one shape as one batched program: the models side by side, each with its own data, rates and state.
+
+A stack holds the parameters of all members; each member's own module has views of its row, so that it is judged,
+probed and stored like a model that is trained alone. Rows never mix: a member that diverges is NaN in its row.
+
+Train: studies of runs of one shape, which are trained as one batched program.
+
+Train: how fast a transformer would train on this machine, from a short trial.
+"""
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from torch import Tensor, nn
+from torch._ops import OpOverload
+from torch.func import functional_call, vmap
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.node import map_arg
+
+from headway.base import rng
+from headway.config.lm.run import TokensRun
+from headway.config.lm.training import TokensTraining
+from headway.data.batch import Batch, Examples, open_examples
+from headway.errors import Diverged
+from headway.models.attention import Attention, attend_of_many
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
+from headway.train.device import Meter, find_device
+from headway.train.lm.evaluate import check_judged
+from headway.train.lm.loss import TokensLoss
+from headway.train.lm.optimizer import rate_share, steps_of
+from headway.train.lm.study import execution_of, initial_module, study_of, tokens_trainer
+from headway.train.loop import Arrays, Study
+
+Step = Callable[[list[Tensor], Tensor, Tensor], list[Tensor]]
+"""The loss of each model and its gradients, from what the models are, read and are asked."""
+
+_ATEN = torch.ops.aten
+_VIEWS = {
+    _ATEN.view.default,
+    _ATEN._unsafe_view.default,
+    _ATEN.expand.default,
+    _ATEN.slice.Tensor,
+    _ATEN.alias.default,
+    _ATEN.detach.default,
+}
+
+
+class RecordedStep:
+    """Losses and gradients of models side by side.
+
+    Law: a replay has the bits of what is recorded.
+    """
+
+    def __init__(self, loss: nn.Module, leaves: Mapping[str, Tensor], last: int | None):
+        """Say of what.
+
+        Args:
+            loss: a module that gives the loss of inputs and targets; its own parameters are stood in for.
+            leaves: by its names of parameters, those of all models, a row each.
+            last: how many of the last positions are asked; None: any may be.
+        """
+        self._loss, self._leaves, self._last = loss, dict(leaves), last
+        self._steps: dict[object, Step] = {}
+
+    def step(self, inputs: Tensor, targets: Tensor, dim: int | None) -> tuple[Tensor, list[Tensor]]:
+        """The losses, one for each model, and the gradients of the leaves.
+
+        Args:
+            inputs: what the models read.
+            targets: what they are asked.
+            dim: the axis along which both differ from model to model; None: all read the same.
+        """
+        key, leaves = (inputs.shape, inputs.dtype, targets.shape, dim), list(self._leaves.values())
+        if key not in self._steps:
+            self._steps[key] = self._recorded(leaves, inputs, targets, dim)
+        with torch.no_grad():
+            losses, *grads = self._steps[key](leaves, inputs, targets)
+        return losses, grads
+
+    def _recorded(self, leaves: list[Tensor], inputs: Tensor, targets: Tensor, dim: int | None) -> Step:
+        def loss(parameters: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+            return functional_call(self._loss, parameters, (inputs, targets, self._last))
+
+        def step(leaves: list[Tensor], inputs: Tensor, targets: Tensor) -> list[Tensor]:
+            parameters = dict(zip(self._leaves, leaves, strict=True))
+            losses = vmap(loss, in_dims=(0, dim, dim))(parameters, inputs, targets)
+            return [losses.detach(), *torch.autograd.grad(losses.sum(), leaves)]
+
+        return tidied(make_fx(step)(leaves, inputs, targets))
+
+
+def tidied(program: GraphModule) -> GraphModule:
+    """The same without what does nothing, is done twice, or comes out the same in every step: a third of the list."""
+    found = [node for node in program.graph.nodes if node.op == "call_function"]
+    if any(isinstance(node.target, OpOverload) and node.target._schema.is_mutable for node in found):
+        return program  # what looks the same may then be something else
+    constant = {node for node in program.graph.nodes if node.op == "get_attr"}
+    first: dict[str, Node] = {}
+    for node in found:
+        if _does_nothing(node):
+            node.replace_all_uses_with(node.all_input_nodes[0])
+            continue
+        same = first.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
+        if same is not node:
+            node.replace_all_uses_with(same)
+        elif constant.issuperset(node.all_input_nodes):
+            constant.add(node)
+    for node in found:
+        if node in constant and not constant.issuperset(node.users):
+            _keep(program, node)
+    program.graph.eliminate_dead_code()
+    program.recompile()
+    return program
+
+
+def _does_nothing(node: Node) -> bool:
+    """Whether what comes out lies in memory as what goes in."""
+    if node.target not in _VIEWS:
+        return False
+    before, after = (of.meta.get("tensor_meta") for of in (node.all_input_nodes[0], node))
+    return before is not None and all(
+        getattr(before, part) == getattr(after, part) for part in ("shape", "stride", "dtype")
+    )
+
+
+def _keep(program: GraphModule, node: Node) -> None:
+    """Work a constant out now."""
+
+    def value(of: Node) -> Any:
+        if of.op == "get_attr":
+            return getattr(program, str(of.target))
+        assert callable(of.target)
+        return of.target(*map_arg(of.args, value), **map_arg(of.kwargs, value))
+
+    name = f"kept_{node.name}"
+    program.register_buffer(name, value(node))
+    with program.graph.inserting_before(node):
+        node.replace_all_uses_with(program.graph.get_attr(name))
+
+
+Batches = Callable[[int, int], Batch]
+"""The batch of a member (from 0) at a step (from 1)."""
+
+
+class StackedParameters:
+    """The parameters of modules of one shape in the rows of one matrix, of which the modules then are views.
+
+    Attributes:
+        rows: (member, number).
+        grads: the same of the gradients.
+        leaves: by name, (member, *shape), what gradients are taken of.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module]):
+        first = dict(modules[0].named_parameters())
+        sizes = [parameter.numel() for parameter in first.values()]
+        ends = np.cumsum([0, *sizes]).tolist()
+        self.places = {name: slice(a, b) for name, a, b in zip(first, ends[:-1], ends[1:], strict=True)}
+        self.shapes = {name: parameter.shape for name, parameter in first.items()}
+        device = next(iter(first.values())).device
+        self.rows = torch.empty(len(modules), ends[-1], device=device)
+        self.grads = torch.zeros_like(self.rows)
+        for row, module in zip(self.rows, modules, strict=True):
+            for name, parameter in module.named_parameters():
+                view = row[self.places[name]].view(parameter.shape)
+                view.copy_(parameter.detach())
+                parameter.data = view
+        self.leaves = {name: self.of(self.rows, name).requires_grad_() for name in first}
+
+    def of(self, matrix: Tensor, name: str) -> Tensor:
+        """The part of a matrix of rows that is of one parameter, (member, *shape), a view."""
+        return matrix[:, self.places[name]].view(len(matrix), *self.shapes[name]).detach()
+
+    def split(self, row: Tensor) -> Arrays:
+        """A row as arrays by name, copied."""
+        found = row.detach().cpu().numpy()
+        return {name: found[place].reshape(self.shapes[name]).copy() for name, place in self.places.items()}
+
+    def join(self, arrays: Arrays) -> Tensor:
+        """The row of arrays by name."""
+        flat = np.concatenate([np.asarray(arrays[name], np.float32).reshape(-1) for name in self.places])
+        return torch.from_numpy(flat).to(self.rows.device)
+
+
+class _AdamW:
+    """AdamW of all members at once, each with the numbers of its own declaration; only matrices decay.
+
+    Torch's own fused step, as a run alone takes it, row by row: of a whole matrix it would compute the last few numbers
+    otherwise than the rest, so that bits would depend on who else has the same numbers. Operation by operation it takes
+    five times as long, most of it for the roots of what was never reached and is still 0.
+    """
+
+    def __init__(self, stack: StackedParameters, trainings: Sequence[TokensTraining], steps: int):
+        self._stack, self._trainings, self._steps = stack, trainings, steps
+        self.mean, self.square = torch.zeros_like(stack.rows), torch.zeros_like(stack.rows)
+        self._groups = {
+            training: [member for member, each in enumerate(trainings) if each == training] for training in trainings
+        }
+        matrices = torch.zeros(1, stack.rows.shape[1], device=stack.rows.device)
+        for name, place in stack.places.items():
+            matrices[:, place] = float(len(stack.shapes[name]) == 2)
+        decays = torch.tensor([training.weight_decay for training in trainings], device=stack.rows.device)
+        self._decays = decays[:, None] * matrices if decays.any() else None
+        clips = torch.tensor([math.inf if training.clip is None else training.clip for training in trainings])
+        self._clips = None if clips.isinf().all() else clips[:, None].to(stack.rows.device)
+
+    def update(self, step: int) -> None:
+        """One step (the first is 1) with the gradients of the stack."""
+        stack = self._stack
+        if self._clips is not None:
+            norms = stack.grads.norm(dim=1, keepdim=True)
+            stack.grads.mul_((self._clips / (norms + 1e-6)).clamp(max=1.0))
+        rates = {each: each.learning_rate * rate_share(each, step, self._steps) for each in self._groups}
+        if self._decays is not None:
+            each_rate = torch.tensor([rates[training] for training in self._trainings], device=stack.rows.device)
+            stack.rows.mul_(1 - each_rate[:, None] * self._decays)
+        done = torch.tensor(float(step), device=stack.rows.device)
+        for training, members in self._groups.items():
+            matrices = (stack.rows, stack.grads, self.mean, self.square)
+            rows, grads, means, squares = ([matrix[member] for member in members] for matrix in matrices)
+            torch._fused_adamw_(
+                rows,
+                grads,
+                means,
+                squares,
+                [],
+                [done] * len(rows),
+                lr=rates[training],
+                beta1=training.betas[0],
+                beta2=training.betas[1],
+                weight_decay=0.0,
+                eps=training.eps,
+                amsgrad=False,
+                maximize=False,
+            )
+
+
+class Ensemble:
+    """Models of one shape that take their steps together.
+
+    Law: each member is the run that it would be alone: the same data and initial weights, and losses that differ by
+    rounding only. Of the others its bits depend on nothing but how many they are: a member that failed, or is done,
+    stays as a row that nobody reads. `joins` are steps at which rows that were stored there are put in: no step goes
+    beyond one of them before.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[Transformer],
+        trainings: Sequence[TokensTraining],
+        steps: int,
+        batches: Batches,
+        last: int | None,
+        joins: Collection[int] = (),
+    ):
+        self.stack, self._batches, self._joins = StackedParameters(modules), batches, joins
+        self.adamw = _AdamW(self.stack, trainings, steps)
+        leaves = {f"module.{name}": leaf for name, leaf in self.stack.leaves.items()}
+        self._grads = [self.stack.of(self.stack.grads, name) for name in self.stack.leaves]
+        self._recorded = RecordedStep(_Loss(_template(modules[0])), leaves, last)
+        self.step, self.seconds = 0, 0.0
+        self._shared: tuple[Batch, Tensor, Tensor] | None = None
+        self._interrupted: BaseException | None = None
+
+    def advance(self, n: int) -> Float64[np.ndarray, "n member"]:
+        """Do n steps, or those until a row is put in; the loss of each member before each, finite or not.
+
+        Raises:
+            BaseException: what interrupted it once, again: rows may then be between two steps.
+        """
+        self.check()
+        began = time.perf_counter()
+        try:
+            n = min([n, *(join - self.step for join in self._joins if join > self.step)])
+            losses = [self._advance_one() for _ in range(n)]
+            found = torch.stack(losses).double().cpu().numpy()
+        except BaseException as error:
+            self._interrupted = error
+            raise
+        self.seconds += time.perf_counter() - began
+        return found
+
+    def check(self) -> None:
+        """See that no step was broken off.
+
+        Raises:
+            BaseException: what broke one off.
+        """
+        if self._interrupted is not None:
+            raise self._interrupted
+
+    def _advance_one(self) -> Tensor:
+        step = self.step + 1
+        losses, grads = self._recorded.step(*self._tensors(step))
+        with torch.no_grad():
+            for mine, grad in zip(self._grads, grads, strict=True):
+                mine.copy_(grad)
+            self.adamw.update(step)
+        self.step = step
+        return losses
+
+    def _tensors(self, step: int) -> tuple[Tensor, Tensor, int | None]:
+        """What each member reads, and along which axis members differ; None where all read the same."""
+        first = self._batches(0, step)
+        if self._shared is not None and first is self._shared[0]:
+            return *self._shared[1:], None
+        drawn = [first, *(self._batches(member, step) for member in range(1, len(self.stack.rows)))]
+        device = self.stack.rows.device
+        if all(batch is first for batch in drawn):
+            # All inputs once: the same for every seed, and in every step.
+            self._shared = first, torch.from_numpy(first.inputs).to(device), torch.from_numpy(first.targets).to(device)
+            return *self._shared[1:], None
+        inputs, targets = np.stack([b.inputs for b in drawn]), np.stack([b.targets for b in drawn])
+        return torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device), 0
+
+
+class Member:
+    """One of an ensemble (a `train.loop.Trainer`).
+
+    Members are advanced in turn. Whoever asks at the front takes the others along; those behind get what was done
+    meanwhile, so that after a round all stand at one step.
+    """
+
+    def __init__(self, ensemble: Ensemble, number: int, done: list[np.ndarray]):
+        self._ensemble, self._number, self._done = ensemble, number, done
+        self.step, self._seconds = 0, 0.0
+        self._taken = 0
+
+    def clock(self) -> float:
+        """Seconds that all members together took for the steps that this one has done."""
+        return self._seconds
+
+    def advance(self, n: int) -> Float64[np.ndarray, " n"]:
+        """The losses of the steps that the others did since, or of n more.
+
+        Raises:
+            Diverged: when one is not finite, naming its step.
+        """
+        self._ensemble.check()
+        if self.step == self._ensemble.step:
+            self._done.append(self._ensemble.advance(n))
+        losses = np.concatenate(self._done[self._taken :])[:, self._number]
+        self._taken = len(self._done)
+        self._seconds = self._ensemble.seconds
+        finite = np.isfinite(losses)
+        if not finite.all():
+            bad = int(np.argmin(finite))
+            raise Diverged(f"the loss of step {self.step + bad + 1} is {losses[bad]}: training diverged")
+        self.step = self._ensemble.step
+        return losses
+
+    def weights(self) -> Arrays:
+        """A copy of its parameters."""
+        return self._ensemble.stack.split(self._ensemble.stack.rows[self._number])
+
+    def state(self) -> Arrays:
+        """As `TorchTrainer.state`: alone or together, a run goes on from either."""
+        ensemble, number = self._ensemble, self._number
+        found = {f"weights/{name}": array for name, array in self.weights().items()}
+        if not self.step:
+            return found
+        for key, matrix in (("exp_avg", ensemble.adamw.mean), ("exp_avg_sq", ensemble.adamw.square)):
+            found |= {f"optimizer/{key}/{name}": a for name, a in ensemble.stack.split(matrix[number]).items()}
+        counts = {f"optimizer/step/{name}": np.array(self.step, np.float32) for name in ensemble.stack.places}
+        return found | counts
+
+    def restore(self, step: int, state: Arrays) -> None:
+        """Stand where a trainer of the same run stood, which is where those stand that have begun."""
+        ensemble, number = self._ensemble, self._number
+        rows = {"weights/": ensemble.stack.rows, "optimizer/exp_avg/": ensemble.adamw.mean}
+        rows["optimizer/exp_avg_sq/"] = ensemble.adamw.square
+        with torch.no_grad():
+            for prefix, matrix in rows.items():
+                arrays = {key.removeprefix(prefix): a for key, a in state.items() if key.startswith(prefix)}
+                if arrays:
+                    matrix[number] = ensemble.stack.join(arrays)
+        self.step = ensemble.step = step
+        self._taken, self._seconds = len(self._done), ensemble.seconds
+
+
+def members_of(ensemble: Ensemble) -> tuple[Member, ...]:
+    """The members of an ensemble."""
+    done: list[np.ndarray] = []
+    return tuple(Member(ensemble, number, done) for number in range(len(ensemble.stack.rows)))
+
+
+class _Loss(nn.Module):
+    """A model's loss as what a module does, which is what `functional_call` calls."""
+
+    def __init__(self, module: Transformer) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, inputs: Tensor, targets: Tensor, last: int | None) -> Tensor:
+        """The loss of a batch."""
+        return self.module.loss(inputs, targets, last)
+
+
+def _template(module: Transformer) -> Transformer:
+    """A model of the same shape, whose attention torch can compute for many at once."""
+    template = Transformer(module.model, module.vocab_size, module.weights()).to(next(module.parameters()).device)
+    for part in template.modules():
+        if isinstance(part, Attention):
+            part.attend = attend_of_many
+    return template
+
+
+def open_together(runs: Sequence[TokensRun], *, device: str = "auto", joins: Collection[int] = ()) -> tuple[Study, ...]:
+    """A study of each of some runs; advanced in turn, they take their steps together.
+
+    Args:
+        runs: of one shape (`RunSpec.shape`).
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        joins: steps at which runs that were stored there are put in.
+
+    Raises:
+        UserError: as `open_study`.
+    """
+    assert len({run.shape for run in runs}) == 1
+    assert runs[0].shape is not None
+    place = find_device(device)
+    examples = open_examples(runs[0].task)
+    steps = steps_of(runs[0], examples)
+    check_judged(runs[0], examples)
+    meter = Meter(place)
+    ensemble, losses = ensemble_of(runs, examples, steps, place, joins)
+    execution = {**execution_of(examples, place, compiled=False), "together": len(runs)}
+    memory = partial(_shared, meter, len(runs))
+    return tuple(
+        replace(study_of(loss, examples, steps, trainer=member, execution=execution, memory=memory), clock=member.clock)
+        for loss, member in zip(losses, members_of(ensemble), strict=True)
+    )
+
+
+def ensemble_of(
+    runs: Sequence[TokensRun], examples: Examples, steps: int, place: torch.device, joins: Collection[int] = ()
+) -> tuple[Ensemble, list[TokensLoss]]:
+    """Runs of one shape at their beginnings, as one batched program, and what judges each."""
+    losses = [TokensLoss(run, initial_module(run, examples).to(place), compile=False) for run in runs]
+
+    def batch(member: int, step: int) -> Batch:
+        # The first step of a trainer is 1, the first batch 0.
+        return examples.training_batch(runs[member].seed, step - 1, runs[member].training.batch_size)
+
+    ensemble = Ensemble(
+        [loss.module for loss in losses], [run.training for run in runs], steps, batch, losses[0].asked_last, joins
+    )
+    return ensemble, losses
+
+
+def _shared(meter: Meter, n: int) -> Mapping[str, int]:
+    """What the process takes, and each member's share of what its models take."""
+    found = meter.metrics()
+    return {**found, "memory_bytes": found["memory_bytes"] // n}
+
+
+_STEPS = 1_000_000
+"""More than any trial takes."""
+
+
+def trial_steps_per_s(run: TokensRun, seconds: float) -> float:
+    """Optimizer steps per second of about so many seconds, eager.
+
+    Examples that are drawn are the task's own; of a corpus, which may not be here yet, they are random tokens.
+    """
+    vocab_size = run.task.vocab_size
+    module = Transformer(run.model, vocab_size, initial_weights(run.model, vocab_size, run.seed))
+    loss = TokensLoss(run, module, compile=False)
+    batch = _batch(run, loss.part_size)
+    # As many sequences at once are tried as the time allows: the time of a step grows with them.
+    at_once = 1
+    trainer = tokens_trainer(loss, steps=_STEPS, parts=lambda _step: loss.split(batch.rows(slice(at_once))))
+    _timed(trainer.advance)  # pays for what is set up once
+    took = _timed(trainer.advance)
+    while at_once < loss.part_size and 2 * took < seconds:
+        at_once = min(2 * at_once, loss.part_size)
+        took = _timed(trainer.advance)
+    return at_once / run.training.batch_size / _mean_s(trainer.advance, seconds, took)
+
+
+def trial_together_per_s(runs: Sequence[TokensRun], seconds: float) -> float:
+    """Optimizer steps per second of all of some runs of one shape, on examples that are drawn, as one program."""
+    ensemble, _ = ensemble_of(runs, open_examples(runs[0].task), _STEPS, torch.device("cpu"))
+    _timed(ensemble.advance)
+    return len(runs) / _mean_s(ensemble.advance, seconds, _timed(ensemble.advance))
+
+
+def _batch(run: TokensRun, size: int) -> Batch:
+    if not run.corpora:
+        return open_examples(run.task).training_batch(0, 0, size)
+    tokens = rng.generator(0, "trial").integers(run.task.vocab_size, size=(2, size, run.task.n_ctx))
+    return Batch(inputs=tokens[0], targets=tokens[1])
+
+
+def _mean_s(advance: Callable[[int], object], seconds: float, first: float) -> float:
+    """Of a step, whose first took so long."""
+    times = [first]
+    while sum(times) < seconds:
+        times.append(_timed(advance))
+    return sum(times) / len(times)
+
+
+def _timed(advance: Callable[[int], object]) -> float:
+    began = time.perf_counter()
+    advance(1)
+    return time.perf_counter() - began

@@ -1,0 +1,180 @@
+"""Train: how a run began that started from another: what its folder says of it, as `start.json`.
+
+Train: what a run of a transformer does to the run that it starts from, before it trains.
+
+Heads are pruned as by `headway prune`, told from training text, so that what a model is judged on has no say in which
+heads go. Whatever is drawn depends on the seed, so that a run that is begun again begins with the same bits.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headway.base import rng
+from headway.base.text import counted
+from headway.causal.checks import check_interventions
+from headway.causal.effects import Head
+from headway.causal.importance import METHODS, PruningText
+from headway.causal.pruning import pruned, pruned_to, regrown
+from headway.config.lm.head_units import heads_to_keep, units_of
+from headway.config.lm.init_from import StartPruning
+from headway.config.lm.model import TransformerModel
+from headway.config.lm.run import TokensRun
+from headway.data.batch import Examples
+from headway.errors import ResultsError, UserError
+from headway.models.transformer import Transformer
+from headway.models.weights import Weights, initial_weights
+from headway.train.loop import Origin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """What became of the other run.
+
+    Attributes:
+        origin: the other run's arm and seed.
+        model: what is trained now.
+        heads: of its heads, in the order of the model, what each is called in the model that was declared.
+        steps_before: training steps that the weights have behind them; the data go on from there.
+    """
+
+    origin: str
+    model: TransformerModel
+    heads: tuple[tuple[int, int], ...]
+    steps_before: int
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What its file says."""
+        return {
+            "origin": self.origin,
+            "model": self.model.model_dump(mode="json"),
+            "heads": [list(head) for head in self.heads],
+            "steps_before": self.steps_before,
+        }
+
+    @classmethod
+    def read(cls, run: TokensRun, content: Mapping[str, Any]) -> "Started":
+        """From the content of the file of a run.
+
+        Raises:
+            ResultsError: when it is not what `content` gave.
+        """
+        try:
+            return cls(
+                origin=str(content["origin"]),
+                model=run.trained_as(content).model,
+                heads=tuple((int(layer), int(head)) for layer, head in content["heads"]),
+                steps_before=int(content["steps_before"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ResultsError(f"start.json is not as Headway wrote it ({error!r}); train the run anew") from None
+
+
+_BATCH = 1024
+"""Tokens that are read together."""
+_CHECKED = 32
+"""Tokens on which it is seen that a head masked is the head removed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginning:
+    """What a run that starts from another is trained from."""
+
+    begun: Started
+    weights: Weights
+
+
+def begin(run: TokensRun, origin: Origin, examples: Examples, place: torch.device | str = "cpu") -> Beginning:
+    """Do to another run what a run says, and give what is left of it.
+
+    Args:
+        run: with a start.
+        origin: the run that it starts from.
+        examples: of its task; importance is measured on its training sequences.
+        place: where that is computed.
+
+    Raises:
+        UserError: when heads cannot go as asked, weights of a step were not stored, or the model fails a check of what
+            is done to it.
+    """
+    start = run.start
+    assert start is not None
+    former = _former(origin)
+    step = None if start.step in ("last", origin.steps) else int(start.step)
+    weights = origin.weights(step)
+    module = Transformer(former.model, examples.vocab_size, weights).eval().to(place)
+    stays = former.heads
+    if start.prune is not None:
+        stays = _chosen(run, start.prune, module, former, examples, origin.name)
+    at = origin.steps if step is None else step
+    match start.weights:
+        case "rewound":
+            at = start.rewind_to
+            weights = _rewound(origin, former, at, examples.vocab_size)
+        case "fresh":
+            at = -former.steps_before
+    kept = _only(Transformer(former.model, examples.vocab_size, weights), former.heads, stays)
+    model, left = kept.model, kept.weights()
+    if start.weights == "fresh":
+        left = initial_weights(model, examples.vocab_size, run.seed)
+    if start.regrow:
+        if set(stays) == {head for unit in units_of(run.model.layout) for head in unit}:
+            raise UserError(f"start.regrow: {origin.name} has all of the heads that its model declares; leave it out")
+        drawn = initial_weights(run.model, examples.vocab_size, rng.key(run.seed, "heads added back") >> 1)
+        model, left = run.model, regrown(run.model, drawn, left, stays)
+        stays = tuple(head for unit in units_of(model.layout) for head in unit)
+    begun = Started(origin=origin.name, model=model, heads=stays, steps_before=former.steps_before + at)
+    return Beginning(begun=begun, weights=left)
+
+
+def _former(origin: Origin) -> Started:
+    """What the other run itself was trained as."""
+    assert isinstance(origin.run, TokensRun)
+    if origin.beginning is not None:
+        return Started.read(origin.run, origin.beginning)
+    model = origin.run.model
+    heads = tuple(head for unit in units_of(model.layout) for head in unit)
+    return Started(origin="", model=model, heads=heads, steps_before=0)
+
+
+def _chosen(
+    run: TokensRun, asked: StartPruning, module: Transformer, former: Started, examples: Examples, name: str
+) -> tuple[Head, ...]:
+    """The heads that stay, as the declared model calls them."""
+    keep = heads_to_keep(asked.keep, units_of(run.model.layout))
+    if keep >= len(former.heads):
+        raise UserError(
+            f"start.prune.keep {asked.keep}: that is {counted(keep, 'head')}, and {name} has {len(former.heads)}; keep "
+            "fewer, or start from another arm"
+        )
+    batch = examples.training_batch(run.seed, 0, asked.sequences)
+    place = next(module.parameters()).device
+    inputs, targets = (torch.from_numpy(tokens).to(place) for tokens in (batch.inputs, batch.targets))
+    check_interventions(module, inputs[:1, :_CHECKED])
+    text = PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // inputs.shape[1]), seed=run.seed)
+    found = pruned_to(module, keep, METHODS[asked.by], text, steps=asked.steps)
+    called = dict(zip(_numbered(former), former.heads, strict=True))
+    return tuple(called[head] for head in found.heads)
+
+
+def _rewound(origin: Origin, former: Started, step: int, vocab_size: int) -> Weights:
+    """What the weights of the other run were at a step."""
+    if step == 0 and origin.beginning is None:
+        return initial_weights(former.model, vocab_size, origin.run.seed)
+    return origin.weights(step)
+
+
+def _only(module: Transformer, heads: Sequence[Head], stays: Sequence[Head]) -> Transformer:
+    """A model with some of its heads; its heads and those that stay as the declared model calls them."""
+    kept, at = set(stays), iter(heads)
+    if len(kept) == len(heads):
+        return module
+    return pruned(module, [[next(at) in kept for _ in range(n)] for n in module.model.layout.n_heads])
+
+
+def _numbered(former: Started) -> list[Head]:
+    """Its heads by their place in it."""
+    return [(layer, head) for layer, n in enumerate(former.model.layout.n_heads) for head in range(n)]

@@ -1,0 +1,206 @@
+"""Train: what is measured in the heads of a language model while it trains; measuring changes nothing in it.
+
+A probe is a plain pass over fixed sequences, eager, in float32 and without dropout, beside the compiled training step;
+importance alone takes a gradient, of gates on heads and of no weight. The sequences depend on the task alone: the first
+held-out ones that the model is judged on, and random tokens, repeated, for what only repetition shows.
+
+Train: what the loss of the trained model does without each of its heads: exact effects, in all three ways.
+
+Held-out sequences are read, the same for every arm and seed of a task, and as many others stand in for heads. Before
+any number is given it is seen that what is done to the model is what is said.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from headway.causal.ablation import BatchedText
+from headway.causal.ablation_result import effect_scores
+from headway.causal.attribution import gate_gradients
+from headway.causal.checks import check_interventions
+from headway.causal.effects import KINDS, ExactEffects
+from headway.causal.substitutes import OtherText
+from headway.config.lm.measurement import AblateHeads
+from headway.config.lm.run import TokensRun
+from headway.data.batch import Examples
+from headway.errors import UserError
+from headway.heads.measure import Repetition, examine
+from headway.heads.scores import HeadScores, to_arrays
+from headway.models.trace import Trace
+from headway.models.transformer import asked, mean_loss
+from headway.train.lm.loss import TokensLoss
+from headway.train.loop import Measure, Measured
+
+
+def head_probes(run: TokensRun, examples: Examples, loss: TokensLoss, steps: int) -> tuple[Measure, ...]:
+    """The one measure that takes all that a run's probes ask for; none where they ask for nothing.
+
+    It is due at the first and the last step, at every `every` steps and at each step up to `dense_until`.
+    """
+    probes = run.probes
+    if not probes.chosen and not (probes.importance and run.model.layout.total):
+        return ()
+    take = _Probe(run, examples, loss).take
+    return (
+        Measure(due=lambda step: step <= probes.dense_until or step % probes.every == 0 or step == steps, take=take),
+    )
+
+
+class _Probe:
+    """Measures the model of a loss."""
+
+    def __init__(self, run: TokensRun, examples: Examples, loss: TokensLoss):
+        self._run, self._examples, self._loss, self._module = run, examples, loss, loss.module
+
+    def take(self) -> Measured:
+        """The scores as arrays, and the loss on the probes' sequences."""
+        self._module.eval()
+        scores = self._importance() if self._run.probes.importance else {}
+        if not self._run.probes.chosen:
+            self._module.train()
+            return Measured(arrays=to_arrays(scores.values()))
+        losses: list[tuple[float, int]] = []
+        with torch.no_grad():
+            scores |= examine(
+                self._traced(losses),
+                self._run.probes.chosen,
+                trace=self._module.trace,
+                repetition=lambda: self._repetition,
+                weights=self._module,
+            )
+        self._module.train()
+        loss_nats = sum(total for total, _ in losses) / sum(n_targets for _, n_targets in losses)
+        return Measured(metrics={"probe_loss_nats": loss_nats}, arrays=to_arrays(scores.values()))
+
+    def _importance(self) -> dict[str, HeadScores]:
+        """How much the loss is sensitive to each head, and what to first order it would do without."""
+        layout, found = self._run.model.layout, []
+        for inputs, targets, _ in self._text:
+            counts = (targets >= 0).any(1)  # of a batch that is filled up, the sequences
+            found.append(gate_gradients(self._module, inputs[counts], targets[counts]))
+        layers = [np.concatenate(of_layer, axis=1) for of_layer in zip(*found, strict=True)]
+        by_metric = {
+            "michel_importance_nats": [np.abs(gradients).mean(1) for gradients in layers],
+            "zero_attribution_nats": [-gradients.mean(1) for gradients in layers],
+        }
+        n_rows = sum(int((targets >= 0).sum()) for _, targets, _ in self._text)
+        return {
+            metric: HeadScores(
+                metric=metric,
+                values={f"layers.{layer}.attention": v for layer, v in enumerate(values) if layout.n_heads[layer]},
+                n_rows=n_rows,
+            )
+            for metric, values in by_metric.items()
+        }
+
+    def _traced(self, losses: list[tuple[float, int]]) -> Iterator[Trace]:
+        """What the heads do on the sequences; the loss of each batch, summed, and its targets are added to a list."""
+        for inputs, targets, rows in self._text:
+            logits, trace = self._module(inputs, record=True)
+            assert trace is not None
+            n_targets = int(asked(targets).sum())
+            losses.append((float(mean_loss(logits, targets)) * n_targets, n_targets))
+            yield trace.with_rows(rows)
+
+    @property
+    def _at_once(self) -> int:
+        return min(self._run.probes.sequences, self._loss.part_size)
+
+    @cached_property
+    def _text(self) -> Sequence[tuple[Tensor, Tensor, Bool[Tensor, "batch pos"] | None]]:
+        """Inputs, targets, and which positions count: not padding, nor what fills up the last batch; None: all."""
+        batches = self._examples.evaluation_batches(self._run.probes.sequences, self._at_once)
+        pairs = [self._loss.tensors(batch) for batch in batches]
+        return [(inputs, targets, None if asked(targets).all() else asked(targets)) for inputs, targets in pairs]
+
+    @cached_property
+    def _repetition(self) -> Repetition:
+        return Repetition.drawn(
+            self._examples.vocab_size,
+            self._run.task.n_ctx // 2,
+            sequences=self._run.probes.sequences,
+            at_once=self._at_once,
+            seed=0,
+            device=self._loss.device,
+        )
+
+
+_BATCH = 1024
+"""Tokens that are read together."""
+_CHECKED = 32
+"""Tokens of the check."""
+_SMALL = 0.01
+"""In nats per token: a head without which the loss rises by less hardly matters."""
+
+_OF_A_WAY = ("largest_nats", "all_nats", "share_that_adds_up")
+METRICS = (*(f"{kind}_ablation_{what}" for kind in KINDS for what in _OF_A_WAY), "idle_head_share", "half_effect_heads")
+"""What the final record has of it."""
+
+
+def ablated(asked: AblateHeads | None, examples: Examples, loss: TokensLoss, steps: int) -> tuple[Measure, ...]:
+    """The measure that takes the heads away after the last step; none where nobody asks."""
+    if asked is None or not loss.run.model.layout.total:
+        return ()
+
+    def take() -> Measured:
+        exact, michel, first_order, integrated = _effects(asked, examples, loss)
+        names = {layer: f"layers.{layer}.attention" for layer, n in enumerate(loss.run.model.layout.n_heads) if n}
+        scores = effect_scores(names, exact, michel, first_order, integrated)
+        return Measured(metrics=_metrics(exact), arrays=to_arrays(scores.values()))
+
+    return (Measure(due=lambda step: step == steps, take=take),)
+
+
+def _effects(asked: AblateHeads, examples: Examples, loss: TokensLoss) -> tuple[Any, ...]:
+    """Exact effects and the estimates of them."""
+    inputs, targets = _held_out(examples, 2 * asked.sequences, loss)
+    half, module = len(inputs) // 2, loss.module
+    module.eval()
+    at_once = max(1, _BATCH // inputs.shape[1])
+    check_interventions(module, inputs[:1, :_CHECKED])
+    other = OtherText.read(module, inputs[:half], inputs[half:], mean_over=asked.mean, seed=0, at_once=at_once)
+    work = BatchedText(model=module, inputs=inputs[:half], targets=targets[:half], other=other, at_once=at_once)
+    exact, estimates, integrated = work.exact(), work.attributed(), work.integrated()
+    module.train()
+    return exact, estimates.michel, estimates.first_order, integrated
+
+
+def _held_out(examples: Examples, sequences: int, loss: TokensLoss) -> tuple[torch.Tensor, torch.Tensor]:
+    """Held-out sequences, those that are filled up with what is masked left out."""
+    batches = [loss.tensors(batch) for batch in examples.evaluation_batches(sequences, loss.part_size)]
+    inputs, targets = (torch.cat(tensors) for tensors in zip(*batches, strict=True))
+    # Effects are means over positions, which a sequence that is mostly padding has hardly any of.
+    whole = (targets != -1).any(1)
+    inputs, targets = inputs[whole][:sequences], targets[whole][:sequences]
+    if len(inputs) < 4:
+        raise UserError(
+            f"after.ablate: the held-out text has {len(inputs)} sequences, and 4 are needed: two for an interval and "
+            "two to stand in for heads; hold out more"
+        )
+    return inputs, targets
+
+
+def _metrics(exact: ExactEffects) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for kind in KINDS:
+        effects = exact.single[kind].flat()
+        found[f"{kind}_ablation_largest_nats"] = float(effects.max())
+        found[f"{kind}_ablation_all_nats"] = exact.joint_mean(kind)
+        found[f"{kind}_ablation_share_that_adds_up"] = exact.share_of_joint(kind)
+    effects = exact.single["mean"].flat()
+    found["idle_head_share"] = float((effects < _SMALL).mean())
+    found["half_effect_heads"] = _heads_of_half(effects)
+    return found
+
+
+def _heads_of_half(effects: np.ndarray) -> int | None:
+    """The fewest heads whose single effects, where they are above 0, are half of their sum; None where none is."""
+    above = np.sort(effects.clip(0))[::-1]
+    if not above.any():
+        return None
+    return int(np.searchsorted(above.cumsum(), above.sum() / 2) + 1)

@@ -1,0 +1,234 @@
+"""Train, the in-context laboratory: its `study`, by native code or by the `torch_trainer` with its `optimizer`.
+
+Train: the in-context laboratory's study: what trains a run, what is measured meanwhile, how it is judged.
+
+Runs that native code can train never import torch. What they are judged on depends on the task alone.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headway.config.regression import IclRun, OneLayer, Stack
+from headway.data.regression import Prompts, curve_prompts, evaluation_prompts
+from headway.errors import UserError
+from headway.icl import estimators, evaluation, fused
+from headway.icl.circuits import circuits, head_scalars
+from headway.icl.weights import initial_weights
+from headway.train import loop
+from headway.train.loop import Conclusion, Measure, Measured, Origin, Study, TrainerChoice, TrainingSlice
+
+if TYPE_CHECKING:
+    from headway.icl.attention import InContextAttention
+
+
+class IclTrainingSlice(TrainingSlice):
+    """In-context regression."""
+
+    def open_study(
+        self,
+        run: IclRun,
+        *,
+        trainer: TrainerChoice = "auto",
+        compile: bool | None = None,
+        device: str = "auto",
+        origin: Origin | None = None,
+        beginning: Mapping[str, Any] | None = None,
+    ) -> Study:
+        """See `study.open_study`; these runs start from nothing."""
+        del origin, beginning
+
+        return open_study(run, trainer=trainer, compile=compile, device=device)
+
+    def trained_model(self, run: IclRun, weights: dict[str, np.ndarray]) -> "InContextAttention":
+        """The torch module of a run with these weights."""
+        from headway.icl.attention import InContextAttention
+
+        return InContextAttention(run.model, run.task, weights)
+
+    def trial_steps_per_s(self, run: IclRun, seconds: float = 0.3) -> float:
+        """Of a trainer from its initial weights."""
+        trainer = self.open_study(run, compile=False).trainer
+        # The first step also pays for what is set up once.
+        trainer.advance(1)
+        began, steps = time.perf_counter(), 0
+        while time.perf_counter() - began < seconds:
+            portion = max(1, steps)
+            trainer.advance(portion)
+            steps += portion
+        return steps / (time.perf_counter() - began)
+
+    def about_trial(self, run: IclRun) -> str:
+        """Stacks are compiled in long runs."""
+        if not isinstance(run.model, Stack):
+            return ""
+        return "stacks were timed uncompiled; compiled, as long runs are, they take a half to a fifth of the time"
+
+    def why_not_fused(self, run: IclRun) -> str | None:
+        """See `fused.obstacle`."""
+        return fused.obstacle(run)
+
+    def slower_unasked(self, run: IclRun) -> str | None:
+        """Stacks are PyTorch's by design; there is nothing to warn of."""
+        return fused.obstacle(run) if isinstance(run.model, OneLayer) else None
+
+
+LABORATORY = IclTrainingSlice()
+
+
+Predict = Callable[[Prompts, Sequence[int] | None], np.ndarray]
+"""Predictions (prompt, length, d_y) of the model as it now is; None means at full length."""
+
+
+def open_study(
+    run: IclRun,
+    *,
+    trainer: TrainerChoice = "auto",
+    compile: bool | None = None,
+    device: str = "auto",
+) -> Study:
+    """A run, ready to be trained from its initial weights.
+
+    Args:
+        run: what is asked for.
+        trainer: `auto` takes the fused trainer where it can.
+        compile: whether torch compiles the loss; None: where that pays.
+        device: `auto` or `cpu`: models of a few hundred numbers are the processor's.
+
+    Raises:
+        UserError: when the fused trainer is insisted on and cannot train this run, or for another device.
+    """
+    if device not in ("auto", "cpu"):
+        raise UserError(f"device {device}: in-context models train on the processor; take cpu")
+    obstacle = fused.obstacle(run)
+    if trainer == "fused" and obstacle:
+        raise UserError(f"trainer fused: {obstacle}; leave the choice to auto")
+    weights = initial_weights(run.model, run.task, run.seed)
+    if trainer != "torch" and obstacle is None:
+        native = fused.FusedTrainer(run, weights)
+        return _study(run, native, {"trainer": "fused", "instruction_set": native.instruction_set}, None)
+    from headway.train.regression_torch import predictor, torch_trainer
+
+    torch_trained, module, compiled = torch_trainer(run, weights, compile)
+    predict = None if _is_its_circuits(run) else predictor(module)
+    return _study(run, torch_trained, {"trainer": "torch", "compile": compiled}, predict)
+
+
+def _is_its_circuits(run: IclRun) -> bool:
+    """Whether the circuits are the whole model, so that numpy can evaluate it."""
+    return isinstance(run.model, OneLayer) and not run.model.bias
+
+
+def _study(run: IclRun, trainer: loop.Trainer, execution: Mapping[str, Any], predict: Predict | None) -> Study:
+    judge = _Judge(run, trainer, predict)
+    measures = [Measure(due=_every(run.evaluation.every, run.training.steps), take=judge.during)]
+    if isinstance(run.model, OneLayer):
+        measures.append(Measure(due=_every(run.probes.every, run.training.steps), take=judge.heads))
+    measures.append(
+        Measure(due=lambda step: step in run.probes.circuits, take=lambda: Measured(arrays=judge.circuits()))
+    )
+    return Study(trainer=trainer, measures=tuple(measures), execution=execution, conclude=judge.conclude)
+
+
+def _every(n: int, last: int) -> Callable[[int], bool]:
+    return lambda step: step % n == 0 or step == last
+
+
+class _Judge:
+    """Measures a model while it trains and at the end; changes nothing in it."""
+
+    def __init__(self, run: IclRun, trainer: loop.Trainer, predict: Predict | None):
+        self._run, self._trainer = run, trainer
+        self._predict = predict or self._from_circuits
+
+    @cached_property
+    def _prompts_during(self) -> Prompts:
+        return evaluation_prompts(self._run.task, self._run.evaluation.prompts_during)
+
+    @cached_property
+    def _control_during(self) -> evaluation.Control:
+        return evaluation.debiased_gd_control(self._prompts_during, self._run.task)
+
+    def during(self) -> Measured:
+        """The error on the first of the evaluation's prompts."""
+        return Measured(
+            metrics=_errors(self._predict(self._prompts_during, None), self._prompts_during, self._control_during)
+        )
+
+    def circuits(self) -> dict[str, np.ndarray]:
+        """QK and OV of every layer and head, now."""
+        return circuits(self._trainer.weights(), self._run.model, self._run.task)
+
+    def heads(self) -> Measured:
+        """What the heads of a one-layer model are, now: w and mu, and the step size that they make together."""
+        w, mu = self._head_scalars()
+        return Measured(metrics={"w": w, "mu": mu, "mu_dot_w": _plain((mu * w).sum(0)), "sum_mu": _plain(mu.sum(0))})
+
+    def conclude(self) -> Conclusion:
+        """How the model is judged."""
+        run, task = self._run, self._run.task
+        prompts = evaluation_prompts(task, run.evaluation.prompts)
+        predictions = self._predict(prompts, None)
+        control = evaluation.debiased_gd_control(prompts, task)
+        errors = _errors(predictions, prompts, control)
+        metrics: dict[str, Any] = {
+            "n_heads": run.model.n_heads,
+            "n_layers": 1 if isinstance(run.model, OneLayer) else run.model.n_layers,
+            "n_parameters": run.budget.n_parameters,
+            **errors,
+            "ratio_to_debiased_gd": errors["eval_mse"] / float(control.errors.mean()),
+        }
+        if isinstance(run.model, OneLayer):
+            metrics |= self.heads().metrics
+        if self._has_kernel:
+            by_kernel = self._by_kernel(prompts, None)
+            metrics["kernel_mse"] = float(evaluation.squared_errors(by_kernel, prompts).mean())
+            metrics["reduction_error"] = float(((predictions.astype(float) - by_kernel) ** 2).mean())
+        return Conclusion(metrics=metrics, curves=self._curves())
+
+    def _curves(self) -> dict[str, Any]:
+        wanted = self._run.evaluation.curve
+        if wanted is None:
+            return {}
+        lengths = wanted.grid(self._run.task.n_pairs)
+        prompts = curve_prompts(self._run.task, wanted.prompts, wanted.longest)
+        curve: dict[str, Any] = {"n_pairs": list(lengths)}
+        predictors = {"model": self._predict, **({"kernel": self._by_kernel} if self._has_kernel else {})}
+        for name, predict in predictors.items():
+            errors = evaluation.squared_errors(predict(prompts, lengths), prompts)
+            curve[name] = evaluation.length_curve(errors, wanted.resamples)
+        return {"error_by_length": curve}
+
+    @property
+    def _has_kernel(self) -> bool:
+        # With correlated coordinates heads learn another matrix than w I, and the kernel of w says nothing of them.
+        sigma = self._run.task.covariance_matrix()
+        return isinstance(self._run.model, OneLayer) and np.array_equal(sigma, np.eye(len(sigma)))
+
+    def _head_scalars(self) -> tuple[np.ndarray, np.ndarray]:
+        now = self.circuits()
+        return head_scalars(now["qk"][0], now["ov"][0], self._run.task)
+
+    def _from_circuits(self, prompts: Prompts, lengths: Sequence[int] | None) -> np.ndarray:
+        now = self.circuits()
+        return estimators.attend(prompts, now["qk"][0], now["ov"][0], self._run.model.attention, lengths)
+
+    def _by_kernel(self, prompts: Prompts, lengths: Sequence[int] | None) -> np.ndarray:
+        w, mu = self._head_scalars()
+        reads = self._run.task.read_mask()
+        return estimators.kernel(prompts, w, mu, self._run.model.attention, lengths, reads=reads)
+
+
+def _errors(predictions: np.ndarray, prompts: Prompts, control: evaluation.Control) -> dict[str, float]:
+    """The mean squared error at full length, as it is and corrected by a control on the same prompts."""
+    errors = evaluation.squared_errors(predictions, prompts)[:, 0]
+    mse, se = evaluation.summary(errors)
+    adjusted, adjusted_se = evaluation.adjusted(errors, control)
+    return {"eval_mse": mse, "eval_mse_se": se, "eval_mse_adjusted": adjusted, "eval_mse_adjusted_se": adjusted_se}
+
+
+def _plain(value: np.ndarray | np.float64) -> float | list[float]:
+    return value.tolist()

@@ -1,0 +1,161 @@
+"""Train: the PyTorch trainer, of any model whose loss is a function of a batch.
+
+Everything random about a step is in its batch and in a seed, which are functions of the step alone, and so is the
+step size. So the state is the parameters and what the optimizers keep for them, and a restored trainer goes on with
+the same bits.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from torch import Tensor, nn
+
+from headway.base.torch_setup import uncompiled
+from headway.errors import Diverged
+from headway.train.loop import Arrays
+
+Loss = Callable[..., Tensor]
+"""From a part's tensors to a scalar that is minimised, or to a vector: its first entry is minimised, the others are the
+loss as it is recorded and terms that are recorded beside it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What is put through the model at once: what the loss takes, and its weight in the loss of the step."""
+
+    tensors: tuple[Tensor, ...]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What happens around an update; by default nothing.
+
+    `rate_share` is the step size of a step over the optimizers' own; `clip` the largest norm of all gradients
+    together; `seed` what torch's generator is seeded with before a step, for models that draw.
+    """
+
+    rate_share: Callable[[int], float] | None = None
+    clip: float | None = None
+    seed: Callable[[int], int] | None = None
+
+
+class TorchTrainer:
+    """Trains parameters on a loss, by some of torch's optimizers (a `train.loop.Trainer`)."""
+
+    step: int
+    """Steps done."""
+
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        optimizers: Sequence[torch.optim.Optimizer],
+        *,
+        parts: Callable[[int], Sequence[Part]],
+        loss: Loss,
+        rules: Rules = Rules(),
+    ) -> None:
+        """Start at step 0.
+
+        Args:
+            parameters: what is trained, by name.
+            optimizers: over the same parameters, each parameter in one of them.
+            parts: of the batch of a step, a function of the step (the first is 1) alone; their weights sum to 1.
+            loss: of a part, compiled or not.
+            rules: what happens around an update.
+        """
+        self._parameters, self._optimizers = dict(parameters), tuple(optimizers)
+        self._parts, self._loss, self._rules = parts, loss, rules
+        self._groups = [(group, group["lr"]) for optimizer in optimizers for group in optimizer.param_groups]
+        self.step = 0
+
+    def advance(self, n: int) -> Float64[np.ndarray, "n ..."]:
+        """Do n steps; the loss of each, before its update, with its terms where the loss has them.
+
+        Raises:
+            Diverged: when a loss is not finite, naming its step.
+        """
+        losses = [self._advance_one() for _ in range(n)]
+        # Fetched together: asking for each would make an accelerator wait n times.
+        values = torch.stack(losses).double().cpu().numpy() if losses else np.empty(0)
+        finite = np.isfinite(values).reshape(n, -1)
+        if not finite.all():
+            bad = int(np.argmin(finite.all(1)))
+            what = values.reshape(n, -1)[bad][~finite[bad]][0]
+            raise Diverged(f"the loss of step {self.step - n + bad + 1} is {what}: training diverged")
+        return values
+
+    def _advance_one(self) -> Tensor:
+        step, rules = self.step + 1, self._rules
+        if rules.rate_share is not None:
+            for group, highest in self._groups:
+                group["lr"] = highest * rules.rate_share(step)
+        if rules.seed is not None:
+            torch.manual_seed(rules.seed(step))
+        with uncompiled():
+            for optimizer in self._optimizers:
+                optimizer.zero_grad()
+        losses = []
+        for part in self._parts(step):
+            loss = part.weight * self._loss(*part.tensors)
+            (loss[0] if loss.ndim else loss).backward()
+            losses.append(loss[1:].detach() if loss.ndim else loss.detach())
+        if rules.clip is not None:
+            nn.utils.clip_grad_norm_(self._parameters.values(), rules.clip)
+        with uncompiled():
+            for optimizer in self._optimizers:
+                optimizer.step()
+        self.step = step
+        return torch.stack(losses).sum(0) if len(losses) > 1 else losses[0]
+
+    def weights(self) -> Arrays:
+        """A copy of the parameters."""
+        return {name: _array(parameter) for name, parameter in self._parameters.items()}
+
+    def state(self) -> Arrays:
+        """All that a later `restore` needs: `weights/NAME`, and `optimizer/KEY/NAME` for what is kept of NAME."""
+        kept = {
+            f"optimizer/{key}/{name}": _array(value)
+            for name, optimizer in self._owners()
+            for key, value in optimizer.state[self._parameters[name]].items()
+            if value is not None
+        }
+        return {f"weights/{name}": array for name, array in self.weights().items()} | kept
+
+    def restore(self, step: int, state: Arrays) -> None:
+        """Stand where a trainer of the same run stood after `step` steps, with what its `state` returned."""
+        for name, optimizer in self._owners():
+            parameter = self._parameters[name]
+            with torch.no_grad():
+                parameter.copy_(torch.from_numpy(state[f"weights/{name}"]))
+            kept = {
+                key.split("/")[1]: torch.tensor(array, device=parameter.device)
+                for key, array in state.items()
+                if key.startswith("optimizer/") and key.split("/", 2)[2] == name
+            }
+            if "step" in kept:  # a file may hold it as an array of one
+                kept["step"] = kept["step"].reshape(())
+            optimizer.state[parameter] = kept
+        self.step = step
+
+    def _owners(self) -> list[tuple[str, torch.optim.Optimizer]]:
+        """Each parameter's name and its optimizer."""
+        of = {p: o for o in self._optimizers for group in o.param_groups for p in group["params"]}
+        return [(name, of[parameter]) for name, parameter in self._parameters.items()]
+
+
+def compiling_obstacle(device: str = "cpu") -> str | None:
+    """Why torch cannot compile here, in a sentence, found by compiling a sum; None when it can."""
+    try:
+        torch.compile(lambda tensor: tensor + 1, dynamic=False)(torch.ones(2, device=device))
+    except Exception as error:  # noqa: BLE001 - whatever a missing or broken compiler makes torch raise
+        reason = str(error).strip().partition("\n")[0]
+        return f"torch cannot compile here ({reason}), so it trains eagerly and slower; install a C++ compiler"
+    return None
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().cpu().numpy().copy()
