@@ -37,7 +37,7 @@ reference: $(READY)
 notebook: $(READY)
 	$(BIN)/python docs/notebook.py
 
-$(READY): pyproject.toml setup.py constraints.txt $(wildcard src/headway/*/*.[ch]pp src/headway/*/*/*.[ch]pp)
+$(READY): pyproject.toml setup.py constraints.txt $(wildcard src/headway/*/*.[ch]pp)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headway needs Python 3.11 or later; try: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'

@@ -18,8 +18,8 @@ COMMON = [
     "-Wno-maybe-uninitialized",
 ]
 # The draws are defined bit for bit, so nothing may be fused there; the training step is free to fuse.
-SOURCES = {"src/headway/data/icl/draws.cpp": ["-ffp-contract=off"], "src/headway/icl/step.cpp": ["-ffp-contract=fast"]}
-HEADERS = ["src/headway/data/icl/lanes.hpp", "src/headway/data/icl/draws.hpp", "src/headway/icl/columns.hpp"]
+SOURCES = {"src/headway/data/draws.cpp": ["-ffp-contract=off"], "src/headway/icl/step.cpp": ["-ffp-contract=fast"]}
+HEADERS = ["src/headway/data/lanes.hpp", "src/headway/data/draws.hpp", "src/headway/icl/columns.hpp"]
 AVX2 = ["-mavx2", "-mfma"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512"]
 SETS = {"base": ["-DHEADWAY_ONCE"]}
@@ -51,7 +51,7 @@ class BuildNative(build_ext):
                 [source],
                 output_dir=folder,
                 macros=[("HEADWAY_SET", name)],
-                include_dirs=["src/headway/data/icl"],
+                include_dirs=["src/headway/data"],
                 extra_postargs=[*COMMON, *own, *flags],
                 depends=HEADERS,
             )

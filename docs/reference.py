@@ -26,12 +26,15 @@ say themselves what they return."""
 
 def public() -> dict[str, list[str] | None]:
     """The modules that are rendered, and which of their names; all that a module itself lists for None."""
-    found: dict[str, list[str] | None] = {"headway": None, "headway.own": None, **RETURNED, "headway.errors": None}
+    returned = {module: list(names) for module, names in RETURNED.items()}
     said = [
         inspect.signature(verb).return_annotation
         for verb in (headway.ablate, headway.look, headway.prune, headway.xray)
     ]
-    return found | {each.__module__: [each.__name__] for each in said}
+    for each in said:
+        names = returned.setdefault(each.__module__, [])
+        names += [each.__name__] if each.__name__ not in names else []
+    return {"headway": None, "headway.own": None, **returned, "headway.errors": None}
 
 
 def render(folder: Path) -> None:

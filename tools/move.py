@@ -17,10 +17,8 @@ import json
 import re
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator
-from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PACKAGE = "headway"

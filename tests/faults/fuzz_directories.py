@@ -355,8 +355,9 @@ def prepare() -> None:
     for module in (
         *kills._LOADED, "headway.cli", "headway.api", "headway.analysis.xray", "headway.analysis.ablate",
         "headway.analysis.prune", "headway.analysis.look", "headway.api", "headway.report.experiment.page",
-        "headway.report.xray", "headway.report.models.look", "headway.hf.write", "headway.adaptive.until",
-        "headway.report.lm.report", "headway.report.regression.report", "headway.execute.join", "headway.analysis.generate",
+        "headway.report.models.xray", "headway.report.models.look", "headway.hf.write", "headway.adaptive.until",
+        "headway.report.lm.report", "headway.report.regression.report", "headway.execute.join",
+        "headway.models.generate",
     ):  # fmt: skip
         with contextlib.suppress(ModuleNotFoundError):
             import_module(module)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "headway"
-SLICES = ("icl", "tokens")
-"""The laboratories, as the packages of their slices are named."""
+OF_ONE_LABORATORY = ("data", "icl", "lm", "regression", "regression_torch", "synthetic", "text")
+"""Folders and modules that know which kind of run they are for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +22,8 @@ class Module:
 
     @property
     def in_slice(self) -> bool:
-        """Whether it belongs to one laboratory: it stands in `ROOM/LABORATORY/`, or in the room `icl`."""
-        folders = self.place.split("/")[:-1]
-        return folders[:1] == ["icl"] or any(folder in SLICES for folder in folders[1:])
+        """Whether it belongs to one laboratory, by its folder or its name."""
+        return any(part in OF_ONE_LABORATORY for part in self.place.removesuffix(".py").split("/"))
 
 
 @cache

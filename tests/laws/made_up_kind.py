@@ -30,11 +30,7 @@ class EchoTask(TokensTask):
 
 tasks.TASKS["echo"] = EchoTask
 
-from headway.data.batch import (
-    MASKED,
-    Batch,
-    Examples,  # noqa: E402
-)
+from headway.data.batch import MASKED, Batch, Examples  # noqa: E402
 
 
 class EchoExamples(Examples):

@@ -1,4 +1,4 @@
-"""What stands in a directory is a stranger's: every room reads, writes and removes files by `headway.base.files` alone."""
+"""What stands in a directory is a stranger's: rooms read, write and remove files by `headway.base.files` alone."""
 
 import ast
 import re
@@ -38,18 +38,13 @@ EXPORT = "a new folder of a name that nobody knows, moved to one that is free"
 SCRATCH = "a private folder in the temporary one, made by this process"
 GUARDED = "after `checked` or its hash, which follow no link"
 EXCEPTIONS = {
-    "base/files.py": ("mkdir chmod tempfile.mkdtemp", "the cache, whose owner and rights are checked there"),
     "cli/options.py": ("tempfile.TemporaryFile", "a file without a name, to see whether some can be made"),
     "stats/reference.py": ("mkdir write_text", "generated documentation"),
-    "data/token_store.py": ("np.save open", CACHE),
-    "data/corpus.py": ("rglob", GIVEN),
-    "data/token_store.py": ("read_text np.load np.memmap", CACHE),
+    "data/token_store.py": ("np.save open read_text np.load np.memmap", CACHE),
+    "data/corpus.py": ("rglob open np.load", GIVEN + "; " + CACHE),
     "data/documents.py": ("gzip.open open", GIVEN),
-    "data/tokenizer.py": ("from_file", GIVEN),
-    "data/corpus.py": ("open", CACHE),
-    "data/corpus.py": ("np.load", GIVEN),
-    "data/cache.py": ("glob iterdir mkdir open os.rename read_text shutil.rmtree", CACHE),
     "data/tokenizer.py": ("from_file write_text", GIVEN + ", or " + CACHE),
+    "data/cache.py": ("glob iterdir mkdir open os.rename read_text shutil.rmtree", CACHE),
     "config/experiment.py": ("read_text", OWN),
     "config/plugins.py": ("read_bytes rglob touch", "installed packages, and a mark in the private cache"),
     "config/reference.py": ("mkdir write_text", "generated documentation"),
@@ -60,17 +55,17 @@ EXCEPTIONS = {
     "hf/safety.py": ("os.scandir", GIVEN),
     "hf/write.py": ("iterdir mkdir rename shutil.copyfile shutil.rmtree write_bytes write_text", EXPORT),
     "hf/open.py": ("glob", GIVEN),
-    "store/environment.py": ("glob", SYSTEM),
+    "store/environment.py": ("glob read_text", SYSTEM),
     "store/directory.py": (
-        "rename rmdir shutil.rmtree",
-        "whole run folders, which `entries` found and `inside` checked",
+        "rename rmdir shutil.rmtree mkdir",
+        "whole run folders, which `entries` found and `inside` checked; the directory itself, which the user names",
     ),
-    "store/environment.py": ("read_text", SYSTEM),
     "execute/join.py": ("tempfile.TemporaryFile", "a file without a name, to see whether some can be made"),
-    "store/lease.py": ("os.open os.replace os.utime", "leases: renamed over, touched or marked where they are no link"),
-    "store/lease.py": ("os.link os.listdir os.replace", "leases, which are made by links"),
-    "store/lease.py": ("read_text", SYSTEM),
-    "execute/ray_cluster.py": ("mkdir os.open", SCRATCH),
+    "store/lease.py": (
+        "os.open os.replace os.utime os.link os.listdir read_text",
+        "leases: renamed over, touched or marked where they are no link; leases, which are made by links; " + SYSTEM,
+    ),
+    "execute/ray_cluster.py": ("mkdir os.open glob read_bytes shutil.rmtree tempfile.mkdtemp write_text", SCRATCH),
     "execute/ray_places.py": ("glob unlink write_text", "a probe file, whose name nobody knows before"),
     "execute/ray_probe.py": (
         "read_bytes read_text rglob write_text",
@@ -78,10 +73,8 @@ EXCEPTIONS = {
     ),
     "execute/ray_copies.py": ("mkdir", SCRATCH),
     "store/records.py": ("load_file", GUARDED),
-    "execute/ray_cluster.py": ("glob read_bytes shutil.rmtree tempfile.mkdtemp write_text", SCRATCH),
     "execute/slurm.py": ("rmdir", "an empty folder of logs, which `inside` checked"),
     "store/storage.py": ("tempfile.TemporaryFile", "files without a name, to see whether there is room"),
-    "store/directory.py": ("mkdir", "the directory itself, which the user names"),
     "execute/worker.py": ("os.open read_text", "the null device; a number of run.json, before anything may load numpy"),
     "report/experiment/current.py": ("rglob", OWN),
     "train/checkpoint.py": ("chmod load_file", GUARDED),
@@ -89,8 +82,7 @@ EXCEPTIONS = {
     "train/process_memory.py": ("read_text write_text", SYSTEM),
 }
 NAMED = {
-    "cli/directories.py": ("slurm", "a path that is told"),
-    "cli/directories.py": ("dropped", "a path that is told"),
+    "cli/directories.py": ("slurm dropped", "a path that is told"),
     "store/growth.py": ("plugins", "a path that is told"),
     "store/verify.py": ("runs", "a path that is told"),
     "store/integrity.py": ("runs dropped", "whether something is there: nothing is opened"),

@@ -7,33 +7,10 @@ from collections import defaultdict
 import pytest
 from house import ROOT, SOURCE, modules, packages
 
-ONE_IDEA = {
-    "attention": "the layer, of transformers and of the one-layer models",
-    "budget": "what a run costs, in all laboratories and in each",
-    "contrasts": "differences between arms, asked for and answered",
-    "circuits": "QK and OV, of transformers and of the one-layer models",
-    "laboratory": "what a room wants of its slices",
-    "page": "an HTML page, shared and of each kind",
-    "parameters": "where parameters go, counted and drawn",
-    "progress": "how far runs are, known and printed",
-    "reference": "what is generated in docs, of experiments and of results",
-    "run": "a run, in all laboratories and in each",
-    "shapes": "published models, declared and printed",
-    "together": "runs of one shape, worked on by one process and trained as one program",
-    "transformer": "the model, declared and built",
-    "weights": "arrays by name, of transformers and of the one-layer models",
-    "tasks": "what models are asked, declared, and by which figures are split",
-    "xray": "the heads of a finished model, measured and found",
-}
-"""Modules of one name outside the slices, which say the same of different rooms."""
-
 PRINTERS = {
     "cli/__init__.py": "the door",
     "cli/directories.py": "the door",
-    "cli/directories.py": "the door",
-    "cli/directories.py": "the door",
     "cli/experiments.py": "the door",
-    "cli/models.py": "the door",
     "cli/models.py": "the door",
     "cli/options.py": "the door",
     "execute/timing.py": "a worker's log",
@@ -51,21 +28,6 @@ def test_no_two_classes_have_one_name():
                 continue
             places[node.name].add(module.place)
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
-
-
-def test_few_modules_have_one_name():
-    places = defaultdict(set)
-    for module in modules():
-        name = module.place.rpartition("/")[2].removesuffix(".py")
-        if name != "__init__":
-            places[name].add(module)
-    outside = {
-        name: {module.place for module in found}
-        for name, found in places.items()
-        if len(found) > 1 and not all(module.in_slice for module in found)
-    }
-    assert {name: found for name, found in outside.items() if name not in ONE_IDEA} == {}
-    assert outside.keys() >= ONE_IDEA.keys()
 
 
 @pytest.mark.parametrize("package", packages())

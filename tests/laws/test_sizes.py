@@ -21,7 +21,7 @@ LONG_FUNCTIONS = {
     "analysis/ablate.py:ablate": "the order in which heads are taken away",
     "analysis/look.py:look": "the order in which a model is looked at",
     "analysis/prune.py:prune": "the order in which a model is pruned and judged",
-    "report/experiment/answer.py:_panel": _ONE_CHART,
+    "report/experiment/answer.py:_panel_outcome": _ONE_CHART,
     "report/charts/atlas.py:_panel": _ONE_CHART,
     "report/lm/association.py:association": _ONE_CHART,
     "report/lm/head_maps.py:_chart": _ONE_CHART,

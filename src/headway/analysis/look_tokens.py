@@ -21,7 +21,6 @@ from headway.analysis.model import Opened
 from headway.base.text import counted
 from headway.config.spec import thinned
 from headway.data.tokenizer import EndlessTokenizer, Tokenizer, byte_characters
-from headway.heads.measure import drawn_repeats
 from headway.heads.results import (
     AttendedPair,
     AttentionHeads,
@@ -157,6 +156,8 @@ def _sequences(seen: SeenModel, n: int, length: int, seed: int) -> tuple[ShownSe
     period = min(length // 2, seen.opened.vocab_size)
     if period < 2 or seen.of_one_length:
         return tuple(texts)
+    from headway.heads.measure import drawn_repeats  # loads torch
+
     drawn = drawn_repeats(seen.opened.vocab_size, period, len(texts), seed)
     repeated = [
         ShownSequence(kind="repeated", tokens=tuple(row.tolist()), begins=int(begins), period=int(each))

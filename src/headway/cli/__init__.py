@@ -1,9 +1,8 @@
-"""Door: the verbs of the command line, a function each; the only place that prints.
+"""The command line: a function for each verb; the only place that prints.
 
-Verbs are told apart by what they take: `experiments`, results `directories`, how others join them from `clusters`,
-code of one's own (`checking`), finished `models`, two texts (`between`), or models to be looked at (`looking`);
-`options` are what several of them take, `output` is what they print. Every verb imports what it needs when it runs:
-`headway list` answers at once.
+`experiments` holds the verbs on experiment files, `directories` those on results directories, clusters and plugins,
+`models` those on finished models. `options` are what several verbs take and print. Every verb imports what it needs
+when it runs: `headway list` answers at once.
 """
 
 import errno
@@ -14,19 +13,12 @@ from typing import NoReturn
 
 import typer
 
-from headway.cli import experiments  # in the order of `headway --help`
+from headway.cli import experiments as experiments  # in the order of `headway --help`
 
-from headway.cli import directories  # isort: skip
-from headway.cli import directories as clusters  # isort: skip
-from headway.cli import directories as checking  # isort: skip
-from headway.cli import models  # isort: skip
-from headway.cli import models as between  # isort: skip
-from headway.cli import models as looking  # isort: skip
+from headway.cli import directories as directories  # isort: skip
+from headway.cli import models as models  # isort: skip
 from headway.cli.options import app as app
-from headway.errors import HeadwayError
-from headway.errors import StorageFailed
-from headway.errors import UserError
-from headway.errors import shortened
+from headway.errors import HeadwayError, StorageFailed, UserError, shortened
 
 
 def main() -> None:

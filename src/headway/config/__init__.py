@@ -1,11 +1,11 @@
-"""Declare: what is to be run, as frozen values; a slice for each laboratory, `icl` and `tokens`.
+"""What is to be run, as frozen values.
 
-* `document`: the top level of an experiment's file, read by `mapping`; `shipped` are those that come with Headway;
-* `experiment`: its arms and runs; `loading`: from a file to them, within `limits`; each `arm` is a `run` once
-  `settings` are merged in, and a `selection` of names says which are meant; `laboratories` is the table of their kinds;
-* `contrasts`: the questions that a document asks of its arms; `starts`: which arm starts from which;
-* `plugins`: what code of one's own registers; `plugin_files`: how it is found, run and kept;
-* `spec`: the base of every declared value, and errors that teach; `reference` writes the documentation of them all;
-* `budget`: what a run costs; `kept_weights`: of which steps weights are kept, perhaps `log_spaced` ones;
-* `metrics`, `head_metrics` and `head_causes`: what is measured, in words.
+* `document`: the top level of an experiment file; `shipped`: the experiments that come with Headway; `yaml`: how files
+  are read and written; `load`: from a file to an experiment; `spec`: the base of every declared value, and errors that
+  teach;
+* `experiment`: an experiment, its `arms` and its `contrasts`; `run`: one training run, whole; `kinds`: the table of
+  laboratories and kinds of task;
+* `regression`: runs of in-context regression; `lm`: runs of transformers on tokens;
+* `metrics`, `head_metrics`: what is measured, in words; `plugins`: the user's own code, how it is found, run and kept;
+* `reference`: the documentation of all keys.
 """

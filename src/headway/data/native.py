@@ -76,7 +76,7 @@ _FUNCTIONS = ("draw", "draw_only", "train", "gradient")
 @cache
 def _loaded() -> tuple[ctypes.CDLL | None, str]:
     """The library of this very Python and system, or why there is none; what another left beside it is no use."""
-    path = Path(__file__).parents[2] / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    path = Path(__file__).parents[1] / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
     if not path.is_file():
         return None, "the native code is not built"
     try:

@@ -2,7 +2,8 @@
 
 A place starts workers; what a worker is, a process here or elsewhere, is its own affair. The queue, what looks after
 run folders (`headway.execute.sweep`) and the timing of arms know no more of it than stands in the two protocols. There
-are three: this machine, here; a Ray cluster (`headway.execute.ray_places`); and whoever joins (`headway.execute.joined`).
+are three: this machine, here; a Ray cluster (`headway.execute.ray_places`); and whoever joins
+(`headway.execute.joined`).
 
 Runs: a place of this machine whose process goes on with the next run, where that changes no bit.
 

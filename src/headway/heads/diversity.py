@@ -1,7 +1,7 @@
 """Heads: how alike the heads of a layer are, and how uneven a head's attention is; raw as published and normalised.
 
-Metrics of pairs are functions of sums (`headway.heads.attention`), which they name as their arguments; metrics of attention
-are functions of the looks of a block of queries (`headway.heads.patterns`), averaged over the queries.
+Metrics of pairs are functions of sums (`headway.heads.attention`), which they name as their arguments; metrics of
+attention are functions of the looks of a block of queries (`headway.heads.patterns`), averaged over the queries.
 
 Paper: article of May 2024, "x-raying heads", whose four metrics are the raw ones. We leave a head's pair with itself
 out of a layer's mean; CKA (Kornblith et al. 2019, arXiv 1905.00414), cosines of contributions and even attention as

@@ -1,15 +1,11 @@
-"""Models: those of Hugging Face as Headway's, and Headway's as theirs.
+"""Models of Hugging Face as Headway's, and Headway's as theirs.
 
-* `bounds`: what a folder's files may be and how large; `folder_code`: code that comes with one;
-* `reading`: a folder read as Headway's model (no transformers needed); `arrays`: those in its files;
-  `architectures`, `array_names`, `description`: what it means;
-* `export`: a folder written; `configuration_headway`, `modeling_headway`: the code that goes along when no stock
+* `reading`: a folder as Headway's model (no transformers needed); `architectures`: what its files mean; `safety`: what
+  its files may be and how large;
+* `write`: a folder written; `configuration_headway`, `modeling_headway`: the code that goes along when no stock
   architecture fits;
-* `pretrained`: any folder opened by transformers; `tracing`: what the heads of such a model do; `redrawing`: what
-  others would do in their place; `plain_maps`: the matrices of its attentions; `recording`, `interface`, `entering`:
-  how that is seen; `intervening`: its heads taken away and patched; `attending`: what enters its attention function
-  changed; `kept_pass`: a pass made again from any layer on; `stream_sums`: whether layers only add to one stream;
-  `convert`: a model whose attention is not open, as Headway's.
+* `open`: any folder, opened by transformers; `tracing`: what the heads of such a model do; `interface`: how its
+  attention is reached; `redraw`: its re-initialised heads; `intervene`: its heads removed and patched.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
-"""Train: a training run as an iterator of events.
+"""A training run as an iterator of events.
 
-* `loop`: from step to step, and what is measured on the way; `checkpoint`: what a run goes on from;
-* `laboratory`: what a laboratory supplies; `icl`, `tokens`: what each does;
-* `trainer`: the PyTorch trainer; `device`: where it computes, `elementary`: with the same bits whichever thread comes
-  first; `process_memory`, `meter`: what that takes.
+* `loop`: from step to step, and what is measured on the way; `checkpoint`: what a run resumes from;
+* `torch_trainer`: training by PyTorch; `device`: where it computes; `process_memory`: what that takes;
+* `regression`: training of in-context models, with `regression_torch` where native code cannot; `lm`: of transformers.
 """

@@ -1,10 +1,9 @@
-"""Declare, transformers on tokens: what is asked, the model and how it is trained.
+"""Runs of transformers on tokens, as frozen values.
 
-* `tasks`: the table of tasks; `task`: what each says of itself; `text`: the next token of a corpus;
-  those whose answer is `known`: `parity`, `endpoint`, `retrieval`, `hops`, `recall`, `induction`;
-* `transformer`: the model; its heads (`layout`, by hand or by `schedules`), numbers per layer (`layers`), trained
-  arrays (`parameters`), published sizes (`shapes`); it `without_heads`, which go by `head_units`;
-* `training`, from the beginning or from another run (`start`), `probes` of heads meanwhile, `evaluation` and samples;
-  what is done to the trained model (`after`); what they cost (`budget`), the `run` of them, and which are trained
-  `alone`.
+* `tasks`: the table of tasks; `task`: what each says of itself; `text`: the next token of a corpus; `synthetic`: tasks
+  with known answers;
+* `model`: the transformer; `layout`: the heads of each layer; `head_units`: heads that go together; `parameters`: the
+  trained arrays; `budget`: what they cost, with published sizes;
+* `training`: how it learns; `init_from`: the run it starts from; `measurement`: probes, evaluation, and what follows;
+* `run`: all of them together.
 """

@@ -31,7 +31,7 @@ REGULARIZED: dict[str, Better] = {
     "query_cka": "low",
     "context_cka": "low",
 }
-"""Differentiable measures of heads, and where heads are more different; functions stand in `headway.heads.regularizers`."""
+"""Differentiable measures of heads, and where heads are more different; `heads.regularizers` has the functions."""
 
 
 def _known(metric: str) -> str:

@@ -1,7 +1,6 @@
-"""Show, what pages share.
+"""What pages share.
 
-* `page`: one HTML file that fetches nothing; `model_page`: that of a finished model on a text;
-* `figure`: a chart and its words; `figure_files`: figures as files;
-* `theme`, `head_colours`, `labels`: how all figures look;
-* `atlas`, `animation`, `parameters`, `summary`, `table`: drawings and numbers that several pages have.
+* `page`: one HTML file that fetches nothing; `figure`: a chart, its words and its theme; `files`: figures as files;
+* `atlas`: every head in a grid, coloured as in `heat_map`; `animation`: figures that move; `parameters`: where
+  parameters go.
 """

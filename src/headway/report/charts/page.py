@@ -47,7 +47,7 @@ def templates() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     return Environment(
-        loader=PackageLoader("headway", "show/templates"),
+        loader=PackageLoader("headway", "report/templates"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         finalize=lambda value: plainly(value) if type(value) is str else value,

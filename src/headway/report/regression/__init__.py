@@ -1,5 +1,5 @@
-"""Show, the in-context laboratory: its `report`, and the figures in it.
+"""What the report of in-context regression adds.
 
-What a `finished_run` was asked to do; its `training`; `lengths` of prompts, `dynamics` of w and mu while training,
-`circuit_maps` of circuits, what a `second_head` is worth, and `theory`.
+`report` has its figures in their order, and `common` what several of them ask: `training`, `heads` (their circuits,
+and w and mu over training) and `theory`.
 """

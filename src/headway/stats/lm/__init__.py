@@ -1,11 +1,8 @@
-"""Compare, transformers on tokens.
+"""What the comparison of transformers on tokens adds.
 
-* `text`, `known`: what needs no training on the tasks of that name; `untrained`: who is no better;
-* `further`: what else runs say: `fits` of loss against heads (`falling`) for each of the `schemes` of layouts;
-  `plain_curve`, of loss against parameters; what probes measured (`head_progress`), how it goes with the loss
-  (`diversity_loss`, by `association`), and the published `statements`: their `statement_evidence`, how `every_layer` is
-  judged, and `statement_verdicts`, which are `judged_statements`.
-* models that were pruned and judged `without_training`, and what they say of `pruning_statements`.
+* `summary`: what needs no training, and all that this room finds; `scaling`: loss against heads; `plain_curve`: loss
+  against parameters; `diversity`: how the diversity of heads goes with the loss;
+* `claims`: published claims about heads; `claim_verdicts`: their verdicts.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -1,11 +1,9 @@
-"""Train, transformers on tokens.
+"""Training of transformers on tokens.
 
-* `study`: a run as what the loop drives; `trial`: how fast it would be;
-* `beginning`: what a run does to the one that it starts from, and `started`, what it says of that;
-* `together`: studies of many runs of one shape, trained as an `ensemble` whose steps are `recorded`;
-* `loss`: the model with its loss, `regularizers` and `drophead` what changes it; `optimizer`, `schedule`;
-* `judge`: how every task is judged, `text`: what language adds, with its `samples`, `known`: right answers counted;
-  `probes`: what heads do meanwhile; `ablating`: what the loss does without them at the end.
+* `study`: a run as what the loop drives; `init_from`: what a run does to the run it starts from;
+* `loss`: the model with its loss and regularisers; `optimizer`: with its schedule; `ensemble`: many runs as one
+  program;
+* `evaluate`: how every task is evaluated; `probes`: what heads do meanwhile.
 """
 
 from collections.abc import Collection, Mapping, Sequence
