@@ -16,6 +16,8 @@ many kills meet one.
 import argparse
 import contextlib
 import ctypes
+import faulthandler
+import json
 import os
 import random
 import shutil
@@ -254,6 +256,7 @@ def _forked(work: Callable[[], int], output: int | None = None, *, group: bool =
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        faulthandler.register(signal.SIGUSR2, all_threads=True)
         if output is not None:
             os.dup2(output, 1)
             os.dup2(output, 2)
@@ -308,6 +311,12 @@ def lasting(run: Run) -> dict[str, Any]:
     }
 
 
+def interim(directory: Path) -> dict[str, Any]:
+    """What a plan or a search stored, without its times."""
+    stored = {path.name: json.loads(path.read_bytes()) for path in (directory / "looks").glob("*.json")}
+    return {name: {k: v for k, v in kept.items() if k not in ("made", "digest")} for name, kept in stored.items()}
+
+
 class Killer:
     """Kills sweeps of one laboratory."""
 
@@ -316,6 +325,7 @@ class Killer:
         self._kills = 0
         began = time.monotonic()
         self._whole = self._undisturbed(folder / "undisturbed")
+        self._interim = interim(folder / "undisturbed")
         self._takes_s = time.monotonic() - began
         self._n_steps = max(one["records"][-1]["step"] for one in self._whole.values())
 
@@ -420,6 +430,8 @@ class Killer:
             what = "deaf" if process == pid else "orphans"
             self._found.problem(self.laboratory, what, f"{process} after {kind}, {directory}")
             with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGUSR2)  # writes to the output what it waits for
+                time.sleep(0.5)
                 os.kill(process, signal.SIGKILL)
         _ended(pid, *left)
 
@@ -437,6 +449,8 @@ class Killer:
         found = {_name(run): lasting(run) for run in Store.open(directory).runs()}
         if code or found.keys() != self._whole.keys():
             self._found.problem(self.laboratory, "other", f"{directory} ended with {code}, runs {sorted(found)}")
+        if interim(directory) != self._interim:
+            self._found.problem(self.laboratory, "other", f"{directory}: interim analyses found something else")
         for name, whole in self._whole.items():
             now = found.get(name)
             if now is None or now == whole:

@@ -48,6 +48,7 @@ from headway.stats.cells import runs_of_arms
 from headway.stats.questions import seed_table
 from headway.stats.sequential import looks_until
 from headway.store.look_plans import Picked, RoundMade, StoredPlan, StoredSearch, keep, keep_plan, stored, stored_plan
+from headway.store.run import Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,20 +173,28 @@ def _named(arms: Sequence[str], titles: Mapping[str, str]) -> str:
 
 
 def _round(alive: Sequence[str], n: int, hands: Hands) -> bool:
-    """Train what a round waits for, if there is time; whether it is over."""
-    runs = hands.store().runs()
-    ended = {(run.name, run.seed) for run in runs if run.status in ("done", "failed", "damaged")}
-    wanted: Wanted = [(arm, seed) for seed in range(n) for arm in alive if (arm, seed) not in ended]
-    expected = hands.spending.expected_s(wanted, runs)
-    if expected is not None and expected > hands.spending.left_s:
-        hands.tell(
-            f"stopped: the round takes {counted(len(wanted), 'more run')}, about {brief(expected)}, and "
-            f"{brief(hands.spending.left_s)} are left; the same command goes on from here"
-        )
-        return False
-    if wanted:
+    """Train the runs that a round waits for, while there is time; whether all of them have ended."""
+    before: Wanted | None = None
+    while wanted := _unended(alive, n, hands.store().runs()):
+        if wanted == before:  # another process was stopped with one of its runs, or its machine is lost
+            hands.tell(f"stopped: {counted(len(wanted), 'run')} of the round did not end; the same command goes on")
+            return False
+        expected = hands.spending.expected_s(wanted, hands.store().runs())
+        if expected is not None and expected > hands.spending.left_s:
+            hands.tell(
+                f"stopped: the round takes {counted(len(wanted), 'more run')}, about {brief(expected)}, and "
+                f"{brief(hands.spending.left_s)} are left; the same command goes on from here"
+            )
+            return False
         hands.train(wanted)
+        before = wanted
     return True
+
+
+def _unended(arms: Sequence[str], n: int, runs: Sequence[Run]) -> Wanted:
+    """Runs of the first n seeds that are still to be trained to their end; a failed run has ended."""
+    ended = {(run.name, run.seed) for run in runs if run.status in ("done", "failed", "damaged")}
+    return [(arm, seed) for seed in range(n) for arm in arms if (arm, seed) not in ended]
 
 
 def _signed(search: StoredSearch, hands: Hands, arms: Sequence[str], n: int) -> Float[np.ndarray, "arm seed"]:
