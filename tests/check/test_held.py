@@ -26,7 +26,7 @@ from headway.data.task_laws import broken
 from headway.errors import UserError
 from headway.execute.costs import costs, foreseen
 from headway.heads.measure import measure
-from headway.heads.metric import TERMS
+from headway.heads.regularizers import TERMS
 
 OWN = "import random as r\nimport numpy as np, torch\nfrom headway import own\n"
 KNOWN = {

@@ -11,13 +11,13 @@ from headway.data import native
 from headway.errors import UserError
 
 NAME = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
-BUILT = Path(native.__file__).parents[2] / NAME
+BUILT = Path(native.__file__).parents[1] / NAME
 
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """A package folder without a library, which `native` takes for its own."""
-    monkeypatch.setattr(native, "__file__", str(tmp_path / "data" / "icl" / "native.py"))
+    monkeypatch.setattr(native, "__file__", str(tmp_path / "data" / "native.py"))
     caches = (native._loaded, native.instruction_sets)
     for cache in caches:
         cache.cache_clear()

@@ -98,7 +98,7 @@ NAMES = {
 
 
 def test_no_rule_is_written_twice_and_none_is_idle():
-    rooms = [v for module in (stories_data, stories_data) for name, v in vars(module).items() if name.isupper()]
+    rooms = [v for name, v in vars(stories_data).items() if name.isupper() and isinstance(v, dict)]
     assert sum(map(len, rooms)) == len(RULES)
     asked = {
         part.rule

@@ -12,7 +12,7 @@ from head_definitions import attention, causal
 from tolerance import nearly
 
 from headway.config.lm.training import REGULARIZED
-from headway.heads.metric import TERMS
+from headway.heads.regularizers import TERMS
 
 every_term = pytest.mark.parametrize("name", TERMS)
 VECTORS = ("q", "k", "v", "z", "W_O")

@@ -10,7 +10,7 @@ from tolerance import assert_same, nearly
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.lm.model import Gpt2, Llama
 from headway.heads.measure import measure
-from headway.heads.metric import TERMS
+from headway.heads.regularizers import TERMS
 from headway.models.trace import AttentionTrace, Trace
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights

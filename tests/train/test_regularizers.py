@@ -14,7 +14,7 @@ from headway.config.lm.training import REGULARIZED, Regularizer
 from headway.data.text import training_batch
 from headway.data.token_store import open_corpus
 from headway.heads.measure import measure
-from headway.heads.metric import TERMS
+from headway.heads.regularizers import TERMS
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
 from headway.train.lm.loss import terms

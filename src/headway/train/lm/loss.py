@@ -24,7 +24,7 @@ from headway.base import rng
 from headway.config.lm.run import TokensRun
 from headway.config.lm.training import Regularizer
 from headway.data.batch import Batch
-from headway.heads.metric import TERMS
+from headway.heads.regularizers import TERMS
 from headway.models.trace import Trace
 from headway.models.transformer import Transformer, asked, mean_loss
 from headway.train.torch_trainer import Loss, Part
