@@ -322,7 +322,7 @@ class Killer:
 
     def __init__(self, laboratory: str, folder: Path, chance: random.Random, found: Found):
         self.laboratory, self._folder, self._chance, self._found = laboratory, folder, chance, found
-        self._kills = 0
+        self._kills, self._has_failed = 0, False
         began = time.monotonic()
         self._whole = self._undisturbed(folder / "undisturbed")
         self._interim = interim(folder / "undisturbed")
@@ -340,6 +340,7 @@ class Killer:
         self._found.rounds[self.laboratory] += 1
         directory = self._folder / f"round-{self._found.rounds[self.laboratory]}"
         self._kills, wanted, before = 0, self._chance.randrange(2, 12), len(self._found.problems)
+        self._has_failed = False
         while self._kills < min(wanted, most) and time.monotonic() < until:
             if not self._killed(directory):
                 break
@@ -363,6 +364,7 @@ class Killer:
             kind = KINDS[1]
         steps = _steps(directory, workers) if "tree" in kind else {}
         self._send(kind, pid, workers)
+        self._has_failed |= kind == KINDS[0]
         self._found.kills[self.laboratory, kind] += 1
         self._see_the_end(kind, pid, directory)
         self._end(second, directory)
@@ -428,7 +430,7 @@ class Killer:
             time.sleep(0.005)
         for process in left:
             what = "deaf" if process == pid else "orphans"
-            self._found.problem(self.laboratory, what, f"{process} after {kind}, {directory}")
+            self._found.problem(self.laboratory, what, f"{process} after {kind}, {directory}: {_states(directory)}")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGUSR2)  # writes to the output what it waits for
                 time.sleep(0.5)
@@ -449,7 +451,8 @@ class Killer:
         found = {_name(run): lasting(run) for run in Store.open(directory).runs()}
         if code or found.keys() != self._whole.keys():
             self._found.problem(self.laboratory, "other", f"{directory} ended with {code}, runs {sorted(found)}")
-        if interim(directory) != self._interim:
+        # A run whose worker was killed alone has failed, and neither a look nor a round waits for a failed run.
+        if not self._has_failed and interim(directory) != self._interim:
             self._found.problem(self.laboratory, "other", f"{directory}: interim analyses found something else")
         for name, whole in self._whole.items():
             now = found.get(name)
@@ -460,6 +463,16 @@ class Killer:
             other = [key for key in whole if now[key] != whole[key]]
             what = "lost lines" if lost else "differing bits"
             self._found.problem(self.laboratory, what, f"{directory} {name} {other}")
+
+
+def _states(directory: Path) -> dict[str, Any]:
+    """What each run says, and who has it."""
+    found = {}
+    for path in directory.glob("runs/*/seed-*"):
+        holder = last_holder(path / "lease")
+        of_lease = (holder.pid, holder.released, holder.step, psutil.pid_exists(holder.pid)) if holder else None
+        found["/".join(path.parts[-2:])] = (Run.open(path).status, Run.open(path).message, of_lease)
+    return found
 
 
 def _name(run: Run) -> str:

@@ -389,11 +389,11 @@ def follow_plan(plan: StoredPlan, hands: Hands) -> Sequence[str]:
 
 
 def try_again(arms: Sequence[str], seeds: Sequence[int], hands: Hands) -> None:
-    """Work once more on runs that failed in a former call, if there is time; a look does not wait for them."""
-    runs = hands.store().runs()
-    failed = [(run.name, run.seed) for run in runs if run.status == "failed" and run.name in arms and run.seed in seeds]
-    if failed and (hands.spending.expected_s(failed, runs) or 0.0) <= hands.spending.left_s:
-        hands.train(failed)
+    """Train the runs that a former call left failed or interrupted, if there is time; a look does not wait for them."""
+    runs = [run for run in hands.store().runs() if run.name in arms and run.seed in seeds]
+    left = [(run.name, run.seed) for run in runs if run.status in ("failed", "interrupted")]
+    if left and (hands.spending.expected_s(left, hands.store().runs()) or 0.0) <= hands.spending.left_s:
+        hands.train(left)
 
 
 def _looked(plan: StoredPlan, table: SeedTable, hands: Hands) -> Followed:
