@@ -347,7 +347,7 @@ def test_what_is_timed_is_said_where_nobody_looks(tmp_path):
 
 def test_ctrl_c_says_what_there_is_to_say_of_a_plan(tmp_path):
     code = (
-        "import sys; from headway import cli; from headway.store import costs\n"
+        "import sys; from headway import cli; from headway.execute import costs\n"
         "def interrupted(*_, **__): raise KeyboardInterrupt\n"
         "costs._tried = interrupted\nsys.argv = ['headway', 'plan', 'icl-heads']\ncli.main()"
     )

@@ -1,13 +1,13 @@
 """Move and merge the modules of Headway by a table, and rewrite every import, name and path that mentions them.
 
-    python tools/move.py tools/house.json
+    python tools/move.py TABLE.json
 
 The table is JSON: `modules` maps each target module to the modules that it is made of, `packages` maps a folder's
 `__init__.py` to its new place, `renames` maps `OLD/MODULE.py:NAME` to a new name, and `keep` lists dotted names that
 stay as they are in strings, since users type them. A name that two sources of one target define differently, and that
 the table does not rename, gets the stem of its module. The script changes files in place, and can be run again on a
-fresh checkout. Afterwards `ruff check --fix --select I,F401,PIE790` and `ruff format` set the imports in order, and
-`tools/house.patch` has what no rule covers: import contracts, room docstrings, docs and the laws' lists.
+fresh checkout. Afterwards `ruff check --fix --select I,F401,PIE790` and `ruff format` set the imports in order. No rule
+covers import contracts, docstrings of folders, docs and the lists of the laws.
 """
 
 import argparse

@@ -182,7 +182,8 @@ def refused(found, said, sites=PATCH_SITES):
 
 
 def test_parts_that_are_ignored_are_refused(monkeypatch):
-    monkeypatch.setattr(intervene, "edited", lambda x, *_: x)
+    edited = intervene.edited
+    monkeypatch.setattr(intervene, "edited", lambda x, *given: edited(x, *given) if given[-1] == "z" else x)
     for site in "qkv":
         refused(TheirDecoder(zoo.model_of("gpt-neox")), f"0 {site} of another text, given to the model's own", (site,))
 

@@ -41,7 +41,7 @@ DOCUMENT = {
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from headway.store import work
+from headway.execute import work
 from headway.runs.worker import main
 from headway.train.lm.ensemble import Ensemble
 

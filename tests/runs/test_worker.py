@@ -16,7 +16,7 @@ WORKER = (sys.executable, "-m", "headway.runs.worker")
 
 def test_the_threads_are_set_before_numpy_is_imported():
     script = (
-        "import sys; from headway.store import worker; assert 'numpy' not in sys.modules; "
+        "import sys; from headway.execute import worker; assert 'numpy' not in sys.modules; "
         "import os; os.environ.pop('OMP_NUM_THREADS', None); code = worker.main(['nowhere', '--threads', '3']); "
         "print(code, os.environ['OMP_NUM_THREADS'], os.environ['OPENBLAS_NUM_THREADS'], 'torch' in sys.modules)"
     )
@@ -36,7 +36,7 @@ def test_the_threads_are_set_before_numpy_is_imported():
 )
 def test_threads_that_wait_soon_sleep_unless_the_user_says_how_they_wait(given, waits):
     script = (
-        "from headway.store import worker; import os; worker.set_up_process(2); "
+        "from headway.execute import worker; import os; worker.set_up_process(2); "
         "print(os.environ.get('OMP_WAIT_POLICY'), os.environ.get('GOMP_SPINCOUNT'))"
     )
     free = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
@@ -100,7 +100,7 @@ def test_a_worker_ends_with_the_process_that_it_works_for(tmp_path):
 
 PLACES = """
 import os, tempfile
-from headway.store import worker
+from headway.execute import worker
 said = worker.set_up_process(1)
 from torch._inductor.codecache import _HEADER_DIR
 from torch._inductor.runtime.cache_dir_utils import cache_dir

@@ -31,8 +31,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from headway.errors import ResultsError, StorageFailed, UserError, shortened
 
 DEEPEST_JSON = 64
@@ -435,12 +433,13 @@ def plain(value: Any) -> Any:
     A dataclass is a mapping of its fields, as `dataclasses.asdict` has it, but nothing is copied on the way.
 
     Examples:
+        >>> import numpy as np
         >>> plain({"w": np.array([0.5, np.nan]), "n": np.int64(3)})
         {'w': [0.5, None], 'n': 3}
     """
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # numpy's, which this module does not load: threads are set before it is
         value = value.tolist()
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
