@@ -40,7 +40,7 @@ _LOADER, _DUMPER = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, 
 MOST_SECONDS = 2.0
 MOST_BYTES = 500_000_000
 VERBS = (
-    *(f"headway.analysis.{name}" for name in ("opening", "xray", "look", "ablate", "prune")),
+    *(f"headway.analysis.{name}" for name in ("open", "xray", "look", "ablate", "prune")),
     *("headway.hf.write", "headway.report.models.look", "headway.report.models.ablation"),
 )
 """What verbs on models load."""
