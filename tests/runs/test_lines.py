@@ -1,5 +1,8 @@
 """Which run waits for which: longest lines first, and a failed parent fails its children with its name."""
 
+import contextlib
+import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +14,7 @@ from headway.execute import sweep as lines_module
 from headway.execute.places import local_places
 from headway.execute.sweep import Lines, run_all
 from headway.store.directory import Store
+from headway.store.lease import Lease
 from headway.store.run import Run
 
 
@@ -102,3 +106,24 @@ def test_a_sweep_trains_parents_first_and_says_why_children_of_failed_ones_fail(
     assert found["grandchild"].message.startswith(
         "it starts from child seed 0, which failed: it starts from wild seed 0"
     )
+
+
+def test_a_run_that_another_driver_holds_when_its_parent_has_failed_is_waited_for(tmp_path):
+    arms = {
+        "dense": {},
+        "small": {"start": {"arm": "dense", "prune": {"by": "random", "keep": 3}}, "training": {"steps": 1}},
+        "regrown": {"start": {"arm": "small", "regrow": True}, "training": {"steps": 1}},
+    }
+    of = small_text.experiment(arms=arms, baseline="dense", samples=None)
+    store = Store.create(tmp_path / "results", of)
+    runs = {arm.name: store.add(arm, seed) for arm, seed in of.runs}
+    began, lease = time.monotonic(), Lease.take(runs["small"].path / "lease")
+    killed = (sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
+    with contextlib.closing(run_all(list(runs.values()), local_places("cpu", workers=1, runs=3, command=killed))) as on:
+        for snapshot in on:
+            of_dense = next(run for run in snapshot.runs if run.name == "dense")
+            if of_dense.status == "failed" and time.monotonic() - began > 1.0:
+                lease.release()  # the other driver is done with it
+            assert time.monotonic() - began < 20.0, "it waits for a run that has left its queue"
+    assert {run.name: run.status for run in snapshot.runs} == dict.fromkeys(runs, "failed")
+    assert "it starts from dense seed 0, which failed" in Run.open(runs["small"].path).message

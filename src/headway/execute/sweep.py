@@ -341,7 +341,10 @@ class _Sweep:
         """See who has a run, and start a worker if nobody does; see `headway.execute.queue.Overseer`."""
         if why_never := self._lines.why_never(self._by_path[path], self._settled):
             self._settle(self._by_path[path], "failed", why_never)
-            return None
+            if path in self._settled:
+                return None
+            # Another process has it, be it to write the same: nobody settles a run that has left the queue.
+            return AtWork(worker=self._joined.start(path, log=path / "log.txt"), place=None)
         if joined := self._joined.found(*_batch_folders(self._by_path[path])):
             return AtWork(worker=joined, place=None)
         left = {member: now for member in self._units[path] if (now := self._undone(member)) is not None}
