@@ -10,10 +10,11 @@ from dataclasses import asdict, replace
 import pytest
 import quadratic
 
-from headway.errors import LeaseLost
+from headway.errors import LeaseLost, ResultsError
 from headway.store import lease as lease_files
 from headway.store import lease as lease_module
 from headway.store.lease import Holder, Lease, LeaseHeld, is_held, last_holder
+from headway.store.watch import Watch
 
 FORK = multiprocessing.get_context("fork")
 
@@ -93,6 +94,58 @@ def test_a_lease_that_is_just_being_written_is_held(directory):
 def test_a_pipe_in_the_place_of_a_lease_holds_nobody_up(directory):
     directory.mkdir()
     os.mkfifo(directory / "000001.json")
+    assert is_held(directory)
+    assert last_holder(directory) is None
+
+
+@pytest.mark.parametrize("name", ["9" * 250, "9" * 10, "1", "0000002", "٠٠٠٠٠٢", "-00001", "000002.000003"])
+def test_a_file_with_another_name_is_no_lease(directory, name):
+    directory.mkdir()
+    (directory / f"{name}.json").write_text("{}")
+    assert not is_held(directory)
+    Lease.take(directory).check()
+    assert (directory / "000001.json").is_file()
+
+
+def test_the_last_number_of_a_lease_is_told_and_not_waited_for(directory):
+    directory.mkdir()
+    (directory / "999999999.json").write_text("{}")
+    with pytest.raises(ResultsError, match=r"holds 999999999.json, the last number .* remove .*lease when no process"):
+        lease_files.give_up(directory, lease_files.seen(directory))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pid": -1},
+        {"step": 10**400},
+        {"started": 10**400},
+        {"steps_per_s": float("nan")},
+        {"steps_per_s": float("inf")},
+        {"held_s": 1e300},
+        {"beat": -1},
+    ],
+    ids=str,
+)
+def test_what_no_process_writes_is_not_believed_and_is_given_up_after_a_minute(directory, changes):
+    written(directory, **changes)
+    assert last_holder(directory) is None
+    now = [0.0]
+    watch = Watch(lambda: now[0])
+    while watch.is_held(directory):
+        now[0] += 1.0
+        assert now[0] < 100.0
+    Lease.take(directory).check()
+
+
+def test_a_rate_that_has_faded_is_none(directory):
+    written(directory, steps_per_s=1e-320)
+    assert last_holder(directory).steps_per_s == 0.0
+
+
+def test_lists_that_stand_deep_in_one_another_are_no_lease(directory):
+    directory.mkdir()
+    (directory / "000001.json").write_text("[" * 60_000)
     assert is_held(directory)
     assert last_holder(directory) is None
 

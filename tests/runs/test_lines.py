@@ -1,9 +1,10 @@
 """Which run waits for which: longest lines first, and a failed parent fails its children with its name."""
 
 import contextlib
+import json
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,9 +14,10 @@ import small_text
 from headway.execute import sweep as lines_module
 from headway.execute.places import local_places
 from headway.execute.sweep import Lines, run_all
+from headway.store import lease as lease_module
 from headway.store.directory import Store
 from headway.store.lease import Lease
-from headway.store.run import Run
+from headway.store.run import Run, update
 
 
 @dataclass
@@ -82,6 +84,23 @@ def test_a_parent_that_another_process_works_on_is_waited_for(monkeypatch):
     assert lines.may_start(cast(Run, child), {})
     parent.status = "interrupted"
     assert lines.why_never(cast(Run, child), {}) == "it starts from dense seed 0, which is interrupted"
+
+
+def test_a_parent_elsewhere_whose_worker_is_silent_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease_module, "STALE_S", 0.1)
+    arms = {"dense": {}, "small": {"start": {"arm": "dense", "prune": {"by": "random", "keep": 3}}}}
+    of = small_text.experiment(arms=arms, baseline="dense", samples=None)
+    store = Store.create(tmp_path / "results", of)
+    parent, child = (store.add(arm, seed) for arm, seed in of.runs)
+    with Lease.take(parent.path / "lease") as lease:
+        update(parent, lease, status="running")
+    silent = replace(lease_module.this_process(), machine="another machine")
+    (parent.path / "lease" / "000002.json").write_text(json.dumps(asdict(silent)))
+    lines = Lines([child], lambda _: 1.0)
+    until = time.monotonic() + 10.0
+    while not (said := lines.why_never(child, {})) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert said.startswith("it starts from dense seed 0, which is interrupted")
 
 
 def test_a_sweep_trains_parents_first_and_says_why_children_of_failed_ones_fail(tmp_path):

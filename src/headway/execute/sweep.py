@@ -39,6 +39,7 @@ from headway.store.storage import (
     unreachable,
     why_no_room,
 )
+from headway.store.watch import Watch
 
 
 class Lines:
@@ -50,6 +51,7 @@ class Lines:
     """
 
     def __init__(self, runs: Sequence[Run], work: Callable[[Run], float]):
+        self._watch = Watch()
         by_id = {(run.id, run.seed): run.path for run in runs}
         # A run that needs one that is not worked on here looks for it where it is.
         self._parent: dict[Path, Path] = {}
@@ -91,7 +93,10 @@ class Lines:
     def _elsewhere(self, run: Run) -> Run | None:
         """What a run starts from, when it is no run of this sweep; None while another process works on it."""
         found = parent_of(run)
-        return None if found is not None and found.status == "running" else found
+        if found is None or found.status != "running":
+            return found
+        self._watch.is_held(found.path / "lease")  # which gives a holder elsewhere up that has ended without a word
+        return None
 
     def _ahead(self, path: Path) -> float:
         return self._work[path] + max((self._ahead(child) for child in self._children.get(path, ())), default=0.0)

@@ -24,6 +24,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import secrets
 import socket
 import threading
@@ -37,8 +38,8 @@ from typing import Any
 
 import psutil
 
-from headway.base.files import NotOrdinary, entries, folder_in, ordinary, read_bytes, refuse_link, remove, write_new
-from headway.errors import HeadwayError, LeaseLost
+from headway.base.files import NotOrdinary, entries, folder_in, ordinary, refuse_link, remove, write_new
+from headway.errors import HeadwayError, LeaseLost, ResultsError, shortened
 
 
 def is_alive(pid: int, started: float, born: int) -> bool:
@@ -97,6 +98,11 @@ def machine() -> str:
 
 _KEPT = 32
 """Former leases that stay. A number that was removed could be taken twice, by one who sees the others late."""
+_NAME = re.compile(r"([0-9]{6}|[1-9][0-9]{6,8})\.json")
+"""What `file_of` makes of a number. Any other file is none of Headway's, and no process waits for it."""
+_HIGHEST = 10**9 - 1
+_LONGEST = 1 << 16
+"""Bytes of a lease that are read; a process writes a few hundred."""
 _NO_FILE = (FileNotFoundError, IsADirectoryError, NotOrdinary)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
@@ -126,7 +132,7 @@ class Holder:
     @property
     def worker(self) -> str:
         """Who works on the run: a host, and a process there."""
-        return self.at or f"{self.host} {self.pid}"
+        return shortened(self.at or f"{self.host} {self.pid}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +177,7 @@ def seen(directory: Path) -> Sight | None:
         if not number:
             return None
         with contextlib.suppress(*_NO_FILE), ordinary(file_of(directory, number)) as file:
-            content = file.read()
+            content = file.read(_LONGEST)
             mark = content, os.fstat(file.fileno()).st_mtime_ns
             return Sight(number=number, holder=parsed(content), mark=mark)
     return Sight(number=number, holder=None, mark=(b"", 0))
@@ -182,7 +188,13 @@ def follow(directory: Path, number: int, holder: Holder) -> bool:
 
     Raises:
         OSError: when nothing can be written there.
+        ResultsError: when no further number is left.
     """
+    if number > _HIGHEST:
+        raise ResultsError(
+            f"{directory} holds {number - 1}.json, the last number of a lease, and Headway never counts so far. Somebody "
+            f"changed the folder; remove {directory} when no process works on the run, and try again"
+        )
     if not _create(file_of(directory, number), holder):
         return False
     former = list(_numbers(directory))
@@ -222,8 +234,7 @@ def _numbers(directory: Path) -> Iterator[int]:
         names = os.listdir(directory)
     except FileNotFoundError:
         return
-    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
-    yield from (int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
+    yield from (int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
 
 
 def _create(path: Path, holder: Holder) -> bool:
@@ -260,7 +271,8 @@ def _claim(path: Path, temporary: Path) -> bool:
 
 def _has(path: Path, token: str) -> bool:
     try:
-        holder = parsed(read_bytes(path))
+        with ordinary(path) as file:
+            holder = parsed(file.read(_LONGEST))
     except _NO_FILE:
         return False
     return holder is not None and holder.token == token
@@ -271,9 +283,17 @@ def parsed(content: bytes) -> Holder | None:
     kinds: dict[str, Any] = {each.name: (float, int) if each.type is float else each.type for each in fields(Holder)}
     try:
         told = {name: value for name, value in json.loads(content).items() if name in kinds}
-        return Holder(**told) if all(isinstance(value, kinds[name]) for name, value in told.items()) else None
-    except (ValueError, TypeError, AttributeError):
+        plausible = all(isinstance(value, kinds[name]) and _is_plausible(value) for name, value in told.items())
+        # A rate fades while a model is evaluated, and whoever divides by it would get no number.
+        rate = round(told.get("steps_per_s", 0.0), 6) if plausible else 0.0
+        return Holder(**{**told, "steps_per_s": rate}) if plausible else None
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _is_plausible(value: Any) -> bool:
+    """Whether a process can have written a value: it writes no time of 1e308 s, and no negative number."""
+    return isinstance(value, str) or 0 <= value < 2**62
 
 
 def this_process() -> Holder:
