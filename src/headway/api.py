@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from headway.base.text import command_line, counted
+from headway.base.text import command_line, counted, printable
 from headway.config.experiment import Experiment
 from headway.config.load import load
 from headway.errors import HeadwayError, RunFailed, StorageFailed, UserError, near
@@ -253,7 +253,7 @@ def run(
         look=look,
         goal=goal,
         warn=partial(warnings.warn, category=RuntimeWarning, stacklevel=3),
-        tell=partial(print, file=sys.stderr) if shown else lambda _: None,
+        tell=(lambda said: print(printable(said), file=sys.stderr)) if shown else lambda _: None,
         watch=watch if shown else partial(deque, maxlen=0),  # the latter runs them to their end, and looks at nothing
     )
     unfinished = [f"{r.name} seed {r.seed} ({r.message})" for r in store.runs() if r.status != "done"]

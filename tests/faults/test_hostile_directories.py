@@ -15,6 +15,7 @@ import quadratic
 
 from headway.base import files
 from headway.base.identity import DIGEST, signed
+from headway.cli import main
 from headway.errors import DeclarationError, ResultsError
 from headway.execute.slurm import _log_folder
 from headway.execute.work import DONE, FAILED, work
@@ -215,6 +216,36 @@ def test_a_signed_run_json_of_other_types_damages_its_run_alone(directory, loggi
     assert {run.path.parent.name: run.status for run in Store.open(directory).runs() if run.path == folder} == {
         folder.parent.name: "damaged"
     }
+
+
+PWN = "\x1b]0;pwn\x07"
+
+
+@pytest.mark.parametrize(
+    ("verb", "state"), [("status", "failed"), ("compare", "failed"), ("verify", "failed"), ("status", "running")]
+)
+def test_nothing_that_a_directory_says_steers_a_terminal(tmp_path, verb, state, monkeypatch, capsys):
+    directory = tmp_path / "directory"
+    run = quadratic.fresh_run(directory)
+    told = json.loads((run.path / "run.json").read_text())
+    content = {key: value for key, value in told.items() if key not in ("schema", DIGEST)}
+    (run.path / "run.json").write_text(signed_text({**content, "status": state, "message": f"{PWN}\u202eno\rx"}))
+    (run.path / "lease").mkdir()
+    host = {"host": f"{PWN}[/x]", "machine": "another machine"} if state == "running" else {"released": True}
+    (run.path / "lease/000001.json").write_text(json.dumps({**asdict(this_process()), **host}))
+    odd = directory / "runs" / "\x1b[31mred" / "seed-0"
+    odd.mkdir(parents=True)
+    (odd / "run.json").write_text("{}")
+    monkeypatch.setattr(sys, "argv", ["headway", verb, str(directory)])
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "2000")
+    with pytest.raises(SystemExit):
+        main()
+    said = "".join(capsys.readouterr())
+    plain = re.sub(r"\x1b\[[0-9;]*m(?!red)", "", said)  # colours are Headway's own
+    assert not re.findall(r"[\x00-\x08\x0b-\x1f\u202e]", plain)
+    assert "⟨U+001B⟩[31mred" in said
+    assert verb == "verify" or "⟨U+001B⟩]0;pwn" in said
 
 
 def test_a_note_of_what_was_read_that_names_no_file_is_none(directory):

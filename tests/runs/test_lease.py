@@ -125,7 +125,7 @@ def test_the_last_number_of_a_lease_is_told_and_not_waited_for(directory):
         {"held_s": 1e300},
         {"beat": -1},
     ],
-    ids=str,
+    ids=lambda changes: f"{next(iter(changes))} {str(next(iter(changes.values())))[:8]}",
 )
 def test_what_no_process_writes_is_not_believed_and_is_given_up_after_a_minute(directory, changes):
     written(directory, **changes)

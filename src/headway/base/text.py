@@ -61,6 +61,16 @@ def plainly(text: str) -> str:
     return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
 
 
+def printable(text: object) -> str:
+    r"""A text for a terminal: as `plainly`, and no part of a line goes over another.
+
+    Examples:
+        >>> printable("red \x1b[31m\n"), printable("100 %\r0 %")
+        ('red ⟨U+001B⟩[31m\n', '100 %⟨U+000D⟩0 %')
+    """
+    return plainly(str(text)).replace("\r", "⟨U+000D⟩")
+
+
 # The separators U+2028 and U+2029 would also end a quoted text in an expression of Vega's.
 _UNSEEN = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"

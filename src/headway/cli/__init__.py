@@ -11,20 +11,20 @@ import sys
 import warnings
 from typing import NoReturn
 
-import typer
-
 from headway.cli import experiments as experiments  # in the order of `headway --help`
 
 from headway.cli import directories as directories  # isort: skip
 from headway.cli import models as models  # isort: skip
+from headway.base.text import printable
 from headway.cli.options import app as app
+from headway.cli.options import say
 from headway.errors import HeadwayError, StorageFailed, UserError, shortened
 
 
 def main() -> None:
     """Run the command line; exit 0, 1 when a run or its disk failed, 2 for a user's error, 130 on Ctrl-C."""
     _show_what_can_be_shown()
-    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # no file and line of ours
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {printable(message)}\n"  # no file and line of ours
     try:
         code = app(standalone_mode=False)
         if code == 130:  # what typer makes of Ctrl-C
@@ -46,7 +46,7 @@ def main() -> None:
         if not hasattr(error, "format_message"):
             raise
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message())
+            say(error.format_message())
             sys.exit(0)
         # A usage error of the command line itself: an unknown option, a missing argument. It may hold any argument.
         _fail(shortened(str(UserError(error.format_message())), _LONGEST), getattr(error, "exit_code", 2))
@@ -80,5 +80,5 @@ _TODO = {
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    typer.secho(f"error: {message}" if code != 130 else message, fg="red", err=True)
+    say(f"error: {message}" if code != 130 else message, err=True, color="red")
     sys.exit(code)

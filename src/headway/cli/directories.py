@@ -7,7 +7,6 @@ Door: the verb that takes code of one's own: check.
 
 import gc
 import signal
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,6 +22,8 @@ from headway.cli.options import (
     path_of,
     print_answer,
     print_tables,
+    say,
+    tell,
     tell_plugins,
 )
 from headway.errors import HeadwayError, UserError
@@ -72,8 +73,8 @@ def report(
 
     out = _elsewhere(directory, out)
     store = open_store(directory, plugins)
-    finish(store, figures=figures, look=look, out=out, tell=partial(typer.echo, err=True))
-    print(f"report: {(out or store.path) / 'report.html'}")
+    finish(store, figures=figures, look=look, out=out, tell=tell)
+    say(f"report: {(out or store.path) / 'report.html'}")
 
 
 def _elsewhere(directory: Path, out: Path | None) -> Path | None:
@@ -116,7 +117,7 @@ def drop(
     of = f"{listed(list(dict.fromkeys(names)))} ({numbered('seed', {seed_of(folder) for folder in folders})})"
     where = "" if force else f" to {directory / 'dropped'}"
     it = "it" if len(folders) == 1 else "them"
-    print(
+    say(
         f"{'deleted' if force else 'moved'} {n} of {of}{where}; `headway run` makes {it} anew, and `headway compare` "
         f"or `headway report` leaves {it} out until then"
     )
@@ -135,22 +136,22 @@ def verify(
     for looked in look_at(directory, adopt=adopt):
         found.append(looked)
         for damage in looked.damages:
-            print(f"damaged: {damage}")
+            say(f"damaged: {damage}")
     runs, whole = counted(len(found) - 1, "run"), sum(looked.n_bytes for looked in found)
     if found[0].unsealed:
-        print("looks/: not sealed, since they were made before; --adopt does so")
+        say("looks/: not sealed, since they were made before; --adopt does so")
     for n, said in (
         (sum(looked.sealed for looked in found), "sealed as it is"),
         (sum(looked.unsealed for looked in found[1:]), "not sealed, since it was made before; --adopt does so"),
         (sum(looked.held for looked in found), "left alone, since a process works on it"),
     ):
         if n:
-            print(f"{counted(n, 'run')} of {len(found) - 1}: {said}")
+            say(f"{counted(n, 'run')} of {len(found) - 1}: {said}")
     read = f"{runs}: {counted(sum(looked.n_files for looked in found), 'file')} ({whole / 1e6:,.1f} MB) read"
     if n := sum(len(looked.damages) for looked in found):
         raise HeadwayError(f"{read}, {counted(n, 'damage')}")
     sealed = "everything that is sealed" if any(looked.unsealed for looked in found) else "everything"
-    print(f"{read}, {sealed} is as it was written")
+    say(f"{read}, {sealed} is as it was written")
 
 
 def open_store(directory: Path, plugins: list[str] | None = None) -> "Store":
@@ -198,8 +199,6 @@ def worker(
     store a checkpoint of each and let go. Exits with 0, with 1 when runs failed meanwhile, with 2 for a user's error,
     and with 130 when a signal stopped it.
     """
-    from functools import partial
-
     from headway.execute.join import Joining, deadline
     from headway.report.progress import watch
 
@@ -213,10 +212,10 @@ def worker(
         until=None if until is None else deadline(until),
     )
     try:
-        left = joining.work(watch, partial(typer.echo, err=True))
+        left = joining.work(watch, tell)
     except KeyboardInterrupt as stopped:
         left = joining.left()
-        typer.echo(f"stopped; what was worked on is stored: {left}", err=True)
+        tell(f"stopped; what was worked on is stored: {left}")
         # Who ends it by hand does not want it back.
         comes_back = tell_left and left.undone and stopped.args[:1] == (signal.SIGUSR1,)
         raise SystemExit(_LEFT if comes_back else _STOPPED) from None
@@ -227,7 +226,7 @@ def _end(directory: Path, left: "Left", *, tell_left: bool) -> None:
     """What a worker says when it ends by itself, and its exit code."""
     from headway.errors import RunFailed
 
-    print(f"{'time is up' if left.undone else 'done'}: {left}")
+    say(f"{'time is up' if left.undone else 'done'}: {left}")
     if tell_left and left.undone:
         raise SystemExit(_LEFT)
     if left.failed_here:
@@ -269,9 +268,7 @@ def submit(
     options += ["--together", checked_together(together)]
     options += [] if slots is None else ["--slots", str(slots)]
     jobs = submit_to_slurm(directory, array=array, time=time, sbatch=sbatch or (), options=options)
-    print(
-        f"submitted {len(jobs)} jobs ({jobs[0]} ...); their logs: {directory / 'slurm'}; `headway status {directory}`"
-    )
+    say(f"submitted {len(jobs)} jobs ({jobs[0]} ...); their logs: {directory / 'slurm'}; `headway status {directory}`")
 
 
 @app.command()
@@ -287,6 +284,6 @@ def check(
 
     found = [each for file in files for each in look_at(file)]
     for each in found:
-        print(each.sentence)
+        say(each.sentence)
     if broken := sum(bool(each.broken) for each in found):
         raise HeadwayError(f"{counted(broken, 'thing')} of {len(found)} cannot be used as it is")

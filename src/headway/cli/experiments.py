@@ -1,7 +1,6 @@
 """Door: the verbs that take an experiment: list, show, plan, run."""
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,6 +21,8 @@ from headway.cli.options import (
     path_of,
     print_answer,
     print_tables,
+    say,
+    tell,
     tell_plugins,
     warn,
 )
@@ -42,7 +43,7 @@ def list_() -> None:
     for name, content in experiments.items():
         line = f"{name:<{max(map(len, experiments))}}  {len(content['arms']):>2} arms  {content['question']}"
         groups.setdefault(content.get("about", "other things"), []).append(line)
-    print("\n\n".join("\n".join((f"{about[:1].upper()}{about[1:]}:", *groups[about])) for about in sorted(groups)))
+    say("\n\n".join("\n".join((f"{about[:1].upper()}{about[1:]}:", *groups[about])) for about in sorted(groups)))
 
 
 @app.command()
@@ -53,7 +54,7 @@ def show(name: Name, scale: Scale = None, settings: Settings = None, plugins: Pl
     experiment = load(name, scale=scale, settings=settings or (), plugins=plugins or ())
     experiment.check_settings()
     tell_plugins(experiment)
-    print(experiment.dump(as_given=True), end="")
+    say(experiment.dump(as_given=True), end="")
 
 
 @app.command()
@@ -100,7 +101,7 @@ def plan(
         for said in (*experiment.unheard, *remarks(experiment)):
             warn(said)
         for said in experiment.idle:
-            typer.echo(said, err=True)
+            tell(said)
         found = costs(experiment, trial=timing if trial is None else trial, follow=follow_trials)
         planned = Plan(experiment=experiment, costs=found)
         for said in too_large(found):
@@ -110,9 +111,9 @@ def plan(
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
         print_tables(*planned.tables(), *planned.starts(), picture)
         for sentence in (*planned.sentences(), *notes):
-            print(sentence)
+            say(sentence)
     if out is not None:
-        print(f"figure: {write_picture(out, picture.figure(title))}")
+        say(f"figure: {write_picture(out, picture.figure(title))}")
 
 
 @app.command()
@@ -195,7 +196,7 @@ def run(
         look=look,
         goal=goal,
         warn=warn,
-        tell=partial(typer.echo, err=True),
+        tell=tell,
         watch=watch,
     )
     print_answer(store, results)

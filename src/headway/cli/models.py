@@ -26,6 +26,8 @@ from headway.cli.options import (
     check_writable,
     path_of,
     print_tables,
+    say,
+    tell,
     warn,
 )
 from headway.errors import UserError
@@ -71,7 +73,7 @@ def generate(
 
     share_cores()
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    print(open_own(checkpoint, tokenizer).write(prompt, n_tokens=tokens, stop=stop, **sampling))
+    say(open_own(checkpoint, tokenizer).write(prompt, n_tokens=tokens, stop=stop, **sampling))
 
 
 @app.command()
@@ -93,7 +95,7 @@ def export(
     model = opened.own
     model_type = write(model.model, model.vocab_size, model.weights(), directory, opened.tokenizer)
     code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
-    print(f"{model_type}: {directory}{code}")
+    say(f"{model_type}: {directory}{code}")
     if opened.tokenizer is None:
         warn(f"{checkpoint} has no tokenizer, so {directory} has none")
 
@@ -201,7 +203,7 @@ def ablate(
         length=length,
         device=device,
         seed=seed,
-        tell=partial(typer.echo, err=True),
+        tell=tell,
     )
     given = {"reference": reference, "mean": None if mean == "positions" else mean, "seed": seed or None, "out": out}
     given["circuit"] = circuit
@@ -262,14 +264,14 @@ def prune(
         length=length,
         device=device,
         seed=seed,
-        tell=partial(typer.echo, err=True),
+        tell=tell,
     )
     for sentence in found.sentences:
-        print(f"* {sentence}")
+        say(f"* {sentence}")
     assert found.folder is not None
     folder, model_type = found.folder
     code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
-    print(f"{model_type}: {folder}{code}")
+    say(f"{model_type}: {folder}{code}")
 
 
 def show_model(
@@ -289,20 +291,20 @@ def show_model(
 
         if out is not None:
             drawn().write(out, checkpoint, command)
-        print(json.dumps(found.to_json(), allow_nan=False))
+        say(json.dumps(found.to_json(), allow_nan=False))
         return
     for said in [finding.sentence for finding in found.findings] or [found.nothing]:
-        print(f"* {said}")
+        say(f"* {said}")
     for finding in found.not_found:
-        print(f"- {finding.sentence}")
-    print()
+        say(f"- {finding.sentence}")
+    say()
     print_tables(terminal_table(overview))
     for note in found.notes:
-        print(f"note: {note}")
-    print(f"measured on {found.read}")
-    typer.echo("drawing ...", err=True)
+        say(f"note: {note}")
+    say(f"measured on {found.read}")
+    tell("drawing ...")
     page = drawn()
-    print(f"page: {page.write(out or folder_of(page.verb, found, checkpoint), checkpoint, command)}")
+    say(f"page: {page.write(out or folder_of(page.verb, found, checkpoint), checkpoint, command)}")
 
 
 @app.command()
@@ -359,7 +361,7 @@ def patch(
         paths=paths,
         tokenizer=tokenizer,
         device=device,
-        tell=partial(typer.echo, err=True),
+        tell=tell,
     )
     switches = ["--by-position"] * by_position + ["--no-paths"] * (not paths)
     chosen = None if sites == "z,q,k,v,pattern" else sites
@@ -430,7 +432,7 @@ def look(
     n_bytes, views = int(largest * 1e6), []
     for path in chosen:
         if len(chosen) > 1:
-            typer.echo(f"looking at {path} ...", err=True)
+            tell(f"looking at {path} ...")
         given = {"text": text, "heads": heads, "device": device, "trust_code": trust_code, **options}
         views.append(look_at(path, largest=n_bytes // len(chosen), **given))
     command = command_line(
@@ -440,12 +442,12 @@ def look(
     draw = look_page if len(models) > 1 else partial(look_page_of, models=models[0])
     drawn = draw(views, command=whole, largest=n_bytes)
     for cut in drawn.cuts:
-        print(f"note: {cut}")
+        say(f"note: {cut}")
     if command == command_line("look", *models) and page == models[0] / LOOK:
         write_signed(drawn, page, [Run.open(path) for path in chosen])
     else:
         drawn.write(page)
-    print(f"page: {page} ({len(drawn.html.encode()) / 1e6:.1f} MB)")
+    say(f"page: {page} ({len(drawn.html.encode()) / 1e6:.1f} MB)")
     _link(page)
 
 
@@ -473,4 +475,4 @@ def _link(page: Path) -> None:
     from headway.store.directory import Store
 
     finish(Store.open(page.parent), figures=inside(page.parent, "figures").is_dir(), look=False)
-    print(f"linked from {page.parent / 'report.html'}")
+    say(f"linked from {page.parent / 'report.html'}")

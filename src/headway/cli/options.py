@@ -6,11 +6,13 @@ Door: what verbs print: tables, warnings, and the answer of a results directory.
 import os
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headway.base.text import printable
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ def _print_version(asked: bool) -> None:
     if asked:
         from headway import __version__
 
-        print(f"headway {__version__}")
+        say(f"headway {__version__}")
         raise typer.Exit
 
 
@@ -131,26 +133,35 @@ def _door(
     """A laboratory for attention heads: a question as a short file, an answer with error bars."""
 
 
+def say(text: object = "", *, err: bool = False, end: str = "\n", color: str | None = None) -> None:
+    """Print a text, in which a file or a name may stand that a stranger wrote: no character of it steers a terminal."""
+    typer.secho(printable(text) + end, fg=color, err=err, nl=False)
+
+
+tell = partial(say, err=True)
+"""Print beside what is printed: how far a verb is."""
+
+
 def warn(message: str) -> None:
     """A warning beside what is printed."""
-    typer.secho(f"warning: {message}", fg="yellow", err=True)
+    say(f"warning: {message}", err=True, color="yellow")
 
 
 def tell_plugins(experiment: "Experiment") -> None:
     """Which code of one's own was run for an experiment, once for each file."""
     for plugin in experiment.plugins:
-        typer.echo(plugin.sentence, err=True)
+        tell(plugin.sentence)
 
 
 def print_tables(*tables: Any) -> None:
     """Tables and pictures, an empty line after each."""
-    from rich.console import Console
+    from headway.report.terminal import Terminal
 
     # Where nobody can say how wide it is, in a file or a pipe, no table is cut.
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
     for table in tables:
-        Console(width=width).print(table)
-        print()
+        Terminal(width=width).print(table)
+        say()
 
 
 def print_answer(store: "Store", results: "Results", out: Path | None = None) -> None:
@@ -160,12 +171,12 @@ def print_answer(store: "Store", results: "Results", out: Path | None = None) ->
     for warning in results.warnings:
         warn(warning)
     for sentence in results.search.sentences if results.search else ():
-        print(f"* {sentence}")
+        say(f"* {sentence}")
     for sentence in answer(results):
-        print(f"* {sentence}")
+        say(f"* {sentence}")
     for file in ("report.html", "look.html", "results.json"):
         if ((out or store.path) / file).exists():
-            print(f"{file.partition('.')[0]}: {(out or store.path) / file}")
+            say(f"{file.partition('.')[0]}: {(out or store.path) / file}")
 
 
 def check_out(out: Path | None, *, draws: bool = True) -> None:

@@ -17,6 +17,7 @@ from rich.text import Text
 from headway.base.files import inside
 from headway.base.text import counted, duration
 from headway.execute.sweep import Progress, Snapshot, work_per_step
+from headway.report.terminal import Terminal
 from headway.store.directory import Store
 from headway.store.lease import last_holder
 from headway.store.look_plans import damages
@@ -77,13 +78,13 @@ _LOOKED_FOR_S = 2.5
 
 def can_be_shown() -> bool:
     """Whether someone looks: at a terminal, or in a notebook."""
-    console = Console()
+    console = Terminal()
     return console.is_terminal or console.is_jupyter
 
 
 def watch(snapshots: Generator[Snapshot]) -> None:
     """Show runs until they end: as a table that is alive in a terminal or a notebook, else line by line."""
-    console = Console()
+    console = Terminal()
     with closing(snapshots):
         if console.is_terminal or (console.is_jupyter and find_spec("ipywidgets")):
             with Live(console=console, refresh_per_second=4) as live:
@@ -96,7 +97,7 @@ def watch(snapshots: Generator[Snapshot]) -> None:
 
 def follow_trials(arms: Sequence[str]) -> Iterable[str]:
     """Go through the arms that are timed, one for each shape, and show how far that is."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     said = f"timing {counted(len(arms), 'shape')} on this machine (--no-timing leaves it out)"
     if len(arms) > 1 and not console.is_terminal:
         console.print(f"{said} ...", soft_wrap=True)
@@ -185,14 +186,14 @@ def _table(runs: Sequence[Progress]) -> Table:
     for seeds, run in rows_of(runs):
         left_s, held_s = run.seconds_left, run.held_s
         table.add_row(
-            run.name,
+            Text(run.name),
             seeds,
             Text(run.status, style=COLORS[run.status]),
             f"{run.step / run.steps:.0%}" if run.steps else "",
             f"{run.step:,}" if run.steps else "",
             f"{run.steps_per_s:,.0f}" if run.steps_per_s else "",
             duration(left_s) if left_s is not None and run.status == "running" else "",
-            *((run.worker, duration(held_s) if run.worker and held_s is not None else "") if who else ()),
+            *((Text(run.worker), duration(held_s) if run.worker and held_s is not None else "") if who else ()),
         )
     return table
 

@@ -7,11 +7,13 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 from rich.tree import Tree
 
-from headway.base.text import counted, duration, size, together
+from headway.base.text import counted, duration, printable, size, together
 from headway.config.experiment import Experiment
 from headway.config.lm.budget import SHAPES
 from headway.config.run import RunSpec
@@ -20,6 +22,16 @@ from headway.errors import UserError, near
 from headway.execute.costs import Cost
 from headway.report.charts.parameters import Parts, compact
 from headway.store.environment import cores
+
+
+class Terminal(Console):
+    """Where tables are printed: what stands in them comes from files, and no character of it steers the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """The pieces of a picture; those that steer are Rich's own."""
+        for piece in super().render(renderable, options):
+            yield piece if piece.control else Segment(printable(piece.text), piece.style)
+
 
 _ROUNDED = 10_000
 """Counts of a part from here on are rounded to three digits in a table."""
