@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import quadratic
 import stored
-from rich.console import Console
 
 from headway.execute.sweep import Progress, Snapshot
 from headway.report import progress
+from headway.report.terminal import Terminal
 from headway.store import lease as lease_files
 from headway.store.directory import Store
 
@@ -32,7 +32,7 @@ SHOWN = [snapshot("running", 10, rate=10.0), snapshot("done", 60)]
 
 def through(monkeypatch: pytest.MonkeyPatch, **options: object) -> io.StringIO:
     written = io.StringIO()
-    monkeypatch.setattr(progress, "Console", lambda: Console(file=written, width=120, **options))
+    monkeypatch.setattr(progress, "Terminal", lambda: Terminal(file=written, width=120, **options))
     return written
 
 
