@@ -1,6 +1,8 @@
 """Code of one's own: how it is found and loaded, what it changes in an id, and every way in which it is refused."""
 
+import errno
 import importlib.metadata
+import shutil
 import sys
 
 import pytest
@@ -16,6 +18,7 @@ from headway.config.lm.tasks import TASKS
 from headway.config.metrics import METRICS
 from headway.errors import DeclarationError, ResultsError
 from headway.heads.metric import FUNCTIONS, NULLS, SUMS, TERMS
+from headway.store import document
 
 FIGURE = "from headway import own\n@own.figure(title='T')\ndef nothing(material): pass\n"
 METRIC = "from headway import own\n@own.run_metric(sentence='s')\ndef seven(model, batches): return 7.0\n"
@@ -254,6 +257,27 @@ def test_a_directory_goes_on_with_the_code_that_it_began_with(write, tmp_path):
     assert {run.status for run in runs} == {"waiting"}
     # The document of the directory is an experiment that is found with what it keeps.
     assert headway.load("results/experiment.yaml").arm("h1").spec(0).id == runs[0].id
+
+
+def test_a_directory_that_was_left_before_its_document_was_written_is_gone_on_with(write, tmp_path, monkeypatch):
+    write(ECHO)
+    experiment = headway.load(DOCUMENT)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(document, "_write", full)
+        with pytest.raises(ResultsError, match="the disk is full"):
+            headway.store.directory.Store.create("results", experiment)
+    (tmp_path / "results/plugins/.mine.py.1234.tmp").touch()  # what a killed writer leaves
+    assert headway.store.directory.Store.create("results", experiment).experiment.arms
+    for name in ("results/plugins/thesis.tex", "results/thesis.tex"):
+        shutil.rmtree("results")
+        (tmp_path / "results/plugins").mkdir(parents=True)
+        (tmp_path / name).touch()
+        with pytest.raises(ResultsError, match="holds other things"):
+            headway.store.directory.Store.create("results", experiment)
 
 
 @pytest.mark.parametrize("family", [{"a": 1}, ["gpt-2"], 7, None])

@@ -163,16 +163,19 @@ def test_a_seal_that_names_other_files_is_refused_whatever_signs_it(directory, o
 
 
 @pytest.mark.parametrize(
-    "written", ["/tmp/evil.py", "../evil.py", "plugins/../../evil-0123456789abcdef.py", "plugins/evil.py"]
+    "written", ["/tmp/evil.py", "../evil.py", "../../x", "plugins/../../evil-0123456789abcdef.py", "plugins/evil.py"]
 )
 def test_a_document_lets_no_file_be_run_that_its_directory_does_not_keep(directory, outside, written):
-    from headway.config.plugins import allow
+    from headway.config.plugins import allow, load_kept
 
     (directory / "plugins").mkdir()
     document = directory / "experiment.yaml"
     document.write_text(f"{document.read_text()}\nplugins: ['{written}']\n")
-    with pytest.raises(DeclarationError, match=r"no other file is run; fetch the directory again"):
-        allow(directory)
+    leads = "which leads outside of .*" if written != "plugins/evil.py" else ""
+    said = rf"{leads}somebody changed the document.* and no other file is run; fetch the directory again"
+    for reads in (allow, load_kept):
+        with pytest.raises(DeclarationError, match=said):
+            reads(directory)
 
 
 def test_a_short_fuzz_finds_nothing(tmp_path):

@@ -118,7 +118,7 @@ def test_status_ends_with_the_counts_and_the_time_left(tmp_path: Path) -> None:
 
 def text(store: Store) -> str:
     written = io.StringIO()
-    Console(file=written, width=200).print(progress.status_table(store))
+    Terminal(file=written, width=200).print(progress.status_table(store))
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
 
 

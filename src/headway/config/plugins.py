@@ -24,7 +24,7 @@ from typing import Any
 
 from pydantic import PydanticUserError
 
-from headway.base.files import inside, private_folder, read_bytes
+from headway.base.files import inside, names_in, private_folder, read_bytes
 from headway.config.yaml import read_file
 from headway.errors import DeclarationError, ResultsError, UserError, near, shortened
 
@@ -280,20 +280,29 @@ def allow(directory: Path) -> tuple[Plugin, ...]:
 def _allowed(directory: Path, written: str) -> Plugin:
     if _KEPT.fullmatch(written):
         inside(directory, *written.split("/"))
-    elif not _PACKAGE.fullmatch(written):
-        raise DeclarationError(
-            f"plugins: {directory / 'experiment.yaml'} names {shortened(repr(written))}, and a directory keeps its "
-            f"plugins as {FOLDER}/NAME-HASH.py; no other file is run; fetch the directory again"
-        )
     return load(written, directory)
 
 
 def _written(directory: Path) -> tuple[str, ...]:
-    """What its document names; directories without plugins have no such folder, and are not read."""
-    if not inside(directory, FOLDER).is_dir() or not inside(directory, "experiment.yaml").is_file():
+    """What its document names; directories without plugins have no such folder, and are not read.
+
+    Raises:
+        DeclarationError: for a file that is none of those that a directory keeps.
+    """
+    document = inside(directory, "experiment.yaml")
+    if not inside(directory, FOLDER).is_dir() or not document.is_file():
         return ()
-    found = read_file(directory / "experiment.yaml").get("plugins") or ()
-    return tuple(str(each) for each in found)
+    found = [str(each) for each in read_file(document).get("plugins") or ()]
+    for written in found:
+        if not (_KEPT.fullmatch(written) or _PACKAGE.fullmatch(written)):
+            outside = ".." in written or written.startswith("/")
+            leads = f", which leads outside of {directory}" if outside else ""
+            raise DeclarationError(
+                f"plugins: {document} names {shortened(repr(written))}{leads}: somebody changed the document. A "
+                f"directory keeps its plugins as {FOLDER}/NAME-HASH.py, and no other file is run; fetch the directory "
+                "again"
+            )
+    return tuple(found)
 
 
 def _kept(directory: Path, written: str) -> Plugin:
@@ -325,6 +334,14 @@ def keep(directory: Path, plugins: Sequence[Plugin]) -> Mapping[str, bytes]:
     """What a results directory has to hold of plugins: contents by path; what is there already is left out."""
     wanted = {plugin.written: plugin.text for plugin in plugins if plugin.text is not None}
     return {path: text for path, text in wanted.items() if not (directory / path).is_file()}
+
+
+def are_all(directory: Path) -> bool:
+    """Whether the folder of plugins of a directory holds them alone, as they are kept before there is a document."""
+    folder = inside(directory, FOLDER)
+    return folder.is_dir() and all(
+        name.startswith(".") or _KEPT.fullmatch(f"{FOLDER}/{name}") for name in names_in(folder)
+    )
 
 
 def _checked(path: Path, text: bytes) -> str:

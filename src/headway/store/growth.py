@@ -13,6 +13,7 @@ from typing import Any
 
 from headway.base.files import entries, names_in
 from headway.base.text import counted, listed
+from headway.config import plugins
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.run import RunSpec
@@ -80,12 +81,14 @@ def check(directory: Path, former: Experiment | None, experiment: Experiment) ->
 
 
 def check_content(path: Path) -> None:
-    """Nothing, when a directory is empty, or one of results.
+    """Nothing, when a directory is empty, or one of results, be it that its making was ended before the document.
 
     Raises:
         ResultsError: when it holds other things.
     """
     content = [name for name in names_in(path) if not name.startswith(".")]
+    if content == [plugins.FOLDER] and plugins.are_all(path):
+        return
     if content and document.FILE not in content and not run_folders(path):
         raise ResultsError(
             f"{path} holds other things ({', '.join(sorted(content)[:3])}, ...) and no experiment.yaml; "
