@@ -152,6 +152,11 @@ DONE_DAMAGES = {
         "checkpoint/000000060.safetensors has",
         "of step 60 is damaged",
     ),
+    "a folder for the checkpoint": (
+        lambda p: ((p / "checkpoint/000000060.safetensors").unlink(), (p / "checkpoint/000000060.safetensors").mkdir()),
+        "checkpoint/000000060.safetensors is a folder and no file",
+        "of step 60 is damaged",
+    ),
     "the heads": (
         lambda p: truncate(p / "heads/000000010.safetensors", 40),
         "heads/000000010.safetensors has 40 bytes instead of 96",

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import shutil
 
 import pytest
@@ -107,6 +108,16 @@ def test_a_directory_with_other_things_is_refused(tmp_path):
     with pytest.raises(ResultsError, match=r"holds other things \(thesis.tex.* choose an empty or new directory"):
         Store.create(tmp_path, quadratic.experiment())
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize(("make", "kind"), [(os.mkfifo, "pipe"), (os.mkdir, "folder")])
+def test_what_stands_in_the_place_of_the_document_is_named(tmp_path, make, kind):
+    make(tmp_path / "experiment.yaml")
+    said = rf"its experiment\.yaml is a {kind} and no file; move that away; then `headway run` makes one"
+    with pytest.raises(ResultsError, match=said):
+        Store.open(tmp_path)
+    with pytest.raises(ResultsError, match=said):
+        Store.create(tmp_path, quadratic.experiment())
 
 
 def test_hidden_files_do_not_count(tmp_path):

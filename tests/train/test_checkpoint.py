@@ -80,6 +80,11 @@ def lose_the_data(directory):
     (directory / "000000010.safetensors").unlink()
 
 
+def put_a_folder_there(directory):
+    lose_the_data(directory)
+    (directory / "000000010.safetensors").mkdir()
+
+
 def truncate_the_commit(directory):
     commit = directory / "000000010.json"
     commit.write_text(commit.read_text()[:20])
@@ -100,6 +105,7 @@ def write_a_later_schema(directory):
         (damage_by_truncation, "bytes instead of"),
         (damage_a_byte, "does not have the content that was committed"),
         (lose_the_data, "No such file"),
+        (put_a_folder_there, "000000010.safetensors is a folder and no file"),
         (truncate_the_commit, "damaged"),
         (empty_the_commit, "schema"),
         (write_a_later_schema, "it has schema 2, and this Headway reads 1"),

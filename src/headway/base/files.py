@@ -140,6 +140,21 @@ def _is_ordinary(path: Path) -> bool:
         return False
 
 
+def instead_of_file(path: Path) -> str:
+    """What stands where a file is looked for, in words such as `is a folder and no file`; empty for a file, or nothing.
+
+    Raises:
+        OSError: when it cannot be looked at.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return ""
+    kinds = ((stat.S_ISREG, ""), (stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))
+    kind = next((name for is_kind, name in kinds if is_kind(mode)), "device")
+    return f"is a {kind} and no file" if kind else ""
+
+
 def appending(path: Path) -> int:
     """A descriptor that appends to a file, which is made if need be.
 

@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from headway.base.files import FULL, create_text, entries, folder_in, inside, names_in
+from headway.base.files import FULL, create_text, entries, folder_in, inside, instead_of_file, names_in
 from headway.base.text import numbered
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
@@ -167,6 +167,8 @@ class Store:
             missing = "it is a file" if path.is_file() else "there is no such directory"
             what = "it has no experiment.yaml" if path.is_dir() else missing
             todo = document.todo(path) if run_folders(path) else "`headway run` makes one"
+            if path.is_dir() and (stands := instead_of_file(path / document.FILE)):
+                what, todo = f"its experiment.yaml {stands}", f"move that away; then {todo}"
             raise ResultsError(f"{path} is no results directory of Headway: {what}; {todo}")
         try:
             experiment = read_resolved(path / document.FILE)

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from headway.base.files import Content, is_bare, json_text, kept_json, write_json, write_text
+from headway.base.files import Content, instead_of_file, is_bare, json_text, kept_json, write_json, write_text
 from headway.base.identity import DIGEST, is_as_signed, signed
 from headway.base.text import counted
 from headway.errors import ResultsError, shortened
@@ -146,6 +146,8 @@ def foreign(path: Path, sealed: Iterable[str]) -> list[str]:
 def _why_not(file: Path, content: Content, *, by_size: bool) -> str:
     """Why a file is not what it must be; empty where it is."""
     try:
+        if stands := instead_of_file(file):
+            return stands
         n_bytes = file.stat().st_size
         if n_bytes != content.n_bytes:
             return f"has {n_bytes:,} bytes instead of {content.n_bytes:,}"

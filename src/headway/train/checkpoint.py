@@ -24,6 +24,7 @@ from headway.base.files import (
     NotOrdinary,
     entries,
     folder_in,
+    instead_of_file,
     parsed,
     plain,
     read_bytes,
@@ -203,6 +204,8 @@ def _check(data: Path, content: Content) -> None:
         ResultsError: when it is not.
         OSError: when it cannot be read.
     """
+    if stands := instead_of_file(data):
+        raise ResultsError(f"{data.name} {stands}")
     if (n_bytes := data.stat().st_size) != content.n_bytes:
         raise ResultsError(f"{data.name} has {n_bytes} bytes instead of {content.n_bytes}")
     if Content.of_file(data) != content:
