@@ -3,6 +3,7 @@
 Door: runs while they are going on, as a live table, or as lines where there is no terminal.
 """
 
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from importlib.util import find_spec
@@ -72,6 +73,8 @@ COLORS = {
     "damaged": "red",
 }
 _SAID_EVERY_S = 30.0
+_TIMED_FIRST = 3
+"""Shapes after which one knows about how long the others take."""
 _LOOKED_FOR_S = 2.5
 """For beats of workers on other machines, which come every second."""
 
@@ -101,7 +104,22 @@ def follow_trials(arms: Sequence[str]) -> Iterable[str]:
     said = f"timing {counted(len(arms), 'shape')} on this machine (--no-timing leaves it out)"
     if len(arms) > 1 and not console.is_terminal:
         console.print(f"{said} ...", soft_wrap=True)
-    return track(arms, said, console=console, transient=True, disable=not console.is_terminal)
+    shown = track(arms, said, console=console, transient=True, disable=not console.is_terminal)
+    return _with_time(shown, len(arms), console)
+
+
+def _with_time(shapes: Iterable[str], n: int, console: Console) -> Iterator[str]:
+    """The same; after a few it says how long the others take, where that is long."""
+    began_s = 0.0
+    for i, shape in enumerate(shapes):
+        if i == 1:  # the first loads what all of them need
+            began_s = time.monotonic()
+        elif i == 1 + _TIMED_FIRST:
+            left_s = (time.monotonic() - began_s) / _TIMED_FIRST * (n - i)
+            if left_s >= _SAID_EVERY_S:
+                told = f"timing the other {counted(n - i, 'shape')} takes about {duration(left_s)}"
+                console.print(f"{told}; press Ctrl-C and add --no-timing to leave it out", soft_wrap=True)
+        yield shape
 
 
 def status_table(store: Store) -> Group:
