@@ -168,9 +168,16 @@ def listing(lines="", last="x.sum(1) % 2", more=""):
     )
 
 
+DRAWN = (
+    "    def draw(self, random, n):\n        x = random.integers(2, size=(n, 4)); t = np.full((n, 4), own.MASKED)\n"
+    "        t[:, -1] = {answers}\n        return own.Batch(inputs=x, targets=t)\n"
+)
+
+
 @pytest.mark.parametrize(
     "code",
     [
+        listing(more=DRAWN.format(answers="x.sum(1) % 2")),
         drawing("t = np.cumsum(1 - 2 * x, axis=1) + 6", sizes=(6, 2, 13)),
         drawing("x[:, 0] = 2; t = np.cumsum(1 - 2 * (x % 2), axis=1) + 6", sizes=(6, 3, 13)),
         drawing("t = np.maximum.accumulate(x, axis=1)"),
@@ -193,6 +200,7 @@ def listing(lines="", last="x.sum(1) % 2", more=""):
         ),
     ],
     ids=[
+        "both agree",
         "depth",
         "depth after a mark",
         "largest so far",
@@ -254,6 +262,23 @@ WRONG_TASKS = [
             "        return self.listed.rows(slice(n))\n"
         ),
         "draw changed the arrays that every() gave; let draw make arrays of its own",
+    ),
+    (
+        listing(more=DRAWN.format(answers="1 - x.sum(1) % 2")),
+        "Training draws, and evaluation takes every(); let both give one answer",
+    ),
+    (
+        listing(more="    def draw(self, random, n): return 7\n"),
+        "draw gave a int; give a Batch(inputs=..., targets=...)",
+    ),
+    (listing(more=DRAWN.format(answers="np.where(x.sum(1) == 4, own.MASKED, x.sum(1) % 2)")), "the answer none at"),
+    (
+        listing("x, t = x[:9], t[:9]", more=DRAWN.format(answers="x.sum(1) % 2")),
+        "and every() does not list that input. Training draws, and evaluation takes every(); list all inputs in",
+    ),
+    (
+        listing("x, t = (np.repeat(each, 32, 0) for each in (x, t))", more=DRAWN.format(answers="1 - x.sum(1) % 2")),
+        "draw() gives the input [",
     ),
     (drawing("self.table = t = x"), "raised ValidationError: table: Instance is frozen; let draw(random, n) give n of"),
     (drawing(LAST, "    by_chance = 0.5\n"), "make anything else a method, a property or a cached_property"),
@@ -411,7 +436,10 @@ def test_primary_may_be_a_metric_of_the_same_plugin(write):
 
 def test_tasks_are_tried_with_all_inputs_too(write):
     code = echo(
-        "    def draw", "    def every(self):\n        return self.draw(np.random.default_rng(1), 40)\n\n    def draw"
+        "    def draw",
+        "    def every(self):\n        inputs = np.ascontiguousarray(np.indices((5,) * 6).reshape(6, -1).T)\n"
+        "        targets = np.roll(inputs, 1, axis=1)\n        targets[:, 0] = own.MASKED\n"
+        "        return own.Batch(inputs=inputs, targets=targets)\n\n    def draw",
     )
     write(code)
     assert [each.broken for each in check_check("mine.py")] == [()]

@@ -5,6 +5,7 @@ use alone, and do not give the answer away.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from headway.errors import UserError, near, shortened
 
 LOOKED_AT = 512
 """Examples that are looked at."""
+_BATCHES = 64
+"""At most so many batches are looked at to reach them."""
 _PLACES = 8
 """Positions whose answers are looked for in the input, about."""
 _TELLING = 32
@@ -40,7 +43,8 @@ def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
     try:
         first, again = (examples.training_batch(7, 3, size) for _ in range(2))
         other = examples.training_batch(8, 4, size)
-        some, some_again = (examples.training_batch(7, 5, max(1, size - 1)) for _ in range(2))
+        # A batch as large as the list of all inputs is the list; a smaller one is drawn.
+        drawn, drawn_again = ([*_several(examples, max(1, size - 1), listed)] for _ in range(2))
     except UserError as error:  # which says itself what to do
         yield f"drawing {size} examples: {error}"
         return
@@ -52,12 +56,12 @@ def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
             "drawing examples changed a global random generator (numpy.random or torch), which others draw "
             "from; take every random number from the `random` that draw is given"
         )
-    wrong = [*_shapes(task, first, size)]
+    wrong = [*_shapes(task, first, size)] or [*_kinds(task, drawn[0], max(1, size - 1))]
     wrong += _shapes(task, listed, len(listed.inputs)) if listed is not None and size != n_inputs else []
     yield from wrong
     if wrong:
         return
-    if not (_same(first, again) and _same(some, some_again)):
+    if not (_same(first, again) and all(map(_same, drawn, drawn_again))):
         yield (
             "two draws of one seed and step gave different examples; take every random number from the `random` that "
             "draw is given, and keep nothing between calls"
@@ -65,7 +69,7 @@ def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
     elif size != n_inputs and _same(first, other):
         yield "another seed and step gave the same examples; take random numbers from the `random` that draw is given"
     if listed is not None:
-        yield from _listing(task, listed)
+        yield from [*_listing(task, listed)] or islice(chain(*(_drawn_otherwise(each, listed) for each in drawn)), 1)
     yield from _leaks(task, first)
     yield from _promises(task, first)
 
@@ -88,6 +92,12 @@ def _copied(batch: Any) -> Batch | None:
     return batch.rows(np.arange(len(batch.inputs))) if isinstance(batch, Batch) else None
 
 
+def _several(examples: Examples, size: int, listed: Batch | None) -> Iterator[Batch]:
+    """Batches of a size; where inputs are listed, as many as it takes to draw most of a few."""
+    for step in range(1 if listed is None else min(_BATCHES, -(-LOOKED_AT // size))):
+        yield examples.training_batch(7, 5 + step, size)
+
+
 def _listing(task: Any, listed: Batch) -> Iterator[str]:
     """Whether all inputs are listed again in the same way, and each with one answer."""
     if not _same(task.listed, listed):
@@ -105,6 +115,33 @@ def _listing(task: Any, listed: Batch) -> Iterator[str]:
     kept = listed.rows(first[of.reshape(-1)])
     if len(first) < len(rows) and not _same(Batch(inputs=kept.inputs, targets=listed.targets), kept):
         yield "every() lists one input with two different answers; give each input one answer"
+
+
+def _drawn_otherwise(drawn: Batch, listed: Batch) -> Iterator[str]:
+    """Whether an input that is drawn is not listed, or has another answer there."""
+    rows = {row.tobytes(): at for at, row in enumerate(listed.inputs + 0)}  # so that -0.0 is 0.0
+    for at, row in enumerate(drawn.inputs + 0):
+        given = f"draw() gives the input {shortened(str(row.tolist()), 120)}"
+        there = rows.get(row.tobytes())
+        if there is None:
+            yield (
+                f"{given}, and every() does not list that input. Training draws, and evaluation takes every(); list "
+                "all inputs in every(), or leave every() out"
+            )
+            return
+        one, other = drawn.targets[at], listed.targets[there]
+        differing = ~np.isclose(one, other, equal_nan=True).reshape(len(one), -1).all(1)
+        if differing.any():
+            place = int(np.argmax(differing))
+            said = [
+                shortened(str(batch.targets[which][place].tolist()), 120) if batch.asked[which, place] else "none"
+                for batch, which in ((drawn, at), (listed, there))
+            ]
+            yield (
+                f"{given} the answer {said[0]} at position {place}, and every() gives that input {said[1]}. "
+                "Training draws, and evaluation takes every(); let both give one answer"
+            )
+            return
 
 
 def _promises(task: Any, batch: Batch) -> Iterator[str]:
@@ -165,6 +202,25 @@ def _guessed(batch: Batch) -> float:
 
 
 def _shapes(task: TokensTask, batch: Any, n: int) -> Iterator[str]:
+    wrong = [*_kinds(task, batch, n)]
+    yield from wrong
+    if wrong or batch.targets.shape[:1] != (n,):
+        return
+    if not batch.asked.any():
+        yield f"nothing is asked: every target is {_masked(batch)}; put answers where they are asked"
+    elif n > 1 and not _varies(batch):
+        yield (
+            "at each position the answer is the same in every example, so nothing can be learnt from the input; ask "
+            "for what depends on it"
+        )
+
+
+def _masked(batch: Batch) -> str:
+    return "NaN" if batch.targets.dtype == np.float32 else str(MASKED)
+
+
+def _kinds(task: TokensTask, batch: Any, n: int) -> Iterator[str]:
+    """Whether this is a batch of so many examples, of numbers of the right kind."""
     if not isinstance(batch, Batch):
         yield f"draw gave a {type(batch).__name__}; give a Batch(inputs=..., targets=...)"
         return
@@ -181,13 +237,6 @@ def _shapes(task: TokensTask, batch: Any, n: int) -> Iterator[str]:
         )
         return
     yield from _sizes(task, batch, n)
-    if batch.targets.shape[:1] == (n,) and not batch.asked.any():
-        yield f"nothing is asked: every target is {'NaN' if is_number else MASKED}; put answers where they are asked"
-    elif batch.targets.shape[:1] == (n,) and n > 1 and not _varies(batch):
-        yield (
-            "at each position the answer is the same in every example, so nothing can be learnt from the input; ask "
-            "for what depends on it"
-        )
 
 
 def _varies(batch: Batch) -> bool:
