@@ -1,14 +1,10 @@
-"""Laws of the house: what answers at once needs no torch, and answers at once; one place prints."""
+"""Laws of the house: what answers at once needs no torch, and answers at once."""
 
 import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-import headway.cli
 
 TORCH_FREE = [
     ["list"],
@@ -74,12 +70,3 @@ def test_first_answers_take_less_than_half_a_second(verb):
 
     # A core's time, and the fastest of several: another process on the machine is not Headway's time.
     assert min(seconds() for _ in range(5)) < 0.5
-
-
-def test_the_command_line_prints_at_one_place():
-    """There, `say` shows what would steer a terminal; see `headway.base.text.printable`."""
-    folder = Path(headway.cli.__file__).parent
-    printing = re.compile(r"(?<![\w.])(?:print|Console)\(|typer\.s?echo\(|sys\.std(?:out|err)\.write\(")
-    found = {file.name: printing.findall(file.read_text()) for file in folder.glob("*.py")}
-    assert {name: calls for name, calls in found.items() if calls} == {"options.py": ["typer.secho("]}
-    assert "Console()" not in "".join(file.read_text() for file in (folder.parent / "report").rglob("*.py"))
