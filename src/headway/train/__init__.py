@@ -1,6 +1,7 @@
 """A training run as an iterator of events.
 
-* `loop`: from step to step, and what is measured on the way; `checkpoint`: what a run resumes from;
-* `torch_trainer`: training by PyTorch; `device`: where it computes; `process_memory`: what that takes;
-* `regression`: training of in-context models, with `regression_torch` where native code cannot; `lm`: of transformers.
+* `loop`: the loop, and what a kind of run supplies to it; `checkpoint`: the state from which a run resumes;
+* `torch_trainer`: training by PyTorch; `device`: the device and its precision; `process_memory`: memory of the process;
+* `regression`: training of in-context models, with `regression_torch` where native code cannot train them;
+* `lm`: training of transformers.
 """

@@ -1,11 +1,11 @@
-"""Train: what a run goes on from.
+"""Checkpoints from which a run resumes.
 
-A checkpoint is a pair of files named by its step: the arrays (safetensors) and a JSON file that names them with
-their size and hash. The JSON file appears last, when the arrays are on the disk: it is the commit. The checkpoint
-before stays until the next commit, so one that turns out to be damaged costs only the steps since the one before.
+A checkpoint is a pair of files named by its step: the arrays (safetensors), and a JSON file that names the arrays with
+their size and hash. The JSON file is written last, when the arrays are on the disk: it is the commit. The previous
+checkpoint stays until the next commit, so a damaged checkpoint costs only the steps since the previous one.
 
-A commit says whose it is and what had been recorded until then, so that nobody goes on with the state of another run,
-or beside records that are no longer those that were written.
+A commit names its run and the contents of the records at its step. So no run resumes from another run's state, or
+beside records that have changed since they were written.
 """
 
 import stat
@@ -42,7 +42,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """What a checkpoint says beside its arrays.
+    """The JSON content of a checkpoint: its step, its run, and the state of the run's records.
 
     Attributes:
         step: optimizer steps done.
@@ -123,9 +123,9 @@ def load(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Checkpoint 
 
 
 def newest(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Commit | None, Path, list[str]]:
-    """What the newest undamaged checkpoint says, its file of arrays, and a sentence about each that was left out.
+    """Return the newest undamaged commit, its file of arrays, and a sentence about each checkpoint that was skipped.
 
-    Arrays are read whole, in a stream.
+    The arrays are read whole, as a stream.
 
     Raises:
         OSError: as `load`.
@@ -145,7 +145,7 @@ def newest(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Commit | 
 
 
 def contents(directory: Path) -> dict[str, Content]:
-    """What the files of the checkpoints that are whole by what their commits say must hold, by name.
+    """Return the content that each file of an intact checkpoint must have, by file name.
 
     Raises:
         OSError: when a commit cannot be read.
@@ -172,7 +172,7 @@ def _commits(directory: Path) -> list[Path]:
 
 
 def _committed(path: Path) -> tuple[Commit, Path, Content]:
-    """What a commit says, its file of arrays, and what that must hold."""
+    """Return a commit, its file of arrays, and the content that this file must have."""
     commit = parsed(read_bytes(path))
     if commit["schema"] != SCHEMA:
         raise ValueError(f"it has schema {commit['schema']}, and this Headway reads {SCHEMA}")
@@ -198,7 +198,7 @@ def _unrecorded(content: Mapping[str, Any] | None) -> Unrecorded | None:
 
 
 def _check(data: Path, content: Content) -> None:
-    """See that a file of arrays is what was committed.
+    """Raise ResultsError if a file of arrays differs from what was committed.
 
     Raises:
         ResultsError: when it is not.

@@ -1,17 +1,14 @@
-"""Train: elementary functions on a processor whose bits do not depend on which thread comes first.
+"""The device on which torch computes: its precision, instruction sets and memory.
 
-torch has MKL compute exp, log and the like of many numbers, each thread its part. MKL chooses how at a function's
-first call, and before 2025.0 a thread that comes in while another is choosing computes its part with fewer digits: the
-first large exp of a process then has other bits, now and then (pytorch/pytorch issue 188792; 1 run in 40 here, with two
-threads on a busy machine). So each is called once by one thread before any thread can race: where a device is asked
-for, and where a model is opened. A module that is called without either is as torch leaves it.
+fp32 means fp32: on a GPU, matrix products are not rounded to TF32. bf16 rounds the inputs of matrix products, by
+torch's autocast; weights, optimizer state, norms and the loss stay fp32. `Meter` measures the memory of a model, apart
+from the memory that its process held before the model was built.
 
-Train: where torch computes, in which precision, and with which instruction sets.
-
-fp32 is fp32: on a GPU, matrix products are not rounded to TF32. bf16 rounds what enters matrix products, by torch's
-autocast; weights, optimizer state, norms and the loss stay fp32.
-
-Train: how much memory a model takes, apart from what its process held before it was built.
+`settle_elementary_functions` makes exp, log and similar functions reproducible on a CPU. torch lets several threads
+compute them in MKL. MKL chooses its code at the first call; before version 2025.0, a thread that enters during this
+choice computes fewer digits. The first large exp of a process then sometimes has other bits (pytorch/pytorch issue
+188792; 1 run in 40 here, with two threads on a busy machine). So one thread calls each function once before other
+threads can race: when a device is asked for, and when a model is opened. Modules used without either are unprotected.
 """
 
 import contextlib

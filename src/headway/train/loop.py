@@ -1,10 +1,10 @@
-"""Train: a training run as an iterator of events.
+"""The training loop: a run as an iterator of events.
 
-A `Study` is what one kind of run supplies: a trainer, what is measured while it trains, and how it is judged at the
-end. `train` drives the trainer and yields what happened. It prints nothing and writes nothing: whoever iterates
-records the milestones, and between any two events may store the trainer, or stop.
+A `Study` is what one kind of run supplies: a trainer, the measurements during training, and the evaluation at the end.
+`train` drives the trainer and yields events. It prints and writes nothing: the caller records the milestones, and
+between any two events may store the trainer or stop.
 
-Train: what a laboratory supplies so that its runs can be trained, and the one way to get at it.
+`TrainingSlice` is what a laboratory supplies so that its runs can be trained; `laboratory_of` finds it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Trainer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What was measured at a step: numbers (or lists of numbers) for its record, arrays per head, and texts."""
+    """The measurements of a step: numbers (or lists of numbers) for its record, arrays per head, and texts."""
 
     metrics: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Conclusion:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What one kind of run supplies to the loop.
+    """The parts that one kind of run supplies to the loop.
 
     Attributes:
         trainer: what is trained.
@@ -142,7 +142,7 @@ class Beat:
 
     @property
     def unrecorded(self) -> Unrecorded:
-        """What a run needs to go on from here."""
+        """The losses since the last record, which a run needs to resume from here."""
         return Unrecorded(since=self.since, losses=np.concatenate(self.losses))
 
 
@@ -349,7 +349,7 @@ class TrainingSlice(ABC):
         """Optimizer steps per second of a trial of about `seconds`, eager where torch trains; nothing is kept."""
 
     def trial_together_per_s(self, runs: Sequence[Any], seconds: float = 0.3) -> float:  # noqa: ARG002
-        """The same of runs of one shape that are trained together: the steps of all of them.
+        """Return the summed training steps per second of several runs of one shape that are trained together.
 
         Raises:
             UserError: as `open_together`.

@@ -1,4 +1,4 @@
-"""Train: the memory of this process: how much it has had in use, and whether it keeps what it frees."""
+"""The memory of this process: its peak, and whether the process keeps freed memory."""
 
 import contextlib
 import ctypes
@@ -12,10 +12,10 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep the arrays that a step frees for the next step, which asks for the same ones.
+    """Let this process keep the arrays that a step frees, since the next step asks for arrays of equal size.
 
-    glibc hands large arrays back to the system, which zeroes their pages again each time: 10 to 20 % of the time that
-    a small language model takes on a CPU. Does nothing where the system's allocator is another.
+    glibc hands large arrays back to the system, which zeroes their pages again each time. This takes 10 to 20 % of the
+    time of a small language model on a CPU. The function does nothing where the system has another allocator.
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,8 +1,7 @@
-"""Train, the in-context laboratory: its `study`, by native code or by the `torch_trainer` with its `optimizer`.
+"""The study of an in-context run: its trainer, its measurements during training, and its evaluation.
 
-Train: the in-context laboratory's study: what trains a run, what is measured meanwhile, how it is judged.
-
-Runs that native code can train never import torch. What they are judged on depends on the task alone.
+Native code trains a run if it can; otherwise `regression_torch` does. Runs that native code can train never import
+torch. The evaluation prompts depend on the task alone.
 """
 
 import time
@@ -38,7 +37,7 @@ class IclTrainingSlice(TrainingSlice):
         origin: Origin | None = None,
         beginning: Mapping[str, Any] | None = None,
     ) -> Study:
-        """See `study.open_study`; these runs start from nothing."""
+        """Open the study of an in-context run; such runs are not initialised from others."""
         del origin, beginning
 
         return open_study(run, trainer=trainer, compile=compile, device=device)
@@ -50,7 +49,7 @@ class IclTrainingSlice(TrainingSlice):
         return InContextAttention(run.model, run.task, weights)
 
     def trial_steps_per_s(self, run: IclRun, seconds: float = 0.3) -> float:
-        """Of a trainer from its initial weights."""
+        """Return the training steps per second of a run, measured in a short trial from its initial weights."""
         trainer = self.open_study(run, compile=False).trainer
         # The first step also pays for what is set up once.
         trainer.advance(1)
@@ -68,7 +67,7 @@ class IclTrainingSlice(TrainingSlice):
         return "stacks were timed uncompiled; compiled, as long runs are, they take a half to a fifth of the time"
 
     def why_not_fused(self, run: IclRun) -> str | None:
-        """See `fused.obstacle`."""
+        """Return why native code cannot train a run, or None if it can."""
         return fused.obstacle(run)
 
     def slower_unasked(self, run: IclRun) -> str | None:
@@ -118,7 +117,7 @@ def open_study(
 
 
 def _is_its_circuits(run: IclRun) -> bool:
-    """Whether the circuits are the whole model, so that numpy can evaluate it."""
+    """Return whether the circuits are the whole model, so that numpy can evaluate it."""
     return isinstance(run.model, OneLayer) and not run.model.bias
 
 
@@ -163,7 +162,7 @@ class _Judge:
         return circuits(self._trainer.weights(), self._run.model, self._run.task)
 
     def heads(self) -> Measured:
-        """What the heads of a one-layer model are, now: w and mu, and the step size that they make together."""
+        """Return the current numbers of a one-layer model's heads: w, mu, and the step size that they make together."""
         w, mu = self._head_scalars()
         return Measured(metrics={"w": w, "mu": mu, "mu_dot_w": _plain((mu * w).sum(0)), "sum_mu": _plain(mu.sum(0))})
 
@@ -223,7 +222,7 @@ class _Judge:
 
 
 def _errors(predictions: np.ndarray, prompts: Prompts, control: evaluation.Control) -> dict[str, float]:
-    """The mean squared error at full length, as it is and corrected by a control on the same prompts."""
+    """Return the mean squared error at full length, plain and adjusted by a control on the same prompts."""
     errors = evaluation.squared_errors(predictions, prompts)[:, 0]
     mse, se = evaluation.summary(errors)
     adjusted, adjusted_se = evaluation.adjusted(errors, control)

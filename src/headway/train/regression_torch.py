@@ -1,6 +1,6 @@
-"""Train: the torch optimizer that the declaration of an in-context run means.
+"""PyTorch training of the in-context models that native code does not train: stacks, biases, wide tokens.
 
-Train: in-context models in PyTorch, for what native code does not train: stacks, biases, wide tokens.
+`optimizer_for` makes the torch optimizer that an in-context run declares.
 """
 
 import warnings
@@ -79,7 +79,7 @@ def torch_trainer(run: IclRun, weights: Weights, compile: bool | None) -> tuple[
 
 
 def predictor(module: InContextAttention) -> Callable[[Prompts, Sequence[int] | None], np.ndarray]:
-    """What predicts (prompt, length, d_y) with a module as it is when asked; lengths None: all pairs."""
+    """Return a function that predicts (prompt, length, d_y) by a module's current weights; lengths None: all pairs."""
 
     def predict(prompts: Prompts, lengths: Sequence[int] | None) -> np.ndarray:
         n_pairs = prompts.x.shape[1]

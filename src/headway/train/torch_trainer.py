@@ -1,8 +1,7 @@
-"""Train: the PyTorch trainer, of any model whose loss is a function of a batch.
+"""The PyTorch trainer of any model whose loss is a function of a batch.
 
-Everything random about a step is in its batch and in a seed, which are functions of the step alone, and so is the
-step size. So the state is the parameters and what the optimizers keep for them, and a restored trainer goes on with
-the same bits.
+Everything random about a step is in its batch and in a seed. Batch, seed and step size are functions of the step alone.
+So the state is the parameters and the optimizers' state for them, and a restored trainer continues with the same bits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ loss as it is recorded and terms that are recorded beside it."""
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What is put through the model at once: what the loss takes, and its weight in the loss of the step."""
+    """The tensors that go through the model at once, and their weight in the loss of the step."""
 
     tensors: tuple[Tensor, ...]
     weight: float = 1.0
@@ -32,10 +31,10 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What happens around an update; by default nothing.
+    """The rules for what happens around an update; by default nothing.
 
-    `rate_share` is the step size of a step over the optimizers' own; `clip` the largest norm of all gradients
-    together; `seed` what torch's generator is seeded with before a step, for models that draw.
+    `rate_share` returns the step size of a step over the optimizers' own. `clip` is the largest norm of all gradients
+    together. `seed` returns the seed of torch's generator before a step, for models that draw random numbers.
     """
 
     rate_share: Callable[[int], float] | None = None
@@ -126,7 +125,7 @@ class TorchTrainer:
         return {f"weights/{name}": array for name, array in self.weights().items()} | kept
 
     def restore(self, step: int, state: Arrays) -> None:
-        """Stand where a trainer of the same run stood after `step` steps, with what its `state` returned."""
+        """Restore the state that `state` returned after `step` steps of a trainer of this run."""
         for name, optimizer in self._owners():
             parameter = self._parameters[name]
             with torch.no_grad():

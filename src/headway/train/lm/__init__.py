@@ -1,9 +1,9 @@
 """Training of transformers on tokens.
 
-* `study`: a run as what the loop drives; `init_from`: what a run does to the run it starts from;
-* `loss`: the model with its loss and regularisers; `optimizer`: with its schedule; `ensemble`: many runs as one
-  program;
-* `evaluate`: how every task is evaluated; `probes`: what heads do meanwhile.
+* `study`: a run as the loop drives it; `init_from`: the weights of a run that is initialised from another run;
+* `loss`: the model with its loss and regularisers; `optimizer`: the optimizers and the learning-rate schedule;
+* `ensemble`: many runs as one batched program;
+* `evaluate`: evaluation of every task; `probes`: measurements of heads during training.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,7 +31,7 @@ class TokensTrainingSlice(TrainingSlice):
         origin: Origin | None = None,
         beginning: Mapping[str, Any] | None = None,
     ) -> Study:
-        """See `study.open_study`."""
+        """Open the study of a run, as `lm.study.open_study` does."""
         from headway.train.lm.study import open_study
 
         return open_study(run, trainer=trainer, compile=compile, device=device, origin=origin, beginning=beginning)
@@ -39,7 +39,7 @@ class TokensTrainingSlice(TrainingSlice):
     def open_together(
         self, runs: Sequence[TokensRun], *, device: str = "auto", joins: Collection[int] = ()
     ) -> Sequence[Study]:
-        """See `together`."""
+        """Open the studies of runs that are trained as one batched program."""
         from headway.train.lm.ensemble import open_together
 
         return open_together(runs, device=device, joins=joins)
@@ -52,13 +52,13 @@ class TokensTrainingSlice(TrainingSlice):
         return Transformer(run.model, vocab_size_of(run.model, weights), weights)
 
     def trial_steps_per_s(self, run: TokensRun, seconds: float = 0.3) -> float:
-        """See `trial`."""
+        """Return the training steps per second of a run, measured in a short trial."""
         from headway.train.lm.ensemble import trial_steps_per_s
 
         return trial_steps_per_s(run, seconds)
 
     def trial_together_per_s(self, runs: Sequence[TokensRun], seconds: float = 0.3) -> float:
-        """See `trial`."""
+        """Return the training steps per second of several runs that are trained as one batched program."""
         from headway.train.lm.ensemble import trial_together_per_s
 
         return trial_together_per_s(runs, seconds)

@@ -1,15 +1,14 @@
-"""Train: the losses and gradients of many models of one shape: recorded once as a list of operations, then replayed.
+"""Training of many runs of one shape as one batched program.
 
-For small models most of a step is spent on finding out which operations to do: through modules, vmap and autograd.
+The models stand side by side, each with its own data, learning rates and state. A stack holds the parameters of all
+members. Each member's own module has views of its row, so a member is evaluated, probed and stored like a model that
+is trained alone. Rows never mix: a member that diverges is NaN in its own row only.
 
-Train: runs of one shape as one batched program: the models side by side, each with its own data, rates and state.
+`RecordedStep` records the losses and gradients once as a list of operations and replays the list. Small models spend
+most of a step on finding these operations through modules, vmap and autograd.
 
-A stack holds the parameters of all members; each member's own module has views of its row, so that it is judged,
-probed and stored like a model that is trained alone. Rows never mix: a member that diverges is NaN in its row.
-
-Train: studies of runs of one shape, which are trained as one batched program.
-
-Train: how fast a transformer would train on this machine, from a short trial.
+`open_together` opens the studies of such runs. `trial_steps_per_s` measures in a short trial how fast a transformer
+trains on this machine.
 """
 
 import math
@@ -103,7 +102,7 @@ class RecordedStep:
 
 
 def tidied(program: GraphModule) -> GraphModule:
-    """The same without what does nothing, is done twice, or comes out the same in every step: a third of the list."""
+    """Remove operations that do nothing, are repeated, or give the same result every step: a third of the list."""
     found = [node for node in program.graph.nodes if node.op == "call_function"]
     if any(isinstance(node.target, OpOverload) and node.target._schema.is_mutable for node in found):
         return program  # what looks the same may then be something else
@@ -127,7 +126,7 @@ def tidied(program: GraphModule) -> GraphModule:
 
 
 def _does_nothing(node: Node) -> bool:
-    """Whether what comes out lies in memory as what goes in."""
+    """Return whether the output of an operation has the memory layout of its input."""
     if node.target not in _VIEWS:
         return False
     before, after = (of.meta.get("tensor_meta") for of in (node.all_input_nodes[0], node))
@@ -294,7 +293,7 @@ class Ensemble:
         return found
 
     def check(self) -> None:
-        """See that no step was broken off.
+        """Raise the error that interrupted a step, if there was one.
 
         Raises:
             BaseException: what broke one off.
@@ -313,7 +312,7 @@ class Ensemble:
         return losses
 
     def _tensors(self, step: int) -> tuple[Tensor, Tensor, int | None]:
-        """What each member reads, and along which axis members differ; None where all read the same."""
+        """Return the members' inputs and targets, and the axis along which they differ (None if all read the same)."""
         first = self._batches(0, step)
         if self._shared is not None and first is self._shared[0]:
             return *self._shared[1:], None
@@ -367,7 +366,7 @@ class Member:
         return self._ensemble.stack.split(self._ensemble.stack.rows[self._number])
 
     def state(self) -> Arrays:
-        """As `TorchTrainer.state`: alone or together, a run goes on from either."""
+        """Return the state that `TorchTrainer.state` would return, so that a run resumes alone or in an ensemble."""
         ensemble, number = self._ensemble, self._number
         found = {f"weights/{name}": array for name, array in self.weights().items()}
         if not self.step:
@@ -378,7 +377,7 @@ class Member:
         return found | counts
 
     def restore(self, step: int, state: Arrays) -> None:
-        """Stand where a trainer of the same run stood, which is where those stand that have begun."""
+        """Restore the state of this member from a step; members that have already started stand at the same step."""
         ensemble, number = self._ensemble, self._number
         rows = {"weights/": ensemble.stack.rows, "optimizer/exp_avg/": ensemble.adamw.mean}
         rows["optimizer/exp_avg_sq/"] = ensemble.adamw.square
@@ -410,7 +409,7 @@ class _Loss(nn.Module):
 
 
 def _template(module: Transformer) -> Transformer:
-    """A model of the same shape, whose attention torch can compute for many at once."""
+    """Return a model of equal shape, whose attention torch can compute for many models at once."""
     template = Transformer(module.model, module.vocab_size, module.weights()).to(next(module.parameters()).device)
     for part in template.modules():
         if isinstance(part, Attention):
@@ -462,7 +461,7 @@ def ensemble_of(
 
 
 def _shared(meter: Meter, n: int) -> Mapping[str, int]:
-    """What the process takes, and each member's share of what its models take."""
+    """Return the memory of the process, and one member's share of the models' memory."""
     found = meter.metrics()
     return {**found, "memory_bytes": found["memory_bytes"] // n}
 
@@ -506,7 +505,7 @@ def _batch(run: TokensRun, size: int) -> Batch:
 
 
 def _mean_s(advance: Callable[[int], object], seconds: float, first: float) -> float:
-    """Of a step, whose first took so long."""
+    """Return the mean duration of a step, given the duration of the first."""
     times = [first]
     while sum(times) < seconds:
         times.append(_timed(advance))

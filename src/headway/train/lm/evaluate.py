@@ -1,15 +1,13 @@
-"""Train: how a model is judged, while it trains and at the end; judging changes nothing in it.
+"""Evaluation of a model during and after training; evaluation changes nothing in the model.
 
-Train: how a model is judged on a task whose answer is known: by the share of right answers, and by solving it.
-
-A number beyond what such a model can reach is a defect, and fails the run.
-
-Train: what a language model writes, and how repetitive it is.
+* `Judge` measures the evaluation loss and the run metrics of plugins.
+* `KnownJudge` evaluates a task whose answers are known: the share of right answers, and whether the task is solved. A
+  value beyond the best possible one is a defect and fails the run.
+* `TextJudge` evaluates a language model beside its loss: by n-grams, and by the text that it generates.
+* `take_samples` generates text, and `repetition` measures how repetitive it is.
 
 Papers: head-progression study (November 2024), whose samples begin well, decay within 500 tokens and loop later;
 nothing was measured there.
-
-Train: how a language model is judged beside its loss: by n-grams, and by what it writes.
 """
 
 import math
@@ -47,7 +45,7 @@ class Judge:
 
     @classmethod
     def check(cls, run: TokensRun, examples: Examples) -> None:
-        """See that a run can be judged, before anything is trained.
+        """Raise UserError if a run cannot be evaluated; called before training.
 
         Raises:
             UserError: saying what cannot be.
@@ -83,13 +81,13 @@ class Judge:
         return Conclusion(metrics={**metrics, **further})
 
     def judged(self, batches: Iterable[Batch]) -> dict[str, Any]:
-        """What the model makes of batches, while it trains and at the end."""
+        """Return the metrics of the model on evaluation batches, during training and at the end."""
         own = tuple(of_kind("run metric", self.run.plugins))
         kept = list(batches) if own else batches
         return {f"eval_{self.run.task.loss}": self.loss.mean_over(kept), **(self._own(own, kept) if own else {})}
 
     def _own(self, own: Sequence[Entry], batches: Iterable[Batch]) -> dict[str, float]:
-        """What plugins measure of the model in evaluation."""
+        """Return the values of the plugins' run metrics in evaluation."""
         module = self.loss.module
         module.eval()
         with torch.no_grad():
@@ -98,11 +96,11 @@ class Judge:
         return found
 
     def further_measures(self) -> tuple[Measure, ...]:
-        """What else is measured while it trains."""
+        """Return the additional measurements that are taken during training."""
         return ()
 
     def further_metrics(self) -> dict[str, Any]:
-        """What else is measured at the end."""
+        """Return the additional metrics that are computed at the end."""
         return {}
 
     def _evaluated(self) -> Measured:
@@ -130,7 +128,7 @@ def judge_of(run: TokensRun, examples: Examples, loss: TokensLoss, steps: int) -
 
 
 def check_judged(run: TokensRun, examples: Examples) -> None:
-    """See that a run can be judged; see `Judge.check`.
+    """Raise UserError if a run cannot be evaluated.
 
     Raises:
         UserError: saying what cannot be.
@@ -176,7 +174,7 @@ class KnownJudge(Judge):
         return found
 
     def _check_possible(self, found: Mapping[str, float]) -> None:
-        """See that nothing is better than it can be.
+        """Raise an error if a metric is better than the best possible value.
 
         Raises:
             BeyondPossible: naming it.
@@ -193,7 +191,7 @@ class KnownJudge(Judge):
                 )
 
     def _answers(self, batch: Batch) -> np.ndarray:
-        """What the model says, without gradients or dropout."""
+        """Return the model's outputs for a batch, without gradients or dropout."""
         module, (inputs, _) = self.loss.module, self.loss.tensors(batch)
         module.eval()
         with torch.no_grad():
@@ -288,9 +286,9 @@ def repetition(written: Sequence[int]) -> list[float]:
 
 
 def _write(module: Transformer, prompt: list[int], wanted: Samples, n_ctx: int, seed: int) -> list[int]:
-    """As many tokens as are wanted; beyond the context that it was trained on, from the second half of what it has.
+    """Generate the wanted number of tokens; beyond n_ctx, continue from the second half of the context.
 
-    Positions beyond n_ctx were never trained; text there would tell of them and not of the model.
+    Positions beyond n_ctx were never trained: text generated there would show their effect instead of the model's.
     """
     text, portion = list(prompt[-(n_ctx - 1) :]) if n_ctx > 1 else prompt[-1:], 0
     first = len(text)
@@ -343,7 +341,7 @@ class TextJudge(Judge):
         return replace(found, metrics={**metrics, PER_BYTE: bits})
 
     def further_metrics(self) -> dict[str, Any]:
-        """What n-grams and the grammar say, and how repetitive samples are."""
+        """Return the metrics of n-grams and of the grammar, and how repetitive the samples are."""
         tokens = self.examples.tokens
         samples = self._last_samples or take_samples(self.loss.module, self.run, tokens)
         metrics: dict[str, Any] = {

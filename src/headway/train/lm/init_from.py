@@ -1,9 +1,10 @@
-"""Train: how a run began that started from another: what its folder says of it, as `start.json`.
+"""The start of a run that is initialised from another run.
 
-Train: what a run of a transformer does to the run that it starts from, before it trains.
+`begin` changes the other run's model as the new run asks: it prunes heads, rewinds or redraws weights, and adds heads
+back. Heads are pruned as by `headway prune`, by scores on training text, so evaluation text has no
+influence on which heads go. Everything random depends on the seed, so a restarted run begins with the same bits.
 
-Heads are pruned as by `headway prune`, told from training text, so that what a model is judged on has no say in which
-heads go. Whatever is drawn depends on the seed, so that a run that is begun again begins with the same bits.
+`Started` records the result; the run's folder holds it as `start.json`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ from headway.train.loop import Origin
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """What became of the other run.
+    """The record of how a run started from another run.
 
     Attributes:
         origin: the other run's arm and seed.
@@ -47,7 +48,7 @@ class Started:
 
     @property
     def content(self) -> dict[str, Any]:
-        """What its file says."""
+        """The content of the file `start.json`."""
         return {
             "origin": self.origin,
             "model": self.model.model_dump(mode="json"),
@@ -81,7 +82,7 @@ _CHECKED = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Beginning:
-    """What a run that starts from another is trained from."""
+    """The weights, and their record, with which a run that is initialised from another run begins."""
 
     begun: Started
     weights: Weights
@@ -131,7 +132,7 @@ def begin(run: TokensRun, origin: Origin, examples: Examples, place: torch.devic
 
 
 def _former(origin: Origin) -> Started:
-    """What the other run itself was trained as."""
+    """Return the record of the other run: the model that it was trained as."""
     assert isinstance(origin.run, TokensRun)
     if origin.beginning is not None:
         return Started.read(origin.run, origin.beginning)
@@ -161,7 +162,7 @@ def _chosen(
 
 
 def _rewound(origin: Origin, former: Started, step: int, vocab_size: int) -> Weights:
-    """What the weights of the other run were at a step."""
+    """Return the weights that the other run had at a step."""
     if step == 0 and origin.beginning is None:
         return initial_weights(former.model, vocab_size, origin.run.seed)
     return origin.weights(step)

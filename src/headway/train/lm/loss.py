@@ -1,15 +1,12 @@
-"""Train: DropHead: which heads are dropped in which examples of a step, a pure function of the run and the step.
+"""A language model with its loss on the batches of a run, for training and for evaluation.
 
-Paper: Zhou et al. 2020, arXiv 2004.13342. As there, the output of a layer is scaled by heads over heads kept, and a
-mask that would drop every head is drawn again; here the mask is drawn for each example.
+Where heads are dropped or regularised, training has a guided loss of its own. Its regularisers are minimised beside
+the loss so that heads differ. Their weights and the gates enter the loss as tensors with the batch, so a schedule
+causes no recompilation.
 
-Train: what is minimised beside the loss so that heads differ, and the tensors that steer it.
-
-Weights and gates are tensors that go into the loss with the batch, so that a schedule compiles nothing anew.
-
-Train: a language model with its loss on the batches of a run, the same for training and for judging.
-
-Where heads are dropped or regularised, training has a guided loss of its own.
+DropHead: `head_gates` draws which heads are dropped in which examples of a step, as a pure function of the run and the
+step. Paper: Zhou et al. 2020, arXiv 2004.13342. As there, the output of a layer is scaled by heads over heads kept, and
+a mask that would drop every head is drawn again; here the mask is drawn for each example.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +30,7 @@ from headway.train.torch_trainer import Loss, Part
 def head_gates(
     n_heads: Sequence[int], probability: float, examples: int, *, seed: int, step: int
 ) -> Float32[np.ndarray, "examples total_heads"]:
-    """What multiplies each head's context: 0 for a dropped head, heads / kept for the others; layer after layer.
+    """Return the factor of each head's context: 0 for a dropped head, heads / kept for the others; layer after layer.
 
     Examples:
         >>> head_gates((2, 1), 0.5, 3, seed=0, step=1)[:, 2]
@@ -58,7 +55,7 @@ Parts = Callable[[int], Sequence[Part]]
 
 
 def is_guided(run: TokensRun) -> bool:
-    """Whether a run is trained on more than its loss."""
+    """Return whether a run is trained on more than its loss."""
     return bool(run.training.regularizers) or run.training.drophead is not None
 
 
@@ -73,9 +70,9 @@ def terms(trace: Trace, regularizers: Sequence[Regularizer]) -> Float[Tensor, " 
 
 
 def guided(parts: Parts, run: TokensRun, steps: int, device: torch.device) -> Parts:
-    """The same parts, with what the guided loss takes beside inputs and targets.
+    """Return the parts with the additional inputs of the guided loss.
 
-    That is, as far as the run has them: the heads' gates (example, head of all layers), and the signed weight of each
+    These are, as far as the run has them: the heads' gates (example, head of all layers), and the signed weight of each
     regularizer (term).
     """
     training = run.training

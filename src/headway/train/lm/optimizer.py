@@ -1,9 +1,7 @@
-"""Train: the torch optimizers that the declaration of a transformer's training means.
+"""The torch optimizers and the learning-rate schedule of a transformer's training.
 
-Train: how long a transformer is trained, and how its step size changes.
-
-A step size is a share of the highest one, so every optimizer of a run follows the same course, and a restored run
-needs nothing but its step.
+A step size is a share of the peak learning rate. So every optimizer of a run follows the same schedule, and a
+restored run needs only its step.
 """
 
 import math

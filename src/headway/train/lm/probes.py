@@ -1,13 +1,12 @@
-"""Train: what is measured in the heads of a language model while it trains; measuring changes nothing in it.
+"""Measurements of a language model's heads during and after training; they change nothing in the model.
 
-A probe is a plain pass over fixed sequences, eager, in float32 and without dropout, beside the compiled training step;
-importance alone takes a gradient, of gates on heads and of no weight. The sequences depend on the task alone: the first
-held-out ones that the model is judged on, and random tokens, repeated, for what only repetition shows.
+A probe is a plain pass over fixed sequences, eager, in float32 and without dropout, beside the compiled training step.
+Only importance takes a gradient: of gates on heads, and of no weight. The sequences depend on the task alone. They are
+the first held-out sequences of the evaluation, and repeated random tokens for heads that only repetition shows.
 
-Train: what the loss of the trained model does without each of its heads: exact effects, in all three ways.
-
-Held-out sequences are read, the same for every arm and seed of a task, and as many others stand in for heads. Before
-any number is given it is seen that what is done to the model is what is said.
+`ablated` measures the exact effect of each head on the loss of the trained model, in all three kinds of ablation. It
+reads held-out sequences, which every arm and seed of a task shares; as many other sequences supply substitutes for
+heads. Before it reports a number, it checks that the ablations do what they are said to do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -99,7 +98,7 @@ class _Probe:
         }
 
     def _traced(self, losses: list[tuple[float, int]]) -> Iterator[Trace]:
-        """What the heads do on the sequences; the loss of each batch, summed, and its targets are added to a list."""
+        """Yield the traces of the sequences; append each batch's summed loss and number of targets to a list."""
         for inputs, targets, rows in self._text:
             logits, trace = self._module(inputs, record=True)
             assert trace is not None

@@ -1,7 +1,7 @@
-"""Train: the language-model laboratory's study: what trains a run, what is measured meanwhile, how it is judged.
+"""The study of a language-model run: its trainer, its measurements during training, and its evaluation.
 
-Arms are paired: the same seed gives the same batches in the same order, and equal initial weights wherever names and
-shapes agree. What a model is judged on depends on the task alone.
+Arms are paired: runs of one seed get equal batches in equal order, and equal initial weights wherever names and
+shapes agree. The evaluation data depend on the task alone.
 """
 
 import itertools
@@ -95,7 +95,7 @@ def study_of(
     memory: Callable[[], Mapping[str, int]],
     begun: Started | None = None,
 ) -> Study:
-    """What the loop drives: a trainer of the model of a loss, with what is measured of that model meanwhile."""
+    """Return the study that the loop drives: a trainer of a loss's model, with the measurements of that model."""
     run = loss.run
     judge, after = judge_of(run, examples, loss, steps), ablated(run.after.ablate, examples, loss, steps)
     return Study(
@@ -114,9 +114,9 @@ def study_of(
 
 
 def tokens_trainer(loss: TokensLoss, steps: int, parts: Parts) -> TorchTrainer:
-    """What trains the model of a loss for a number of steps, on the parts of each step's batch.
+    """Return the trainer of a loss's model for a number of steps, on the parts of each step's batch.
 
-    Parts hold inputs and targets; what a guided loss takes beside them is added here.
+    The parts hold inputs and targets; the additional inputs of a guided loss are added here.
     """
     run, parameters = loss.run, dict(loss.module.named_parameters())
     return TorchTrainer(
@@ -153,7 +153,7 @@ def _parts(loss: TokensLoss, examples: Examples, begun: Started | None) -> Parts
 
 
 def _metered(parts: Parts, meter: Meter) -> Parts:
-    """The same parts; at the second step, when everything is compiled, the memory of training begins to count."""
+    """Return the parts unchanged; at the second step, after compilation, start measuring the memory of training."""
     steps = itertools.count()
 
     def metered(step: int) -> Sequence[Part]:
