@@ -1,10 +1,9 @@
-"""Seeds, pairs, intervals and verdicts.
+"""Statistics of the runs: pairs of seeds, intervals, tests and verdicts.
 
-* `results`: all that a directory says, as one value; `laboratory`: what a laboratory adds to it: `regression`, `lm`;
-  `answer`: its sentences for a terminal; `reference`: the schema of its file;
-* `cells`: the values of a metric; `contrasts`: differences of arms, judged together; `evidence`: what was found;
-* `blocks`, `paired`, `shares`: the tests; `simultaneous`: bounds that hold all at once;
-* `sequential`: interim analyses; `questions`: what a plan asks; `best_arm`: the best of many arms;
-* `learning_rates`: each arm at its best one; `verdicts`: findings in words; `notes`, `warnings`: what to know before
-  any of it is believed.
+* `results`: the content of `results.json`, as one value; `laboratory`: what each laboratory adds (`regression`, `lm`);
+  `answer`: the sentences for a terminal; `reference`: the JSON schema of the file;
+* `cells`: the values of a metric; `contrasts`: differences of arms, judged together; `evidence`: the results of tests;
+* `blocks`, `paired`, `shares`: the tests; `simultaneous`: bounds that hold for all contrasts at once;
+* `sequential`: interim analyses; `questions`: the questions of a plan; `best_arm`: the search for the best arm;
+* `learning_rates`: each arm at its best learning rate; `verdicts`: findings in words; `notes`, `warnings`: the caveats.
 """

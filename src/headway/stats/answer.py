@@ -1,4 +1,4 @@
-"""Compare: what a results directory answers, as sentences for a terminal."""
+"""The answers of a results directory, as sentences for a terminal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
@@ -17,9 +17,9 @@ MANY = 16
 
 
 def answer(results: Results) -> Iterator[str]:
-    """What the document asks, the verdicts on the primary metric, then what curves and learning rates say.
+    """Yield the contrasts, the verdicts on the primary metric, and the findings on curves and learning rates.
 
-    Below the sentences of a family stands what holds for all of them.
+    The sentence that holds for a whole family stands below the family's sentences.
     """
     yield from _told([(one, one.sentence) for one in results.contrasts if one.control is None], results)
     verdicts = [c for c in results.judged if c.n_pairs]
@@ -57,10 +57,10 @@ def without_pairs(results: Results) -> str:
 
 
 def in_short(found: Sequence[JudgedStatement]) -> Iterator[str]:
-    """What holds, what does not and what cannot be told, in a sentence, and in others what is otherwise and why.
+    """Yield sentences: which statements hold, fail or are open, then which change under a variant, and why.
 
-    A metric as published is held against Headway's own, without a control; under a control each metric is held against
-    itself without it, so that a metric is not taken for what the control does.
+    A metric as published is compared with Headway's own metric, without a control. Under a control, each metric is
+    compared with itself without the control, so that the control's effect is not taken for the metric's.
 
     Args:
         found: what `claims` gave.
@@ -85,7 +85,7 @@ def in_short(found: Sequence[JudgedStatement]) -> Iterator[str]:
 
 
 def _why_untold(told: Mapping[str, JudgedStatement]) -> Iterator[str]:
-    """That statements take more seeds, where that is all that they lack."""
+    """Yield a sentence that statements need more seeds, if seeds are all that they lack."""
     few = [entry for entry in told.values() if entry.arms and all(arm.value is None for arm in entry.arms)]
     if few and (why := untested(max(arm.seeds for entry in few for arm in entry.arms))):
         yield f"{len(few)} of these {why}"

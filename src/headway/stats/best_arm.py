@@ -1,11 +1,12 @@
-"""Compare: the best of many arms by sequential halving: seeds go to those that may still be the best.
+"""The best of many arms by sequential halving: seeds go to arms that may still be the best.
 
-Every round costs about as much as every other and keeps the better half by the mean over all seeds so far. What the
-search picks is flattered by the seeds that picked it, so it makes no verdict: finalists get fresh seeds for that.
+Every round costs about as much as every other, and keeps the better half by the mean over all seeds so far. The seeds
+that picked the winner flatter it, so the search makes no verdict: finalists get fresh seeds for verdicts.
 
 Paper: Karnin, Koren and Somekh 2013; there a round judges by its own pulls alone, here by all so far.
 
-Compare: what a search for the best of many arms found, and how good the arm is on seeds that did not choose it.
+`searched` reads the search of a directory. `fresh_estimate` tells how good the picked arm is on seeds that did not
+choose it.
 """
 
 import math
@@ -184,7 +185,7 @@ class SearchResult:
 
 
 def searched(store: Store, runs: RunsOfArm, looks: Looking) -> SearchResult | None:
-    """What was searched in a directory; None where nothing was.
+    """Return the search that a directory holds, or None if nothing was searched there.
 
     Raises:
         ResultsError: when what is stored cannot be read.
@@ -215,7 +216,7 @@ def searched(store: Store, runs: RunsOfArm, looks: Looking) -> SearchResult | No
 
 
 def titles_of(experiment: Experiment) -> dict[str, str]:
-    """What sentences call each arm."""
+    """Return the name of each arm in sentences."""
     return {arm.full_name: title(arm, experiment) for arm in experiment.arms}
 
 
@@ -280,7 +281,7 @@ def fresh_sentence(found: FreshEstimate, arm: str) -> str:
 
 
 def picked_sentence(found: Picked, search: StoredSearch, titles: Mapping[str, str]) -> str:
-    """What a search picked, and how probable it is that this, or another arm, is the best.
+    """Return a sentence on the arm that a search picked, with each finalist's probability of being the best.
 
     Examples:
         >>> search = StoredSearch(arms=("a", "b", "c"), new_seeds=(1, 2), metric="", margin=1.0, at_most=12)

@@ -1,10 +1,10 @@
-"""Compare: contrasts of arms over paired seeds, judged together: the moderated block test.
+"""The moderated block test: contrasts of arms over paired seeds, judged together.
 
-Runs of one seed share their data and, as far as shapes agree, their initial weights, so a metric is arm + seed + rest
-(a randomised block design). The spread of the rest is pooled over all arms of a family; since arms may have different
-spreads, each contrast's own spread counts too, by as much as spreads are seen to differ (Smyth 2004, `limma`; the
-location is not limma's, which makes false alarms of 10 to 17 in 100 when the noisiest of many comparisons counts). With
-one contrast of two arms it is the paired t test, to the last digit.
+Runs of one seed share their data and, as far as shapes agree, their initial weights. So a metric is arm + seed + rest
+(a randomised block design). The spread of the rest is pooled over all arms of a family. Arms may have different
+spreads, so each contrast's own spread counts too, by as much as spreads are seen to differ (Smyth 2004, `limma`). The
+prior's location is not limma's, which makes false alarms of 10 to 17 in 100 when the noisiest of many comparisons
+counts. With one contrast of two arms the test is the paired t test, to the last digit.
 
 Values come as 100 ln(metric), so that a difference is in per cent, symmetric in arm and baseline.
 """
@@ -35,7 +35,7 @@ OWN_SHARE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What a family says of one contrast; without an interval where there are too few seeds or they show no spread.
+    """The estimate of one contrast in a family; without an interval if seeds are too few or show no spread.
 
     Attributes:
         n_seeds: seeds of which every arm of the contrast has a value.
@@ -293,7 +293,7 @@ def prior_freedom(variances: Float[np.ndarray, " contrast"], freedom: Float[np.n
 
 
 def _correlation(tested: Sequence[_Contrast]) -> Float[np.ndarray, "contrast contrast"]:
-    """Of the estimates: by the arms and the seeds that two contrasts share."""
+    """Return the correlation of the estimates, from the arms and seeds that two contrasts share."""
     if not tested:
         return np.zeros((0, 0))
     seeds = np.array([one.seeds for one in tested], float)
@@ -309,7 +309,7 @@ def _pairing(
     pool: Bool[np.ndarray, " arm"],
     mean_square: float,
 ) -> float:
-    """What sharing a seed buys: the share of the variance of runs that goes with their seeds."""
+    """Return the gain of pairing: the share of the runs' variance that their seeds explain."""
     chosen = pool & (known.sum(1) > 1)
     if not chosen.any() or not math.isfinite(mean_square):
         return math.nan

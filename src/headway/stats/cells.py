@@ -1,8 +1,9 @@
-"""Compare: a metric of every run of a family: arm by seed, with what has not ended, and what nobody asked for.
+"""The values of a metric by arm and seed, and the pairs of arms that are compared.
 
-Compare: which arm is compared with which, read off what an experiment declares.
-
-Compare: how long another seed of some arms takes, by their runs: the price of knowing more.
+* `Cells` holds a metric of every run of a family, arm by seed. It tells which runs have not ended and which were not
+  asked for.
+* `matches_of` reads from an experiment which arm is compared with which.
+* `run_seconds`, `arm_seconds` and `seed_seconds` tell how long a further seed of some arms takes, from their runs.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Cells:
 
     @cached_property
     def have_logarithms(self) -> bool:
-        """Whether every value is above 0."""
+        """Return whether every value is above 0."""
         return bool((self.values[np.isfinite(self.values)] > 0).all())
 
     def as_logarithms(self) -> "Cells":
@@ -146,7 +147,7 @@ class Match:
 
     @property
     def other_texts(self) -> bool:
-        """Whether the two predict tokens of different tokenizers or corpora."""
+        """Whether the two arms predict tokens of different tokenizers or corpora."""
         return not self.arm.template.has_units_of(self.baseline.template)
 
     def no_merit(self, metric: str) -> str:
@@ -155,11 +156,12 @@ class Match:
 
 
 def matches_of(experiment: Experiment) -> tuple[Match, ...]:
-    """What is compared with what, of everything that an experiment declares.
+    """Return every comparison of two arms that an experiment declares.
 
-    Each arm with its group's baseline; across groups each with the experiment's baseline, unless a group holds them
-    both, or, where the experiment has none, the baselines of the groups with that of the first, if they do the same
-    task; the same again within each control; and each arm under a control with itself without it.
+    Each arm is compared with its group's baseline. Across groups, each arm is compared with the experiment's baseline,
+    unless a group holds both. An experiment without a baseline compares the groups' baselines with the first group's,
+    if they do the same task. Each control repeats these comparisons, and compares each arm with itself without the
+    control.
     """
     names = tuple(dict.fromkeys(arm.name for arm in experiment.arms))
     pairs: list[tuple[str, str, str | None]] = [
@@ -195,7 +197,7 @@ def matches_of(experiment: Experiment) -> tuple[Match, ...]:
 
 
 def title(arm: Arm, experiment: Experiment) -> str:
-    """What a sentence calls an arm: its label, with its name where the label is a mere layout.
+    """Return the name of an arm in sentences: its label, with the arm's name if the label is only a layout.
 
     Examples:
         >>> from headway.config.load import load
@@ -210,7 +212,7 @@ def title(arm: Arm, experiment: Experiment) -> str:
 
 
 def run_seconds(run: Run) -> float | None:
-    """What a finished run took; None where that was not measured. Runs that were trained together share their time."""
+    """Return the seconds of a finished run (None if not measured); runs trained together share their time."""
     seconds = run.metrics.get("wall_s") if run.status == "done" else None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
         return None
@@ -224,6 +226,6 @@ def arm_seconds(arm: str, runs: RunsOfArm) -> float | None:
 
 
 def seed_seconds(arms: Iterable[str], runs: RunsOfArm) -> float | None:
-    """Of a run of each arm, one after the other; None where one is not known."""
+    """Return the summed seconds of one run of each arm, or None if an arm's time is unknown."""
     found = [arm_seconds(arm, runs) for arm in arms]
     return sum(one for one in found if one is not None) if found and None not in found else None

@@ -1,10 +1,9 @@
-"""Compare: differences that are asked together, judged together by the rule that the document names.
+"""Comparisons and contrasts of arms, judged together by the rule that the document names.
 
-Compare: what seeds say of contrasts: differences between arms, or means of arms, that are asked by name.
-
-They are a family of their own, in the metric that arms are judged by, and again under each control.
-
-Compare: every comparison of two arms that the runs of a directory allow, with its verdict.
+* `judged` judges a family of differences by the rule: `blocks`, `paired` or `shares`.
+* `contrasts_judged` judges the contrasts that the document declares: differences between arms, or means of arms. They
+  are a family of their own in the primary metric, and again under each control.
+* `comparisons` judges every comparison of two arms that the runs of a directory allow, with its verdict.
 """
 
 import math
@@ -65,7 +64,7 @@ def _judged(
 
 
 def evidence_of(one: JudgedDifference) -> dict[str, object]:
-    """What a more special value says as evidence."""
+    """Return the fields of a comparison or contrast that a `JudgedDifference` holds."""
     return {field.name: getattr(one, field.name) for field in fields(JudgedDifference)}
 
 
@@ -135,7 +134,7 @@ def _evidence(
 
 
 def _by_pairs(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
-    """By paired t tests, each difference by itself, with Holm's correction for their number."""
+    """Judge each difference by a paired t test, with Holm's correction for their number."""
     found = []
     for weights in asked.differences:
         sides = asked.cells.sides(weights)
@@ -147,7 +146,7 @@ def _by_pairs(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedD
 
 
 def _by_shares(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
-    """By McNemar's test of each pair of arms, with Holm's correction for the number of those that could be told apart.
+    """Judge pairs of arms by McNemar's test, with Holm's correction for the number of pairs that could differ.
 
     Paper: Tarone, Biometrics 46 (1990), 515-522: a discrete test that no outcome could make significant, given what it
     conditions on, cannot err and needs no share of the level. Here that is a pair of which each seed said the same.
@@ -186,7 +185,7 @@ def _seeds(needed: tuple[int, ...] | None) -> tuple[int, ...] | None:
 
 
 def _scale(weights: Weights) -> float:
-    """What a difference is multiplied by to be relative to a mean of arms, whatever its weights add up to."""
+    """Return the factor that makes a difference relative to a mean of arms, whatever its weights add up to."""
     return math.fsum(-weight for weight in weights.values() if weight < 0)
 
 
@@ -234,7 +233,7 @@ def contrasts_judged(
 
 
 def _is_late(contrast: Contrast, looks: Looking) -> bool:
-    """Whether a plan of looks was made without it."""
+    """Return whether a contrast is missing from the plan of interim analyses."""
     return looks.asked is not None and dict(looks.asked.get(contrast.name, {})) != dict(contrast.weights)
 
 
@@ -283,7 +282,7 @@ def _under(
 
 
 def _values(found: JudgedDifference, cells: Cells, weights: Mapping[str, float]) -> dict[int, float]:
-    """By seed, on the scale of the estimate."""
+    """Return the difference of each seed, on the scale of the estimate."""
     if found.rule == "blocks":
         cells = cells.as_logarithms()
     first, second = cells.sides(weights)
@@ -327,7 +326,7 @@ def _missing(
 
 
 def sides_of(contrast: Contrast, experiment: Experiment) -> tuple[str, str] | None:
-    """What a sentence calls the two sides: single arms as other sentences do, also where a side is a row of them."""
+    """Return the names of a contrast's two sides in sentences; single arms keep their usual names."""
     if contrast.sides is None:
         return None
     arms = (list(contrast.first), list(contrast.second))
@@ -453,12 +452,12 @@ def _not_finite(match: Match, metric: str, runs: RunsOfArm) -> list[int]:
 
 
 def is_compared(match: Match, metric: Metric) -> bool:
-    """Whether a difference in a metric means anything: not nats per token of different tokens."""
+    """Return whether a difference in a metric has a meaning; nats per token of different tokens have none."""
     return not (match.other_texts and metric.unit == _PER_TOKEN)
 
 
 def _is_measured(match: Match, metric: str, runs: RunsOfArm) -> bool:
-    """Whether both arms measure a metric; one of which no run is done gets the benefit of the doubt, to be listed."""
+    """Return whether both arms measure a metric; an arm without finished runs counts as measuring it."""
     finished = [done(arm, runs) for arm in (match.arm, match.baseline)]
     return all(not of_arm or any(_has(run, metric) for run in of_arm) for of_arm in finished)
 
@@ -473,7 +472,7 @@ def values_of(arm: Arm, metric: str, runs: RunsOfArm) -> dict[int, float | None]
 
 
 def _has(run: Run, metric: str) -> bool:
-    """Whether a run ended with a number for a metric (None: one that was not finite); lists are not compared."""
+    """Return whether a run ended with a number for a metric (None: not finite); lists are not compared."""
     value = run.metrics.get(metric, ()) if run.status == "done" else ()
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 

@@ -1,9 +1,12 @@
-"""Compare: what seeds say of a difference, as it stands in `results.json`, and what a family of them shares.
+"""The statistical result of a difference, as `results.json` holds it, and the values that a family shares.
 
-Numbers are those of one of two rules. `blocks`: the metric as 100 ln, all differences of a question judged together, so
-that a difference and the ends of its interval are 100 ln of a ratio and read as per cent. `paired`: the metric in its
-own unit, each difference by the paired t test, as Headway did before, and where values may be 0 or below. What is
-yes or no of a run is told by a third, `shares`: each difference of two shares of seeds by McNemar's test.
+One of three rules gives the numbers:
+
+* `blocks`: the metric as 100 ln, with all differences of a question judged together. A difference and the ends of its
+  interval are 100 ln of a ratio, and read as per cent.
+* `paired`: the metric in its own unit, with each difference judged by the paired t test. It is the rule of Headway's
+  first results, and of values that may be 0 or below.
+* `shares`: metrics that are yes or no per run. Each difference of two shares of seeds is judged by McNemar's test.
 """
 
 import math
@@ -92,7 +95,7 @@ class JudgedDifference:
 
     @property
     def is_told(self) -> bool:
-        """Whether the two sides are told apart."""
+        """Whether the two sides differ beyond chance."""
         return self.outcome in ("apart", "small")
 
     @property
@@ -108,7 +111,7 @@ class JudgedDifference:
         return (known[0], known[1]) if len(known) == 2 else None
 
     def as_share(self, value: float | None) -> float | None:
-        """What is given as `estimate` is, as a share of what is subtracted; None where it has none."""
+        """Return a value on the scale of `estimate` as a share of the subtracted side; None if it has none."""
         if value is None:
             return None
         if self.rule == "blocks":
@@ -132,7 +135,7 @@ class Comparison(JudgedDifference):
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedFamily:
-    """What comparisons share that are judged together: all of one metric without a control, or under one.
+    """The shared values of comparisons that are judged together: all of one metric without a control, or under one.
 
     Attributes:
         of: whether they are of single arms, or what the document asks of several at once.

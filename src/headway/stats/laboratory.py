@@ -1,4 +1,4 @@
-"""Compare: what a laboratory adds to the comparison of arms, and the one way to get at it."""
+"""The contribution of each laboratory to the comparison of arms, and the function that finds it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ class ErrorCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class References:
-    """What needs no training reaches on a task.
+    """The metrics that predictors without training reach on a task.
 
     Attributes:
         baselines: by name, and by the name of what is measured: `mse` and its standard error `se`, or `loss_nats`.
@@ -52,7 +52,7 @@ class References:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Of the curves."""
+        """The prompt lengths of the curves."""
         return next((found for found in (self.curves or {}).values() if isinstance(found, tuple)), ())
 
     @property
@@ -61,13 +61,13 @@ class References:
         return {name: found for name, found in (self.curves or {}).items() if isinstance(found, ErrorCurve)}
 
     def to_json(self) -> dict[str, Any]:
-        """As `results.json` has it: without curves where there are none."""
+        """Return the content for `results.json`, without curves if there are none."""
         return {key: value for key, value in plain(asdict(self)).items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Further:
-    """What runs say beside the comparison of arms."""
+    """The findings of runs beside the comparison of arms."""
 
     fits: tuple["Fit", ...] = ()
     plain_curve: tuple["SizeComparison", ...] = ()
@@ -80,7 +80,7 @@ class ComparisonSlice(ABC):
 
     @abstractmethod
     def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:
-        """What needs no training reaches on a task.
+        """Return the metrics that predictors without training reach on a task.
 
         Args:
             directory: the results directory, where what is costly is kept.
@@ -102,7 +102,7 @@ class ComparisonSlice(ABC):
         runs: Sequence[Run],  # noqa: ARG002
         comparisons: Sequence[Comparison],  # noqa: ARG002
     ) -> Further:
-        """What else runs say."""
+        """Return the laboratory's additional findings."""
         return Further()
 
 

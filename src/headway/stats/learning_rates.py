@@ -1,7 +1,7 @@
-"""Compare: what changes when every arm takes its best learning rate.
+"""Comparisons of arms that each take their best learning rate.
 
-Arms and their variants under controls that change nothing but the learning rate are one arm at several rates. The
-best is that of the least mean loss; the verdict against the baseline is then made again, each at its best.
+An arm and its variants under controls that change only the learning rate count as one arm at several rates. The best
+rate has the least mean loss. The verdict against the baseline is then made again, each arm at its best rate.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Compare: what stands beside a verdict: runs without a result, values left out, and pairs not executed alike."""
+"""Notes beside a verdict: runs without a result, omitted values, and pairs with different execution."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

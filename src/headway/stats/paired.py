@@ -1,8 +1,8 @@
-"""Compare: what paired seeds say about an arm and a baseline by themselves: the rule `paired`.
+"""The rule `paired`: an arm and a baseline, compared over paired seeds by the t test.
 
-Runs of one seed share their initial weights as far as shapes allow and their training data, so the unit is
-the difference within a seed. Its mean is judged by the paired t test; what the test could not have seen is
-stated beside it. Families are corrected by Holm's method. The rule `blocks` sees more, and is the usual one.
+Runs of one seed share their training data and, as far as shapes allow, their initial weights. So the unit is the
+difference within a seed. The paired t test judges its mean, and the smallest detectable effect stands beside the
+verdict. Holm's method corrects families. The rule `blocks` has more power, and is the usual one.
 """
 
 from __future__ import annotations
@@ -237,10 +237,10 @@ def _t_test(differences: Float[np.ndarray, " pair"]) -> _Test:
 
 
 def _has_spread(pairs: Pairs) -> bool:
-    """Whether the differences vary by more than the rounding of a subtraction.
+    """Return whether the differences vary by more than the rounding of a subtraction.
 
-    Differences that are all alike would make any of them certain (p = 0); with a handful of pairs they only
-    say that the spread is not known.
+    Equal differences would make every one of them certain (p = 0). With a handful of pairs they only mean that the
+    spread is unknown.
     """
     if len(pairs.seeds) < 2:
         return False
@@ -249,5 +249,5 @@ def _has_spread(pairs: Pairs) -> bool:
 
 
 def is_finite(value: float | None) -> bool:
-    """Whether a value is a number that can be reckoned with."""
+    """Return whether a value is a finite number, small enough to compute with."""
     return value is not None and abs(value) < _LARGEST  # False for NaN too

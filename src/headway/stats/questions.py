@@ -1,4 +1,4 @@
-"""Compare: the questions that a plan of looks asks, and the table of seeds that it is followed over."""
+"""The questions of a plan of interim analyses, and the table of seeds that the plan reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -85,7 +85,7 @@ class SeedTable:
 def seed_table(
     store: Store, *, metric: str, seeds: Sequence[int], asked: Asked, arms: Sequence[str] | None = None
 ) -> SeedTable:
-    """What the runs of a directory say by now.
+    """Return the table of values that the runs of a directory have so far.
 
     Args:
         store: the directory.

@@ -1,4 +1,4 @@
-"""Compare: the JSON schema of `results.json` as a file, for those who read results; `make docs` writes it."""
+"""The JSON schema of `results.json`, as a file for readers of results; `make docs` writes it."""
 
 import json
 import sys

@@ -1,7 +1,8 @@
-"""Compare: what closed-form estimators reach on the very prompts that runs are judged on.
+"""The in-context laboratory's references: the errors of closed-form estimators on the prompts of the evaluation.
 
-Names and formulas, for an output that reads k coordinates of x, with b the variance of beta's coordinates and v that
-of the noise. Steps and preconditioners are the best in theory, never fitted to the prompts that they are judged on.
+The estimators are costly, so their errors are kept in the results directory. The output reads k coordinates of x; b is
+the variance of beta's coordinates and v that of the noise. Steps and preconditioners are the best in theory, and never
+fitted to the evaluation prompts.
 
 * `gd_eta1`: one step of gradient descent, 1/L sum_i y_i x_i . x_q.
 * `gd_best`, `debiased_gd_best`: eta times that, with the eta of least exact risk (`theory.best_eta`); debiased takes
@@ -12,8 +13,6 @@ of the noise. Steps and preconditioners are the best in theory, never fitted to 
 * `least_squares`: of minimum norm below k pairs. Its curve is a median, since its mean does not exist at k and k + 1.
 
 Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734, which has no best steps, but eta = 1.
-
-Compare, the in-context laboratory: what closed-form `estimators` reach, which is costly, and so is kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,7 +67,7 @@ def _curves(task: RegressionTask, evaluation: PromptEvaluation) -> dict[str, Any
 def _errors(
     task: RegressionTask, prompts: Prompts, lengths: Sequence[int]
 ) -> dict[str, Float[np.ndarray, "prompt length"]]:
-    """Squared errors of every estimator; all of them come from the same sums over each prompt."""
+    """Return the squared errors of every estimator; all estimators share the sums over each prompt."""
     estimators = _estimators(task, lengths)
     errors = {name: np.empty((len(prompts.x), len(lengths))) for name in estimators}
     for chunk, part in prompt_chunks(prompts, lengths):

@@ -1,9 +1,9 @@
-"""Compare: `results.json` of the first schema, in which every difference was judged by a paired t test.
+"""The value of `results.json`: everything that a results directory says, in one derived file.
 
-Compare: `results.json`, the whole of a results directory in one derived file.
+It is computed from the run folders and written whole, so it can be deleted at any time. Everything printed and drawn
+is made from the value that was written. Only readers from outside, and tests, read the file.
 
-It is computed from the run folders and written whole, so it can be deleted at any time. What is printed and drawn is
-made from the value that was written; only readers from outside, and tests, read the file.
+`upgraded` reads files of the first schema, in which every difference was judged by a paired t test.
 """
 
 import os
@@ -105,7 +105,7 @@ def _outcome(n_pairs: Any, p: Any) -> str:
 
 
 def _first_metric(comparisons: Any) -> str:
-    """What arms were judged by in a file that does not say so: those comparisons come first."""
+    """Return the primary metric of a file that does not name it: the metric of its first comparisons."""
     first = comparisons[0] if isinstance(comparisons, list) and comparisons else None
     return str(first.get("metric", "")) if isinstance(first, Mapping) else ""
 
@@ -137,7 +137,7 @@ class RunResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Everything that a results directory says, as `results.json` holds it.
+    """The content of a results directory, as `results.json` holds it.
 
     Law: `Results.from_json(results.to_json()) == results`.
 
@@ -273,7 +273,7 @@ def write(store: Store, out: Path | None = None) -> Results:
 
 
 def build(store: Store) -> Results:
-    """What a results directory says now, as a reader of the file has it: numbers that are not finite are None."""
+    """Return the current results of a directory as a reader of the file sees them: non-finite numbers are None."""
     return Results.from_json(_content(store))
 
 
@@ -341,13 +341,13 @@ def _row(run: Run, task_of: Mapping[str, str]) -> RunResult:
 
 
 def _task_digests(runs: Sequence[Run]) -> dict[str, str]:
-    """What the runs of each arm are judged on: they differ in their seeds alone, so one of them says it."""
+    """Return the digest of each arm's task; runs of an arm differ in their seeds alone, so one run tells it."""
     one_of = {run.name: run for run in runs if run.status != "damaged"}
     return {name: _task_digest(run.spec) for name, run in one_of.items()}
 
 
 def _tasks(directory: Path, runs: Sequence[Run], task_of: Mapping[str, str]) -> dict[str, References]:
-    """What needs no training, by task digest."""
+    """Return the metrics without training, by task digest."""
     tasks: dict[str, list[Run]] = {}
     for run in runs:
         tasks.setdefault(task_of[run.name], []).append(run)
@@ -361,7 +361,7 @@ def _task_digest(spec: RunSpec) -> str:
 
 
 def _baselines(experiment: Experiment, tasks: Mapping[str, References]) -> Mapping[str, Mapping[str, float | None]]:
-    """What needs no training, on the baseline arm's task (the first arm's where none is the baseline)."""
+    """Return the metrics without training on the baseline arm's task (without a baseline, on the first arm's)."""
     arm = experiment.arms[0] if experiment.baseline is None else experiment.arm(experiment.baseline)
     task = tasks.get(_task_digest(arm.spec(0)))
     return {} if task is None else task.baselines

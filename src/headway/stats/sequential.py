@@ -1,17 +1,16 @@
-"""Compare: when to look, and how sure to be at each look, so that all looks together err as seldom as one.
+"""Interim analyses: when they happen, at which level, and what they settle.
 
-Whoever adds seeds until something shows is fooled in 8 (two looks) to 23 of 100 experiments without an effect. A plan
-says beforehand at how many seeds it is looked; the error that may be made is spent in proportion to seeds.
+Whoever adds seeds until something shows is fooled in 8 (two interim analyses) to 23 of 100 experiments without an
+effect. A plan names the numbers of seeds of its analyses in advance. It spends the allowed error in proportion to the
+seeds, so that all analyses together err as seldom as one.
+
+At an interim analysis, the open contrasts are judged on as many seeds as the analysis has, at its level. A settled
+contrast keeps its verdict and asks for no more seeds. So an arm gets further seeds only while a contrast that needs it
+is open. Seeds between two analyses, and seeds beyond what an arm's contrasts asked for, count for no verdict.
+
+`Looking` tells how a results directory is analysed: by a plan that is stored there, or once, at the seeds it has.
 
 Papers: Lan and DeMets 1983 (spending); Armitage, McPherson and Rowe 1969 (the recursion).
-
-Compare: a plan of looks followed over the seeds that are there: what was settled at which look, and what is open.
-
-At a look the open contrasts are judged on as many seeds as the look has, at its level; one that is settled keeps its
-verdict and asks for no more seeds, so that an arm is run on only while a contrast that needs it is open. Seeds between
-two looks, and those that an arm has beyond what its contrasts asked for, count for no verdict.
-
-Compare: how a results directory is looked at: by a plan that is stored there, or once, at the seeds it has.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ all, or no spread."""
 
 @dataclass(frozen=True, kw_only=True)
 class LookPlan:
-    """When one looks, and what difference matters.
+    """A plan of interim analyses: their numbers of seeds, and the difference that matters.
 
     Attributes:
         looks: numbers of seeds, ascending; the last ends the plan.
@@ -151,7 +150,7 @@ class LookPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """What is said of a contrast: as it was judged, how that reads, and at which look, by its place."""
+    """The state of a contrast: its estimate, its outcome, and the index of the interim analysis that gave it."""
 
     judged: Judged
     outcome: Outcome
@@ -164,12 +163,12 @@ class Settled:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has its verdict."""
+        """Whether the contrast has its verdict."""
         return self.outcome in ("apart", "small", "same")
 
     @property
     def is_open(self) -> bool:
-        """Whether more seeds could settle it: not where all runs of an arm fail."""
+        """Whether more seeds could settle the contrast; False if all runs of an arm fail."""
         return self.look is None or self.outcome in ("open", "few")
 
 
@@ -194,7 +193,7 @@ class Followed:
 
 
 def reading(judged: Judged, margin: float) -> Outcome:
-    """What an interval says of a difference.
+    """Return the outcome that an interval means for a difference.
 
     Examples:
         >>> told = Judged(n_seeds=5, estimate=0.4, se=0.1, freedom=8.0, bound=3.0)
@@ -234,7 +233,7 @@ def followed(
     weights: Float[np.ndarray, "contrast arm"],
     finished: Bool[np.ndarray, "arm seed"] | None = None,
 ) -> Iterator[Followed]:
-    """Every look of a plan that the seeds allow, as `follow` makes them, one after the other."""
+    """Yield the state after each interim analysis that the seeds allow, one after the other."""
     ended = np.isfinite(y) if finished is None else finished
     said: list[Settled | None] = [None] * len(weights)
     counted = np.repeat(np.abs(weights).sum(0)[:, None] == 0, y.shape[1], axis=1)
@@ -253,7 +252,7 @@ def followed(
 
 
 def _before(plan: LookPlan, y: Float[np.ndarray, "arm seed"], weights: Float[np.ndarray, "contrast arm"]) -> Followed:
-    """What there is before the first look: estimates, and nothing settled."""
+    """Return the state before the first interim analysis: estimates, and nothing settled."""
     family = judge(y, weights, level=plan.level_at(0))
     return Followed(contrasts=tuple(_unsaid(judged) for judged in family.contrasts), look=None, family=family)
 
@@ -271,7 +270,7 @@ def needed_arms(weights: Float[np.ndarray, "contrast arm"], contrasts: Sequence[
 
 @dataclass(frozen=True, kw_only=True)
 class Looking:
-    """When one looks, and at which seeds.
+    """The plan of a directory's interim analyses, and the seeds that they use.
 
     Attributes:
         margin: in per cent: what is certainly smaller is the same.
@@ -294,7 +293,7 @@ class Looking:
 
     @property
     def awaits_what_has_no_folder(self) -> bool:
-        """Whether a run without a folder is still to come; else nobody asked for it."""
+        """Whether runs without a folder are still to come; without a plan, nobody asked for them."""
         return self.plan is not None
 
 

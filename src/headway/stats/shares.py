@@ -1,9 +1,9 @@
-"""Compare: what is yes or no of a run: shares of seeds, with Wilson's intervals, and McNemar's test of pairs.
+"""Metrics that are yes or no per run: shares of seeds, with Wilson's intervals and McNemar's test of pairs.
+
+`share_finding` tells in one plain sentence how two shares compare, and what is possible at all.
 
 Papers: Wilson 1927 (the interval of a share); McNemar 1947, exact, by its mid-p (Fagerland, Lydersen and Laake 2013);
 Newcombe 1998, method 10, for the interval of the difference of two shares of the same seeds.
-
-Compare: what shares of seeds say, in one plain sentence, beside what is possible at all.
 """
 
 import math
@@ -62,7 +62,7 @@ def mid_p(first_only: int, second_only: int) -> float:
 
 
 def difference_interval(both: int, first_only: int, second_only: int, neither: int) -> tuple[float, float]:
-    """The 95 % interval of the difference of two shares of the same seeds, which reaches no further than -1 and 1.
+    """Return the 95 % interval of the difference of two shares of paired seeds, within -1 and 1.
 
     Examples:
         >>> [round(end, 4) for end in difference_interval(36, 12, 2, 0)]
@@ -129,12 +129,12 @@ def compare_shares(
 
 
 def is_pair(weights: Mapping[str, float]) -> bool:
-    """Whether a difference is of one arm and one other, so that it is one of shares."""
+    """Return whether a difference is between one arm and one other, as differences of shares are."""
     return sorted(weight for weight in weights.values() if weight) == [-1.0, 1.0]
 
 
 def all_pairs(differences: Sequence[Mapping[str, float]]) -> bool:
-    """Whether all of some differences are."""
+    """Return whether every difference is between one arm and one other."""
     return all(is_pair(weights) for weights in differences)
 
 
@@ -154,7 +154,7 @@ class Solver:
 
 
 def share_finding(c: JudgedDifference, first: Solver, second: Solver, *, task: str) -> str:
-    """The sentence for two shares of the same seeds.
+    """Return the sentence that compares two shares of paired seeds.
 
     Examples:
         >>> from headway.stats.shares import compare_shares
@@ -177,7 +177,7 @@ def share_finding(c: JudgedDifference, first: Solver, second: Solver, *, task: s
 
 
 def _is_settled(first: Solver, second: Solver, shares: tuple[float, float]) -> bool:
-    """Whether theory tells: neither side can, or one cannot and the other has in some seed."""
+    """Return whether theory decides: neither side can solve the task, or one cannot and the other does in some seed."""
     cannot = first.possible is False, second.possible is False
     return all(cannot) or (cannot[0] and shares[1] > 0) or (cannot[1] and shares[0] > 0)
 

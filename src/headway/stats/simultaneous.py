@@ -1,22 +1,19 @@
-"""Compare: where a function of one number is 0, by Ridders' method; `scipy.optimize` takes longer to load than to use.
-
-Paper: Ridders, IEEE Transactions on Circuits and Systems 26 (1979), 979-980.
-
-Compare: points that fill a cube evenly: scrambled Sobol points, the same bits as scipy's.
-
-`scipy.stats` takes longer to load than everything else that a comparison does, and is wanted for these alone. They are
-made from Joe and Kuo's direction numbers, by a random lower triangular matrix and a random shift.
-
-Papers: Joe and Kuo, SIAM J. Sci. Comput. 30 (2008), 2635-2654; Matousek, J. Complexity 14 (1998), 527-556.
-
-Compare: bounds that hold for all contrasts of a family at once.
+"""Simultaneous bounds, which hold for all contrasts of a family at once.
 
 The largest |T| of a family, T multivariate t with the correlation of its contrasts, has no closed form. Its normal part
-is drawn once from a quasi-random sequence, and the chi-square part is integrated exactly, so that probabilities are
-smooth in the bound and the degrees of freedom, and the same at every call.
+is drawn once from a quasi-random sequence, and the chi-square part is integrated exactly. So probabilities are smooth
+in the bound and the degrees of freedom, and the same at every call.
 
 Sources: Dunnett 1955 for arms with one baseline; Genz and Bretz 2009 for the multivariate t. The correlation is
 singular as soon as there are more contrasts than arms, where scipy's `multivariate_t.cdf` silently gives wrong numbers.
+
+Two functions replace scipy's, which takes longer to load than everything else that a comparison does:
+
+* `root` finds the zero of a function of one number. Paper: Ridders, IEEE Transactions on Circuits and Systems 26
+  (1979), 979-980.
+* `sobol_points` fills a cube evenly with scrambled Sobol points, with the bits of `scipy.stats`. They are made from Joe
+  and Kuo's direction numbers, by a random lower triangular matrix and a random shift. Papers: Joe and Kuo, SIAM J. Sci.
+  Comput. 30 (2008), 2635-2654; Matousek, J. Complexity 14 (1998), 527-556.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ _ROOTS_MOST = 200
 
 
 def root(function: Callable[[float], float], low: float, high: float, *, within: float = 1e-10) -> float:
-    """Where a function of one number is 0 between two at which it has different signs.
+    """Return the zero of a function between two numbers at which it has different signs.
 
     Raises:
         ValueError: when it has the same sign at both.
@@ -119,7 +116,7 @@ def sobol_points(dimensions: int, power: int, seed: int) -> Float[np.ndarray, "p
 
 
 def _directions(dimensions: int) -> UInt32[np.ndarray, "dimension direction"]:
-    """What each bit of a point's number adds to it, before any scrambling."""
+    """Return the direction numbers: what each bit of a point's number adds to the point, before scrambling."""
     rows = [[1] * _BITS]
     for text in _NUMBERS.split()[: dimensions - 1]:
         polynomial, *row = map(int, text.split(","))
@@ -171,7 +168,7 @@ class Family:
         return min(1.0, max(alone, min(float(joint), self.size * alone)))
 
     def bound(self, freedom: float, level: float) -> float:
-        """What the largest |T| exceeds with a chance of `level`."""
+        """Return the bound that the largest |T| exceeds with probability `level`."""
         return _bound(self, float(freedom), float(level))
 
 

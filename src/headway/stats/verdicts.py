@@ -1,14 +1,12 @@
-"""Compare: the two sides of a difference in the grammar of a sentence.
+"""Verdicts: the meaning of a difference, in one plain sentence.
 
-Compare: what a paired t test means, in one plain sentence: the words of the rule `paired`.
+A sentence is read off the interval: a clear difference, no difference beyond a margin, or no clear difference yet, with
+the number of further seeds that would settle it. It is made from the values alone. `scope` tells the level and the
+detectable differences once for a whole family.
 
-An arm beats another only where the test says so after Holm's correction; otherwise the sentence says what could have
-been seen, and how many seeds would see more.
-
-Compare: what a difference means, in one plain sentence, read off its interval.
-
-Told apart, the same within a margin, or neither yet, and then about how many more seeds settle it. A verdict is made
-from the values alone; how sure it is, and what could have been seen, is told once for a whole family: see `scope`.
+`paired_finding` words the rule `paired`. An arm beats another only if the test says so after Holm's correction.
+Otherwise the sentence names the detectable difference, and how many seeds would detect more. `Sides` names the two
+sides of a difference in the grammar of a sentence.
 """
 
 from collections.abc import Sequence
@@ -22,7 +20,7 @@ from headway.stats.paired import LEVEL
 
 @dataclass(frozen=True, kw_only=True)
 class Sides:
-    """What a sentence calls the two sides, which direction is better, and the metric where it has to be named.
+    """The names of the two sides in a sentence, the better direction, and the metric if it has to be named.
 
     Examples:
         >>> Sides(first="2 heads", second="1 head", better="lower").outcome(-1.0)
@@ -45,16 +43,16 @@ class Sides:
 
     @property
     def on(self) -> str:
-        """In which metric, where that is told."""
+        """The phrase that names the metric, or an empty text."""
         return f" in {self.metric}" if self.metric else ""
 
     @property
     def differ(self) -> str:
-        """That they differ."""
+        """The clause that says that the two sides differ."""
         return f"{self.first} {'differ' if is_plural(self.first) else 'differs'} from {self.second}"
 
     def improves(self, difference: float) -> bool | None:
-        """Whether a difference is for the better; None where neither direction is."""
+        """Return whether a difference is an improvement; None if neither direction is better."""
         return None if self.better is None else (difference < 0) == (self.better == "lower")
 
     def outcome(self, difference: float, hedge: str = "") -> str:
@@ -81,7 +79,7 @@ def about(n: int) -> str:
 
 
 def paired_finding(c: JudgedDifference, metric: Metric, words: Sides) -> str:
-    """What a paired t test says, with Holm's correction."""
+    """Return the sentence for a paired t test, with Holm's correction."""
     if c.n_pairs == 0 or c.difference is None:
         return f"{words.both} cannot be compared{words.on}: no seed gave a result for both"
     if c.interval is None or c.p is None:
@@ -195,7 +193,7 @@ def _finding(c: JudgedDifference, family: JudgedFamily, metric: Metric, words: S
 
 
 def _value(c: JudgedDifference, family: JudgedFamily, metric: Metric, label: str) -> str:
-    """Of a difference that has no sides."""
+    """Return the sentence for a difference without sides."""
     if (unsaid := _unsaid(c, family, metric, label, "")) is not None:
         return unsaid
     share, (low, high) = _shares(c)
@@ -265,7 +263,7 @@ _FAR = 1_000
 
 
 def scope(family: JudgedFamily, found: Sequence[JudgedDifference]) -> str:
-    """What holds for all of a family, in a sentence: how sure its intervals are, and what could have been seen."""
+    """Return a sentence for a whole family: the level of its intervals, and the differences that it can detect."""
     of = {"comparisons": "comparison", "contrasts": "contrast"}[family.of]
     if family.rule == "paired":
         why = "" if any(c.interval for c in found) else ", of which none has an interval yet"

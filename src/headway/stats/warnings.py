@@ -1,18 +1,12 @@
-"""Compare: which answers are worth nothing: those about less than training, or the learning rate, still changes.
+"""Warnings about the comparisons of a directory, from worthless answers to unplanned interim analyses.
 
-Each answer is held against its own difference, or where it says "the same" against the margin: what an experiment
-also compares, and is far apart, excuses nothing.
-
-Compare: runs that ended unlike the others of their arm: stuck seeds, of which a mean describes no run.
-
-Compare: what makes verdicts worthless, said beside them.
-
-Training that is not over, rates that matter more than what was answered, runs that diverged, seeds that are unlike the
-others, and arms that spread far more than the rest.
-
-Compare: what to know before a comparison is believed: runs without a result, and pairs that were not run alike.
-
-Compare: looks that nobody planned at first: seeds that were added after verdicts, plans made later, or prolonged.
+* `with_doubts` and `worthless`: answers that are worth nothing. Training was not over, learning rates matter more than
+  the answer, runs diverged, or seeds are unlike the others. Each answer is measured against its own difference, or
+  against the margin if it says "the same". A large difference elsewhere in the experiment excuses nothing.
+* `strays` and `unlike`: runs that ended unlike the others of their arm, such as stuck seeds, and arms that spread far
+  more than the rest. A mean describes no run of them.
+* `cautions`: runs without a result, and pairs that were not run alike.
+* `unplanned`: seeds that were added after verdicts, and plans that were made later or prolonged.
 """
 
 import math
@@ -61,7 +55,7 @@ class Answer:
     sentence: str
 
     def is_exceeded(self, shares: Mapping[str, float]) -> bool:
-        """Whether shares by which arms change move one of its sides by more: the larger of two weighted means."""
+        """Return whether the larger of two weighted mean changes, one per side, exceeds the answer's difference."""
         return max(self._side(shares, 1), self._side(shares, -1)) > self.effect
 
     def _side(self, shares: Mapping[str, float], sign: int) -> float:
@@ -76,7 +70,7 @@ def answers(
     comparisons: Sequence[Comparison],
     families: Sequence[JudgedFamily],
 ) -> list[Answer]:
-    """What was answered in the primary metric without a control; contrasts first."""
+    """Return the answers in the primary metric without a control; contrasts first."""
     margins = {(f.of, f.metric, f.control): f.plan.margin for f in families}
     weights = {one.name: one.weights for one in experiment.contrasts}
     found = []
@@ -106,7 +100,7 @@ def _named_doubted(experiment: Experiment, one: Comparison | JudgedContrast) -> 
 
 
 def untrained(answer: Answer, arms: Collection[str]) -> bool:
-    """Whether no arm of an answer is better than what needs no training."""
+    """Return whether no arm of an answer is better than predictors without training."""
     return answer.weights.keys() <= set(arms)
 
 
@@ -223,7 +217,7 @@ def unlike(experiment: Experiment, runs: RunsOfArm, families: Sequence[JudgedFam
 
 @dataclass(frozen=True, kw_only=True)
 class Worthless:
-    """What makes answers worth nothing: a sentence for each reason, and which answers those are."""
+    """The reasons why answers are worth nothing, one sentence each, and the answers concerned."""
 
     sentences: tuple[str, ...]
     answers: Mapping[Doubt, Sequence[Answer]]
@@ -276,7 +270,7 @@ class _Beyond:
 
 
 def _beyond(shares: Mapping[str, float], answered: Sequence[Answer], apart: float) -> _Beyond:
-    """Where shares of arms are beyond what answers are about; without an answer, beyond what arms are apart."""
+    """Return the arms whose changes exceed the answers' differences; without an answer, the distance of the arms."""
     if not answered:
         arms = {arm: share for arm, share in shares.items() if share > max(apart, LEAST)}
         return _Beyond.of(arms, (), f"the arms are {_share(apart)} apart", arms)
@@ -367,7 +361,7 @@ def _plain(experiment: Experiment) -> list[Arm]:
 
 
 def _falls(experiment: Experiment, runs: RunsOfArm, means: Mapping[str, float]) -> dict[str, float]:
-    """By which share what arms without a control are judged by fell in the last tenth of training."""
+    """Return the share by which each arm's primary metric fell in the last tenth of training, without controls."""
     # In the course of training bits per byte are not recorded, and nats per token of one arm fall by the same share.
     recorded = "eval_loss_nats" if experiment.primary == PER_BYTE else experiment.primary
     falls: dict[str, float] = {}
@@ -390,9 +384,9 @@ def _still_falls(experiment: Experiment, falls: Mapping[str, float], found: _Bey
 
 
 def _fall(records: Sequence[Mapping[str, object]], metric: str) -> float | None:
-    """By which share of its last value a metric fell since the last tenth began; None where that was not recorded.
+    """Return the share by which a metric fell in the last tenth of training; None if that was not recorded.
 
-    Between two values it falls as an exponential does: on a straight line most of a long fall would come at its end.
+    The metric falls exponentially between two values: on a straight line, most of a long fall would come at its end.
     """
     series = [
         (step, value)
@@ -407,7 +401,7 @@ def _fall(records: Sequence[Mapping[str, object]], metric: str) -> float | None:
 
 
 def _gains(rates: Sequence[RatesOfArm]) -> dict[str, float]:
-    """By which share of the best each arm is worse at the rate of the document."""
+    """Return the share by which each arm is worse at the document's learning rate than at its best one."""
     gains = {}
     for entry in rates:
         means = {rate.factor: rate.mean for rate in entry.rates}
@@ -519,7 +513,7 @@ def unplanned(looks: Looking, now: int | None, before: Sequence[int], runs: Sequ
 
 
 def _went_on(plan: LookPlan) -> Iterator[str]:
-    """That a plan was prolonged beyond its end, which its level tells."""
+    """Yield a sentence if a plan was prolonged beyond its end, which its level tells."""
     if plan.level > LEVEL:
         end = plan.looks[-1]
         yield (
@@ -529,7 +523,7 @@ def _went_on(plan: LookPlan) -> Iterator[str]:
 
 
 def recounted(looks: Sequence[int], n_before: int) -> Iterator[str]:
-    """That seeds had been run before a plan was made, and what that may cost."""
+    """Yield a sentence if seeds had been run before a plan was made, with the cost of that."""
     found = [look for look in looks if look <= n_before]
     if found:
         again = ""

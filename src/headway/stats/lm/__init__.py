@@ -1,7 +1,7 @@
-"""What the comparison of transformers on tokens adds.
+"""Statistics of transformers on tokens.
 
-* `summary`: what needs no training, and all that this room finds; `scaling`: loss against heads; `plain_curve`: loss
-  against parameters; `diversity`: how the diversity of heads goes with the loss;
+* `summary`: metrics without training, and all findings of this folder; `scaling`: loss against heads; `plain_curve`:
+  loss against parameters; `diversity`: the relation of head diversity and loss;
 * `claims`: published claims about heads; `claim_verdicts`: their verdicts.
 """
 
@@ -22,7 +22,7 @@ class TokensComparisonSlice(ComparisonSlice):
     """Transformers on tokens."""
 
     def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:  # noqa: ARG002
-        """What needs no training, by the function that the task names."""
+        """Return the metrics without training, computed by the function that the task names."""
         spec = runs[0].spec
         assert isinstance(spec, TokensRun)
         return References(baselines=imported(spec.task.baselines)(runs))

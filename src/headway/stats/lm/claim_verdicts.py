@@ -1,23 +1,25 @@
-"""Compare: which published statements on the diversity of heads hold in the runs of an experiment.
+"""Verdicts on published statements on the diversity and the pruning of heads.
 
-A statement is judged in each arm over its seeds, three at least: where the 95 % interval (t) of its number lies on one
-side of the bound, it holds or it does not; otherwise that cannot be told. Of a statement on all layers the layers of
-all arms are judged together (`every_layer`), and of one on R^2 what is said to be there has to be more than seeds that
-are swapped give (`association`), which takes four. The statements are general, so one does not hold where more arms
-speak against it than chance would let. Under each control they are judged again, and where the published metric was
-measured too, by that one: so one sees which conclusion comes from which choice.
+A statement on diversity is judged in each arm over its seeds, at least three. If the 95 % interval (t) of its number
+lies on one side of the bound, the statement holds or does not hold; otherwise it is open. Two kinds differ:
+
+* A statement on all layers is judged for the layers of all arms together (`every_layer`).
+* A statement on R^2 needs an R^2 above that of swapped seeds (`association`), which takes four seeds.
+
+The statements are general. So a statement does not hold if more arms contradict it than chance would let. Statements
+are judged again under each control, and by the published metric where it was measured. This shows which conclusion
+comes from which choice.
 
 Paper: X-raying heads (article, May 2024), of one model each, which attended to the future only and did not learn.
 
-Compare: the published statement on what pruning can take, judged by models that were pruned and not trained.
+The statement on pruning is judged by models that were pruned and not trained further. The article says: alike late
+heads are the first that pruning can take, layer 0's the last. It did not try this. The statement has two halves:
 
-Paper: X-raying heads (article, May 2024): alike late heads are the first that pruning can take, layer 0's the last. It
-was not tried there. It has two halves. Whether alike heads can go is told by the loss of models that lost one of the
-most alike two, drawn, against those that lost as many at random: the one of the two that adds less would go for its
-size, not for its likeness. Whether layer 0's are the last is told by where heads went
-that were chosen by what they do to the loss.
+* Alike heads can go. Models that lost a random one of the most alike two are compared with models that lost as many
+  heads at random. The head is drawn, since choosing the cheaper one would select by size, not by likeness.
+* Layer 0's heads are the last to go. The answer is where heads went that were chosen by their effect on the loss.
 
-Compare: models that were pruned and judged at once, beside the model that they come from, seed by seed.
+`pruned_at_once` compares such models, seed by seed, with the model that they come from.
 """
 
 from __future__ import annotations
@@ -107,7 +109,7 @@ def _r2_of_runs(associations: Sequence[LayerAssociation]) -> dict[tuple[str, int
 
 
 def _p_of_arms(associations: Sequence[LayerAssociation]) -> dict[str, dict[tuple[str, str], ByLayer]]:
-    """Of the same, by arm, that chance gives as much."""
+    """Return, by arm, metric and window, the probability that chance gives as high an R^2 in each layer."""
     found: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
     for entry in associations:
         if entry.loss == "probe_loss_nats" and entry.p is not None:
@@ -140,7 +142,7 @@ def _judged_statement_verdicts(
 
 
 def _of_one(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
-    """What arms say of a number, each by itself."""
+    """Judge a number in each arm by itself."""
     for name, ones in asked.items():
         values, also = _known([reading.value(one, reading.metric) for one in ones])[:, :1].ravel(), _also(reading, ones)
         if len(values):
@@ -155,7 +157,7 @@ def _of_one(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterat
 
 
 def _of_several(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
-    """What arms say of numbers that all have to lie above the bound, judged together."""
+    """Judge, in each arm, several numbers together that all have to lie above the bound."""
     rows = {name: _known([reading.value(one, reading.metric) for one in ones]) for name, ones in asked.items()}
     rows = {name: found for name, found in rows.items() if found.size}
     enough = [name for name, found in rows.items() if len(found) >= FEWEST]
@@ -178,7 +180,7 @@ def _of_several(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> It
 
 
 def _is_no_chance(reading: Reading, one: Evidence, mean: float) -> bool:
-    """Whether swapped seeds allow what a number says; true of numbers that no seeds are swapped for."""
+    """Return whether swapped seeds rule out chance for a number; True for numbers without swapped seeds."""
     ask = reading.chance_above if mean > reading.bound else reading.chance_below
     return ask is None or ((p := ask(one, reading.metric)) is not None and p < LEVEL)
 
@@ -201,17 +203,17 @@ def _known(values: Sequence[float | np.ndarray | None]) -> Float[np.ndarray, "se
 
 
 def verdict_of(interval: tuple[float, float] | None, bound: float, below: bool) -> Verdict:
-    """Whether an interval lies on one side of the bound; `below`: on which it has to lie for the statement to hold."""
+    """Return whether an interval lies on one side of the bound; `below`: the side on which the statement holds."""
     if interval is None or interval[0] <= bound <= interval[1]:
         return "cannot be told"
     return "holds" if (interval[1] < bound) == below else "does not hold"
 
 
 def overall_verdict(verdicts: Sequence[Verdict], *, together: bool = False) -> Verdict:
-    """What arms say together: most must tell that it holds, a few are enough against it.
+    """Return the verdict of all arms together: most must confirm a statement, a few are enough to contradict it.
 
-    A few are as many as chance gives in fewer than 1 of 20 cases: of 2 arms one, of 3 to 14 two. Of arms that were
-    judged together, one.
+    "A few" are as many as chance gives in fewer than 1 of 20 cases: 1 of 2 arms, 2 of 3 to 14 arms. Arms that were
+    judged together need one.
 
     Examples:
         >>> overall_verdict(["holds", "holds", "cannot be told"])
@@ -239,7 +241,7 @@ _HARDLY_HELP = "Diversity regularisers hardly help decoder-only models"
 def _regularisers(
     experiment: Experiment, control: str | None, comparisons: Sequence[Comparison]
 ) -> Iterator[JudgedStatement]:
-    """Whether arms with a diversity regulariser beat those without by 1 % or more."""
+    """Judge whether arms with a diversity regulariser beat arms without it by 1 % or more."""
     arms = {arm.full_name: arm for arm in experiment.arms}
     titles = {name: title(arm, experiment) for name, arm in arms.items()}
     judged = [
@@ -273,7 +275,7 @@ def _helped(c: Comparison, share: float) -> JudgedArm:
 
 
 def regularised(arm: Arm) -> bool:
-    """Whether an arm is trained with a regulariser of its heads."""
+    """Return whether an arm is trained with a regulariser of its heads."""
     return bool(arm.template.content()["training"].get("regularizers"))
 
 
@@ -382,7 +384,7 @@ _LOSS, _HEADS = "eval_loss_nats", "total_heads"
 
 @dataclass(frozen=True, kw_only=True)
 class PrunedAtOnce:
-    """What one arm lost, of the heads and of the loss, against the same model with all of its heads.
+    """The heads that one arm lost, and its loss, against the same model with all of its heads.
 
     Attributes:
         arm: its full name.
@@ -443,7 +445,7 @@ def _only_pruned(run: TokensRun) -> bool:
 
 
 def _whole(arm: Arm, arms: Sequence[Arm]) -> Arm | None:
-    """The arm of the same step with all heads: the parent, or one that starts there and does nothing."""
+    """Return the arm of this step with all heads: the parent, or an arm that starts there and changes nothing."""
     run = arm.template
     assert isinstance(run, TokensRun)
     assert run.start is not None

@@ -1,26 +1,20 @@
-"""Compare: the numbers of one run by which published statements on the diversity of heads are judged.
+"""Published statements on the diversity of heads: their numbers, their bounds, and their verdicts in words.
 
-Each is a function of the run's evidence and the name of a metric; None where the run cannot say.
-
-Compare: the published statements on the diversity of heads, each as a number and a bound.
-
-A statement may be read off the metric as Headway defines it and off the metric as it was published.
+Each number is a function of a run's evidence and the name of a metric; None if the run cannot tell. A `Reading` is a
+number with its bound, by Headway's metric or by the published one.
 
 Paper: X-raying heads (article, May 2024). "Orthogonality" is there the sum of |Q_i^T Q_j|, which is high where heads
-are not orthogonal; the statements are taken by what the word means, so that less orthogonal is a higher metric.
+are not orthogonal. The statements are taken by the word's meaning, so that less orthogonal is a higher metric.
 
-Compare: what becomes of a published statement, in one arm and in all of them, and that in words.
-
-Compare: whether a number rises in every layer, judged over all arms and layers at once.
-
-Who picks the layer that speaks most against a statement and then gives it an interval of its own denies true
-statements: where nothing rises or falls in six layers, in 13 to 24 of 100 experiments. So a layer denies only where its
-interval, wide enough for all layers of all arms together, lies on the other side. That all layers confirm needs no such
-correction: each has to, by its own interval.
+`every_layer` judges over all arms and layers at once whether a number rises in every layer. Suppose one picks the
+layer that contradicts a statement most, and gives it an interval of its own. True statements are then contradicted in
+13 to 24 of 100 experiments, where nothing rises or falls in six layers. So a layer contradicts only if its interval,
+wide enough for all layers of all arms together, lies on the other side. Confirmation needs no such correction: each
+layer has to confirm by its own interval.
 
 Spreads are moderated as in `blocks`: pooled over arms and layers, and each one's own by as much as they are seen to
-differ. Papers: Smyth 2004 (`limma`); Sidak, J. Am. Stat. Assoc. 62 (1967), 626-633, whose bound holds however layers go
-together.
+differ. Papers: Smyth 2004 (`limma`); Sidak, J. Am. Stat. Assoc. 62 (1967), 626-633, whose bound holds for every
+dependence between layers.
 """
 
 from __future__ import annotations
@@ -56,7 +50,7 @@ ByLayer = Mapping[int, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What one run says.
+    """The evidence of one run.
 
     `r2` is R^2 of the probe's loss by metric, window (early, whole, or early_beyond chance) and layer; `p` that of its
     arm, by metric, window and layer.
@@ -85,7 +79,7 @@ def layer_0_over_others(one: Evidence, metric: str) -> float | None:
 
 
 def layer_0_over_others_at_first(one: Evidence, metric: str) -> float | None:
-    """The same at the first probe, where that was before any training."""
+    """Return layer 0's value over the other layers' at the first probe, if that probe preceded all training."""
     ratios = _ratios(one, metric)
     return None if ratios is None or one.progress.steps[0] != 0 else float(ratios[0])
 
@@ -115,7 +109,7 @@ def late_change_of_layer_0(one: Evidence, metric: str) -> float | None:
 
 
 def _late_rises(one: Evidence, metric: str) -> tuple[float, float] | None:
-    """Of layer 0 and the mean of the later ones, from the middle to the end."""
+    """Return the rise from the middle to the end of training, of layer 0 and of the mean of the later layers."""
     values = one.progress.mean[metric]
     split, middle = _split(one, values), one.in_middle(values)
     if split is None or middle is None:
@@ -130,7 +124,7 @@ def rises(one: Evidence, metric: str) -> np.ndarray | None:
 
 
 def rises_of_variance(one: Evidence, metric: str) -> np.ndarray | None:
-    """The same of the variance over pairs, of layers with three heads or more: of one pair there is none."""
+    """Return the rises of the variance over pairs, in layers with three heads or more (one pair has no variance)."""
     several = np.array(one.progress.n_heads) > 2
     return _rises(one, one.progress.variance[metric][:, several])
 
@@ -174,12 +168,12 @@ def whole_r2_of_layer_0(one: Evidence, metric: str) -> float | None:
 
 
 def whole_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
-    """How much of it, of what a seed does by itself, is more than swapped seeds give."""
+    """Return how much early R^2 in layer 0, of what each seed does by itself, exceeds that of swapped seeds."""
     return one.r2.get((metric, "whole_beyond"), {}).get(0)
 
 
 def p_of_whole_r2(one: Evidence, metric: str) -> float | None:
-    """That swapped seeds give as much."""
+    """Return the probability that swapped seeds give as high an R^2 over the whole training in layer 0."""
     return one.p.get((metric, "whole"), {}).get(0)
 
 
@@ -189,12 +183,12 @@ def early_r2_of_layer_0(one: Evidence, metric: str) -> float | None:
 
 
 def early_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
-    """How much of it, of what a seed does by itself, is more than swapped seeds give."""
+    """Return how much early R^2 in layer 0, of what each seed does by itself, exceeds that of swapped seeds."""
     return _early(one.r2, metric, "_beyond").get(0)
 
 
 def p_of_early_r2(one: Evidence, metric: str) -> float | None:
-    """That swapped seeds give as much."""
+    """Return the probability that swapped seeds give as high an early R^2 in layer 0."""
     return _early(one.p, metric).get(0)
 
 
@@ -204,12 +198,12 @@ def slope_of_early_r2(one: Evidence, metric: str) -> float | None:
 
 
 def slope_of_early_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
-    """The same of what is more than swapped seeds give."""
+    """Return the slope over layers of the early R^2 beyond that of swapped seeds."""
     return _slope(_early(one.r2, metric, "_beyond"))
 
 
 def p_of_last_early_r2(one: Evidence, metric: str) -> float | None:
-    """That swapped seeds give as much early R^2 as there is in the last layer."""
+    """Return the probability that swapped seeds give as high an early R^2 in the last layer."""
     found = _early(one.p, metric)
     return found[max(found)] if found else None
 
@@ -219,7 +213,7 @@ def _slope(found: ByLayer) -> float | None:
 
 
 def _early(found: Mapping[tuple[str, str], ByLayer], metric: str, end: str = "") -> ByLayer:
-    """By layer over the first probes; of a training that has no more of them, over the whole."""
+    """Return the values by layer over the first probes, or over the whole training if it has no more probes."""
     return found.get((metric, f"early{end}")) or found.get((metric, f"whole{end}"), {})
 
 
@@ -420,7 +414,7 @@ Verdict = Literal["holds", "does not hold", "cannot be told"]
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedArm:
-    """What one arm says of a statement.
+    """The verdict of one arm on a statement.
 
     Attributes:
         arm: its full name.
@@ -443,7 +437,7 @@ class JudgedArm:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedStatement:
-    """What becomes of a published statement without a control, or under one, by one metric.
+    """The verdict on a published statement, without a control or under one, by one metric.
 
     Attributes:
         name: of the statement.
@@ -495,7 +489,7 @@ def sentence(
 
 
 def where(arms: Sequence[JudgedArm], titles: Mapping[str, str]) -> str:
-    """In which arms, where there are several, and why none tells."""
+    """Return a phrase that tells which arms give which verdict, or how few seeds they have."""
     seeds = max(arm.seeds for arm in arms)
     if seeds < FEWEST:
         return f" with {'one seed' if seeds == 1 else counted(seeds, 'seed')}"
@@ -533,11 +527,11 @@ class LayersOfArm:
         return float(low), float(high)
 
     def confirm(self, bound: float) -> bool:
-        """Whether every layer lies above a bound."""
+        """Return whether every layer lies above a bound."""
         return bool((self.alone[:, 0] > bound).all())
 
     def deny(self, bound: float) -> bool:
-        """Whether some layer lies below it."""
+        """Return whether some layer lies below a bound."""
         return bool((self.together[:, 1] < bound).any())
 
 

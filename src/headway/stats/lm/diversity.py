@@ -1,29 +1,26 @@
-"""Compare: how much of one series others explain, and whether that is more than chance gives.
+"""The relation of a layer's head diversity and the loss during training, tested against chance.
 
-R^2 of ordinary least squares with an intercept. Two series that both move with time explain each other: of null
-experiments with a trend or a random walk, shifts of one series against the other find 30 to 100 in 100, and their
-changes from point to point 14 to 75. So seeds are swapped instead. From each series its mean over seeds is taken away:
-what training does to all runs cancels, what each run does by itself stays. If that of the loss goes with that of the
-heads, it does so within a seed, and not between the loss of one seed and the heads of another. The p is the share of
-all permutations of the seeds whose R^2 is as large, and exact whatever the series remember; below .05 it takes four
-seeds. The R^2 of swapped seeds is also what chance gives, so that what is beyond it is 0 where nothing goes together.
+`associate` measures how much of one series others explain: R^2 of ordinary least squares with an intercept. Two
+series that both move with time explain each other. In null experiments with a trend or a random walk, shifts of one
+series against the other find an association in 30 to 100 of 100, changes from point to point in 14 to 75. So seeds are
+swapped instead. Each series loses its mean over seeds: the common effect of training cancels, and what each run does
+by itself stays. If the loss goes with the heads, it does so within a seed, and not between the loss of one seed and the
+heads of another. The p is the share of all permutations of the seeds whose R^2 is as large. It is exact for every
+autocorrelation of the series; p below .05 takes four seeds. The R^2 of swapped seeds is also the R^2 of chance, so R^2
+beyond it is 0 for unrelated series.
 
-R^2 as it is published has no interval: moving blocks cover it in 63 to 90 of 100 cases at 15 to 40 points. The seeds'
-own values stand in its place.
+The published R^2 has no interval: moving blocks cover it in 63 to 90 of 100 cases at 15 to 40 points. The seeds' own
+values stand in its place.
 
 Paper: a permutation test of exchangeable pairs, after Pitman, Supplement to the J. of the Royal Statistical Society 4
 (1937), 225-232, with whole series in place of numbers.
 
-Compare: what the probes of a run say of each layer while it trains: means over heads or pairs, and their spread.
+`head_progress` reads the probes of a run: means over heads or pairs of each layer, and their spread. Every probed step
+is read once and kept as a number per metric, step and layer. The maps of pairs stay in their files until needed.
 
-Every probed step is read once; what is kept is a number per metric, step and layer. The maps of pairs stay in their
-files until they are asked for.
-
-Compare: how much of the loss the diversity of a layer's heads explains while a model trains.
-
-As published, a regression of the loss on the mean and the variance over pairs of heads, at the first 40 probed batches
-and over the whole training. Here also of what each seed does by itself, against seeds that are swapped, since a loss
-that falls and a diversity that rises explain each other by that alone.
+`associations` regresses the loss on the mean and the variance over pairs of heads. As published, the windows are the
+first 40 probed batches and the whole training. The regression is repeated on what each seed does by itself, against
+swapped seeds: a falling loss and a rising diversity explain each other by time alone.
 """
 
 from __future__ import annotations
@@ -194,7 +191,7 @@ def p_of_swaps(shares: Float[np.ndarray, "seed seed"]) -> float:
 
 @lru_cache(maxsize=16)
 def _permutations(n: int) -> Int[np.ndarray, "permutation seed"]:
-    """All of few, the identity first; of many some that are drawn, the same every time."""
+    """Return all permutations of few seeds, the identity first; of many seeds a fixed random sample."""
     if n <= _ALL:
         return np.array(list(itertools.permutations(range(n))))
     rng = np.random.default_rng(n)
@@ -207,7 +204,7 @@ def _of_others(shares: Float[np.ndarray, "seed seed"]) -> Float[np.ndarray, " se
 
 
 def _deviations(values: np.ndarray) -> np.ndarray:
-    """What each seed does beside the mean over seeds; nothing, where that is but rounding."""
+    """Return each seed's deviation from the mean over seeds; 0 where it is only rounding."""
     rest = values - values.mean(0)
     shown = np.ptp(rest, axis=1, keepdims=True) > 1e-9 * np.abs(values).max(axis=(0, 1), keepdims=True)
     return np.where(shown, rest, 0.0)
@@ -216,7 +213,7 @@ def _deviations(values: np.ndarray) -> np.ndarray:
 def _explained(
     ys: Float[np.ndarray, "series point"], x: Float[np.ndarray, "point regressor"]
 ) -> Float[np.ndarray, " series"]:
-    """R^2 of each of several series on the same regressors and an intercept; NaN where one does not vary."""
+    """Return R^2 of several series on common regressors and an intercept; NaN where a series does not vary."""
     centred, spread = x - x.mean(0), x.std(0)
     shown = spread > 1e-12 * np.abs(x).max(0)
     left, sizes, _ = np.linalg.svd(centred[:, shown] / spread[shown], full_matrices=False)
@@ -260,7 +257,7 @@ def attentions(run: Run) -> dict[int, str]:
 
 
 def scores_at(run: Run, step: int) -> dict[str, HeadScores]:
-    """What the probe at a step measured, by metric.
+    """Return the scores that the probe at a step measured, by metric.
 
     Raises:
         ResultsError: when nothing was kept at that step, or it is damaged.
@@ -300,7 +297,7 @@ def head_progress(run: Run) -> HeadProgress | None:
 
 
 def _summary(scores: Mapping[str, HeadScores], names: Sequence[str]) -> dict[str, tuple[np.ndarray, int]]:
-    """By metric: mean, variance and null (3, layer), and the rows."""
+    """Return the mean, variance and null of each metric (3, layer), and its number of rows."""
     found = {}
     for metric, score in scores.items():
         numbers = np.full((3, len(names)), np.nan)

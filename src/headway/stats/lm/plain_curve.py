@@ -1,9 +1,9 @@
-"""Compare: models with a data lane or low ranks against plain models of the same number of parameters.
+"""Models with a data lane or low ranks, compared with plain models of as many parameters.
 
-The plain models, those without a lane and with full matrices, give a curve of loss against the logarithm of trained
-parameters. Between neighbours the logarithm of the loss is straight: chords of the loss itself lie above a curve that
-falls less and less, by .04 to .25 %, so that models on it would be said to lie below. Each other model is compared with
-that curve at its own size, seed by seed; with one seed or two there is no interval and no finding.
+The plain models, without a lane and with full matrices, give a curve of loss against the logarithm of trained
+parameters. Between neighbours the logarithm of the loss is straight. Chords of the loss itself lie above a convex
+falling curve, by .04 to .25 %, so models on the curve would seem to lie below it. Each other model is compared with the
+curve at its own size, seed by seed. With one seed or two, the comparison has no interval and no finding.
 
 Paper: the residual-stream data lane (blog, December 2023), which looks for a point below that curve.
 """
@@ -60,7 +60,7 @@ class SizeComparison:
 
 
 def is_plain(model: TransformerModel) -> bool:
-    """Whether a model has no data lane and no matrix of low rank."""
+    """Return whether a model has no data lane and no matrix of low rank."""
     ranks = (model.ranks.q, model.ranks.k, model.ranks.v, model.ranks.o, model.ranks.up, model.ranks.down)
     return model.embedding_width == model.d_model and all(rank is None for rank in ranks)
 

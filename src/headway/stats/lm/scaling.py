@@ -1,22 +1,17 @@
-"""Compare: falling exponentials through points, two forms: `exp(-b n) + c` and `a exp(-b n) + c`.
+"""Loss against the total number of heads: a falling exponential per scheme of head layouts.
 
-For a given b both are linear in what is left, so each fit is a search in b alone, which finds every minimum. Of
-several, the curve is the one next to a start; another one that fits better is told beside it. `refitted` is the same
-search for many losses of the same points at once.
+The two forms are `exp(-b n) + c` as published, with amplitude 1, and `a exp(-b n) + c`. For a given b both are linear
+in the other parameters. So each fit is a search in b alone, which finds every minimum. The curve is the minimum next to
+the published start; a minimum that fits better is reported beside it. `refitted` fits many losses of the same points at
+once.
 
-Compare: which arms stand on one curve of loss against heads, read off their layouts.
+A scheme is the pattern of a layout from the first layer to the last. Arms whose runs differ only in their heads can be
+put on one curve; `on_curves` finds them from the layouts.
 
-A scheme is what a layout does from the first layer to the last. Arms whose runs differ in nothing but their heads
-can be put on one curve.
-
-Compare: loss against the total number of heads, a falling exponential per scheme of head layouts.
-
-Two forms (`falling`): `exp(-b n) + c` as published, whose amplitude is fixed at 1, and `a exp(-b n) + c`; the curve is
-the minimum next to the published start. Bands and intervals come from resampling seeds, the same seeds for every arm; a
-form with as many parameters as there are totals goes through its points whatever they are, so it has none. Quantiles of
-few resampled seeds lie too close together (with three seeds by a factor of 2.7): they are moved away from the estimate
-by what Student's t asks for. Of two seeds the quantiles are the seeds themselves, nearer than those of a normal
-distribution, for which they are widened 1.385 times more.
+Bands and intervals come from resampling seeds, with the same seeds for every arm. A form with as many parameters as
+totals goes through any points, so it has no band. Quantiles of few resampled seeds lie too close together (with three
+seeds by a factor of 2.7). They are moved away from the estimate by the factor of Student's t. The quantiles of two
+seeds are the seeds themselves, nearer than those of a normal distribution, so they are widened 1.385 times more.
 
 Paper: the head-progression study (blog, November 2024), whose sentence "at 180 heads, descending is x % better than
 constant" is recomputed here with an interval. The widening is that of Hesterberg 2015, arXiv 1411.5279, as a factor.
@@ -126,7 +121,7 @@ def refitted(form: str, totals: Array, losses: Float[np.ndarray, "draw point"], 
 
 
 def _golden(form: str, low: Array, high: Array, totals: Array, losses: Float[np.ndarray, "draw point"]) -> Array:
-    """Where between two values of log b the sum of squares of each of many losses is least."""
+    """Return, for each of many losses, the log b between two values at which the sum of squares is least."""
     if not len(losses):
         return low
     share = (np.sqrt(5) - 1) / 2
@@ -174,7 +169,7 @@ def _profiles(
 
 
 def _left(form: str, b: Array, totals: Array, losses: Float[np.ndarray, "draw point"]) -> Float[np.ndarray, "draw b"]:
-    """The sum of squares that the best a and c leave, of many losses and the same values of b for all of them."""
+    """Return the residual sum of squares with the best a and c, for many losses at common values of b."""
     decay = np.exp(-b[:, None] * totals)
     centred, rest = decay - decay.mean(axis=1, keepdims=True), losses - losses.mean(axis=1, keepdims=True)
     product, spread = np.einsum("dp,bp->db", rest, centred), (centred**2).sum(axis=1)
@@ -185,13 +180,13 @@ def _left(form: str, b: Array, totals: Array, losses: Float[np.ndarray, "draw po
 
 
 def _profile(form: str, b: Array, totals: Array, losses: Array) -> tuple[Array, ...]:
-    """The same of one."""
+    """Return the best a and c and their residual sum of squares, for one series of losses."""
     a, c, sse = _profiles(form, b[None], totals, losses[None])
     return a[0], c[0], sse[0]
 
 
 def limit(form: str, totals: np.ndarray, losses: np.ndarray) -> Curve:
-    """What points without a minimum tend to: the end of the search, line or level, that fits better."""
+    """Return the limit of points without a minimum: the better-fitting end of the search, a line or a level."""
     ends = [_curve(form, float(np.exp(_grid(totals)[end])), totals, losses) for end in (0, -1)]
     return min(ends, key=lambda curve: curve.sse)
 
@@ -263,7 +258,7 @@ class Band:
 
 @dataclass(frozen=True, kw_only=True)
 class AgainstScheme:
-    """A curve against that of another scheme, where both are read at the same total; below 0 is better."""
+    """The difference of a curve to another scheme's, at one total number of heads; below 0 is better."""
 
     scheme: str
     relative: float
@@ -426,7 +421,7 @@ def _band(one: _Fitted) -> Band | None:
 
 
 def _against(one: _Fitted, other: _Fitted, at: int) -> AgainstScheme | None:
-    """The relative difference to the constant scheme's curve at n = `at`; the draws of both are the same."""
+    """Return the relative difference to the constant scheme's curve at n = `at`; both curves share their draws."""
     if one.curve is None or other.curve is None:
         return None
     pairs = zip(one.resampled, other.resampled, strict=True) if one.resampled and other.resampled else ()
@@ -466,7 +461,7 @@ def _quantiles(drawn: np.ndarray, estimate: np.ndarray, n_seeds: int) -> np.ndar
 
 
 def _draws(n_seeds: int) -> np.ndarray:
-    """How often each seed is drawn, (draw, seed): the same draws for every arm, scheme and form."""
+    """Return how often each seed is drawn (draw, seed), with one set of draws for every arm, scheme and form."""
     if n_seeds == 0:
         return np.empty((0, 0))
     return np.random.default_rng(0).multinomial(n_seeds, [1 / n_seeds] * n_seeds, size=RESAMPLES)

@@ -1,12 +1,10 @@
-"""Compare: what transformers say beside the comparison of arms: curves through them, and what heads did.
+"""Findings on transformers beside the comparison of arms: head probes, curves, and metrics without training.
 
-Compare: models of a text of which nothing can be said yet.
-
-They are no better than counting pairs of tokens, or their losses are of different tokens and told in nats alone.
-
-Compare: what needs no training on a text: n-gram models, and the entropy of stories whose grammar is known.
-
-Compare: what is possible at all on a task whose answer is known.
+* `probed_heads`: associations and published claims from probes; `head_fits` and `size_curve`: curves through arms;
+* `above_bigram` and `unmeasured`: models of a text that allow no finding yet. Either they are no better than counting
+  pairs of tokens, or their losses are of different tokens and known in nats alone;
+* `text_baselines`: n-gram models, and the entropy of stories with a known grammar; `known_baselines`: the best possible
+  metrics of a task with known answers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +30,7 @@ from headway.store.run import Run
 def probed_heads(
     experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]
 ) -> tuple[tuple[LayerAssociation, ...], tuple[JudgedStatement, ...]]:
-    """What the probes of finished runs say."""
+    """Return the associations and the judged claims from the probes of finished runs."""
     probed: dict[str, list[ProbedRun]] = {}
     for run in runs:
         progress = head_progress(run) if run.status == "done" else None
