@@ -1,5 +1,5 @@
-"""Add seeds until every question has an answer, and no longer.
+"""Seeds are added until every question has an answer, and no longer.
 
-* `goal`: what a call asks for, and the search for the best of many arms;
-* `until`: a plan of interim analyses, followed to its end; `wording`: what an interim analysis found, in words.
+* `goal`: the goal of a call, and the search for the best of many arms;
+* `until`: a plan of interim analyses, followed to its end; `wording`: the findings of an interim analysis, in words.
 """

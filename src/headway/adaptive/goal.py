@@ -1,8 +1,7 @@
-"""Settle: the best of many arms: sequential halving picks it, and fresh seeds say how good it is.
+"""The goal of a call: seeds until questions are settled, the best of many arms, or neither.
 
-A round is stored when it is over, so that a search that was killed goes on where it was, and processes can share it.
-
-Settle: what a call asks for: seeds until questions are settled, the best of many arms, or neither.
+`Best` searches for the best of many arms: sequential halving picks it, and fresh seeds tell how good it is. A round is
+stored when it is over, so a killed search resumes where it was, and several processes can share a search.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,7 +66,7 @@ class Best:
 
     @property
     def seconds(self) -> float | None:
-        """That may be spent; None: as many as it takes."""
+        """The seconds that may be spent; None: no limit."""
         return self.allowance.seconds
 
     def begin(self, hands: Hands) -> Begun:
@@ -112,7 +111,7 @@ class Best:
         )
 
     def _new_seeds(self, arms: Sequence[str], hands: Hands) -> tuple[int, ...]:
-        """By round, of the runs that were allowed, or that there is time for beside a first look at finalists."""
+        """Return the new seeds per round, from the allowed runs, or from the time beside the finalists' analysis."""
         runs, said = self.allowance.runs, f"budget {counted(self.allowance.runs or 0, 'run')}"
         if self.allowance.seconds is not None:
             there = hands.store().runs() if (hands.path / "experiment.yaml").exists() else ()
@@ -234,7 +233,7 @@ def _final_plan(search: StoredSearch, found: Picked, hands: Hands) -> StoredPlan
 
 
 def _fresh(found: Picked, plan: StoredPlan, hands: Hands) -> Sequence[str]:
-    """What the picked arm has on seeds that did not pick it."""
+    """Return the picked arm's result on seeds that did not pick it, as sentences."""
     fresh = fresh_estimate(found.arm, plan.metric, runs_of_arms(hands.store().runs()), plan.seeds)
     return () if fresh is None else (fresh_sentence(fresh, titles_of(hands.experiment)[found.arm]),)
 
@@ -245,7 +244,7 @@ Goal = Until | Best
 def goal_of(
     *, until: str | None, at_most: int | None, budget: str | int | None, best: bool, seeds: object
 ) -> Goal | None:
-    """What is asked for, with what may be spent on it.
+    """Return the goal that the options ask for, with the budget that it may spend.
 
     Args:
         until: the difference that matters, such as `0.5%`.

@@ -1,11 +1,11 @@
-"""Settle: what somebody writes: a margin, a budget; and whether what is judged can be settled at all.
+"""Seeds until every question is settled: a clear difference, none beyond the margin, or open at the end of the plan.
 
-Settle: what runs take on this machine, and whether they fit into what may be spent.
+The state of a directory is read from its runs, and its plan from `DIR/looks`. So any number of processes may follow the
+plan at once or one after the other, and may be killed at any moment. They share the runs by their leases.
 
-Settle: seeds until every question is told apart, the same within a margin, or open at the end of the plan.
-
-Where a directory has got to is read off its runs, and its plan off `DIR/looks`. So any number of processes may do this
-at once or one after the other, and be killed at any moment: they follow one plan, and share the runs by their leases.
+`margin_of` and `allowance_of` read a margin and a budget as a user writes them. `check_metric` and `check_verdicts`
+tell whether a plan can settle the experiment's questions. `Spending` learns how long runs take on this machine, and
+whether they fit into the budget.
 """
 
 import math
@@ -43,7 +43,7 @@ _WITHOUT_SHARE = ("fraction", YES_OR_NO, "1")
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """What may be spent: seconds, or runs; None: it is not said."""
+    """The budget: seconds, or runs; None: not given."""
 
     seconds: float | None = None
     runs: int | None = None
@@ -108,7 +108,7 @@ def allowance_of(given: object) -> Allowance:
 
 
 def check_metric(experiment: Experiment) -> None:
-    """Nothing, when arms differ in per cent of what they are judged by.
+    """Raise UserError if the primary metric allows no differences in per cent.
 
     Raises:
         UserError: when the metric is a yes or a no, or a share of them; or has no better direction.
@@ -123,7 +123,7 @@ def check_metric(experiment: Experiment) -> None:
 
 
 def check_verdicts(experiment: Experiment) -> None:
-    """Nothing, when the document leaves it to the family's verdicts to say when it is settled.
+    """Raise UserError if the document does not leave it to the family's verdicts when a question is settled.
 
     Raises:
         UserError: with paired verdicts, which know no looks.
@@ -195,7 +195,7 @@ class Spending:
 
 @dataclass(frozen=True, kw_only=True)
 class Hands:
-    """What a search or a plan works with.
+    """The experiment, its directory and the callbacks that a search or a plan works with.
 
     Attributes:
         experiment: all of it.
@@ -228,7 +228,7 @@ class Hands:
 
 @dataclass(frozen=True, kw_only=True)
 class Begun:
-    """What was asked for, when nothing speaks against it.
+    """A goal that can be reached: the first runs, and the callback that does the rest.
 
     Attributes:
         experiment: with the arms and seeds that are run first.
@@ -346,7 +346,7 @@ def _asks_nothing(experiment: Experiment, names: Sequence[str]) -> str:
 
 
 def check_first(wanted: Wanted, hands: Hands, what: str) -> None:
-    """Nothing, when there is time enough for what has to be run at first, as far as is known.
+    """Raise UserError if the first runs take longer than the budget, as far as their time is known.
 
     Raises:
         UserError: when there is not, with the numbers.
@@ -431,7 +431,7 @@ def _wanted(plan: StoredPlan, table: SeedTable, state: Followed) -> Wanted:
 
 
 def _affordable(plan: StoredPlan, wanted: Wanted, state: Followed, runs: Sequence[Run], hands: Hands) -> Wanted:
-    """The runs of a look when there is time for all of them, else none; at first, to see how long they take, a seed."""
+    """Return the runs of an interim analysis if the budget allows all of them, else none; at first one seed."""
     expected, budget_s = hands.spending.expected_s(wanted, runs), hands.spending.seconds
     if expected is None:
         return wanted if budget_s is None else [one for one in wanted if one[1] == wanted[0][1]]

@@ -1,4 +1,4 @@
-"""Settle: what a look found, in words: a line for each question, with the interval that shrinks from look to look."""
+"""The findings of an interim analysis in words: one line per question, with its shrinking interval."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ def per_cent(margin: float) -> str:
 
 
 def planned(plan: StoredPlan) -> Iterator[str]:
-    """What is going to be looked at, when, and what was known before."""
+    """Yield sentences on a plan: its questions, its interim analyses, and the seeds known before."""
     what = "contrast" if plan.are_declared else "comparison"
     yield (
         f"{counted(len(plan.asked), what)} of {metric_name(plan.metric)} until each is told apart or the same within "
@@ -43,7 +43,7 @@ def planned(plan: StoredPlan) -> Iterator[str]:
 
 
 def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
-    """That a plan goes on beyond its end, and what that costs."""
+    """Return a sentence that a plan goes on beyond its end, with the cost of that."""
     return (
         f"the plan of this directory ended at {former.at_most} seeds and goes on to {plan.at_most}: of all its looks "
         f"together, chance alone now tells apart {100 * plan.level:.2g} of 100, and {100 * former.level:.2g} before"
@@ -84,7 +84,7 @@ _UNSETTLED = ("open", "few", "none")
 
 
 def look(plan: StoredPlan, state: Followed, before: Sequence[str]) -> Iterator[str]:
-    """What a look found of each question that was open.
+    """Yield the findings of an interim analysis, a line for each question that was open.
 
     Args:
         plan: that is followed.
