@@ -1,9 +1,9 @@
-"""Finished: how much of the loss of a text some heads of a finished model explain alone; what `headway.circuit` is.
+"""Ablation of a finished model's heads: the effect on the loss of a text.
 
-Finished: what every head of a finished model does to the loss of a text; what `headway.ablate` and the verb are.
+`ablate` is `headway.ablate` and its verb. It reads the text in batches. For each batch it measures the exact effect of
+every head in all three kinds of ablation, then the estimates, from the same sequences.
 
-The text is read in batches. Of each batch the exact effects of all heads are taken in all three ways, then the
-estimates, from the same sequences.
+`circuit` is `headway.circuit`: the share of the loss that some heads explain alone.
 """
 
 import re
@@ -49,7 +49,7 @@ def circuit(
     device: str = "auto",
     seed: int = 0,
 ) -> "Faithfulness":
-    """Take everything outside some heads away, and see how much of the loss they keep, beside random heads.
+    """Ablate everything outside some heads, and measure the share of the loss that they keep, next to random heads.
 
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
@@ -127,7 +127,7 @@ def ablate(
     seed: int = 0,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Ablation:
-    """Take every head of a finished model away, in three ways, and see what the loss of a text does.
+    """Ablate every head of a finished model in three ways, and measure the loss of a text.
 
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
@@ -232,7 +232,7 @@ def _pairs(
 
 
 def _notes(opened: Opened, texts: TwoTexts) -> Iterator[str]:
-    """What limits the numbers, in sentences."""
+    """Yield sentences on the limits of the numbers."""
     if (asked := int((texts.targets >= 0).sum())) < texts.targets.size:
         yield (
             f"the loss is a mean over the {asked:,} of {texts.targets.size:,} tokens at which an answer is asked for, "

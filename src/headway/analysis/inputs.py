@@ -1,10 +1,9 @@
-"""Finished: what a run is measured on where nobody gives a text: the one that it was judged on, or its examples.
+"""The input of an analysis: a text, or the examples of the run's task, as sequences of tokens.
 
-Finished: what a model is measured on, as sequences of tokens, whoever says which.
-
-Finished: whether a model's heads can be measured, and how much of a text is read for it.
-
-Finished: the loss of a model on what it reads for something else, from the passes that are made for that.
+* `own_text` and `text_or_examples`: the default input of a run, its own text or its task's examples;
+* `ToRead`: the sequences that a model is measured on;
+* `check_measurable` and `length_of`: whether a model's heads can be measured, and how long the sequences are;
+* `LossSoFar`: the loss of a model, from forward passes that are made for another purpose.
 """
 
 import math
@@ -45,7 +44,7 @@ class OwnExamples:
     complete: bool
 
     def check_tokens(self, asked: object, verb: str) -> "OwnExamples":
-        """The same, when they are tokens.
+        """Return these examples if they are tokens, else raise UserError.
 
         Raises:
             UserError: saying what cannot be done with others.
@@ -65,7 +64,7 @@ class OwnExamples:
 
 
 def brings_text(run: RunSpec) -> bool:
-    """Whether a run of language models was trained on a text that can be read again, and nothing fetched for it."""
+    """Return whether a run was trained on a text that can be read again without a download."""
     from headway.config.lm.text import holds_ids
     from headway.data import corpus as hub
 
@@ -136,7 +135,7 @@ def _numbers(run: RunSpec) -> bool:
 
 
 def _examples(run: RunSpec) -> OwnExamples:
-    """As many as the run is judged on.
+    """Return as many examples as the run is evaluated on.
 
     Raises:
         UserError: as what makes them.
@@ -212,7 +211,7 @@ class ToRead:
         return torch.from_numpy(self.targets[first : first + n]).to(next(opened.module.parameters()).device)
 
     def facts_of(self, opened: Opened) -> dict[str, Any]:
-        """What every x-ray says of the model and of what it read."""
+        """Return the facts about the model and its input that every x-ray reports."""
         parameters = f"{sum(p.numel() for p in opened.module.parameters()):,}"
         return {
             "name": opened.name,
@@ -226,7 +225,7 @@ class ToRead:
 
 
 def text_or_examples(path: str | Path, length: int | None) -> tuple[str | None, OwnExamples | None]:
-    """What a run is measured on where nobody says: its text, or the examples of its task.
+    """Return the default input of a run: its text, or the examples of its task.
 
     Raises:
         UserError: as `own_text`, and for examples of another length than theirs.
@@ -325,7 +324,7 @@ class LossSoFar:
     why: str | None = None
 
     def add(self, reading: "Redrawable", tokens: "torch.Tensor", targets: "torch.Tensor | None" = None) -> None:
-        """Of one batch that was read.
+        """Add the loss of one batch.
 
         Args:
             reading: what was recorded.

@@ -1,6 +1,6 @@
-"""Finished: a model on whose heads one can act, opened and checked before any number is given of it.
+"""Models for interventions on heads, opened and checked before any number is reported.
 
-Finished: a text that a checked model reads in batches, with another one that stands in for its heads.
+`batched_text` gives a checked model a text in batches, with another text that supplies substitutes for heads.
 """
 
 from collections.abc import Callable
@@ -99,7 +99,7 @@ def not_yet(name: str, architecture: str) -> str:
 def check_sound(
     model: "Intervenable", tokens: "object", sites: "tuple[PatchSite, ...]" = (), *, paths: bool = False
 ) -> None:
-    """Nothing, when gates and edits do to the model what they are said to do; on the beginning of a text.
+    """Raise an error if gates or edits change a model otherwise than they should, on the beginning of a text.
 
     Args:
         model: the model.

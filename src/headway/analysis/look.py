@@ -1,11 +1,10 @@
-"""Finished: what the heads of a run did at steps whose weights it kept: circuits, compositions, patterns that fit.
+"""The data of the page of `headway look`: the heads of finished models, for a reader who picks one.
 
-Finished: which models are looked at, and the numbers of their heads.
+`look` is `headway.look` and its verb. It traces patterns sequence by sequence and packs them at once, until the page
+would be too large; the page names what was left out. The numbers are those of an x-ray on the same text.
 
-Finished: a model to be looked at head by head; what `headway.look` and the verb are.
-
-Patterns are traced sequence by sequence and packed at once, until the page that they are for would be too large; what
-was left out is said. The numbers are those of an x-ray on the same text.
+`kept_steps` reads the steps whose weights a run kept: circuits, compositions, and as many patterns as fit.
+`models_in` and `first_of_arms` choose the models of a page.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +50,7 @@ _SMOOTHER = 2
 
 @dataclass(frozen=True, kw_only=True)
 class KeptSteps:
-    """What the heads did then.
+    """The heads at the steps whose weights a run kept.
 
     Attributes:
         steps: ascending.
@@ -132,7 +131,7 @@ def _fitting(shown: ShownPatterns, n_steps: int) -> int:
 
 
 def _cut(steps: Sequence[KeptStep], n: int, room: int) -> tuple[KeptStep, ...]:
-    """The same with the patterns of as many sequences as do fit."""
+    """Return the steps with the patterns of only as many sequences as fit."""
     while n and sum(len(packed.data) for step in steps for packed in step.patterns.values()) > room:
         n -= 1
         steps = [replace(step, patterns=_below(step.patterns, n)) for step in steps]
@@ -159,7 +158,7 @@ def models_in(paths: Sequence[Path]) -> list[Path]:
 
 
 def check_number(found: Sequence[Path]) -> None:
-    """Nothing, when a page holds so many models.
+    """Raise UserError if one page cannot hold all the models.
 
     Raises:
         UserError: when they are too many.
@@ -242,7 +241,7 @@ def look(
     seed: int = 0,
     trust_code: bool = False,
 ) -> ModelView:
-    """What there is to see when one looks at the heads of a finished model.
+    """Measure a finished model for the page of `headway look`.
 
     Args:
         path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face; or a model in memory, as in

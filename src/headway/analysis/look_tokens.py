@@ -1,10 +1,9 @@
-"""Finished: the patterns that are shown of a model, packed sequence by sequence, as far as a page has room for them.
+"""The tokens and patterns that the page of `headway look` shows of a model, as far as the page has room.
 
-Finished: the tokens that are shown of a model: their pairs, and those that circuits are read between.
-
-Finished: what is written for a token: its text, of which every character is seen, and no more than a few of them.
-
-Finished: how much of a model one page has room for: bytes, and how many steps of its training.
+* `shown_patterns`: patterns, packed sequence by sequence; `attended_pairs` and `circuit_tokens`: token pairs, and the
+  tokens between which circuits are read;
+* `token_words`: the text of a token, at most a few characters, every one visible;
+* `PageRoom`: the room that one page has for a model, in bytes and in training steps.
 """
 
 import unicodedata
@@ -65,12 +64,12 @@ class SeenModel:
 
     @property
     def n_heads(self) -> int:
-        """Of all attentions."""
+        """The number of heads of all attentions."""
         return sum(attention.n_heads for attention in self.attentions)
 
     @property
     def of_one_length(self) -> bool:
-        """Whether it may read sequences of one length alone: what sees everything has nothing that comes later."""
+        """Whether the model may read sequences of one length only: it reads a task's examples without a causal mask."""
         return self.opened.brought and not self.opened.causal
 
     def notes(self) -> Iterator[str]:
@@ -80,7 +79,7 @@ class SeenModel:
             yield f"patterns are kept of {few} of {counted(self.n_heads, 'head')}, as asked (--heads)"
 
     def traces(self) -> "Iterator[tuple[int, Trace]]":
-        """What every head does with the text, some sequences at a time, and the number of their first."""
+        """Yield the traces of the text, some sequences at a time, each with the number of its first sequence."""
         at_once = max(1, _AT_ONCE // self.tokens.shape[1])
         for first in range(0, len(self.tokens), at_once):
             yield first, self.opened.trace(self.tokens[first : first + at_once])
@@ -151,7 +150,7 @@ def _cuts(fitted: int, asked: int, length: int, whole: int, below: str) -> Itera
 
 
 def _sequences(seen: SeenModel, n: int, length: int, seed: int) -> tuple[ShownSequence, ...]:
-    """Of the text and of repeated tokens, in turn, so that both are there where few fit."""
+    """Return sequences of the text and of repeated tokens, in turn, so that a few sequences contain both."""
     texts = [ShownSequence(kind="text", tokens=tuple(row[:length].tolist())) for row in seen.tokens[:n]]
     period = min(length // 2, seen.opened.vocab_size)
     if period < 2 or seen.of_one_length:
@@ -193,7 +192,7 @@ def attended_pairs(seen: SeenModel) -> dict[Head, tuple[AttendedPair, ...]]:
 
 
 def _start(opened: Opened) -> int:
-    """The token that a decoder over an encoder begins with, as `hf.tracing` gives it."""
+    """Return the start token of a decoder over an encoder, as `hf.tracing` gives it."""
     config = opened.module.config
     starts = (getattr(config, name, None) for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"))
     return int(next((token for token in starts if token is not None), 0))
@@ -235,9 +234,9 @@ _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
 
 def token_words(opened: "Opened", tokens: Iterable[int]) -> dict[int, str]:
-    """What is written for each token, by its id; a part of a character as its bytes or as the tokenizer names it.
+    """Return the text of each token by its id; a part of a character as its bytes or as the tokenizer names it.
 
-    Without a tokenizer a token is its number.
+    Without a tokenizer, a token's text is its number.
     """
     tokenizer = opened.tokenizer
     if tokenizer is None:
@@ -298,7 +297,7 @@ def _decoded(tokenizer: Any, tokens: list[int]) -> str:
 
 
 def _named(tokenizer: Any, token: int) -> str | None:
-    """What the tokenizer calls a token; of bytes that are no whole character, which they are."""
+    """Return the tokenizer's name of a token; for bytes that are no whole character, the bytes."""
     if not isinstance(tokenizer, Tokenizer | EndlessTokenizer):
         found = tokenizer.convert_ids_to_tokens(token)
         return None if found is None else str(found)

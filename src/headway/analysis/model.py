@@ -1,8 +1,8 @@
-"""Finished: how a text becomes a model's tokens, whoever made its tokenizer.
+"""A model of any origin with its tokenizer, ready to read a text.
 
-Finished: a model, whoever wrote it, ready to be given a text: to be traced, and where it is ours to write.
-
-Finished: what a path is, decided once: a run, a folder that Headway's own model can be, or one of another model.
+* `Encoder`: the tokenization of a text, by any tokenizer;
+* `Opened`: a model that can be traced, and that can generate text if it is Headway's own;
+* `model_folder`: the kind of a path, decided once: a run, a folder of Headway's own model, or one of another model.
 """
 
 import re
@@ -45,7 +45,7 @@ class Encoder:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer | EndlessTokenizer | Any) -> "Encoder":
-        """Of Headway's tokenizer, or of one of the library transformers."""
+        """Make an encoder of Headway's tokenizer, or of one from the library transformers."""
         if isinstance(tokenizer, Tokenizer | EndlessTokenizer):
             words = partial(tokenizer.inner.get_vocab, with_added_tokens=False)
             return cls._of(tokenizer.encode, tokenizer.encode_as_written, tokenizer.end_of_text, words)
@@ -144,7 +144,7 @@ class Opened:
         return f"Opened({self.name}, {', '.join(f'{key}: {fact}' for key, fact in self.facts.items())})"
 
     def check_finite(self, so: str) -> None:
-        """Nothing, when all weights are numbers.
+        """Raise UserError if a weight is not a finite number.
 
         Args:
             so: what follows where some are not.
@@ -164,12 +164,12 @@ class Opened:
 
     @property
     def causal(self) -> bool:
-        """Whether every position sees what was before it and nothing else."""
+        """Whether every position sees itself and the positions before it, and nothing else."""
         return self.kind == "causal"
 
     @property
     def reads_numbers(self) -> bool:
-        """Whether its inputs are numbers and no tokens."""
+        """Whether the model's inputs are numbers instead of tokens."""
         return self.ours is not None and self.ours.model.encoder is not None
 
     @cached_property
@@ -197,7 +197,7 @@ class Opened:
         return self.ours
 
     def trace(self, text: "str | TokenIds") -> "Trace":
-        """What every head does with a text.
+        """Trace a text: return every head's activations.
 
         Args:
             text: a text, which its tokenizer encodes with what it puts around one; or tokens, (pos) or (batch, pos),
@@ -209,7 +209,7 @@ class Opened:
         return self.traced(self.on_device(self.encoder.whole(text) if isinstance(text, str) else text))
 
     def reading(self, tokens: "TokenIds") -> "Redrawable":
-        """The same of tokens, with what heads would do that are drawn anew.
+        """Trace tokens, with the activations of re-initialised heads on request.
 
         Raises:
             UserError: as `trace`.
@@ -219,10 +219,11 @@ class Opened:
     def sequences(
         self, documents: "Iterable[str] | Iterable[tuple[str, bool]]", *, n: int, length: int, predicted: bool = False
     ) -> np.ndarray:
-        """Documents as (sequence, pos) tokens, one text after the other, cut into pieces of the same length.
+        """Return documents as (sequence, pos) tokens, one text after the other, cut into pieces of equal length.
 
-        Each begins and ends with the tokens that the tokenizer puts around a text; between the documents of a causal
-        model stands the end-of-text token, as in training. A text that is too short for one piece gives a shorter one.
+        Each piece begins and ends with the tokens that the tokenizer puts around a text. An end-of-text token stands
+        between the documents of a causal model, as in training. A text that is too short for one piece gives a shorter
+        piece.
 
         Args:
             documents: the text; or its pieces, each with whether its document ends with it, of which no more are read
@@ -394,14 +395,14 @@ class ModelFolder:
 
     @property
     def name(self) -> str:
-        """Of a run DIR-ARM-seed-N, of any other folder its own name."""
+        """The model's name: DIR-ARM-seed-N of a run, else the folder's own name."""
         whole = self.path.resolve()
         found = re.fullmatch(r".*/([^/]+)/runs/([^/]+)/(seed-\d+)", whole.as_posix())
         return "-".join(found.groups()) if found else whole.name
 
 
 def model_folder(asked: str | Path) -> ModelFolder:
-    """What a path is.
+    """Return the kind of model that a path holds.
 
     Raises:
         UserError: for a path that holds no model, saying what it is instead; and a config.json that cannot be read.

@@ -1,6 +1,7 @@
-"""Finished: the model behind a path, opened: a run's folder, its checkpoint, or a folder of Hugging Face.
+"""The model behind a path, or a model in memory, opened.
 
-Finished: a model in memory, opened: Headway's own, one of transformers, or any that says what its heads do.
+A path is a run's folder, its checkpoint, or a Hugging Face folder. A model in memory is Headway's own, one of
+transformers, or any model that tells what its heads do.
 """
 
 import re
@@ -55,7 +56,7 @@ def open_model(path: str | Path, tokenizer: str | None = None, *, trust_code: bo
 
 
 def open_own(path: str | Path, tokenizer: str | None = None) -> Opened:
-    """The same of one of Headway's models, for what only they can: to write, and to be exported.
+    """Open one of Headway's own models, which alone can generate text and be exported.
 
     Raises:
         UserError: as `open_model`, and before it is opened for a model that Headway's own cannot be; and for weights

@@ -1,9 +1,8 @@
-"""Finished: what a head of a finished model did on a clean text, put into a run of a corrupted one; `headway.patch`.
+"""Activation patching of a finished model's heads, from a clean text into a run of a corrupted text.
 
-Finished: patching a finished model between texts that one writes; what the verb `headway patch` is.
-
-The metric is that of the token after the texts: the logit of the right answer less that of the wrong one, or without a
-wrong one the logarithm of the right one's probability.
+`patch` is `headway.patch`; `patch_texts` is the verb `headway patch`, for texts that a user writes. Its metric is that
+of the token after the texts: the logit of the right answer less that of the wrong one. Without a wrong answer, the
+metric is the logarithm of the right answer's probability.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +40,7 @@ def patch(
     tokenizer: str | None = None,
     device: str = "auto",
 ) -> Patching:
-    """Put what each head did on a clean text into a run of a corrupted one, and see what a metric does.
+    """Patch each head's activation from a clean text into a run of a corrupted text, and measure a metric.
 
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face with a decoder; or one of Headway's models.
@@ -89,7 +88,7 @@ def measured(runs: "TwoRuns", sites: tuple[PatchSite, ...], *, by_position: bool
 
 
 def sites_of(sites: str | Sequence[str]) -> tuple[PatchSite, ...]:
-    """What of a head is put in, in its order.
+    """Return the sites to patch, in their usual order.
 
     Raises:
         UserError: for what is no site, or none.
@@ -130,7 +129,7 @@ def patch_texts(
     device: str = "auto",
     tell: Callable[[str], object] = lambda _: None,
 ) -> PatchedModel:
-    """Put what each head did on clean texts into runs of corrupted ones, and see what their answers do.
+    """Patch each head's activation from clean texts into runs of corrupted texts, and measure their answers.
 
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face.
@@ -190,7 +189,7 @@ def _heads_shown(patching: "Patching") -> tuple["Head", ...]:
 
 
 def _pattern(runs: "TwoRuns", head: "Head", length: int) -> HeadPattern:
-    """Of the first pair."""
+    """Return a head's pattern on the first pair of texts."""
     layer, number = head
     found = []
     for trace in (runs.clean, runs.corrupted):

@@ -1,6 +1,6 @@
-"""Finished: what a pass of a model costs, measured: seconds and memory, of two models by turns.
+"""Pruning of a finished model: the same model without some of its heads, as an ordinary model.
 
-Finished: a finished model without some of its heads, as an ordinary one; what `headway.prune` and the verb are.
+`prune` is `headway.prune` and its verb. `pass_costs` measures the seconds and memory of a pass, of two models by turns.
 """
 
 import statistics
@@ -37,7 +37,7 @@ _ROUNDS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class PassCost:
-    """Of one model on the same tokens: medians of five rounds, by turns with the other model's.
+    """The cost of one model's pass: medians of five rounds, by turns with another model on the same tokens.
 
     Attributes:
         parameters: numbers in it.
@@ -57,7 +57,7 @@ class PassCost:
 def pass_costs(
     models: "tuple[Transformer, Transformer]", inputs: "torch.Tensor", targets: "torch.Tensor"
 ) -> tuple[PassCost, PassCost]:
-    """What a pass of each of two models costs."""
+    """Measure the cost of a pass of each of two models."""
     forwards: tuple[list[float], list[float]] = ([], [])
     steps: tuple[list[float], list[float]] = ([], [])
     for _ in range(_ROUNDS):
@@ -168,7 +168,7 @@ class Pruned:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What was done, what it costs, and what it saves."""
+        """Sentences on the pruning, its cost and its savings."""
         before, after = self.before, self.after
         total = sum(1 for _ in self.kept)
         in_steps = f" in {counted(self.steps, 'step')}" if self.steps > 1 else ""

@@ -1,6 +1,7 @@
-"""Finished: a text whose loss is measured without some heads, and another one that stands in for them.
+"""Texts for interventions: a text with another that supplies substitutes, and clean and corrupted texts.
 
-Finished: pairs of texts and the answers after them, of which one asks what heads make of their difference.
+`two_texts` reads a text whose loss is measured without some heads, and the text that stands in for those heads.
+`TextPairs` holds pairs of texts and the answers after them, for activation patching.
 """
 
 from collections.abc import Iterator, Sequence
@@ -185,7 +186,7 @@ def with_targets(
 def read_text(
     opened: Opened, text: "str | Path | TokenIds", what: str, *, sequences: int | None, length: int | None
 ) -> np.ndarray:
-    """The sequences of one text, as `two_texts` reads them."""
+    """Return the sequences of one text, read as `two_texts` reads both."""
     wanted = length_of(opened, length, LENGTH)
     return _read(opened, text, what, positive(sequences, "sequences") or max(2, TOKENS // wanted), wanted)
 
@@ -286,7 +287,7 @@ class TextPairs:
         )
 
     def check_lengths(self, opened: Opened, *, by_position: bool) -> None:
-        """Nothing, when pairs can be read side by side.
+        """Raise UserError if the pairs cannot be read side by side.
 
         Raises:
             UserError: for pairs of different lengths where these must be one.
@@ -314,7 +315,7 @@ class TextPairs:
         return torch.as_tensor(clean, device=place), torch.as_tensor(corrupted, device=place)
 
     def metric(self, logits: "torch.Tensor") -> "torch.Tensor":
-        """Of each pair, from the logits after its text."""
+        """Return the metric of each pair, from the logits after its text."""
         import torch
 
         def at(ids: list[list[int]]) -> torch.Tensor:
@@ -338,13 +339,13 @@ class TextPairs:
         return tuple(self.words[token] for token in ids[0])
 
     def positions(self) -> tuple[str, ...]:
-        """What each position is called: its token of the corrupted text, or its number where pairs differ in it."""
+        """Return a name of each position: its token in the corrupted text, or its number where pairs differ."""
         length = max(map(len, self.clean))
         at = [{ids[i] for ids in self.corrupted if i < len(ids)} for i in range(length)]
         return tuple(self.words[min(found)] if len(found) == 1 else f"({i + 1})" for i, found in enumerate(at))
 
     def notes(self) -> Iterator[str]:
-        """What limits what is found."""
+        """Yield sentences on the limits of the findings."""
         for name, tokens in (("answer", self.right), ("wrong", self.wrong or [])):
             first = next((ids for ids in tokens if len(ids) > 1), None)
             if first is not None:
@@ -411,7 +412,7 @@ def _answers(opened: Opened, clean: list[str], given: str | Sequence[str], what:
 
 
 def _check_pair(opened: Opened, clean: list[int], corrupted: list[int], which: str) -> None:
-    """Nothing, when positions of two texts can be exchanged, and there is something to be restored.
+    """Raise UserError if positions of two texts cannot be exchanged, or if there is nothing to restore.
 
     Raises:
         UserError: for texts of different lengths, saying their tokens, of fewer than two, or the same.

@@ -1,11 +1,11 @@
-"""Finished: an x-ray of a text that is too short for one: what few tokens can say of heads, and a note.
+"""The x-ray: every head of a finished model, measured on a text.
 
-Finished: what limits the numbers of an x-ray, in sentences.
+`xray` is `headway.xray` and its verb. It reads the text once, in batches, and measures each batch as it passes. It
+keeps nothing as large as heads times queries times keys. Induction and duplicate-token heads are found on repeated
+random tokens.
 
-Finished: what every head of a finished model does on a text; what `headway.xray` and the verb are.
-
-The text is read once, in batches, and everything is measured as it passes; nothing as large as heads times queries
-times keys is kept. Induction and duplicate-token heads are found on random tokens that are repeated.
+`of_few` measures a text that is too short for an x-ray: what few tokens can tell, and a note. `XRayNotes` collects
+sentences on the limits of the numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ _OF_FEW = ("patterns", "circuits")
 
 
 def is_too_few(opened: Opened, read: ToRead) -> bool:
-    """Whether heads cannot be held against untrained ones on so few positions."""
+    """Return whether the positions are too few to compare heads with untrained ones."""
     return read.size <= 2 * _widest(_attentions(opened, read.tokens))
 
 
@@ -101,14 +101,14 @@ def _widest(attentions: tuple[AttentionHeads, ...]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class XRayNotes:
-    """What limits the numbers, in sentences."""
+    """The sentences on the limits of an x-ray's numbers."""
 
     said: list[str] = field(default_factory=list)
 
     def about_text(
         self, tokens: np.ndarray, length: int, sequences: int, attentions: tuple[AttentionHeads, ...]
     ) -> None:
-        """Whether the text was shorter than asked for, too short to say much, and which layers have one head."""
+        """Add notes if the text was shorter than asked or too short to tell much, and on layers with one head."""
         n_tokens = len(tokens) * tokens.shape[1]
         if tokens.shape[1] < length:
             self.said.append(f"the text has only {n_tokens:,} tokens: one sequence that is shorter than {length:,}")
@@ -126,7 +126,7 @@ class XRayNotes:
             )
 
     def about_circuits(self, scores: "Mapping[str, HeadScores]") -> None:
-        """What of circuits is not known of a model that others wrote."""
+        """Add notes on circuits that are unknown in another library's model."""
         of_text = scores["sink_score"].values
         plain = scores["qk_effective_rank"].values if "qk_effective_rank" in scores else {}
         if not plain:
@@ -161,7 +161,7 @@ class XRayNotes:
         *,
         shuffled: bool,
     ) -> None:
-        """What untrained heads are like here, and where they were not drawn."""
+        """Add notes on the untrained heads of this text, and on where they were not drawn."""
         if not draws:
             if any(note.startswith("no heads were drawn anew") for note in self.said):
                 return
@@ -181,7 +181,7 @@ class XRayNotes:
             self.said.append(f"pairs of {pairs} are not held against untrained ones: they are too many")
 
     def about_windows(self, attentions: Sequence[AttentionHeads], scores: "Mapping[str, HeadScores]") -> None:
-        """Where windows hide what repeated tokens are there to show."""
+        """Add notes on windows that hide what repeated tokens could show."""
         labels = labels_of(attentions)
         for metric in REPEATED:
             seen = scores[metric].values if metric in scores else {}
@@ -322,7 +322,7 @@ def _tokens(
     sequences: int | None,
     length: int | None,
 ) -> tuple[np.ndarray, int, int]:
-    """What is read, (sequence, pos); and how long and how many sequences were wanted."""
+    """Return the tokens to read (sequence, pos), and the wanted length and number of sequences."""
     if corpus is None:
         assert given is not None
         whole = opened.checked(given)
@@ -349,7 +349,7 @@ class _Seen:
     shuffled: set[bool] = field(default_factory=set)
 
     def readings(self) -> "Iterator[Redrawable]":
-        """What every head does with the text, and what others would, batch by batch.
+        """Yield the traces of the text batch by batch, each with the activations of other heads on request.
 
         Raises:
             UserError: at the first, when the text has too few tokens to tell heads of this width from one another.
@@ -369,7 +369,7 @@ class _Seen:
             yield found
 
     def _check_enough(self) -> None:
-        """On no more positions than heads are wide, any two heads span the same space."""
+        """Raise UserError if heads are as wide as the positions are many: any two heads then span one space."""
         wide = widest(self.attentions)
         if self.read.size <= wide:
             raise UserError(
