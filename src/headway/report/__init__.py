@@ -1,6 +1,6 @@
-"""Pictures and pages, made from run folders alone.
+"""Figures and pages, made from run folders alone.
 
-* `experiment`: the report of an experiment; `lm`, `regression`: what each laboratory adds to it;
-* `models`: the pages of finished models; `charts`: what all pages share;
-* `terminal`: what an experiment would cost; `progress`: how far it is.
+* `experiment`: the report of an experiment; `lm`, `regression`: each laboratory's part of it;
+* `models`: the pages of finished models; `charts`: the parts that all pages share;
+* `terminal`: the cost of an experiment; `progress`: the state of its runs.
 """

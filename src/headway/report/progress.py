@@ -1,6 +1,6 @@
-"""Show: the rows of a table of runs: one each, and where there are hundreds, one for those of an arm that are alike.
+"""Progress of runs in a terminal: a live table, or lines where there is no terminal.
 
-Door: runs while they are going on, as a live table, or as lines where there is no terminal.
+A table has a row for each run. If there are hundreds of runs, similar runs of an arm share a row.
 """
 
 import time
@@ -80,7 +80,7 @@ _LOOKED_FOR_S = 2.5
 
 
 def can_be_shown() -> bool:
-    """Whether someone looks: at a terminal, or in a notebook."""
+    """Return whether someone can watch: at a terminal, or in a notebook."""
     console = Terminal()
     return console.is_terminal or console.is_jupyter
 
@@ -155,7 +155,7 @@ def status_table(store: Store) -> Group:
 
 
 def _planned(directory: Path) -> Iterator[str]:
-    """Where a plan of looks stands, where it is whole; what says so is loaded where there is one."""
+    """Yield the state of a plan of interim analyses, if it is intact; the code for it is loaded only then."""
     if inside(directory, "looks").is_dir() and not any(damages(directory)):
         from headway.adaptive.wording import where_it_stands
 
@@ -184,7 +184,7 @@ def _picture(snapshot: Snapshot, height: int) -> Group:
 
 
 def _messages(runs: Sequence[Progress]) -> list[Text]:
-    """What is said of single runs, over the whole width: a column would fold it to a word a line."""
+    """Return the messages of single runs over the whole width, since a column would wrap every word."""
     told = [run for run in runs if run.message]
     more = [Text(f"... and {counted(len(told) - MOST_ROWS, 'other run')}")] if len(told) > MOST_ROWS else []
     return [Text(_line(run), style=COLORS[run.status]) for run in told[:MOST_ROWS]] + more

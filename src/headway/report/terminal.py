@@ -1,7 +1,4 @@
-"""Show: what an experiment would cost, as tables and sentences for a terminal.
-
-Door: where the parameters of published models go.
-"""
+"""Tables and sentences for a terminal: the cost of an experiment, and the parameters of published models by part."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -50,7 +47,7 @@ class Plan:
 
     @property
     def picture(self) -> Parts:
-        """Parameters by part as bars; arms with the same counts share one."""
+        """The parameters by part as bars; arms with equal counts share a bar."""
         alike: dict[tuple[tuple[str, int], ...], list[Cost]] = defaultdict(list)
         for cost in self.costs:
             alike[tuple(cost.budget.parameters.items())].append(cost)
@@ -94,7 +91,7 @@ class Plan:
         return counts, costs
 
     def _rows(self, cells: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """A row for each arm; of many arms, those whose cells are the same share one."""
+        """Yield a row for each arm; of many arms, those with equal cells share a row."""
         names = [cost.arm.full_name for cost in self.costs]
         if len(names) <= _MOST_ROWS:
             yield from zip(names, cells, strict=True)
@@ -118,7 +115,7 @@ class Plan:
         return (tree,)
 
     def sentences(self) -> Iterable[str]:
-        """What the columns mean, which arms are matched, and how long all of it takes."""
+        """Yield sentences on the columns, on matched arms, and on the time of all runs."""
         what = self._run.example
         yield f"FLOPs of a {what} are those of a forward pass; of a run, about three times that for every {what}"
         if len(self.costs) > 1:
@@ -145,7 +142,7 @@ class Plan:
         yield _matched("FLOPs", per_run)
 
     def _kept(self) -> Iterable[str]:
-        """What the weights of single steps take on disk."""
+        """Yield a sentence on the disk space of kept weights."""
         n_steps = [len(self.experiment.kept_weights(cost.arm)) for cost in self.costs]
         if any(n_steps):
             numbers = sum(n * cost.budget.n_parameters for n, cost in zip(n_steps, self.costs, strict=True))
@@ -170,12 +167,12 @@ def _range(n_steps: list[int]) -> str:
 
 
 def _and_starts(costs: Iterable[Cost]) -> str:
-    """What else is not counted, where runs start from others."""
+    """Return words for uncounted work, if runs start from others."""
     return " and choosing heads" if any(cost.arm.parent is not None for cost in costs) else ""
 
 
 def _then(run: RunSpec) -> str:
-    """What a run does after its beginning."""
+    """Return what a run does after its start."""
     steps = run.declared_steps
     if steps is None:
         return "then trained"

@@ -1,6 +1,6 @@
-"""What pages share.
+"""Charts and page parts that all pages share.
 
 * `page`: one HTML file that fetches nothing; `figure`: a chart, its words and its theme; `files`: figures as files;
-* `atlas`: every head in a grid, coloured as in `heat_map`; `animation`: figures that move; `parameters`: where
-  parameters go.
+* `atlas`: every head in a grid, with the colours of `heat_map`; `animation`: moving figures; `parameters`: parameters
+  by part.
 """

@@ -1,7 +1,7 @@
-"""Show: maps that change while a model trains, as a film: a GIF that any page and any talk can show.
+"""Films of maps that change during training, as a GIF for any page or talk.
 
-Frames are drawn as pixels, since a film of vector pictures would take minutes. Its size is bounded: few colours, and
-maps that get smaller the more of them there are.
+Frames are drawn as pixels, since a film of vector pictures would take minutes. The file's size is bounded: it has few
+colours, and maps get smaller the more of them there are.
 """
 
 import io
@@ -47,7 +47,7 @@ class Frame:
 
 
 def film(frames: Iterable[Frame], *, largest: float, colours: Sequence[str], title: str) -> bytes:
-    """A GIF of the frames, which all have the same rows, with their scale from -largest to largest beside the title."""
+    """Return a GIF of frames with equal rows, and their scale from -largest to largest beside the title."""
     every = list(frames)
     place = _Place(every[0])
     scale = _Scale(colours, largest)
@@ -62,7 +62,7 @@ def film(frames: Iterable[Frame], *, largest: float, colours: Sequence[str], tit
 
 
 class _Place:
-    """Where everything stands in a frame."""
+    """The positions of everything in a frame."""
 
     def __init__(self, frame: Frame):
         from PIL import ImageFont

@@ -1,7 +1,7 @@
-"""Show: the atlas of a model's heads: layers down, heads across, a panel for each metric.
+"""The atlas of a model's heads: layers down, heads across, a panel for each metric.
 
-Layers may differ in their number of heads. A column apart shows, in the same colours, what a metric would be if nothing
-were going on. On the page a switch sorts each panel's heads.
+Layers may differ in their number of heads. A separate column shows, in the same colours, the metric's null value. On
+the page, a switch sorts each panel's heads.
 """
 
 import json

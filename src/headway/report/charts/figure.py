@@ -1,13 +1,10 @@
-"""Show: one look for every figure, so that a colour means the same thing wherever it appears.
+"""A figure: a chart, its words, and the theme that all figures share.
 
-Heads, arms and estimators have palettes of their own: a head keeps its colour in every figure, an arm does too,
-and what is not trained is grey.
+A colour means the same thing in every figure. Heads, arms and estimators have palettes of their own: a head or an arm
+keeps its colour, and references without training are grey.
 
-Show: a figure is a chart and its words; here are also the numbers that go into one.
-
-Show: a final metric over seeds as a mean with its interval.
-
-Show: names beside points, each on a side where it covers no other name and no point.
+`over_seeds` makes a mean with its interval of a final metric. `text_layers` puts names beside points, each on a side
+where it covers no other name and no point.
 """
 
 import json
@@ -199,7 +196,7 @@ def _read(rows: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The same with every text as it is read; see `plainly`."""
+    """Return a value with every text in it replaced by its readable form, as `plainly` makes it."""
     if isinstance(value, str):
         return plainly(value)
     if isinstance(value, dict):

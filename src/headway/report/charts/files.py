@@ -1,7 +1,7 @@
-"""Show: figures as files, drawn again only where what they show has changed.
+"""Figures as files, drawn again only if their content has changed.
 
-Digests of what each file was drawn from, and of what it then held, stand beside the files, in `.digests.json`: a file
-that was changed or damaged since is drawn again.
+`.digests.json` beside the files holds digests of the data of each file, and of the file itself. So a file that was
+changed or damaged is drawn again.
 """
 
 import mmap
@@ -83,13 +83,13 @@ def remove_outdated(folder: Path, drawn: Iterable[Figure], state: str) -> None:
 
 
 def are_current(folder: Path, state: str) -> bool:
-    """Whether a folder holds all its figures, as they were drawn from this state."""
+    """Return whether a folder holds all its figures, as they were drawn from this state."""
     found = read_digests(folder)
     return found.get("") == state and all(_is_whole(folder, file, digests) for file, digests in found.items() if file)
 
 
 def read_digests(folder: Path) -> Mapping[str, str]:
-    """What each figure's file was drawn from, and then held; under the empty name, from which state all were drawn."""
+    """Return the digests of each figure's data and file; under the empty name, the state that all were drawn from."""
     refuse_link(folder)
     found = kept_json(folder / DIGESTS)
     if not isinstance(found, dict):
@@ -100,12 +100,12 @@ def read_digests(folder: Path) -> Mapping[str, str]:
 
 
 def is_ours(file: str) -> bool:
-    """Whether a text can be the name of a figure's file; the names in a received directory may be anything."""
+    """Return whether a text can be the name of a figure's file; names in a received directory may be anything."""
     return is_bare(file) and not file.startswith(".") and file.rpartition(".")[2] in (*FORMATS, "gif")
 
 
 def _is_whole(folder: Path, file: str, digests: str) -> bool:
-    """Whether a file is there and holds what was drawn; those of before did not say what that was."""
+    """Return whether a file exists and holds what was drawn; older records lack this digest and count as intact."""
     _, _, held = digests.partition(_THEN)
     try:
         return (folder / file).is_file() and (not held or held == _held(folder / file))
@@ -128,7 +128,7 @@ def _write_digests(folder: Path, digests: Mapping[str, str]) -> None:
 
 
 def _digests(figure: Figure, formats: Iterable[str], state: str) -> dict[str, str]:
-    """By file of a figure, what it is drawn from; empty where that is not known."""
+    """Return the digest of the data of each file of a figure; empty if it is unknown."""
     drawn_from = digest({"spec": figure.spec, "by": version("vl-convert-python"), "scale": PNG_SCALE})
     files = {f"{figure.name}.{name}": drawn_from for name in formats}
     moving = digest({"spec": figure.spec, "state": state}) if state else ""

@@ -1,4 +1,4 @@
-"""Show: the colours of head metrics, fit to what is seen: the same rule in the atlas and in maps of pairs."""
+"""The colours of head metrics, fitted to the visible values: one rule for the atlas and for maps of pairs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

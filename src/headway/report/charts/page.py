@@ -1,9 +1,9 @@
-"""Show: a page is one HTML file that holds its figures and all that draws them, and fetches nothing.
+"""A page: one HTML file that holds its figures and all scripts that draw them, and fetches nothing.
 
-Its policy names the scripts that are ours by their hashes: whatever else stands in it, a browser runs no other, turns
-no text into code, and asks no address for anything.
+Its content security policy names Headway's scripts by their hashes. So a browser runs no other script in the page,
+turns no text into code, and contacts no address.
 
-Show: a table of a page, as text in rows; its cells are ready to be read.
+A `Table` of a page is text in rows; its cells are ready to be read.
 """
 
 import base64
@@ -43,7 +43,7 @@ def render(template: str, drawn: Sequence[Figure], **content: Any) -> str:
 
 
 def templates() -> "Environment":
-    """Where templates are found; what they are given is text, and every character of it is seen."""
+    """Return the template environment; templates receive text, and every character of the text is visible."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     return Environment(

@@ -1,4 +1,4 @@
-"""Show: where parameters go, part by part: bars in a terminal, and the same as a figure."""
+"""The parameters of models by part: bars in a terminal, and a figure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Parts:
         yield legend
 
     def figure(self, title: str) -> Figure:
-        """The same bars as a figure."""
+        """Return the bars as a figure."""
         import altair as alt
 
         rows = [

@@ -1,5 +1,5 @@
-"""The report of an experiment, as far as all laboratories share it.
+"""The report of an experiment: the parts that all laboratories share.
 
-`page` is the report, made from `data`; `answer` draws its answer; `laboratory` is what a laboratory adds; `current`
-tells whether a report still says what its directory holds.
+`page` makes the report from `data`; `answer` draws its answer; `laboratory` is what a laboratory adds. `current` tells
+whether a report still matches its directory.
 """

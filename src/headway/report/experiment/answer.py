@@ -1,8 +1,8 @@
-"""Show: differences as points with their intervals, in rows, beside what they are said to be and what they cost.
+"""The answer as figures: differences seed by seed with their intervals, and the final metric of every arm.
 
-Show: the answer as a figure: how far apart what is compared lies, seed by seed, and how sure that is.
-
-Show: what every arm is judged by in the end, seed by seed, beside what needs no training on the same task.
+* `drawn` draws rows of differences: points with intervals, beside their verdicts and costs.
+* `differences` makes these rows from the comparisons and contrasts of a directory.
+* `final_outcome` draws the final primary metric of every arm, beside references without training on the same task.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class _Frame:
-    """What panels in a column share: an axis that holds all of `scaled`, its title, room for names, and colours."""
+    """The shared parts of a column of panels: an axis that holds all of `scaled`, its title, names, colours."""
 
     scaled: Sequence[Difference]
     width: int
@@ -177,7 +177,7 @@ def _panel_intervals(shown: Sequence[Difference], frame: _Frame, title: str, nam
 
 
 def differences(material: ReportData) -> Iterator[Figure]:
-    """What is asked first, then arm by arm, both without a control; of controls a folded one, open if it is alone."""
+    """Yield the contrasts, then the comparisons of arms, then, folded, the differences under controls."""
     compared = [one for one in material.results.judged if one.n_pairs]
     # A share of seeds is told in its own unit: so many per cent of a share would go beyond all of them.
     shares = not _is_of_shares(material) and all(
@@ -303,7 +303,7 @@ def _better(metric: str, estimate: float) -> str:
 
 
 def _time(material: ReportData, first: Sequence[str], second: Sequence[str]) -> str:
-    """How long a run of either side takes, as `arm_seconds` has each arm; empty where that is not known."""
+    """Return how long a run of either side takes, by `arm_seconds`; empty if that is unknown."""
     runs = runs_of_arms(material.runs)
     means = []
     for side in (first, second):
@@ -315,13 +315,13 @@ def _time(material: ReportData, first: Sequence[str], second: Sequence[str]) -> 
 
 
 def _is_of_shares(material: ReportData) -> bool:
-    """Whether what is drawn are shares of seeds, each pair of arms with an interval of its own."""
+    """Return whether the drawn values are shares of seeds, each pair of arms with an interval of its own."""
     primary = material.results.primary
     return any(family.rule == "shares" for family in material.results.families if family.metric == primary)
 
 
 def _margin(material: ReportData) -> float:
-    """What is certainly smaller is the same, in per cent: by the plan that verdicts follow, else by the document."""
+    """Return the margin in per cent: that of the plan that verdicts follow, else the document's."""
     families = [family for family in material.results.families if family.metric == material.results.primary]
     return families[0].plan.margin if families else material.experiment.margin
 
@@ -378,7 +378,7 @@ def _unfair(material: ReportData) -> bool:
 
 
 def _title(material: ReportData, arm: ArmResults, baseline: ArmResults, compared: Comparison) -> str:
-    """Of a panel: under a control a group, arms against one baseline, or each against itself without the control."""
+    """Return a panel's title: a group under a control, arms against a baseline, or each against itself."""
     control, group, against = compared.control, compared.group, f"against {baseline.label}"
     if control is not None and arm.shown.run.arm == baseline.shown.run.arm:
         return f"{material.experiment.control_label(control)}: each against itself without it"
@@ -393,7 +393,7 @@ CLOSE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class OutcomeMeasure:
-    """What arms are judged by, and in which words."""
+    """The metric by which arms are compared in the end, and its words."""
 
     name: str
     metric: str

@@ -1,7 +1,7 @@
-"""Show: whether a report still says what its results directory holds.
+"""The check whether a report still matches its results directory.
 
-All that a report tells stands in a few small files, or follows from runs that are done and change no more. A digest
-of them is the state that a report was written from; it stands at the end of the page.
+A report depends on a few small files, and on finished runs, which change no more. Their digest is the state that the
+report was written from; it stands at the end of the page.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ def signed(page: str, state: str) -> str:
 
 
 def is_of(path: Path, state: str) -> bool:
-    """Whether a page is there, was written from a state, and is still as it was written."""
+    """Return whether a page exists, was written from a state, and has not changed since."""
     try:
         page, _, last = read_bytes(path).rstrip().rpartition(b"\n")
     except OSError:
@@ -65,7 +65,7 @@ def is_of(path: Path, state: str) -> bool:
 
 
 def is_signed(path: Path) -> bool:
-    """Whether a page is there that says what it was written from, whatever that is."""
+    """Return whether a page exists and names the state that it was written from, whichever that is."""
     try:
         return read_bytes(path).rstrip().rpartition(b"\n")[2].startswith(MADE_FROM.encode())
     except OSError:

@@ -1,14 +1,10 @@
-"""Show: what each arm is called and looks like, in every figure, whatever has finished.
+"""The data of a report, read once from a results directory, and the style of each arm.
 
-Where an experiment compares schemes of head layouts in groups, a colour is a scheme and a dash and shape a group, so
-that what belongs together is seen together; otherwise every arm has a colour of its own.
+Only finished runs are drawn. Arms keep the order of their document, and with it their names and colours, whichever
+runs have finished. If an experiment compares schemes of head layouts in groups, a colour is a scheme, and a dash and
+shape are a group, so that related arms look related. Otherwise every arm has a colour of its own.
 
-Show: what the figures and tables are made of, read once from a results directory.
-
-Only finished runs are drawn. Arms keep the order of their document, and with it their colours, whatever has
-finished.
-
-Show: a metric of an arm over the steps that all of its seeds measured.
+`per_seed` gives a metric of an arm over the steps that all of its seeds measured.
 """
 
 from collections.abc import Callable, Mapping
@@ -117,7 +113,7 @@ class Finished:
         return steps, np.array([value for _, value in measured], dtype=float)
 
     def once(self, reader: "Callable[[Run], Read]") -> "Read":
-        """What a reader makes of the run's folder; each reads it once, however many figures ask."""
+        """Return what a reader makes of the run's folder; each reader reads it once, for however many figures."""
         if reader not in self._read:
             self._read[reader] = reader(self.run)
         return cast("Read", self._read[reader])
@@ -133,7 +129,7 @@ class ArmResults:
 
     @property
     def label(self) -> str:
-        """What legends, tables and sentences call it."""
+        """The arm's name in legends, tables and sentences."""
         return self.look.label
 
     @property
@@ -181,7 +177,7 @@ class ReportData:
 
     @property
     def run(self) -> "RunSpec":
-        """What one of its arms asks for; all belong to one laboratory."""
+        """The specification of one of the arms' runs; all arms belong to one laboratory."""
         return self.experiment.arms[0].template
 
     @property
@@ -190,7 +186,7 @@ class ReportData:
         return tuple(dict.fromkeys(arm.control for arm in self.arms))
 
     def under(self, control: str | None) -> "ReportData":
-        """The same with the arms under one control only."""
+        """Return the data with only the arms under one control."""
         return replace(self, arms=tuple(arm for arm in self.arms if arm.control == control))
 
     @property
@@ -200,7 +196,7 @@ class ReportData:
 
     @property
     def one_task(self) -> bool:
-        """Whether all arms were judged on the same prompts."""
+        """Whether all arms were evaluated on one set of prompts."""
         return len({arm.shown.task for arm in self.arms}) == 1
 
     @property
@@ -222,16 +218,16 @@ class ReportData:
         return together([arm.label for arm in arms], len(self.arms))
 
     def baselines(self, arm: ArmResults) -> Mapping[str, Mapping[str, float]]:
-        """What needs no training reaches on the task of an arm: estimators, or n-gram models, and their errors."""
+        """Return the references without training on an arm's task: estimators or n-gram models, and their errors."""
         return self.references(arm).reached
 
     def references(self, arm: ArmResults) -> References:
-        """The same with their errors against the length of the prompt."""
+        """Return the references of an arm's task, with their errors against the length of the prompt."""
         return self.results.tasks.get(arm.shown.task) or References(baselines={})
 
 
 def _chose(run: "Run", results: Results) -> bool:
-    """Whether a finalist of a search was chosen by this run, so that it flatters it; its fresh ones tell more."""
+    """Return whether this run helped to choose a finalist of a search, and so flatters it beside its fresh runs."""
     search = results.search
     if search is None or search.first_fresh is None or run.name not in search.finalists:
         return False

@@ -1,11 +1,10 @@
-"""Show: the tables of a report, as text in rows.
+"""A laboratory's part of a report, and the tables that all laboratories share.
 
-A cell is ready to be read: means with their spread over seeds, fractions as percentages, nothing where there is
-nothing, and a line per output where there are several.
+A cell of a table is ready to be read: means with their spread over seeds, and fractions as percentages. A missing value
+is an empty cell, and several outputs are a line each.
 
-Show: what a laboratory supplies for a report, and the one way to get at it.
-
-Show: arms of different tasks in panels of their own: errors on different tasks share no axis.
+`ReportSlice` is what a laboratory supplies, and `laboratory_of` finds it. `by_task` gives arms of different tasks
+panels of their own, since errors on different tasks share no axis.
 """
 
 import re
@@ -139,7 +138,7 @@ def runs(material: ReportData) -> Table:
 
 
 def execution(material: ReportData) -> Table:
-    """Where and how the runs were executed: a row per fact, its values joined where runs differ."""
+    """Return the table of where and how the runs were executed: a row per fact, its values joined where runs differ."""
     facts: dict[str, dict[str, None]] = {}
     for run in material.runs:
         for key, value in _flat(run.execution or {}):
@@ -195,7 +194,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Writing:
-    """What an arm wrote before and after training."""
+    """The texts that an arm generated before and after training."""
 
     label: str
     samples: tuple[Sample, ...]
@@ -225,14 +224,14 @@ class ReportSlice(ABC):
 
     @abstractmethod
     def luck(self, material: ReportData) -> str:
-        """What the intervals leave out, in a sentence; empty where there is no interval."""
+        """Return a sentence on the variance that the intervals leave out; empty if there is no interval."""
 
     def heads(self, arm: ArmResults) -> Iterable[tuple[int, Table]]:  # noqa: ARG002
         """The table per head of each seed of an arm."""
         return ()
 
     def statements(self, material: ReportData) -> Sequence[Statement]:  # noqa: ARG002
-        """What is said below the verdicts."""
+        """Return the statements below the verdicts."""
         return ()
 
     def tables(self, material: ReportData) -> Sequence[tuple[str, Table]]:  # noqa: ARG002

@@ -1,9 +1,9 @@
-"""Show: figures of one's own, which plugins register; one that fails is left out of the report, with a warning.
+"""The report page: one HTML file that holds everything it needs and fetches nothing.
 
-Show: the report, one HTML file that holds everything it needs and fetches nothing.
+The answer stands first: what a search picked, and one sentence per arm. Then follow the numbers, the figures, the
+tables per head, how the experiment was run, and how to repeat it.
 
-The answer stands first, what a search picked and one sentence per arm; then the numbers, the figures, the tables per
-head, how it was run and how to repeat it.
+Plugins may register figures of their own. A figure that fails is left out of the report, with a warning.
 """
 
 import warnings
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def figures_of_own(material: ReportData) -> Iterator[Figure]:
-    """What the plugins of an experiment draw of it."""
+    """Yield the figures that the plugins of an experiment draw."""
     for plugin in material.experiment.plugins:
         for entry in plugin.entries:
             if entry.kind == "figure" and (figure := _drawn(entry, plugin, material)) is not None:
@@ -84,11 +84,11 @@ class Answered:
 
 
 def write_report(store: "Store", results: Results, *, files: bool = True, out: Path | None = None) -> Path:
-    """Write `report.html`, and its figures as `files` under `figures/`, as far as they changed; the path of the page.
+    """Write `report.html`, and its changed figures as `files` under `figures/`; return the path of the page.
 
-    They stand in the results directory, or in another folder `out`, beside the `results.json` there. Where figures are
-    not wanted as files, those of before that the page no longer holds are removed. Where nothing can be drawn, the page
-    says so and has no figures, and files of before are left.
+    The page stands in the results directory, or in another folder `out`, beside the `results.json` there. If figures
+    are not wanted as files, old figure files that the page no longer holds are removed. If nothing can be drawn, the
+    page says so and has no figures, and old files stay.
 
     Raises:
         ResultsError: when a file cannot be written.
@@ -122,7 +122,7 @@ def figures(material: ReportData) -> Iterator[Figure]:
 
 
 def _can_look(material: ReportData) -> bool:
-    """Whether `headway look` takes its models: they read tokens."""
+    """Return whether `headway look` can open the models, which must read tokens."""
     reads_numbers = material.run.content()["model"].get("encoder") is not None
     return bool(material.arms) and material.run.n_ctx is not None and not reads_numbers
 
@@ -170,7 +170,7 @@ def _alone(material: ReportData) -> str:
 
 
 def answered(material: ReportData) -> list[Answered]:
-    """What is asked of several arms, what the comparisons of the primary metric say, and how many say nothing yet."""
+    """Return the verdicts on contrasts and on the primary metric's comparisons, and how many give no verdict yet."""
     if not material.arms:
         return []
     results, colours = material.results, {arm.name: arm.colour for arm in material.arms}
@@ -200,7 +200,7 @@ def _together(
 
 
 def by_title(material: ReportData) -> dict[str, list[Answered]]:
-    """What stands open in the answer, under "", and where sentences are many, what is folded, by its title."""
+    """Return the unfolded part of the answer, under "", and, if sentences are many, its folded parts by title."""
     every = answered(material)
     many = sum(len(one.verdicts) for one in every) > MANY
     found: dict[str, list[Answered]] = {"": []}
@@ -225,7 +225,7 @@ def progress(material: ReportData) -> str:
 
 
 def command(material: ReportData) -> str:
-    """What to type to run all this again into another directory."""
+    """Return the command that runs all this again into another directory."""
     experiment = material.experiment
     ships = experiment.name in shipped() and _is_shipped(material)
     seeds = sorted({run.seed for run in material.runs})
@@ -244,7 +244,7 @@ def command(material: ReportData) -> str:
 
 
 def _is_shipped(material: ReportData) -> bool:
-    """Whether the directory's document is the one that comes with Headway, unchanged."""
+    """Return whether the directory's document ships with Headway, unchanged."""
     experiment = material.experiment
     scales = load(experiment.name).document.scales
     if experiment.scale and experiment.scale not in scales:

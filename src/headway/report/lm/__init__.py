@@ -1,7 +1,7 @@
-"""What the report of transformers on tokens adds.
+"""The report's part on transformers on tokens.
 
-* `report`: its figures in their order; `common`: what several of them ask;
-* `training`: loss over training; `size`: loss against heads, parameters and cost; `text`: what models write, and
+* `report`: the figures in their order; `common`: functions that several of them share;
+* `training`: loss over training; `size`: loss against heads, parameters and cost; `text`: generated texts, and
   published claims; `synthetic`: tasks with known answers; `lane`: the data lane;
-* `heads`, `head_maps`: what probes measured; `association`: how it goes with the loss.
+* `heads`, `head_maps`: the measurements of probes; `association`: their relation to the loss.
 """

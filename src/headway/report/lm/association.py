@@ -1,6 +1,7 @@
-"""Show: the loss that diversity is held against, and how much of it the diversity of each layer explains.
+"""Figures of loss and head diversity: how much of the loss the diversity of each layer explains.
 
-Show: loss against diversity, arm by arm, where arms push their heads apart, or together.
+`association` draws R^2 layer by layer; `losses` draws the loss that diversity is compared with. `against_loss` draws
+loss against diversity, arm by arm, if arms push their heads apart or together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -92,7 +93,7 @@ def association(material: ReportData, loss: str = "probe_loss_nats") -> Figure |
 
 
 def _rows(entry: LayerAssociation, label: str) -> Iterator[dict[str, Any]]:
-    """Of a layer, and of each seed of it."""
+    """Yield the rows of a layer, and of each of its seeds."""
     place = {"what": label, "layer": entry.layer, "window": entry.window}
     numbers = {"r2": entry.r2, "own": entry.r2_own, "swapped": entry.r2_swapped, "p": entry.p, "n": entry.n}
     yield place | numbers
@@ -116,7 +117,7 @@ def _association_caption(
 
 
 def _own(entries: Sequence[LayerAssociation]) -> Iterator[str]:
-    """What is said of what each seed does by itself."""
+    """Yield caption sentences on what each seed does by itself."""
     if any(entry.r2_own is not None for entry in entries):
         yield (
             "So diamonds are R² of what a seed does by itself, beside the mean over seeds; grey is how far the heads "

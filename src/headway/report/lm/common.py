@@ -1,8 +1,8 @@
-"""Show: what a run of language models was asked to do, and what its probes measured.
+"""Functions that several figures of transformers share.
 
-Show: which final loss is drawn: of a text in nats or in bits, of other tasks that of their answers.
-
-Show: the n-gram models and the entropy of the text, as rules across a panel or, far from it, in its caption.
+They read a run's specification and probes, choose the final loss to draw (a text's in nats or bits, or that of a
+task's answers), and draw references. The n-gram models and the entropy of the text are rules across a panel, or a
+sentence in the caption if they are far from it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,23 +18,23 @@ from headway.stats.lm.diversity import HeadProgress, head_progress
 
 
 def declared(run: Finished) -> TokensRun:
-    """What was run, with the heads that it was trained with."""
+    """Return the specification of a run, with the heads that it was trained with."""
     assert isinstance(run.run.trained, TokensRun)
     return run.run.trained
 
 
 def is_probed(run: Finished) -> bool:
-    """Whether its heads were measured while it trained."""
+    """Return whether a run's heads were measured during training."""
     return run.once(head_progress) is not None
 
 
 def measures(run: Finished, metric: str) -> bool:
-    """Whether a metric of its heads was measured while it trained."""
+    """Return whether a metric of a run's heads was measured during training."""
     return is_probed(run) and metric in heads_of(run).mean
 
 
 def heads_of(run: Finished) -> HeadProgress:
-    """What was measured of the heads of a run that was probed."""
+    """Return the measurements of a probed run's heads."""
     found = run.once(head_progress)
     assert found is not None
     return found
@@ -81,7 +81,7 @@ def loss_of(material: ReportData) -> OutcomeMeasure:
 
 
 def values(material: ReportData) -> dict[str, float]:
-    """The loss of each, where all arms are judged on the same text; empty otherwise."""
+    """Return the loss of each reference if all arms are evaluated on one text; empty otherwise."""
     if not material.arms or not material.one_task:
         return {}
     found = material.baselines(material.arms[0])

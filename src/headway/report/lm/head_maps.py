@@ -1,7 +1,7 @@
-"""Show: which heads of a layer are alike: a map of all its pairs, for every layer, at every probed step.
+"""Maps of the similar heads of a layer: all pairs of heads, for every layer, at every probed step.
 
 One figure holds all arms, with a slider for the step; the same maps make a film. Each map is one list of numbers in the
-page, and is spread into cells only while it is shown, so that sixty steps cost little.
+page. It is spread into cells only while it is shown, so that sixty steps cost little.
 """
 
 import json

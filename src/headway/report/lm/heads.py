@@ -1,8 +1,8 @@
-"""Show: what every layer's heads do while a model trains: a line per layer, a panel per arm, a figure per metric.
+"""Figures of head metrics: over training, against depth, and by the number of KV heads.
 
-Show: where in a model heads differ: a metric against depth, a line per arm.
-
-Show: how alike heads are when they share their keys and values: diversity by the number of KV heads.
+* `progress`: a line per layer, a panel per arm, a figure per metric;
+* `at_end`: a metric against depth, a line per arm;
+* `kv_heads`: how similar heads are when they share their keys and values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -88,7 +88,7 @@ def _drawn(material: ReportData, metric: str, statistic: Statistic, *, folded: b
 
 
 def is_logarithmic(metric: str) -> bool:
-    """Whether a metric is drawn on a log axis: raw ones, which grow with the rows, are."""
+    """Return whether a metric is drawn on a log axis, as raw metrics are, which grow with the rows."""
     return metric.endswith("_raw") or metric == "attention_variance_published"
 
 
@@ -105,7 +105,7 @@ def layer_colour(n_layers: int) -> Any:
 
 
 def panels(chart: Any, arms: Sequence[ArmResults], *, height: int = 150) -> Any:
-    """A layered chart whose rows name their arm as `what`: one panel, or one per arm, in rows of equal axes."""
+    """Split a layered chart, whose rows name their arm as `what`, into one panel per arm with equal axes."""
     import altair as alt
 
     if len(arms) == 1:

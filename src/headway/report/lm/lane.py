@@ -1,6 +1,7 @@
-"""Show: the data lane: how much of the stream it carries, before each layer and over training.
+"""Figures of the data lane: its share of the residual stream, and a drawing of its place in the model.
 
-Show: a drawing of the data lane: where the embedding enters the stream, what starts empty, where it is read out.
+The share is drawn before each layer and over training. The drawing shows where the embedding enters the stream, which
+part starts empty, and which part is read out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +56,7 @@ def lane_use(material: ReportData) -> Figure | None:
 
 
 def has_lane(arm: ArmResults) -> bool:
-    """Whether the model of an arm has a data lane."""
+    """Return whether the model of an arm has a data lane."""
     model = declared(arm.shown).model
     return model.embedding_width < model.d_model
 
@@ -194,7 +195,7 @@ def _drawing(model: TransformerModel) -> Any:
 
 
 def _split(model: TransformerModel) -> float:
-    """Where the embedded entries, below, end and the lane begins; a narrow part stays visible."""
+    """Return the height at which the embedded entries, below, end and the lane begins; a narrow part stays visible."""
     share = model.embedding_width / model.d_model
     return BOTTOM + (TOP - BOTTOM) * min(0.85, max(0.15, share))
 

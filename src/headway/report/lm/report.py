@@ -1,8 +1,7 @@
-"""Show: the figures that answer what a task is asked for whose answer is known, in their order.
+"""The report on transformers on tokens: its figures in their order, its tables and its texts.
 
-Show: the figures of what probes measured in the heads, in their order, for arms without a control and under each.
-
-Show: what a report on language models holds: its figures in their order, its tables and its texts.
+`answers` yields the figures of tasks with known answers; `probed` yields those of the probes, for arms without a
+control and under each control.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ from headway.stats.lm.scaling import PARAMETERS, AgainstScheme, Fit
 
 
 def answers(material: ReportData) -> Iterator[Figure | None]:
-    """What kinds of question get, what errors come to, in how many seeds it is solved, and how much is right."""
+    """Yield the figures of a task with known answers: question kinds, errors, solved seeds, accuracies, lengths."""
     for draw in (by_kind, errors_by_heads, solved_map, accuracies, by_length):
         yield draw(material)
 
@@ -188,7 +187,7 @@ class TokensReportSlice(ReportSlice):
         )
 
     def luck(self, material: ReportData) -> str:
-        """What the intervals leave out: the luck of the held-out text; nothing where there is no interval."""
+        """Return a sentence on the sampling of held-out text, which intervals leave out; empty without intervals."""
         if not any(comparison.interval for comparison in material.results.comparisons):
             return ""
         arms = "all arms" if material.one_task else "all arms of a task"
@@ -229,12 +228,12 @@ class TokensReportSlice(ReportSlice):
 
 
 def _starts(material: ReportData) -> bool:
-    """Whether arms start from others."""
+    """Return whether arms start from others."""
     return any(arm.parent is not None for arm in material.experiment.arms)
 
 
 def _trained(material: ReportData) -> ReportData:
-    """The same with the arms that were trained, since of the others there is no curve."""
+    """Return the data with only the arms that were trained, since the others have no curve."""
     arms = tuple(arm for arm in material.arms if arm.shown.run.steps)
     return replace(material, arms=arms) if arms else material
 
@@ -265,7 +264,7 @@ def _cells(
 
 
 def _is_relative(material: ReportData, names: Sequence[str]) -> bool:
-    """Whether a column says by how many percent arms differ in what they are judged by: of a share that says little."""
+    """Return whether a column shows differences in per cent; a primary metric that is a share has no such column."""
     primary = material.results.primary
     return primary in names and METRICS[primary].unit != YES_OR_NO
 
@@ -304,7 +303,7 @@ def _quiet(label: str, loss: float, n_columns: int) -> Row:
 
 
 def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
-    """What the curves through the arms say, that of the published form with the other beside it."""
+    """Yield statements on the curves through the arms, the published form with the other form beside it."""
     published, free_form = PARAMETERS
     for fit in sorted(fits, key=lambda f: (f.control is not None, f.scheme != "descending")):
         if fit.sentence and fit.form == published:

@@ -1,10 +1,9 @@
-"""Show: loss against the total number of heads, a labelled point per arm and a fitted curve per scheme of layouts.
+"""Figures of model size: loss against heads and against parameters, and the cost of an arm.
 
-Show: how large the models are: loss against trained parameters, and what the parameters are for.
-
-Show: what an arm costs, the time of a training step and the memory, from solo timings alone.
-
-Runs of a sweep share the machine, so their own seconds are no measurement.
+* `loss_against_heads`: a labelled point per arm and a fitted curve per scheme of layouts;
+* `loss_against_parameters` and `parameters_by_part`: trained parameters, and what they are for;
+* `cost`: the time of a training step and the memory, from solo timings alone. Runs of a sweep share the machine, so
+  their own seconds are no measurement.
 """
 
 import math

@@ -1,10 +1,9 @@
-"""Show: how well each arm does a task whose answer is known, seed by seed, beside the best possible and chance.
+"""Figures of tasks whose answers are known: accuracies, errors and solved seeds, beside what is possible.
 
-Show: how much is right of a task whose answer is known, by kind of question and by what had been read.
-
-Show: errors of answers that are numbers against the number of heads, with the arms that have as many as needed.
-
-Show: in how many of its seeds each arm solves a task, beside what is possible at all.
+* `accuracies`: each arm seed by seed, beside the best possible accuracy and chance;
+* `by_kind` and `by_length`: accuracy by kind of question, and by the number of tokens read before it;
+* `errors_by_heads`: numeric errors against the number of heads, marking arms that have as many as needed;
+* `solved_map`: the share of seeds in which each arm solves a task, beside what is possible at all.
 """
 
 from collections.abc import Callable, Sequence
@@ -110,7 +109,7 @@ def by_kind(material: ReportData) -> Figure | None:
 
 
 def _guesses(material: ReportData) -> list[dict[str, float]]:
-    """What needs no hop, where all arms are asked the same."""
+    """Return the accuracies of answers that need no hop, if all arms get equal questions."""
     tasks = [declared(arm.shown).task for arm in material.arms]
     task = tasks[0]
     if not isinstance(task, HopsTask) or any(other != task for other in tasks):
@@ -119,7 +118,7 @@ def _guesses(material: ReportData) -> list[dict[str, float]]:
 
 
 def by_length(material: ReportData) -> Figure | None:
-    """The same by what had been read before it was asked; None where that is always the same."""
+    """Draw the accuracy by the number of tokens read before a question; None if that number never varies."""
     title, caption = "How much is right by what had been read", _caption(material)
     chart = _lines(material, "accuracy_by_length", "tokens read, up to", lambda at: 2**at)
     if chart is None:
@@ -302,7 +301,7 @@ def _panels(rows: Sequence[dict[str, Any]]) -> Any:
 
 
 def _row(arm: ArmResults) -> dict[str, Any] | None:
-    """What is shown of an arm; None where its runs are not told by yes or no."""
+    """Return the row of an arm; None if its runs have no yes or no."""
     solved = arm.final("solved")
     if not len(solved):
         return None
@@ -327,7 +326,7 @@ def _row(arm: ArmResults) -> dict[str, Any] | None:
 
 
 def _panel_solved_map(arm: ArmResults) -> str:
-    """What the arms of a panel have in common: their control, or what their model is made of where that tells it."""
+    """Return what the arms of a panel share: their control, or the parts of their model if those tell it."""
     plain = _mlp(arm)
     return plain if arm.control is None or plain != "attention alone" else arm.control
 

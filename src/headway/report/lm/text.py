@@ -1,6 +1,7 @@
-"""Show: what models write before and after training: the texts, how they repeat themselves, and unused tokens.
+"""Generated texts, how repetitive they are, and the verdicts on published statements on heads.
 
-Show: what becomes of the published statements on heads: in the answer, and in full for every control and metric.
+Texts stand before and after training, with the share of unused tokens. The statements stand in the answer, and in a
+table for every control and metric.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

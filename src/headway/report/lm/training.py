@@ -1,10 +1,10 @@
-"""Show: the evaluation loss of language models during training, against tokens and against hours.
+"""Figures over training: the loss, learning rates, the inequality of heads, and pruning without retraining.
 
-Show: arms at several learning rates, and against their baseline where each has its best.
-
-Show: how unequal heads become while a model trains: how few of them have half of all importance.
-
-Show: what the loss does when heads go and nothing is trained: by how many, by which rule, and when in training.
+* `learning` and `hours`: the evaluation loss against tokens, and against hours;
+* `learning_rates`: arms at several learning rates, and against their baseline, each at its best rate;
+* `inequality`: how few heads hold half of all importance during training;
+* `against_kept` and `over_training`: the loss of pruned models without further training, by number of heads, by rule,
+  and by training step.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ def learning(material: ReportData) -> Figure | None:
 
 
 def hours(material: ReportData) -> Figure | None:
-    """The same against hours, as the solo timings have them; None where an arm has no timing, or none differ."""
+    """Draw the loss against hours by the solo timings; None if an arm has no timing, or none differ."""
     steps = {arm.name: material.timings.get(arm.name, {}).get("step_s") for arm in material.arms}
     if any(step is None for step in steps.values()) or len(set(steps.values())) < 2:
         return None
@@ -421,7 +421,7 @@ def prunable(material: ReportData) -> Statement | None:
 
 
 def _hardly(one: PrunedAtOnce) -> bool:
-    """Whether the loss is known to rise by no more than that: a mean alone may be below it by the luck of its seeds."""
+    """Return whether the loss surely rises by no more than the threshold; a mean alone may be below it by chance."""
     return len(one.rises) >= SEEDS and over_seeds(list(one.rises.values())).high <= _MUCH * one.loss
 
 

@@ -1,5 +1,5 @@
-"""The pages of finished models.
+"""Pages of finished models.
 
-`page` is what they share; `xray` shows what every head does, `ablation` the loss without heads, `patching` what
-patching restored, and `look` is the page in which a reader picks a head.
+`page` holds the parts that these pages share. `xray` shows the metrics of every head, `ablation` the loss without
+heads, and `patching` what activation patching restored. `look` is the page in which a reader picks a head.
 """

@@ -1,14 +1,10 @@
-"""Show: what a model does without its heads, as tables: a row for each way of taking them away, and for each head.
+"""The page of `headway ablate`: the loss of a finished model without its heads.
 
-Show: the loss with a circuit alone, beside other circuits of as many heads: a panel for each way.
-
-Show: values of heads with their intervals, side by side: a panel for each way, on one scale.
-
-Show: what the loss does without heads, and without pairs of them, with intervals: a panel for each way.
-
-Show: cheap estimates of what heads do against what they do: a panel for each estimate and way.
-
-Show: the page of what a finished model does without its heads.
+* Tables: a row for each kind of ablation, and for each head;
+* `circuit_losses`: the loss with a circuit alone, beside random circuits of as many heads, a panel for each kind;
+* `head_intervals` and `pair_intervals`: the effects of heads and of pairs with intervals, a panel for each kind, on one
+  scale;
+* `estimates`: cheap estimates against exact effects, a panel for each estimate and kind.
 """
 
 from collections.abc import Mapping, Sequence

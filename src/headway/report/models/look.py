@@ -1,17 +1,12 @@
-"""Show: what each head composes with: the earlier heads that it reads most of, and the later ones that read it.
+"""The page of `headway look`: one file for one model or several, that holds all it needs.
 
-Show: sentences in which every head that is named is a link to it.
-
-Show: what the probes of a run said of its heads while it trained, at steps that a slider goes over.
-
-Show: arrays of numbers packed into a page, each an element of its own that is read when it is needed.
-
-Show: what a model's part of the page holds: rows of heads, numbers, sequences, and what each head does with tokens.
-
-Numbers stand in arrays beside it, as float32: of every metric, moment and head the value and its null, and for the
-finished model what untrained heads show. The last moment is the finished model.
-
-Show: the page on which one looks at heads: one file for one model or several, that holds all it needs.
+* `ShownModel` and `model_data`: a model's part of the page: rows of heads, numbers, sequences, patterns and circuits.
+  Numbers stand in arrays beside it, as float32: the value and the null of every metric, moment and head. The finished
+  model is the last moment, and also has the values of untrained heads.
+* `course`: the measurements of a run's probes, at steps that a slider visits;
+* `composed`: the composition of each head, with the earlier heads that it reads and the later heads that read it;
+* `linked`: sentences in which every named head is a link to that head;
+* `PagedArrays`: arrays packed into the page, each an element that is read when it is needed.
 """
 
 import base64
@@ -46,7 +41,7 @@ TOP = 3
 
 
 def composed(found: Composition, labels: Mapping[str, str]) -> dict[str, Any]:
-    """By head and kind, `reads` and `read_by`: head, composition, and whether that is beyond chance."""
+    """Return, by head and kind, `reads` and `read_by`: head, composition, and whether that is beyond chance."""
     names = [f"{labels[attention]}H{head}" for attention, head in found.heads]
     of: dict[str, dict[str, Any]] = {name: {} for name in names}
     for kind in COMPOSITIONS:
@@ -180,7 +175,7 @@ class ShownModel:
 
     @cached_property
     def heads(self) -> list[str]:
-        """What every head is called, row after row."""
+        """The names of all heads, row after row."""
         return [called for _, label, n in self.rows for called in head_names(label, n)]
 
     @cached_property
@@ -193,7 +188,7 @@ class ShownModel:
         return np.stack([self._scored(scores.get(metric)) for scores in self.moments])
 
     def untrained(self, metric: str) -> np.ndarray:
-        """(2, head): what untrained heads show on the same stream, in the mean and with its spread."""
+        """Return the mean and spread of untrained heads on the same stream (2, head)."""
         score = self.view.found.scores.get(metric)
         found = [_drawn(score, name, n) for name, _, n in self.rows]
         return np.concatenate(found, axis=1)
@@ -217,7 +212,7 @@ class ShownModel:
         )
 
     def untrained_pairs(self, metric: str) -> np.ndarray:
-        """The same of untrained heads."""
+        """Return the values of pairs of untrained heads."""
         score = self.view.found.scores.get(metric)
         found = {} if score is None else score.untrained
         return np.concatenate(
@@ -273,7 +268,7 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
 def _kept(
     shown: ShownModel, kept: KeptStep, places: Mapping[int, int], at: int, number: int, arrays: PagedArrays
 ) -> dict[str, Any]:
-    """What changes with the weights, at a step whose weights were kept; the rest is as in the end."""
+    """Return what changes with the weights, at a step whose weights were kept; the finished model has the rest."""
     labels = shown.view.found.labels
     return {
         "step": kept.step,
@@ -316,7 +311,7 @@ def _sequences(shown: ShownModel, places: Mapping[int, int], at: int, arrays: Pa
 def _patterns(
     shown: ShownModel, patterns: Mapping[tuple[str, int], PackedPatterns], prefix: str, arrays: PagedArrays
 ) -> dict[str, Any]:
-    """Patterns by row and sequence: whose they are; the weights are arrays named by a prefix and the same."""
+    """Return patterns by row and sequence, with their heads; the weights are arrays whose names begin with a prefix."""
     found = {}
     for row, (name, _, _) in enumerate(shown.rows):
         for number in range(len(shown.view.sequences)):
@@ -448,7 +443,7 @@ def _with_course(view: ModelView, room: int) -> ShownModel:
 
 
 def _shorter(model: ShownModel, largest: int) -> ShownModel:
-    """The same without patterns while it trained, or else without its last sequence, which is said."""
+    """Return the model without patterns during training, or else without its last sequence, and with a note on it."""
     view, n = model.view, len(model.view.sequences)
     below = f"so that the page stays below {largest / 1e6:.3g} MB"
     if any(step.patterns for step in view.kept):

@@ -1,4 +1,4 @@
-"""Show: the page of a finished model on a text, and the files beside it: those of an x-ray, and of an ablation."""
+"""The page of a finished model on a text, and the files beside it: those of an x-ray, an ablation or a patching."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPage:
-    """What a page of a finished model shows.
+    """The content of a page of a finished model.
 
     Attributes:
         verb: its files are called after it.
@@ -68,7 +68,7 @@ class ModelPage:
         return write_whole(folder / f"{self.verb}.html", self.html(command, self._look_beside(folder)).encode())
 
     def _look_beside(self, folder: Path) -> str | None:
-        """Where the page of `headway look` on the same model is, from a folder: in it, or where that verb writes it."""
+        """Return the link to the model's `headway look` page, in a folder or where that verb writes it."""
         places = ("look.html", f"../look-{self.found.name}.html")
         return next((quote(place) for place in places if self.look and (folder / place).is_file()), None)
 
@@ -95,7 +95,7 @@ class ModelPage:
 
 
 def folder_of(verb: str, found: ModelOnText, checkpoint: Path) -> Path:
-    """Where what was found is written if nobody says: a folder of its name that holds no other checkpoint's."""
+    """Return the default folder for the results: one of the model's name that holds no other checkpoint's results."""
     places = (Path("results") / f"{verb}-{found.name}{'' if n == 1 else f'-{n}'}" for n in count(1))
     mine = _whole(checkpoint)
     return next(place for place in places if _former(place / f"{verb}.json").get("checkpoint", mine) == mine)
@@ -115,7 +115,7 @@ def terminal_table(found: Table) -> "rich.table.Table":
 
 
 def _former(file: Path) -> dict[str, Any]:
-    """What was written there before."""
+    """Return the content that was written to a file before."""
     found = kept_json(file)
     return found if isinstance(found, dict) else {}
 

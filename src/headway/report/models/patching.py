@@ -1,10 +1,9 @@
-"""Show: how much of a metric's difference comes back with what one head did on the clean text: maps of all heads.
+"""The page of `headway patch`: activation patching of a finished model's heads between two texts.
 
-Show: how much of a metric's difference comes back with each head, with intervals over pairs of texts.
-
-Show: which head acts on which later one directly, and through what: a map for queries, keys and values each.
-
-Show: the page of what a finished model's heads did on one text, put into a run of another.
+* `site_maps` and `position_maps`: maps of how much of the metric's difference each head restores;
+* `restored_intervals`: the restored share of each head, with intervals over pairs of texts;
+* `path_maps`: which head acts directly on which later head, a map for queries, keys and values each;
+* `patterns`: the attention patterns of heads, clean beside corrupted.
 """
 
 from dataclasses import replace
@@ -73,7 +72,7 @@ def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
 
 
 def position_maps(found: PatchedModel, *, part: str) -> tuple[Figure, ...]:
-    """Of each site that was patched position by position the heads that restore most, tokens across."""
+    """Draw, for each site that was patched position by position, the heads that restore most, tokens across."""
     figures = [_positions(found, site, part) for site in found.patching.effects]
     drawn = [figure for figure in figures if figure is not None]
     return (*drawn[:1], *(replace(figure, folded=True) for figure in drawn[1:]))
@@ -112,7 +111,7 @@ def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None
 
 
 def patterns(found: PatchedModel, *, part: str) -> Figure:
-    """Where the heads look, clean beside corrupted, queries down."""
+    """Draw the attention patterns of heads, clean beside corrupted, queries down."""
     import altair as alt
 
     lines = []
@@ -356,7 +355,7 @@ def heads(found: PatchedModel) -> Table:
 
 
 def _shares(found: PatchedModel) -> dict[PatchSite, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Of each site the shares of each head, exact and estimated, and the interval of the exact; over all positions."""
+    """Return each site's shares by head, exact and estimated, and the exact shares' interval, over all positions."""
     patching, result = found.patching, dict[PatchSite, tuple[np.ndarray, np.ndarray, np.ndarray]]()
     difference = patching.difference if patching.differs else float("nan")
     for site in patching.effects:

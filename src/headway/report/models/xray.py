@@ -1,10 +1,7 @@
-"""Show: how much of what earlier heads write later heads read, for all pairs of heads of a model.
+"""The page of `headway xray`: the metrics of every head of a finished model, as tables and figures.
 
-Show: how alike the heads of each layer are, pair by pair: a map of heads against heads for each layer.
-
-Show: what an x-ray of a finished model found, as tables and figures.
-
-Show: the page of an x-ray of a finished model.
+`composition_maps` draws how much of earlier heads' output later heads read, for all pairs of heads. `pair_maps` draws
+how similar the heads of each layer are, a map of heads against heads for each layer.
 """
 
 import json

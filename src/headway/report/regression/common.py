@@ -1,4 +1,4 @@
-"""Show: what a run of in-context models was asked to do, and the circuits that it ended with."""
+"""Functions that several figures of in-context runs share: the specification of a run, and its final circuits."""
 
 import numpy as np
 
@@ -9,13 +9,13 @@ from headway.store.run import Run
 
 
 def declared(run: Finished) -> IclRun:
-    """What was run."""
+    """Return the specification of a run."""
     assert isinstance(run.run.spec, IclRun)
     return run.run.spec
 
 
 def has_one_layer(arm: ArmResults) -> bool:
-    """Whether its model is a single layer, whose heads are w and mu."""
+    """Return whether an arm's model is a single layer, whose heads are w and mu."""
     return isinstance(declared(arm.shown).model, OneLayer)
 
 

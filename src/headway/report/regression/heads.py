@@ -1,6 +1,7 @@
-"""Show: what every head becomes during training: its w and mu, a line per head.
+"""Figures of the heads of in-context models: w and mu over training, and the final circuits.
 
-Show: the QK and OV circuits of every head as maps, blue for negative, red for positive, white for zero.
+`dynamics` draws a line per head. `final_circuits` draws the QK and OV circuits of every head as maps: blue for
+negative, red for positive, white for zero.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Show: what a report on the in-context laboratory holds: its figures in their order, and its tables."""
+"""The report on in-context regression: its figures in their order, and its tables."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -67,11 +67,11 @@ class IclReportSlice(ReportSlice):
     """The slice of in-context regression."""
 
     def answers(self, material: ReportData) -> Iterator[Figure | None]:
-        """What a second head is worth, where tasks have one and two."""
+        """Yield the figure of the benefit of a second head, if tasks have arms with one head and with two."""
         yield theory.second_head(material)
 
     def statements(self, material: ReportData) -> Sequence[Statement]:
-        """The same in words."""
+        """Return the sentences on the benefit of a second head."""
         return theory.worth_statement(material)
 
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
@@ -81,7 +81,7 @@ class IclReportSlice(ReportSlice):
         yield from (draw(material) for draw in THEORY)
 
     def final(self, material: ReportData) -> Table:
-        """A row per arm and, below, a row per estimator on the same prompts."""
+        """Return the table of final metrics: a row per arm and, below, a row per estimator on the same prompts."""
         names = [
             name for name in FINAL if any(run.metrics.get(name) is not None for a in material.arms for run in a.runs)
         ]
@@ -109,7 +109,7 @@ class IclReportSlice(ReportSlice):
             yield run.seed, _heads_of(run)
 
     def luck(self, material: ReportData) -> str:
-        """What the intervals leave out: the luck of the shared prompts; nothing where there is no interval."""
+        """Return a sentence on the sampling of shared prompts, which intervals leave out; empty without intervals."""
         if not any(comparison.interval for comparison in material.results.comparisons):
             return ""
         errors = [error for arm in material.arms for error in arm.final("eval_mse_se")]

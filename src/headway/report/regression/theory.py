@@ -1,6 +1,7 @@
-"""Show: what theory expects of the experiment's task, beside what training found.
+"""Figures of theory: what it predicts for the experiment's task, beside the result of training.
 
-Show: what a second head is worth, by length and dimension: trained, by exact risk and by the effective loss.
+`second_head` draws the benefit of a second head by length and dimension: trained, by exact risk, and by the effective
+loss.
 """
 
 import math
@@ -36,7 +37,7 @@ RATIOS = np.geomspace(0.02, 2.0, 80)
 
 
 def covered(arm: ArmResults) -> bool:
-    """Whether the effective loss holds for an arm: one softmax layer, isotropic x, one output that reads all of x."""
+    """Return whether the effective loss holds for an arm: one softmax layer, isotropic x, one output of all of x."""
     model, task = declared(arm.shown).model, declared(arm.shown).task
     isotropic = isinstance(task.covariance, Identity) and task.d_y == 1 and bool(task.read_mask().all())
     return has_one_layer(arm) and model.attention == "softmax" and isotropic
@@ -245,7 +246,7 @@ def second_head(material: ReportData) -> Figure | None:
 
 
 def worth_statement(material: ReportData) -> Sequence[Statement]:
-    """What the longest prompts say, and which of the two theories the models follow."""
+    """Return a sentence on the longest prompts, and on which of the two theories the models follow."""
     worths = worths_of(material)
     if not worths:
         return ()
@@ -278,7 +279,7 @@ def _nearer_said(worths: Sequence[Worth]) -> str:
 
 
 def worths_of(material: ReportData) -> tuple[Worth, ...]:
-    """Of each task without noise that has arms with one head and with two, by dimension and length."""
+    """Return the benefit for each task without noise with arms of one head and of two, by dimension and length."""
     arms: dict[str, dict[int, ArmResults]] = {}
     tasks: dict[str, RegressionTask] = {}
     for arm in material.arms:

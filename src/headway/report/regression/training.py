@@ -1,7 +1,4 @@
-"""Show: how the error falls during training.
-
-Show: the error against the length of the prompt, shorter and longer than in training.
-"""
+"""Figures of errors: over training, and against the length of the prompt, shorter and longer than in training."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -238,7 +235,7 @@ def _floor(rows: Rows) -> float:
 
 
 def _leaving(panels: Iterable[tuple[Rows, int]]) -> str:
-    """Where curves go that leave their panels: their errors at the length of training, or near it."""
+    """Return a sentence on curves that leave their panels: their errors at the length of training, or near it."""
     found: dict[str, list[dict[str, Any]]] = {}
     for rows, trained in panels:
         below = [row for row in rows if row["mse"] < _floor(rows)]
