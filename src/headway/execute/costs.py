@@ -1,6 +1,7 @@
-"""Runs: what each arm of an experiment would cost, and what would be said of its data, before it is run.
+"""The cost of each arm before it runs, and the checks and preparation before runs start.
 
-Runs: what is to be seen to before runs are worked on by a process of this machine: memory, and data made once.
+`costs` estimates the parameters, FLOPs, memory and time of an arm. `foreseen` and `remarks` tell what a user may not
+expect of the data and the arms. `check_and_prepare` checks memory, and makes shared data once on this machine.
 """
 
 from collections import defaultdict
@@ -29,7 +30,7 @@ LONGEST_TRIAL_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What one run of an arm costs; what cannot be known is None."""
+    """The cost of one run of an arm; None for a value that cannot be known."""
 
     arm: Arm
     budget: Budget
@@ -136,7 +137,7 @@ def too_large(found: Sequence[Cost]) -> tuple[str, ...]:
 
 
 def foreseen(experiment: Experiment) -> tuple[str, ...]:
-    """What a run would say of the data of the selected arms, a sentence for each; nothing is fetched.
+    """Return a sentence on each surprise in the data of the selected arms; nothing is fetched.
 
     Raises:
         UserError: what a run would raise, as far as can be known with no more work than that takes.
@@ -147,7 +148,7 @@ def foreseen(experiment: Experiment) -> tuple[str, ...]:
 
 
 def remarks(experiment: Experiment) -> tuple[str, ...]:
-    """What a user may not expect of the selected arms, a sentence for each, with the arms unless it is all of them."""
+    """Return a sentence on each surprise in the selected arms, naming the arms unless it concerns all."""
     found: dict[str, list[str]] = defaultdict(list)
     for arm in experiment.selected:
         for remark in (*arm.template.remarks, *_alone(arm.template)):
@@ -204,7 +205,7 @@ _NAMED = 4
 def check_and_prepare(
     runs: Sequence[tuple[str, RunSpec]], slots: Sequence[Slot], tell: Callable[[str], object]
 ) -> None:
-    """Nothing but what is told, when runs can be worked on; of the memory of GPUs that is not known beforehand.
+    """Check memory and prepare data before runs start; the memory of GPUs is not known in advance.
 
     Args:
         runs: by name.
@@ -224,7 +225,7 @@ def check_and_prepare(
 
 
 def about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run], store: Store) -> Iterator[str]:
-    """What somebody who chooses runs that exist may not expect of their batches, a sentence for each.
+    """Yield a sentence on each surprise in the batches of existing runs that a user selects.
 
     Args:
         asked: how many runs are to be trained together.

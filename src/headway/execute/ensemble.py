@@ -1,9 +1,9 @@
-"""Runs: a batch, worked on by one process as one program, each of its runs in its own folder.
+"""A batch of runs that one process trains as one program, each run in its own folder.
 
-The worker of a run works on its whole batch, and owns all members that are left or none. Each is recorded, stored,
+The worker of a run works on the whole batch, and owns all unfinished members or none. Each member is recorded, stored,
 evaluated and sealed by itself; a member that fails ends alone. The program has a row for each member, whatever became
-of it, and rows never mix. So a batch that was disturbed ends with the same bits as one that was not: a member whose
-checkpoint is ahead of the others' is put in when the others have reached it.
+of it, and rows never mix. So a batch that was disturbed ends with the same bits as one that was not. A member whose
+checkpoint is ahead of the others' enters when the others have reached it.
 """
 
 import contextlib

@@ -1,10 +1,10 @@
-"""Runs: until when somebody works: for so long from now, or to a time of day.
+"""Joining the work on a directory: any process that sees it may join, on any machine, for as long as it likes.
 
-Runs: joining the work on a directory: any process that sees it may, on any machine, for as long as it likes.
+A process that joins takes runs by their leases like every other process, so no process has to know another. With
+nothing left to do, it checks again, since a directory may have grown. It leaves alone runs that failed before it came.
+It also leaves alone runs that failed in its own hands, even if the failure could not be written down.
 
-Whoever joins takes runs by their leases like everybody else, so nobody has to know of anybody. It looks again when it
-has nothing left, since a directory may have grown meanwhile; and it leaves alone what had failed before it came, and
-what failed in its own hands, be it that this could not be written down.
+`Deadline` is the time at which a user's work ends: after a duration, or at a time of day.
 """
 
 import errno
@@ -97,7 +97,7 @@ _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """What was not done when somebody stopped working.
+    """The runs that were not done when a process stopped working.
 
     Attributes:
         waiting: runs that nobody works on.
@@ -182,7 +182,7 @@ class Joining:
         return self.left(before, given_up)
 
     def left(self, failed_before: Collection[Path] | None = None, given_up: Collection[Path] = ()) -> Left:
-        """What is not done.
+        """Return the runs that are not done.
 
         Args:
             failed_before: the runs that had failed before one worked; None: nobody asks which failed meanwhile.
@@ -244,7 +244,7 @@ def _undone(runs: Collection[Run]) -> list[Run]:
 
 
 def check_writable(directory: Path, run: Path) -> None:
-    """Nothing, when this user may write the folder of a run.
+    """Raise ResultsError if this user may not write the folder of a run.
 
     Raises:
         ResultsError: when not; whatever else a disk may do is told by the runs that it happens to.

@@ -1,7 +1,7 @@
-"""Runs: workers that nobody here has started: they joined the work by taking a lease.
+"""Workers that this process did not start: they joined the work by taking a lease.
 
-They are a place like any other to who waits for them: a run that somebody has is being worked on, and it has ended when
-the lease is free. They can neither be asked to stop nor forced; who started them does that.
+For the process that waits they are a place like any other. A run that such a worker holds is being worked on, and has
+ended when the lease is free. They can neither be asked to stop nor killed from here; whoever started them does that.
 """
 
 from collections.abc import Sequence
@@ -34,13 +34,13 @@ class JoinedWorker:
         return DONE if status == "done" else FAILED if status == "failed" else ELSEWHERE
 
     def ask_to_stop(self) -> None:
-        """Nothing: it works for somebody else."""
+        """Do nothing, since the worker works for another process."""
 
     def kill(self) -> None:
-        """Nothing either."""
+        """Do nothing, since the worker works for another process."""
 
     def has(self, lease: Holder) -> bool:
-        """Whether a lease is held: whoever has it is the worker."""
+        """Return whether a lease is held; its holder is the worker."""
         return not lease.released
 
 
@@ -56,7 +56,7 @@ class JoinedPlace:
         return True
 
     def make_ready(self) -> None:
-        """Nothing: they are."""
+        """Do nothing, since the workers are ready."""
 
     def found(self, *runs: Path) -> JoinedWorker | None:
         """The worker that has a run already, or one of its batch; None where nobody has."""
@@ -68,10 +68,10 @@ class JoinedPlace:
         return JoinedWorker(runs=(run,), watch=self.watch)
 
     def rest(self) -> None:
-        """Nothing: they rest when they want to."""
+        """Do nothing, since the workers rest when they want to."""
 
 
 def _held(runs: Sequence[Path], watch: Watch) -> bool:
-    """Whether one of some runs is held; all are looked at, so that those of a lost machine are given up at once."""
+    """Return whether a run is held; all runs are checked, so that those of a lost machine are given up at once."""
     held = [watch.is_held(run / "lease") for run in runs]
     return any(held)

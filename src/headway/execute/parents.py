@@ -1,7 +1,7 @@
-"""Runs: the run that another one starts from: where it is, and what is had of it.
+"""The run that another run is initialised from: its place, and its weights.
 
-A run knows its parent by id, and finds it in its own directory among the runs of its seed. What a child needs of it is
-the weights of its last step, or of a step that its folder was told to keep.
+A run knows its parent by id, and finds it in its own directory among the runs of its seed. A child needs the weights of
+the parent's last step, or of a step that the parent's folder was told to keep.
 """
 
 from collections.abc import Iterable

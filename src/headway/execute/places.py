@@ -1,15 +1,13 @@
-"""Runs: places where runs are worked on, one run at a time each.
+"""Places where runs are worked on, one run at a time each.
 
-A place starts workers; what a worker is, a process here or elsewhere, is its own affair. The queue, what looks after
-run folders (`headway.execute.sweep`) and the timing of arms know no more of it than stands in the two protocols. There
-are three: this machine, here; a Ray cluster (`headway.execute.ray_places`); and whoever joins
-(`headway.execute.joined`).
+A place starts workers; a worker may be a process here or elsewhere. The queue, the sweep (`headway.execute.sweep`) and
+the timing of arms know only the protocols `Worker` and `Place`. There are three kinds of place: this machine; a
+Ray cluster (`headway.execute.ray_places`); and workers that join (`headway.execute.joined`).
 
-Runs: a place of this machine whose process goes on with the next run, where that changes no bit.
-
-Starting a process takes about as long as a small in-context run. So the process is told one run after the other, and
-says how each ended. A run that used torch, failed or began with another number of threads leaves it in a state that
-another one would not have begun in: the process then begins anew by itself (`headway.execute.work`).
+`LastingPlace` keeps its process for the next run where that changes no bit, since starting a process takes about as
+long as a small in-context run. The process is told one run after the other, and reports how each ended. A run that
+used torch, failed, or has another number of threads leaves the process in a state that a new process would not have.
+The process then restarts itself (`headway.execute.work`).
 """
 
 import contextlib
@@ -47,18 +45,18 @@ class Worker(Protocol):
         """End it with everything that it started. Nothing if it has ended."""
 
     def has(self, lease: Holder) -> bool:
-        """Whether it is who holds a lease."""
+        """Return whether this worker holds a lease."""
 
 
 class Place(Protocol):
-    """Where one run at a time is worked on."""
+    """A place where one run at a time is worked on."""
 
     @property
     def ready(self) -> bool:
-        """Whether a run can begin there at once."""
+        """Whether a run can begin at the place at once."""
 
     def make_ready(self) -> None:
-        """A run is there for it: see that it becomes ready, if it is not; it is asked again and again."""
+        """Become ready for a waiting run, if the place is not ready; it is called again and again."""
 
     def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> Worker:
         """Start a worker on a run folder; what it prints is added to `log`.
@@ -68,7 +66,7 @@ class Place(Protocol):
         """
 
     def rest(self) -> None:
-        """Nothing is to be started for now: what is kept for further runs ends. Started again, it goes on."""
+        """End what is kept for further runs, since none is to be started for now; a further start is possible."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +77,7 @@ class LocalWorker:
 
     @property
     def ended(self) -> int | None:
-        """Its exit code; see `Worker`."""
+        """The exit code of the process, or None while it runs."""
         return self.process.poll()
 
     def ask_to_stop(self) -> None:
@@ -95,7 +93,7 @@ class LocalWorker:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     def has(self, lease: Holder) -> bool:
-        """Whether a lease is that of its process."""
+        """Return whether a lease is that of the worker's process."""
         return lease.pid == self.process.pid
 
 
@@ -113,11 +111,11 @@ class LocalPlace:
         return True
 
     def make_ready(self) -> None:
-        """Nothing: it is."""
+        """Do nothing, since the place is ready."""
 
     @property
     def whole(self) -> "LocalPlace":
-        """The same with all cores, for a worker that has the machine to itself."""
+        """This place with all cores, for a worker that has the machine to itself."""
         return replace(self, slot=replace(self.slot, threads=cores()))
 
     def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> LocalWorker:
@@ -150,7 +148,7 @@ class LocalPlace:
             )
 
     def rest(self) -> None:
-        """Nothing: every process ends with its run."""
+        """Do nothing, since every process ends with its run."""
 
 
 def local_places(
@@ -230,7 +228,7 @@ class LastingWorker:
 
     @property
     def ended(self) -> int | None:
-        """How its run ended; see `headway.execute.places.Worker`."""
+        """The exit code of the run, or None while it runs."""
         if self.code is None:
             self.code = self.served.code()
             if self.code is not None and (self.served.ends or self.served.process.poll() is not None):
@@ -248,7 +246,7 @@ class LastingWorker:
             LocalWorker(process=self.served.process).kill()
 
     def has(self, lease: Holder) -> bool:
-        """Whether a lease is that of its process."""
+        """Return whether a lease is that of the worker's process."""
         return lease.pid == self.served.process.pid
 
 
@@ -269,7 +267,7 @@ class LastingPlace:
         return True
 
     def make_ready(self) -> None:
-        """Nothing: it is."""
+        """Do nothing, since the place is ready."""
 
     @property
     def slot(self) -> Slot:

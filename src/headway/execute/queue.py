@@ -1,7 +1,7 @@
-"""Runs: the queue: what is next, what is worked on, what comes back.
+"""The queue of items: waiting, in work, or ended.
 
-It knows neither what an item is, nor what a place is made of: a place starts a worker on an item, a worker says that it
-has ended, and whoever knows the items says what became of one. It is as good for a simulation as for run folders.
+It knows neither what an item is, nor what a place is made of. A place starts a worker on an item, and a worker tells
+that it has ended. Callbacks tell what became of an item. So a queue serves a simulation as well as run folders.
 """
 
 import heapq

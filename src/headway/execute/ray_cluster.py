@@ -1,16 +1,13 @@
-"""Runs: whether a Ray answers at an address and lets us in, found out in seconds.
+"""A Ray cluster that Headway joins, or a private one of a single node, and the resources of its nodes.
 
-Ray itself would try for minutes, print what it thinks meanwhile, and end the process where it lacks a token.
-
-Runs: a temporary folder of a process, which is removed when the process ends, and when it is killed as well.
-
-A guarded folder has a process that waits for the end of its owner. The guard then ends what still works in the folder,
-and removes it. A folder without a guard, or whose guard was killed too, is removed by the next owner of its kind.
-
-Runs: a Ray cluster that one has joined, or a private one of a single node; what its nodes are, and what they have.
-
-Ray starts processes on nodes, and says when nodes come and go; nothing else of it is used. It is an extra, imported
+Ray starts processes on nodes, and tells when nodes come and go; nothing else of it is used. It is an extra, imported
 where it is used.
+
+* `check` finds out in seconds whether a Ray answers at an address and accepts this user. Ray itself would try for
+  minutes, print messages meanwhile, and end the process if it lacks a token.
+* `Scratch` is a temporary folder of a process, removed when the process ends, also when it is killed. A guarded folder
+  has a second process, which waits for the end of the owner. It then ends the processes that still work in the folder,
+  and removes the folder. The next owner of its kind removes a folder without a guard, or whose guard was killed.
 """
 
 import contextlib
@@ -108,7 +105,7 @@ def _lets_in(asked: str, address: str) -> bool:
 
 
 def _answer(asked: str, address: str, **environment: str) -> tuple[int, str]:
-    """What came of a question, and what Ray printed; it is put by another process, whose end is its own.
+    """Return the exit code and the output of a question to Ray, asked in a process of its own, which Ray may end.
 
     Raises:
         UserError: when that process takes too long to import Ray.
@@ -138,7 +135,7 @@ def _there(asked: str, address: str) -> str:
 
 
 def _of_this_machine() -> str:
-    """Where the cluster answers that this machine belongs to, as far as it says so."""
+    """Return the address of this machine's cluster, as far as the cluster tells it."""
     from ray._private.services import canonicalize_bootstrap_address
 
     try:
@@ -153,14 +150,14 @@ def _of_this_machine() -> str:
 
 
 def _is_private(port: str) -> bool:
-    """Whether the Ray that answers at a port of this machine is one that ends with the run that started it."""
+    """Return whether the Ray at a port of this machine ends with the run that started it."""
     return any(
         f"--gcs_server_port={port}" in line and any(PRIVATE in word for word in line) for line in command_lines()
     )
 
 
 def _speaks(asked: str, address: str) -> None:
-    """Nothing, when what answers at an address begins to speak as Ray does."""
+    """Raise UserError if the server at an address does not speak Ray's protocol."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host or not 0 < int(port) < 65_536:
         raise UserError(f"ray {shortened(address)}: give auto, local, or HOST:PORT as `ray start` prints it")
@@ -238,7 +235,7 @@ def sweep(kind: str, within: str | None = None) -> None:
 
 
 def _is_left(folder: Path) -> bool:
-    """Whether it is certain that the process that made it has ended, and with it all that it started there."""
+    """Return whether the process that made a folder has certainly ended, with all processes that it started there."""
     try:
         owner = parsed((folder / _OWNER).read_bytes())
     except OSError:
@@ -427,7 +424,7 @@ def _connect(ray: Any, address: str, folder: Path | None, workers: int | None) -
 
 
 class RayCluster:
-    """What is asked of a cluster that one has joined.
+    """A cluster that Headway has joined, and the requests to it.
 
     Args:
         ray: the module.
@@ -460,7 +457,7 @@ class RayCluster:
     def looked(
         self, nodes: tuple[RayNode, ...], probe: Path, token: str, files: Mapping[str, int]
     ) -> Mapping[RayNode, Mapping[str, str]]:
-        """What nodes say of themselves; those that are gone before they could are left out."""
+        """Return what nodes report of themselves; nodes that leave before they report are missing."""
         self.ray.cloudpickle.register_pickle_by_value(ray_probe)
         try:
             asked = {

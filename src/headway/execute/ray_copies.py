@@ -1,13 +1,11 @@
-"""Runs: what an actor of a Ray cluster does: it has a place of its node, and works on one run after the other there.
+"""Runs on nodes that do not see the directory: a Ray actor works on a copy, and this process writes the folder.
 
-Where nodes do not see the directory, it works on a copy in a folder of its own, and hands over what has changed when
-a checkpoint was stored, and at the end.
+`RaySlot` is the actor: it has a place of its node, and works there on one run after the other. It hands over what has
+changed whenever a checkpoint was stored, and at the end.
 
-Runs: runs of which a Ray actor has a copy: this process alone writes their folders, and takes in what is sent.
-
-It has the lease of each, and of the others of its batch, so that other drivers leave them alone. What a checkpoint
-belongs to arrives whole and is written in an order in which the folder can be gone on with at any moment: the commit
-after its arrays, the end last.
+`CopyWorker` takes in what the actor sends. It holds the lease of the run, and of the others of its batch, so that other
+processes leave them alone. The parts of a checkpoint arrive whole. They are written in an order that lets a run resume
+from the folder at any moment: the commit after its arrays, the end last.
 """
 
 import contextlib
@@ -37,7 +35,7 @@ LEFT_OUT = ("lease",)
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What is new of a run that is worked on in a copy.
+    """The changes of a run that is worked on in a copy.
 
     Attributes:
         files: that changed, by path in the folder.
@@ -125,7 +123,7 @@ class RaySlot:
             self._worker.kill()
 
     def rest(self) -> None:
-        """Nothing more is to be done here."""
+        """End the work here."""
         self._place.rest()
         if self._copy is not None:
             self._copy.remove()
@@ -146,7 +144,7 @@ class _Copy:
         self._told = {file: stamp for file in files if (stamp := self._stamp(file))}
 
     def changes(self, code: int | None) -> Changes:
-        """What is new: everything at the end, and what belongs to a checkpoint when one was stored."""
+        """Return the changes: everything at the end, and the parts of a checkpoint when one was stored."""
         holder = last_holder(self.path / "lease")
         step, rate, worker = (holder.step, holder.steps_per_s, holder.worker) if holder else (0, 0.0, "")
         commit = max((path.name for path in entries(self.path, "checkpoint/*.json")), default="")
@@ -191,7 +189,7 @@ class _Copy:
         return None
 
     def remove(self) -> None:
-        """Nothing is left of it."""
+        """Remove the copy."""
         self._scratch.remove()
 
 
@@ -263,7 +261,7 @@ class CopyWorker:
             self.actor.kill.remote()
 
     def has(self, lease: Holder) -> bool:
-        """Whether a lease is held: by this process, for it."""
+        """Return whether this process holds a lease for the worker."""
         return not lease.released
 
     def _take_in(self, changes: Changes) -> None:

@@ -1,9 +1,8 @@
-"""Runs: a slot of a Ray cluster as a place: its actor, which begins when the cluster has room for it, and its work.
+"""The slots of a Ray cluster as places: more when nodes join, fewer when they leave.
 
-Runs: the slots of a Ray cluster as places: more when nodes join, fewer when they go.
-
-With a file system that all nodes share, the actor of a slot works on run folders as any worker does. Without one, this
-process is the only one that writes: it has the leases, and takes in what actors send (`headway.execute.ray_copies`).
+A slot's place is an actor, which starts when the cluster has room for it. With a file system that all nodes share, the
+actor works on run folders as any worker does. Without one, only this process writes: it has the leases, and takes in
+what actors send (`headway.execute.ray_copies`).
 """
 
 import contextlib
@@ -43,7 +42,7 @@ class RayWorker:
 
     @property
     def ended(self) -> int | None:
-        """Its worker's exit code, or LOST when its node is gone; see `headway.execute.places.Worker`."""
+        """The exit code of the worker, LOST if its node is gone, or None while it runs."""
         if self.code is None and self.ray.wait([self.reference], timeout=0)[0]:
             try:
                 self.code = self.ray.get(self.reference)
@@ -63,7 +62,7 @@ class RayWorker:
             self.actor.kill.remote()
 
     def has(self, lease: Holder) -> bool:
-        """Whether a lease is held: nobody else was started on the run."""
+        """Return whether a lease is held; no other worker was started on the run."""
         return not lease.released
 
 
@@ -97,7 +96,7 @@ class RayPlace:
 
     @property
     def ready(self) -> bool:
-        """Whether its actor has begun: the cluster may be busy with other things for hours."""
+        """Whether the actor has started: the cluster may be busy with other work for hours."""
         return self._actor is not None and self.beginning is None
 
     def make_ready(self) -> None:
@@ -167,7 +166,7 @@ class RayPlace:
             self.rest()
 
     def _lives(self) -> bool:
-        """Whether the actor has not ended with its process; one that was not heard of yet may live."""
+        """Return whether the actor may still live: its process has not ended, or Ray has not heard of it yet."""
         state = self.cluster.ray._private.state.actors(self._actor._actor_id.hex())
         return bool(state) and state.get("State") != "DEAD"
 

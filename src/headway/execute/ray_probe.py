@@ -1,4 +1,4 @@
-"""Runs: what a node of a Ray cluster says of itself; it is sent there as it stands, and imports nothing of ours."""
+"""The report of a Ray node on itself; this file is sent to the node as it stands, and imports nothing of Headway."""
 
 import hashlib
 import importlib.util
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def package_hash(folder: Path) -> str:
-    """What the files of a package hold, whatever its version says; short."""
+    """Return a short hash of the files of a package, whatever its version."""
     found = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".py", ".cpp", ".hpp", ".yaml", ".j2"):
@@ -19,7 +19,7 @@ def package_hash(folder: Path) -> str:
 
 
 def bytes_of(path: str, folder: str) -> int:
-    """What a file holds, or all files of a folder; below zero where there is none. Relative paths begin at `folder`."""
+    """Return the bytes of a file or of all files of a folder; -1 if missing. Relative paths begin at `folder`."""
     found = Path(folder) / Path(path).expanduser()
     try:
         if found.is_dir():

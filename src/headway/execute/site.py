@@ -1,4 +1,4 @@
-"""Runs: where runs are worked on, as somebody asks for it: on this machine, or on a Ray cluster."""
+"""The places where runs are worked on, as a user asks for them: on this machine, or on a Ray cluster."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ from headway.store.environment import Slot, check_device
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """What is asked for.
+    """The user's request for places.
 
     Attributes:
         workers: runs at a time; None: as many as there are cores, or GPUs.
@@ -105,7 +105,7 @@ class Where:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Where runs are worked on: the slots of this machine, none where it is elsewhere, and the places."""
+    """The places where runs are worked on, and the slots of this machine (none if runs are elsewhere)."""
 
     slots: tuple[Slot, ...]
     places: Iterable[Place]

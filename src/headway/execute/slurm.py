@@ -1,7 +1,7 @@
-"""Runs: workers that join a directory, started by Slurm as an array of jobs.
+"""Workers that join a directory, started by Slurm as an array of jobs.
 
-Submitit writes the script, hears the signal that Slurm sends before the time limit, and has the job put back into the
-queue; what it starts is `headway worker`. It is an extra, imported where it is used.
+Submitit writes the script, receives the signal that Slurm sends before the time limit, and has the job put back into
+the queue. The job starts `headway worker`. Submitit is an extra, imported where it is used.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _TIME = re.compile(r"(?:(?P<d>\d+)-)?(?:(?P<h>\d+):)?(?P<m>\d+)(?::(?P<s>\d\d))?
 
 @dataclass
 class SlurmJob:
-    """What a job of the array does: a worker that joined, in a process of its own.
+    """A job of the array: a worker that joined, in a process of its own.
 
     Attributes:
         directory: of the results.
@@ -74,9 +74,9 @@ class SlurmJob:
 
 
 def _has_ended(child: int) -> bool:
-    """Whether a child process has ended, be it waited for or not.
+    """Return whether a child process has ended, whether or not it was waited for.
 
-    Its Popen cannot say it where this is asked: in a signal's handler, while what it interrupted waits for the child.
+    The child's Popen cannot tell this in a signal handler, while the interrupted code waits for the child.
     """
     try:
         return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -134,7 +134,7 @@ def submit(
 
 
 def _log_folder(directory: Path) -> Path:
-    """Where jobs write; Slurm follows whatever stands there under their names.
+    """Return the folder of the jobs' output, without links, which Slurm would follow.
 
     Raises:
         ResultsError: when it is no folder, or it or something in it is a link, or a file with another name elsewhere.

@@ -1,9 +1,9 @@
-"""Runs: being asked to stop.
+"""Requests to stop, by a signal or by the end of the process that a worker works for.
 
-A signal is a wish first: while there is work that would be lost, the training loop fulfils it at the end of the
-portion of steps that it is in, where it stores a checkpoint. Where nothing would be lost it interrupts at once, and so
-it does when it is sent again after a while, by the same sender: a scheduler sends its signal to every process of a
-tree, some send it twice, and the process that started a worker then asks it too; all that is one wish.
+A signal is first a request. While work would be lost, the training loop stops at the end of its current portion of
+steps, where it stores a checkpoint. If nothing would be lost, a signal interrupts at once. A second signal from the
+same sender after a while also interrupts at once. A scheduler sends its signal to every process of a tree, some send it
+twice, and the process that started a worker then asks it too. All these signals count as one request.
 """
 
 import os
@@ -36,7 +36,7 @@ class Stop(BaseException):
 
 
 class Wishes:
-    """Whether this process was asked to stop, by a signal or by the end of the process that it works for.
+    """Requests to this process to stop, by a signal or by the end of the process that it works for.
 
     Attributes:
         patient: whether a first wish is only kept, to be looked for in `stop`; if not, it raises `Stop`.
@@ -73,7 +73,7 @@ class Wishes:
                 signal.signal(number, handler)
 
     def fulfilled(self, where: str = "") -> Stop:
-        """What ends the work, to be raised; from here on no signal disturbs how it is recorded."""
+        """Return the exception that ends the work; from here on, no signal disturbs the recording of the end."""
         self._fulfilled = True
         return Stop(f"{where} {self.stop}".strip())
 
@@ -138,5 +138,5 @@ class Interruptions:
 
 
 def _is_ours(handler: object) -> bool:
-    """Whether who listens to a signal is another of these, around this one."""
+    """Return whether a signal's handler is another `Interruptions`, around this one."""
     return isinstance(getattr(handler, "__self__", None), Interruptions)

@@ -1,14 +1,12 @@
-"""Runs: which run of a sweep has to wait for which: one that starts from another waits until that is done.
+"""Many runs at a few places, until every run has ended.
 
-Runs: how far many runs are, as values for a live table.
+Iterating `run_all` starts workers, collects them and records what became of them. Each item is a `Snapshot`, which
+shows how far all runs are as values for a live table. The queue decides which run is next; a place starts and stops
+its worker. A run that is initialised from another run waits until that run is done. Runs of one batch are one item: a
+worker is started on one of them, and works on all.
 
-Runs: many runs at a few places, until all have settled.
-
-Iterating `run_all` is what starts workers, collects them and notes what became of them; each item shows how far all
-runs are. What is next is the affair of the queue, how a worker is started and stopped that of its place. Runs of one
-batch are one item: a worker is started on one of them, and works on all. Other
-processes may work on the same directory: a run that one of them holds is waited for, and taken over if they give it
-up.
+Other processes may work on the same directory. A run that one of them holds is waited for, and taken over if they give
+it up.
 """
 
 import contextlib

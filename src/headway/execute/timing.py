@@ -1,7 +1,7 @@
-"""Runs: how long a step of each arm takes when nothing else runs: `DIR/timings/ARM.json`.
+"""The time of a step of each arm when nothing else runs, kept as `DIR/timings/ARM.json`.
 
 Runs of a sweep share the machine, so their seconds are no measurement. After a sweep, when the machine is quiet, each
-arm does some steps in a process of its own with all cores; figures of time and memory against heads read these files
+arm does some steps in a process of its own with all cores. Figures of time and memory against heads read these files
 alone.
 """
 
@@ -138,7 +138,7 @@ def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
 
 
 def _is_timed(directory: Path, run: Run, place: LocalPlace, *, anywhere: bool) -> bool:
-    """Whether an arm, as it is declared now, was timed on this machine with as many threads, or on any."""
+    """Return whether an arm, as now declared, was timed with as many threads on this machine, or on any machine."""
     try:
         found = read_timing(timing_file(directory, run.name)) or {}
         then: Mapping[str, Any] = found["execution"]

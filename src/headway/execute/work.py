@@ -1,23 +1,18 @@
-"""Runs: what plugins want to be told of: each line that a run logs.
+"""The work of a process on one run: from wherever the run stands to its end.
 
-A callback changes nothing: one that fails is told once in log.txt, and is called no more for this run.
+The process owns the folder by a lease. Whatever happens, the folder records it: done, failed with a message, or
+interrupted. If the process could not record it, the lease shows that the process is gone. The next process resumes from
+the last checkpoint. Milestones are recorded, the state is stored, and the run is stopped where nothing is lost.
 
-Runs: one run trained to its end: its milestones recorded, its state stored, and stopped where nothing is lost.
+`listeners` are the callbacks of plugins, called with each line that a run logs. A callback changes nothing. A callback
+that fails is reported once in log.txt, and is called no more for this run.
 
-Runs: one run, worked on by this process from wherever it stands to its end.
-
-The process owns the folder by a lease. Whatever happens to it, the folder says so: done, failed with a message,
-interrupted; and if it could not say anything, its lease shows that it is gone. Working again goes on from the
-last checkpoint.
-
-Runs: what a process does that works on one run after the other: it hears of them, answers, and begins anew.
-
-An answer is the exit code of a run; with a second word, `ends`, it is the last: nothing more is to be told.
-
-The law of equal bits decides when it may go on as it is: a run must find what a new process would find. In-context runs
-that native code trains leave nothing behind but imported modules. Torch does (what it compiled counts against the next
-compilation, its threads are set once), and so may whatever failed. Then the process replaces itself by a new one. Where
-it could not release a run on a failing disk it ends, which releases the run.
+`serve` works on one run after the other. It is told each run, and answers with the run's exit code; a second word,
+`ends`, marks the last answer of the process. The law of equal bits decides whether the process may continue: a run must
+find what a new process would find. In-context runs that native code trains leave nothing behind but imported modules.
+Torch leaves more (its compilations count against the next one, and its threads are set once), and so may a failed run.
+Then the process replaces itself by a new one. If it could not release a run on a failing disk, it ends, which releases
+the run.
 """
 
 import contextlib
@@ -50,7 +45,7 @@ from headway.train.process_memory import forget_peak, give_freed_memory_back, pe
 
 
 def listeners(run: "Run", say: Callable[[str], None]) -> Callable[[Mapping[str, Any]], None]:
-    """What is to be called with each logged line of a run; nothing is done where its directory has no callbacks."""
+    """Return the function to call with each logged line of a run; it does nothing without callbacks."""
     try:
         of_directory = load_kept(directory_of(run.path))
     except UserError as error:
@@ -142,7 +137,7 @@ class Course:
         return event.training_s if event else 0.0
 
     def _events(self, begun: Unrecorded | None) -> Iterator[Event]:
-        """What happens from here; nothing, where the last step is recorded already."""
+        """Yield the events from here; none if the last step is already recorded."""
         if self._recorder.resumed is None or begun is not None or self._first < self._steps:
             yield from train(self._study, steps=self._steps, log_every=self._log_every, begun=begun)
 
@@ -161,7 +156,7 @@ class Course:
             raise self._wishes.fulfilled(f"at step {event.step}")
 
     def _is_due(self, event: Event) -> bool:
-        """Whether to store where it is; not just before a milestone at the same step, which may be due itself."""
+        """Return whether to store a checkpoint now; not just before a milestone at this step, which may be due too."""
         if _is_measuring(event):
             return False
         least_s = _BETWEEN_S if isinstance(event, Beat) else 0.0
@@ -238,9 +233,10 @@ class OwnedRun:
                 return int(end.value)
 
     def going(self, open_study: OpenStudy) -> Generator[bool, None, int]:
-        """The same, to be gone through: it pauses when its study is open, and after each event; gives the exit code.
+        """Work on the run as `outcome` does, as a generator: pause when the study is open, and after each event.
 
-        Each pause says whether the run may measure, before its next step, what its trainer holds now.
+        Each pause tells whether the run may measure, before its next step, what its trainer holds now. The generator
+        returns the exit code.
         """
         try:
             yield from self._work(open_study)
@@ -352,7 +348,7 @@ class OwnedRun:
         return integrity.write(self._run.path, {**self._contents, **stored})
 
     def _stored(self) -> dict[str, Content]:
-        """What the files of the checkpoints hold."""
+        """Return the content of the checkpoint files."""
         found = checkpoint.contents(self._run.path / "checkpoint")
         return {f"checkpoint/{name}": content for name, content in found.items()}
 
@@ -380,7 +376,7 @@ class OwnedRun:
         )
 
     def _check_corpus(self, execution: Mapping[str, Any]) -> None:
-        """See that a run goes on with the text that it began with; a run on drawn data has none."""
+        """Raise ResultsError if the corpus is not the one that the run began with; a run on drawn data has none."""
         before, now = self._run.execution.get("corpus"), execution.get("corpus")
         if before != now:
             raise ResultsError(
@@ -389,7 +385,7 @@ class OwnedRun:
             )
 
     def _amounts(self, metrics: Mapping[str, Any]) -> dict[str, int]:
-        """What is told per second of training."""
+        """Return the amounts that are reported per second of training."""
         return {"steps": self._run.steps, **({"tokens": metrics["tokens"]} if "tokens" in metrics else {})}
 
     def _count(self, study: Study, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:

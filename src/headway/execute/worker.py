@@ -1,7 +1,7 @@
-"""Runs: `python -m headway.runs.worker RUN_DIR` works on one run in a process of its own.
+"""The worker process: `python -m headway.runs.worker RUN_DIR` works on one run.
 
 The number of threads is set before anything that reads it is imported: numpy's and torch's libraries read it once.
-That is why this file imports inside its functions, and why it alone of this room knows torch.
+Therefore this file imports inside its functions. It is the only file of this folder that knows torch.
 """
 
 import argparse
@@ -34,7 +34,7 @@ they sleep at once, half the speed of an idle machine goes into waking them (LOG
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Work on a run; returns the exit code, as `headway.execute.work` lists them, or 2 when there is no run."""
+    """Work on a run; return an exit code of `headway.execute.work`, or 2 if the run does not exist."""
     asked = _asked(arguments)
     threads = asked.threads if asked.time else _stored_threads(asked.run_dir) or asked.threads
     environment = dict(os.environ)
