@@ -1,12 +1,12 @@
-"""Runs: running out of memory: which arm, what it needs by the estimate, and what would fit.
+"""Batches of runs that are trained as one program, and the memory that they need.
 
-Nothing here imports torch: its errors are known by their names.
+A batch is fixed when the folders of its runs are made. The number of runs in a program changes how their sums are
+rounded, and training amplifies that. So the members of a batch, and the threads of a run, stand in run.json from the
+start. A process that later works on one member works on all of them, in the same order. Neither later options nor
+failed or dropped members change a bit of the others.
 
-Runs: batches: runs that are trained as one program, fixed when their folders are made.
-
-How many runs share a program changes how their sums are rounded, and training amplifies that. So the members of a
-batch, and the threads of a run, stand in run.json from the start. Whoever works on one member later works on all of
-them, in the same order. Neither later options nor failed or dropped members change a bit of the others.
+If memory runs out, the error names the arm, the memory that it needs by the estimate, and what would fit. Nothing here
+imports torch: its errors are known by their names.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ _FEWER = "run fewer at a time (fewer workers), or lower training.batch_size"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that memory ran out, on a GPU or elsewhere."""
+    """Return whether an error means that memory ran out, on a GPU or elsewhere."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
@@ -57,7 +57,7 @@ def out_of_memory(run: "Run") -> str:
 
 
 def check_memory(runs: Sequence[tuple[str, RunSpec]], workers: int) -> None:
-    """Nothing, when by the estimate, which is rather low, runs fit into this machine's memory.
+    """Raise UserError if runs do not fit into this machine's memory, by a rather low estimate.
 
     Args:
         runs: those that are still to be trained, each with the full name of its arm.
@@ -82,7 +82,7 @@ def check_memory(runs: Sequence[tuple[str, RunSpec]], workers: int) -> None:
 
 
 def check_batches(runs: Sequence["Run"]) -> None:
-    """Nothing, when each batch fits into this machine's memory by the estimate: it may have been made on another one.
+    """Raise UserError if a batch, perhaps made on another machine, does not fit into this machine's memory.
 
     Raises:
         UserError: when one does not; a part of it would be another program, and end with other bits.
@@ -98,12 +98,12 @@ def check_batches(runs: Sequence["Run"]) -> None:
 
 
 def needed_bytes(run: "Run") -> int:
-    """What a run and those that are trained together with it need, by the estimate; 0 where there is none."""
+    """Return the estimated bytes of a run and of those trained together with it; 0 without an estimate."""
     return (estimated_bytes(run.spec) or 0) * (1 if run.batch is None else len(run.batch.members))
 
 
 def _about_batch(run: "Run", there: int) -> str:
-    """What a batch needs, and what to do where it does not fit: it is resumed whole or not at all."""
+    """Return the error about a batch that does not fit; a batch is resumed whole or not at all."""
     assert run.batch is not None
     return (
         f"{run.name} seed {run.seed} is in a batch of {len(run.batch.members)} runs, which is trained as one program "
@@ -127,7 +127,7 @@ def _too_large(name: str, spec: RunSpec, estimate: int, there: int) -> str:
 
 
 def estimated_bytes(spec: RunSpec) -> int | None:
-    """What a run needs while it trains or is judged, as far as it can be counted beforehand."""
+    """Return the estimated bytes of a run during training and evaluation, as far as they can be counted in advance."""
     try:
         return spec.budget.peak_bytes
     except UserError:  # such as a tokenizer's folder that is gone
@@ -174,7 +174,7 @@ class RunBatch:
 
     @classmethod
     def read(cls, content: Any) -> "RunBatch":
-        """What a run.json says of its batch: data of a stranger, of which folders are made.
+        """Return the batch of a run.json, after checking it: it is data of a stranger, and names folders to make.
 
         Raises:
             TypeError: when it says anything but names of arms and seeds, or its id is that of others.
@@ -190,7 +190,7 @@ class RunBatch:
 
     @property
     def content(self) -> dict[str, Any]:
-        """What stands in run.json."""
+        """The content for run.json."""
         return {"id": self.id, "members": [list(member) for member in self.members]}
 
     def folders(self, run: Path) -> tuple[Path, ...]:
@@ -206,7 +206,7 @@ class RunBatch:
 
 
 def _is_name(arm: object, seed: object) -> bool:
-    """Whether a run of this name has a folder of its own in the directory, and nowhere else."""
+    """Return whether a run of this name has a folder of its own in the directory, and nowhere else."""
     return isinstance(arm, str) and is_bare(arm) and isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0
 
 

@@ -1,16 +1,13 @@
-"""Runs: runs that are put aside: `DIR/dropped/ARM/seed-N`, where nothing looks for them.
-
-A folder is moved as it is, so moving it back is all that it takes to have the run again.
-
-Runs: a directory of runs, which is the database.
+"""A directory of runs, which is the database.
 
     DIR/experiment.yaml           the resolved document that all its runs belong to
     DIR/runs/ARM[+CONTROL]/seed-N/
+    DIR/dropped/ARM/seed-N/       runs that were moved aside, which nothing reads
 
-A directory belongs to one experiment and grows with its file: see `headway.store.growth`. What it holds is looked at
-once per command (`headway.store.integrity`), and a run that is not the one that the document asks for is none of its.
+A directory belongs to one experiment and grows with its file, by the rules of `headway.store.growth`. Each command
+checks the directory's content once (`headway.store.integrity`). A run counts only if the document asks for it.
 
-Runs: what has been asked for in a results directory: its own document, with the runs that it has.
+A dropped folder is moved as it is, so the user gets the run again by moving it back.
 """
 
 import os

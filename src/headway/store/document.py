@@ -1,12 +1,12 @@
-"""Lab: `experiment.yaml`, the resolved document of a results directory, under a line that has the hash of the rest.
+"""The file `experiment.yaml`: the resolved document of a results directory, under a line with the hash of the rest.
 
-Somebody may edit it, and then the directory says so: what its arms are called and compared with stands nowhere else.
-Its last key, `headway`, is a note of Headway's own: versions, machine, what is sealed here, and the hash of every file
-of `looks/`, whose loss nothing else would tell.
+If somebody edits it, the directory tells so: the names of its arms and their baselines stand nowhere else. Its last
+key, `headway`, is a note of Headway's own. It holds versions, the machine, what is sealed here, and the hash of every
+file of `looks/`, whose loss nothing else would tell.
 
-    seals: [runs, beside, looks]  of these all are sealed: what has no seal has lost it
-    looks: {plan: [HASH], ...}    what a file may be; two hashes, or null for none, while it is being written
-    given_up: [plan, ...]         files that were lost, and that somebody did without
+    seals: [runs, beside, looks]  all of these are sealed: a part without a seal has lost it
+    looks: {plan: [HASH], ...}    the allowed contents of a file; two, or null for none, while it is being written
+    given_up: [plan, ...]         files that were lost, and that somebody gave up
     timed: [ARM, ...]             arms that have a timing
 """
 

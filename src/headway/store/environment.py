@@ -1,11 +1,10 @@
-"""Runs: how a run was executed: what may change bits, but is no part of what was asked.
+"""The execution environment of a run: everything that may change bits, but is no part of the configuration.
 
-It stands in run.json apart from the configuration, so that a run that goes on elsewhere, or two that are compared,
-can be seen to have been computed differently.
+It stands in run.json apart from the configuration. So a run that resumes elsewhere, or two runs that are compared, can
+be seen to have been computed differently.
 
-Runs: where runs are worked on at the same time: shares of the processor's cores, or GPUs.
-
-What a worker is started with decides it: a GPU is the only one that its worker sees.
+`slots` divides this machine among runs at the same time: shares of the processor's cores, or GPUs. A worker is started
+with its slot: it sees its own GPU only.
 """
 
 import os
@@ -37,9 +36,9 @@ def surroundings() -> dict[str, Any]:
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs between two executions, each as `KEY BEFORE -> NOW`.
+    """Return the differences between two executions, each as `KEY BEFORE -> NOW`.
 
-    An instruction set that only one of them records, as directories of before do not, is unknown and no difference.
+    An instruction set that only one of them records, as in older directories, is unknown and no difference.
 
     Examples:
         >>> changes({"threads": 1, "versions": {"numpy": "2.0"}}, {"threads": 1, "versions": {"numpy": "2.1"}})
@@ -137,7 +136,7 @@ def slots(
 
 
 def check_device(device: str, *, workers: int | None, runs_per_gpu: int) -> None:
-    """Nothing, when there is such a device and so many may share it, whatever is to be done there.
+    """Raise UserError if the device does not exist, or if so many runs cannot share it, whatever they do.
 
     Raises:
         UserError: as `slots`.

@@ -1,4 +1,4 @@
-"""Runs: how the document of a results directory may change: in anything, but not under a run that is there.
+"""The allowed changes of a directory's document: everything except what an existing run was asked to do.
 
 Runs are compared by what they are asked to do, never by the text of a document. So arms, controls, groups, baselines,
 labels and seeds can be added and changed at any time, and a directory always describes every run it holds.
@@ -53,7 +53,7 @@ def turn(directory: Path) -> Iterator[None]:
 
 
 def check(directory: Path, former: Experiment | None, experiment: Experiment) -> None:
-    """Nothing, when a document describes every run of a directory as it was run.
+    """Raise ResultsError if a document does not describe every run of a directory as it was run.
 
     Args:
         directory: the directory.
@@ -81,7 +81,7 @@ def check(directory: Path, former: Experiment | None, experiment: Experiment) ->
 
 
 def check_content(path: Path) -> None:
-    """Nothing, when a directory is empty, or one of results, be it that its making was ended before the document.
+    """Raise ResultsError if a directory is neither empty nor one of results.
 
     Raises:
         ResultsError: when it holds other things.

@@ -1,14 +1,14 @@
-"""Lab: the seal of a finished run, `seal.json`: what each file of its folder holds, by length and hash.
+"""The seal of a finished run, and the note on runs that were found intact.
 
-It is written when the run is done, and run.json, which is written after it, has its digest and one of its own: neither
-is believed where it is not as it was written. The hashes are those of what was written, taken while it was, and not of
-what the disk has in the end. A seal covers what Headway reads; the log, the lease and what a user puts beside are free.
+`seal.json` holds the length and hash of each file of a run's folder. It is written when the run is done. run.json is
+written after it, with the digest of the seal and one of its own. Neither file is believed if it has changed. The hashes
+are taken while the files are written, not from the disk afterwards. A seal covers what Headway reads; the log, the
+lease and the user's own files are free.
 
-Runs: which runs of a results directory were found done, and read whole as they were sealed: `DIR/.checked.json`.
-
-A run that was there and is gone is told. A file that has the same size, times and inode as then is not read again. The
-note is about this place: in a copy of the directory every file has another inode, and so is read once more. It can be
-deleted at any time, and where it cannot be written, nothing is remembered.
+`DIR/.checked.json` notes which runs were found done, and were read whole as sealed. A run that was there and is gone is
+reported. A file with an unchanged size, times and inode is not read again. The note is about this place: in a copy of
+the directory every file has another inode, and so is read once more. The note can be deleted at any time; if it cannot
+be written, nothing is remembered.
 """
 
 import contextlib

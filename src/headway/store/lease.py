@@ -1,23 +1,19 @@
-"""Runs: processes of this machine, told apart from later ones that have their numbers.
+"""The lease of a run folder: which process works on the run.
 
-Runs: the numbered files that leases are: how they appear, whole and once, and how they are read.
+A lease is a numbered file. The process that created the highest number owns the folder. A free lease is followed by the
+next number. A lease is free if it was released, if its process on this machine has ended, or if somebody watched it for
+60 s and saw no beat (`headway.store.watch`). Before every write, the owner checks that it still has the highest number.
+After it has slept, it must win a next number before it resumes.
 
-A number is made by a hard link, which is a rename that replaces nothing: of any number of contenders one succeeds, on
-one machine and on a network file system alike, however late the others see it.
-
-Runs: who works on a run folder.
-
-A lease is a numbered file. The process that created the highest number owns the folder. A file appears whole, under a
-name that nobody else can take: of any number of contenders one succeeds, however late the others see it. A free lease
-(it was released, or its process ended on this machine, or somebody watched it for 60 s and saw no beat:
-`headway.store.watch`) is followed by the next number. The owner looks before every write whether it still has the
-highest one; when it has slept, it must win a next number before it goes on.
+A number is made by a hard link, which is a rename that replaces nothing. The file appears whole, under a name that no
+other process can take. So one of any number of contenders succeeds, on one machine and on a network file system alike,
+however late the others see it. Processes of this machine are distinguished from later ones that reuse their numbers.
 
 No clock of one machine is compared with that of another. The argument that this is enough stands in docs/running.md.
 
-An owner that was suspended between looking and writing can still write once after another took over. That is
-harmless: the new owner writes to new files, and what is written under the old names is what the new owner would
-write there, since a run is a function of its configuration.
+An owner that was suspended between checking and writing can still write once after another took over. That is
+harmless. The new owner writes to new files, and under the old names it would write equal content, since a run is a
+function of its configuration.
 """
 
 import contextlib

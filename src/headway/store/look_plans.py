@@ -1,18 +1,18 @@
-"""Runs: when the seeds of a directory are looked at, and what was found: `DIR/looks`.
+"""The interim analyses of a directory, `DIR/looks`: when the seeds are analysed, and what was found.
 
-    looks/plan.json        when one looks, at which questions; written before the first verdict
-    looks/after-N.json     what was found with N seeds
-    looks/seen-N.json      that verdicts were given on N seeds, without a plan
+    looks/plan.json        when the analyses happen, and their questions; written before the first verdict
+    looks/after-N.json     the findings with N seeds
+    looks/seen-N.json      verdicts were given on N seeds, without a plan
     looks/search.json      how the best of many arms is searched
-    looks/round-J.json     which arms a round of the search kept
-    looks/picked.json      what the search picked
+    looks/round-J.json     the arms that a round of the search kept
+    looks/picked.json      the arm that the search picked
 
-Each file is written once, whole; of several processes that come at once, one writes it and the others read it. Only a
-plan that goes on beyond its end takes the place of the one before.
+Each file is written once, whole. If several processes come at once, one writes it and the others read it. Only a plan
+that goes on beyond its end replaces the previous one.
 
-Verdicts rest on these files, so the directory's document says what each of them holds, and a plan that is damaged or
-gone is an error. The document says first what is going to be written, then the file is, and then the document says
-that it is there: who is killed in between leaves a file that may be as it was or as it is to be, and both are right.
+Verdicts rest on these files. So the directory's document holds the hash of each, and a damaged or missing plan is an
+error. The document is written first, with what is going to be written; then the file; then the document again. A
+process that is killed in between leaves the old file or the new one, and both are right.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ Asked = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class LookMade:
-    """What was found at a look.
+    """The findings of an interim analysis.
 
     Attributes:
         n_seeds: at which one looked.
@@ -144,7 +144,7 @@ class RoundMade:
 
 @dataclass(frozen=True, kw_only=True)
 class Picked:
-    """What a search ended with.
+    """The result of a search.
 
     Attributes:
         arm: that had the best mean.
@@ -161,7 +161,7 @@ class Picked:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """That verdicts were given on so many seeds, and no plan said so before."""
+    """The note that verdicts were given on a number of seeds without a plan."""
 
     n_seeds: int
     made: str = ""
@@ -171,7 +171,7 @@ _Stored = TypeVar("_Stored", StoredPlan, LookMade, StoredSearch, RoundMade, Pick
 
 
 def folder_of(directory: Path) -> Path:
-    """Where all of it is kept."""
+    """Return the folder of the interim analyses."""
     return inside(directory, document.LOOKS)
 
 
@@ -195,7 +195,7 @@ def why_not(directory: Path, name: str) -> str:
 
 
 def _is_strange(directory: Path, file: Path) -> bool:
-    """Whether a file that the document does not know of is damaged, or others put it there."""
+    """Return whether a file that the document does not know is damaged, or was put there by others."""
     if document.is_sealed(directory, document.LOOKS) and not document.doubt(directory):
         return True
     content = kept_json(file)  # those of before have no digest, and what cannot be read is told by who reads it
@@ -203,7 +203,7 @@ def _is_strange(directory: Path, file: Path) -> bool:
 
 
 def is_unsealed(directory: Path) -> bool:
-    """Whether there are files that the document does not know of, as in directories of before."""
+    """Return whether files exist that the document does not know, as in older directories."""
     return not document.anchors(directory).keys() >= set(document.looks_there(directory))
 
 
@@ -259,7 +259,7 @@ def seen(directory: Path) -> tuple[int, ...]:
 
 
 def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:
-    """What stands in a file of `DIR/looks`; None where there is no such file.
+    """Return the content of a file of `DIR/looks`, or None if there is no such file.
 
     Raises:
         ResultsError: when it cannot be read, is not as it was written, or is gone.
@@ -317,7 +317,7 @@ def keep_plan(directory: Path, plan: StoredPlan) -> StoredPlan:
 
 
 def _there(directory: Path, name: str, value: _Stored) -> _Stored | None:
-    """What stands in a file; None where it is not there, or is damaged and can be said again."""
+    """Return the content of a file, or None if it is missing, or damaged and can be written again."""
     if isinstance(value, LookMade | Seen) and why_not(directory, name):
         return None
     return stored(directory, name, type(value))

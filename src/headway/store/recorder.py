@@ -1,7 +1,7 @@
-"""Runs: what the owner of a run folder writes while it trains.
+"""The recorder: it writes the records of a run folder during training.
 
-The checkpoint commits. A recorder goes on from the newest checkpoint whose records are still as they were written, cuts
-everything later away, and writes it again while training repeats those steps: the same, except for times and memory.
+The checkpoint commits. A recorder resumes from the newest checkpoint whose records have not changed since. It removes
+everything later, and writes it again while training repeats those steps: equal, except for times and memory.
 """
 
 import hashlib
@@ -71,7 +71,7 @@ class Recorder:
 
     @property
     def contents(self) -> dict[str, Content]:
-        """What each file of the records must hold now, by its path in the folder."""
+        """The content that each file of the records must have now, by its path in the folder."""
         lines = {"metrics.jsonl": self._metrics.content}
         if self._samples is not None:
             lines["samples.jsonl"] = self._samples.content
@@ -213,7 +213,7 @@ def _why_not(path: Path, run: str, commit: Commit) -> str | None:
 
 
 def _why_not_by_lines(path: Path, step: int) -> str | None:
-    """The same for a checkpoint of before, which does not say what was recorded."""
+    """Return why an older checkpoint, which does not record its files' contents, cannot be resumed; None if it can."""
     try:
         metrics, _ = (read_records(path / name) for name in _LINE_FILES)
     except Unreadable:

@@ -1,4 +1,4 @@
-"""Runs: the files of a run folder, read: lines of records, arrays of the heads, mappings."""
+"""The files of a run folder, read: lines of records, arrays of the heads, mappings."""
 
 import os
 import re
@@ -28,12 +28,12 @@ _OF_A_STEP = re.compile(r"(heads|weights|checkpoint)/[0-9]+\.safetensors|checkpo
 
 
 def is_of_run(name: str) -> bool:
-    """Whether a path from a run's folder is that of a file which runs have; a stranger's seal may name anything."""
+    """Return whether a path is that of a file which runs have; a stranger's seal may name anything."""
     return name in READ or _OF_A_STEP.fullmatch(name) is not None
 
 
 def anew(path: Path) -> str:
-    """What to do about a damaged run, given its folder or one of its files."""
+    """Return what to do about a damaged run, given its folder or one of its files."""
     folder = next((found for found in (path, *path.parents) if found.name.startswith("seed-")), None)
     seed = "" if folder is None else folder.name.removeprefix("seed-")
     if folder is None or not seed.isdecimal() or folder.parent.parent.name != "runs":
@@ -43,7 +43,7 @@ def anew(path: Path) -> str:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a folder has anything of a run that was begun or made, be it its run.json or not."""
+    """Return whether a folder has any part of a run, with or without a run.json."""
     names = ("run.json", *READ, *OF_STEPS, "checkpoint", "seal.json")
     return any(os.path.exists(f"{folder}{os.sep}{name}") for name in names)
 
@@ -55,7 +55,7 @@ def run_folders(directory: Path) -> list[Path]:
 
 @contextmanager
 def reached(path: Path) -> Iterator[None]:
-    """In the block, an error of the file system is told as `Unreadable`: no damage, but nothing to be had."""
+    """Raise `Unreadable` for an error of the file system in the block: the data may be intact, but cannot be read."""
     try:
         yield
     except FileNotFoundError:
@@ -93,7 +93,7 @@ def _steps_in(folder: Path) -> list[int]:
 
 
 def step_files(path: Path) -> list[str]:
-    """What a run folder keeps of some steps, by path in it."""
+    """Return the files that a run folder keeps of single steps, by path in it."""
     files = [*(heads_file(path, step) for step in heads_steps(path))]
     files += [weights_file(path, step) for step in weights_steps(path)]
     return [file.relative_to(path).as_posix() for file in files]
@@ -124,7 +124,7 @@ def read_weights(path: Path, step: int) -> Arrays:
 
 
 def beginning_of(path: Path) -> dict[str, Any] | None:
-    """What a run's folder says of how it began, where it started from another run; None where not.
+    """Return a run's record of its start from another run, or None if it did not start from one.
 
     Raises:
         ResultsError: when it is damaged.

@@ -1,22 +1,21 @@
-"""Lab: run.json, read as it was written: of the schema that this Headway knows, and with the digest of its content.
+"""One run folder, read, and its run.json, written.
 
-Runs: one run folder, read.
-
-    run.json                  what was asked, where it stands, how it was executed and what came out
+    run.json                  configuration, status, execution and final metrics
     metrics.jsonl             a line per recorded step
     samples.jsonl             a line per text that the model wrote
-    tokenizer.json            how a language model's text becomes tokens
+    tokenizer.json            the tokenizer of a language model
     heads/STEP.safetensors    what was measured per head
     weights/STEP.safetensors  weights of a step from which another run starts, or that was asked for
-    start.json                what became of the run that this one started from
-    curves.json               what the finished model was judged by, where that is too long for a number
-    seal.json                 what all these files hold, once the run is done
+    start.json                how this run was initialised from another run
+    curves.json               results of the evaluation that are too long for a number
+    seal.json                 lengths and hashes of all these files, once the run is done
     checkpoint/ lease/ log.txt
 
-A `Run` is what the folder held when it was opened; files are read when they are asked for. What is not as it was
-written is never believed: run.json has a digest of itself, and of the seal, which has those of everything else.
+A `Run` is the folder's content when it was opened; files are read when they are asked for. Content that has changed
+since it was written is never believed. run.json has a schema that this Headway must know, a digest of itself, and that
+of the seal, which has those of everything else.
 
-Runs: run.json, written: by whoever makes a folder, and from then on by its owner alone.
+The process that makes a folder writes run.json; from then on, its owner alone does.
 """
 
 import hashlib
@@ -58,7 +57,7 @@ _END = f',\n "{DIGEST}": "'
 
 
 def content_of(path: Path) -> dict[str, Any]:
-    """What the run.json of a folder says.
+    """Return the content of a folder's run.json.
 
     Raises:
         ResultsError: when there is none, it is of another schema, or it is not as it was written.
@@ -92,7 +91,7 @@ def schema_of(file: Path) -> int | None:
 
 
 def signed_text(content: Mapping[str, Any]) -> str:
-    """What a run.json is to hold: the content, and the digest of its text."""
+    """Return the text of a run.json: its content, and the digest of its text."""
     text = json_text({"schema": SCHEMA, **content}).removesuffix("\n}\n")
     return f'{text}{_END}{_digest(text.encode())}"\n}}\n'
 
@@ -107,7 +106,7 @@ def _digest(text: bytes) -> str:
 
 
 def check_schema(directory: Path) -> None:
-    """Nothing, when this Headway understands the runs of a directory.
+    """Raise ResultsError if a newer Headway wrote the runs of a directory.
 
     Raises:
         ResultsError: when a later one wrote them.
@@ -176,9 +175,9 @@ class Run:
         return run
 
     def check(self, depth: seals.Depth = "whole", known: seals.Known | None = None) -> None:
-        """See that the folder is the one of this run, and that it holds what was written if the run is done.
+        """Raise ResultsError if the folder is not this run's, or if a done run's files have changed.
 
-        A done run without a seal, as runs of before are, is seen to be readable.
+        A done run without a seal, from an older Headway, is only checked to be readable.
 
         Args:
             depth: how the files are looked at.
@@ -212,7 +211,7 @@ class Run:
             self.weights(step)
 
     def check_name(self) -> None:
-        """See that the folder is named as its run.json says, which is as it was written.
+        """Raise ResultsError if the folder is not named as its run.json tells, or if run.json has changed.
 
         Raises:
             ResultsError: saying what is damaged, and what to do.
@@ -239,7 +238,7 @@ class Run:
 
     @cached_property
     def spec(self) -> RunSpec:
-        """What was asked.
+        """The specification that the run was asked for.
 
         Raises:
             ResultsError: when the configuration does not have the id that the folder was made for, or is damaged.
@@ -271,7 +270,7 @@ class Run:
             raise ResultsError(f"{self.path}: {error}; {anew(self.path)}") from None
 
     def records(self) -> list[dict[str, Any]]:
-        """What was recorded while training, a mapping per step, ascending.
+        """Return the records of training, a mapping per step, ascending.
 
         A last line that was cut short (a kill or a full disk) is left out with a warning.
 
@@ -281,7 +280,7 @@ class Run:
         return read_records(self.path / "metrics.jsonl")
 
     def samples(self) -> list[dict[str, Any]]:
-        """What the model wrote, a mapping per text with the step at which it was written.
+        """Return the texts that the model wrote, a mapping per text with its step.
 
         Raises:
             ResultsError: when it is damaged.
@@ -301,7 +300,7 @@ class Run:
         return read_heads(self.path, step)
 
     def curves(self) -> dict[str, Any]:
-        """What the finished run was judged by beside its metrics; empty before."""
+        """Return the results of the final evaluation beside the metrics; empty before it."""
         path = self.path / "curves.json"
         return read_json(path, "") if path.is_file() else {}
 

@@ -1,7 +1,7 @@
-"""Runs: what to say, and what to do, when a run folder cannot be written or read.
+"""Errors of a run folder that cannot be written or read: what to tell the user, and what to do.
 
-A file system may be full, be used up to a quota, become read-only, vanish or stop answering at any moment. What was
-recorded before stays, since files are whole or absent and the checkpoint commits.
+A file system may be full, reach a quota, become read-only, vanish or stop answering at any moment. Earlier records
+stay, since files are whole or absent and the checkpoint commits.
 """
 
 import errno
@@ -24,7 +24,7 @@ _FAILING = (errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, err
 
 
 def is_of_storage(error: BaseException, path: Path) -> bool:
-    """Whether an error says that a disk is full or fails, or that this folder is gone."""
+    """Return whether an error means that a disk is full or fails, or that this folder is gone."""
     if not isinstance(error, OSError):
         return False
     return error.errno in (*FULL, *_FAILING) or (error.errno in _GONE and not path.is_dir())
@@ -41,7 +41,7 @@ def what_blocks(path: Path, error: Exception) -> str:
 
 
 def exit_code(error: OSError) -> int:
-    """What a worker ends with."""
+    """Return the exit code of a worker after an error."""
     return DISK_FULL if error.errno in FULL else UNREACHABLE
 
 
@@ -63,7 +63,7 @@ def unreachable(path: Path) -> str:
 
 
 def outcome(path: Path, error: OSError) -> str:
-    """What happened to a run folder that could not be written, and what to do."""
+    """Return what happened to a run folder that could not be written, and what to do."""
     at = Path(error.filename) if isinstance(error.filename, str) and error.errno not in _GONE else path
     if error.errno == errno.ENOSPC:
         return disk_full(at)
@@ -103,7 +103,7 @@ def why_no_room(directory: Path, n_bytes: int = 0) -> OSError | None:
 
 
 def failure(directory: Path, error: OSError) -> StorageFailed:
-    """What is raised when a whole directory cannot be stored: what is wrong, where, and what to do."""
+    """Return the error for a directory that cannot be written: what is wrong, where, and what to do."""
     at = Path(error.filename) if isinstance(error.filename, str) else directory
     if lacks_inodes(error, at):
         wrong, todo = NO_INODE, "Delete some files there"

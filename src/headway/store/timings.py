@@ -1,4 +1,4 @@
-"""Lab: the timings that a results directory keeps, `DIR/timings/ARM.json`, read."""
+"""The timings of a results directory, `DIR/timings/ARM.json`, read."""
 
 from pathlib import Path
 from typing import Any

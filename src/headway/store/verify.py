@@ -1,14 +1,13 @@
-"""Lab: every file of a results directory read whole, and what is damaged named.
+"""Verification of a results directory: every file is read whole, and every damage is named.
 
-What a directory of before holds is taken as it is, as far as it can be read; it is sealed when somebody asks for it.
+The content of an older directory is accepted as far as it can be read; it is sealed when a user asks for it.
 
-Runs: a run that two processes finished: the first result is kept, and the second says whether it is the same.
+A run may be finished by two processes: a holder was given up while it slept, or a node was thought lost. The first
+result is kept, and the second is compared with it. Both processes computed the same function. So everything but times
+and memory must be equal to the bit if both were executed equally; otherwise one of the machines is defective. Another
+instruction set sums in another order, which is no defect.
 
-It takes a holder that was given up while it slept, and that nobody could tell, or a node that was thought lost. Both
-computed the same function, so whatever is no time and no memory must be equal to the bit where both were executed
-equally; where it is not, one of the machines is defect. Another instruction set sums in another order: no defect.
-
-Lab: what is to be said of a results directory, runs that are damaged apart, before what it says is believed.
+`reservations` are sentences on a directory, apart from its damaged runs, to read before its results are believed.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""Runs: whether those who hold leases live: watched, by the clock of who watches.
+"""The watch over leases: whether their holders live, by the clock of the observer.
 
-On this machine a process lives or does not. Of one elsewhere nothing is known but that its beats change its lease; so
-whoever wants to follow it looks for a while, and counts the time in which nothing changed by a clock of its own that
-nobody sets. What a holder's clock, a file server's or ours says of the time of day is not looked at.
+A process of this machine lives or does not. A process elsewhere is known only by its beats, which change its lease. So
+an observer that wants to take its lease watches it for a while. It counts the time without a change by a clock of its
+own that nobody sets. The time of day of the holder, of a file server and of this machine plays no part.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class _Seen:
 
 
 class Watch:
-    """What one observer has seen of leases; it is to look again and again.
+    """The observations of leases by one observer, which is to look again and again.
 
     Args:
         clock: seconds that never go back.
@@ -42,7 +42,7 @@ class Watch:
         self._seen: dict[Path, _Seen] = {}
 
     def is_held(self, directory: Path) -> bool:
-        """Whether somebody works on a folder; one who was watched for a minute without a beat is given up."""
+        """Return whether a process works on a folder; give up a holder without a beat in a minute of watching."""
         sight = seen(directory)
         if sight is None or sight.is_free:
             self._seen.pop(directory, None)
@@ -90,7 +90,7 @@ def take_patiently(directory: Path) -> Lease:
 
 
 def moved(directories: Iterable[Path], within_s: float) -> dict[Path, bool]:
-    """Whether the holders of leases elsewhere gave a beat while one looked, for so long at most; only of those."""
+    """Return, for leases held elsewhere, whether the holder gave a beat within a time."""
     first = {path: sight for path in directories if (sight := seen(path)) and not sight.is_free and not _is_here(sight)}
     found = dict.fromkeys(first, False)
     until = time.monotonic() + within_s
@@ -107,7 +107,7 @@ def _mark(directory: Path) -> tuple[bytes, int] | None:
 
 
 def _is_here(sight: Sight) -> bool:
-    """Whether the holder is a process of this machine that lives and is not suspended."""
+    """Return whether the holder is a process of this machine that lives and is not suspended."""
     holder = sight.holder
     if holder is None or sight.is_free or holder.machine != machine():
         return False
