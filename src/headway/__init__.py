@@ -6,13 +6,17 @@
     results = headway.run(experiment, "results/mine", seeds=2)
     model = headway.open("results/mine").run("h2", seed=0).model()
 
-`headway.icl` holds the in-context laboratory's models, estimators and theory; `headway.hf.load(folder)` reads a
-language model of Hugging Face; `headway.open_model(path).trace("Once upon a time")` says what the heads of a finished
-model do with a text, `headway.xray(path, text=...)` measures them, `headway.look(path, text=...)` gathers what a page
-shows of each, `headway.ablate(path, text=...)` takes them away one by one, `headway.patch(path, clean, corrupted, ...)`
-puts what they did on one text into a run of another, `headway.circuit(path, heads, ...)` says how much some of them
-explain alone, and `headway.prune(path, ...)` takes some away for good. Names are imported when they are first used, so
-that `import headway` costs nothing.
+* `headway.icl` holds the in-context laboratory's models, estimators and theory.
+* `headway.hf.load(folder)` reads a language model of Hugging Face.
+* `headway.open_model(path).trace("Once upon a time")` returns what the heads of a finished model do with a text.
+* `headway.xray(path, text=...)` measures every head.
+* `headway.look(path, text=...)` gathers what a page shows of each head.
+* `headway.ablate(path, text=...)` ablates the heads one by one.
+* `headway.patch(path, clean, corrupted, ...)` patches activations from one text into a run of another.
+* `headway.circuit(path, heads, ...)` measures the share of the loss that some heads explain alone.
+* `headway.prune(path, ...)` removes heads for good.
+
+Names are imported when they are first used, so `import headway` costs nothing.
 """
 
 from importlib import import_module

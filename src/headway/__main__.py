@@ -1,4 +1,4 @@
-"""Door: `python -m headway` is the command line."""
+"""The command line, as `python -m headway`."""
 
 from headway.cli import main
 

@@ -1,6 +1,6 @@
-"""Door: what is written of runs that are done: results, the page on which one looks at their heads, and the report.
+"""Headway from Python: `headway.run`, `headway.open`, and the pages of finished runs.
 
-Door: Headway from Python; what `headway.run` and `headway.open` are.
+`finish` writes the results, the page of `headway look` and the report of runs that are done.
 """
 
 import sys
@@ -69,12 +69,10 @@ def finish(
 
 
 def look_beside(store: Store, tell: Callable[[str], object], out: Path | None = None) -> None:
-    """Write look.html as `headway look` on the directory does, unless it is there and nothing of it has changed.
+    """Write look.html as `headway look` on the directory does, unless it exists and none of its inputs has changed.
 
-    It stands in the directory, or in another folder `out`.
-
-    While runs are worked on it is left as it is; and so is one that somebody made with options of their own. What
-    stands in the way is told, and fails nothing.
+    The page stands in the directory, or in another folder `out`. It is left alone while runs are worked on, and if a
+    user made it with other options. Obstacles are reported, and fail nothing.
     """
     path, runs = (out or store.path) / current.LOOK, final_runs(store)
     mine = current.is_signed(path) or not path.exists()
@@ -375,7 +373,7 @@ def _hands(
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> "Hands":
-    """What a goal works with: this experiment, its directory, and these places."""
+    """Return what a goal works with: this experiment, its directory, and these places."""
     from headway.adaptive.until import Hands, Spending
     from headway.execute.sweep import to_the_end
 

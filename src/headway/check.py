@@ -1,20 +1,11 @@
-"""What a plugin registers, held to the laws that Headway's own things keep.
+"""The check of a plugin: whether what it registers keeps the laws of Headway's own things.
 
-* `held`: a file, and what of it breaks which law; `tried`: trying code of the user's, whatever it does;
-* `tasks`: tasks and corpora; `choices`: attentions and families; `heads`: metrics of heads and regularisers; `runs`:
-  metrics of runs, and callbacks.
+`check` reads a user's file and returns a sentence for each law that a part of it breaks. `tried` calls the user's code
+twice: it must not fail, must give equal results, and must change nothing that is not its own. A function for each kind
+of thing then checks that kind:
 
-Check: a file of one's own, and what of it breaks which law.
-
-Check: code of the user's is tried twice: whether it fails, gives the same again, and leaves what is not its own.
-
-Check: metrics of heads and regularisers of one's own, tried on a small transformer of ragged heads.
-
-Check: attentions and families of one's own.
-
-Check: metrics of runs, callbacks and figures of one's own.
-
-Check: tasks and corpora of one's own.
+* `head_metric` and `regularizer`, on a small transformer of ragged heads;
+* `attention` and `family`; `run_metric` and `callback`; `task` and `corpus`.
 """
 
 import inspect
@@ -50,7 +41,7 @@ from headway.models.weights import initial_weights
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """What was looked at, and a sentence for each law that it breaks.
+    """The checked file, and a sentence for each law that it breaks.
 
     Attributes:
         about: such as `task sort`.
@@ -116,11 +107,11 @@ def _broken(entry: Entry, plugin: Plugin) -> Iterator[str]:
 
 
 class Broken(Exception):
-    """What was tried breaks a law; the message is a sentence that says which, and what to do."""
+    """The error of code that breaks a law; the message is a sentence that tells which law, and what to do."""
 
 
 def tried(function: Callable[[], Any], what: str, same: Callable[[Any, Any], bool]) -> Any:
-    """What a function gives.
+    """Call a function twice and return its result.
 
     Args:
         function: that is tried, twice.
@@ -166,14 +157,14 @@ def small_model(model: TransformerModel = MODEL) -> Transformer:
 
 
 def traced() -> Trace:
-    """What its heads do with some tokens."""
+    """Return a trace of the small model on random tokens."""
     tokens = torch.randint(0, VOCAB, (3, 12), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         return small_model().trace(tokens)
 
 
 def head_metric(name: str, function: Callable[[Subject], Tensor]) -> Iterator[str]:
-    """What laws a metric of heads breaks."""
+    """Yield a sentence for each law that a metric of heads breaks."""
     declared, trace = HEAD_METRICS[name], traced()
     try:
         for attention in trace.attentions:
@@ -191,7 +182,7 @@ def head_metric(name: str, function: Callable[[Subject], Tensor]) -> Iterator[st
 
 
 def out_of_range(declared: HeadMetric, scores: HeadScores) -> Iterator[str]:
-    """Whether values or null are no numbers, or none that the unit has."""
+    """Yield a sentence if values or null are not numbers, or lie outside the unit's range."""
     low, high = _RANGES.get(declared.unit, (-np.inf, np.inf))
     for what, found in (("its values", scores.values), ("its null", scores.null)):
         for value in found.values():
@@ -237,7 +228,7 @@ def _reversed(attention: AttentionTrace) -> AttentionTrace:
 
 
 def regularizer(function: Callable[[Subject], Tensor]) -> Iterator[str]:
-    """What laws a term of the loss breaks."""
+    """Yield a sentence for each law that a regularizer breaks."""
     first = traced().attentions[0]
     try:
         value = tried(lambda: function(subject(first)), "measuring an attention", _equal_heads)
@@ -274,7 +265,7 @@ _FAMILIES: dict[str, type[TransformerModel]] = {"gpt-neo": GptNeo, "gpt-2": Gpt2
 
 
 def attention(name: str) -> Iterator[str]:
-    """What laws an attention breaks."""
+    """Yield a sentence for each law that an attention breaks."""
     random = torch.Generator().manual_seed(0)
     logits = torch.randn(2, 3, 6, 6, generator=random)
     seen = torch.ones(6, 6, dtype=torch.bool).tril()
@@ -322,7 +313,7 @@ def _of_models(model: TransformerModel) -> Iterator[str]:
 
 
 def family(name: str) -> Iterator[str]:
-    """Whether a family is a model once its sizes are given."""
+    """Yield a sentence if a family with given sizes is no valid model."""
     sizes = {"d_model": 24, "n_layers": 2, "n_heads": 2}
     content = with_own_family({"model": {**sizes, "family": name, **OWN_FAMILIES[name]} | {"family": name}})["model"]
     try:
@@ -336,7 +327,7 @@ def _equal_choices(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def run_metric(function: Callable[..., Any]) -> Iterator[str]:
-    """What laws a metric of runs breaks, of a small model on random tokens."""
+    """Yield a sentence for each law that a run metric breaks on a small model and random tokens."""
     model = small_model().eval()
     random = np.random.default_rng(0)
     batches = [
@@ -361,7 +352,7 @@ def run_metric(function: Callable[..., Any]) -> Iterator[str]:
 
 
 def callback(function: Callable[..., Any]) -> Iterator[str]:
-    """Whether it can be called with a run and a line."""
+    """Yield a sentence if a callback cannot be called with a run and a line."""
     try:
         inspect.signature(function).bind(None, {})
     except TypeError as error:
@@ -374,7 +365,7 @@ _REPORTED = {"loss_nats": ("eval_loss_nats", "accuracy", "solved"), "mse": ("eva
 
 
 def task(name: str, kind: type[OwnTask], measured: tuple[str, ...]) -> Iterator[str]:
-    """What laws a task breaks; `measured` are metrics of runs of the same plugin."""
+    """Yield a sentence for each law that a task breaks; `measured` are run metrics of the same plugin."""
     try:
         made = parse(kind, {"kind": name})
     except UserError as error:
@@ -407,7 +398,7 @@ def task(name: str, kind: type[OwnTask], measured: tuple[str, ...]) -> Iterator[
 
 
 def corpus(name: str) -> Iterator[str]:
-    """What laws a corpus breaks."""
+    """Yield a sentence for each law that a corpus breaks."""
     documents = OwnDocuments(name=name, vocab_size=_ALL_IDS, asked=f"corpus {name}")
 
     def first() -> list[Any]:

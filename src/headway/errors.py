@@ -1,7 +1,7 @@
-"""Ground floor: the exceptions that Headway raises, and the help they carry.
+"""The exceptions that Headway raises, and the help they carry.
 
-Every message says what was asked, what is wrong with it and what to do. A `UserError` is printed by
-the command line without a traceback and ends it with exit code 2.
+Every message names the request, what is wrong with it, and what to do. The command line prints a `UserError` without a
+traceback and exits with code 2.
 """
 
 import contextlib
@@ -36,9 +36,9 @@ class HeadwayError(Exception):
 
 
 class UserError(HeadwayError, ValueError):
-    """What was asked for cannot be done as it was asked.
+    """A request of the user that cannot be fulfilled as it was made.
 
-    However long the values are that it names, its message stays one that can be read.
+    The message stays readable, however long the values are that it names.
 
     Examples:
         >>> len(str(UserError(f"there is no scale {'- ' * 50_000!r}; choose from: laptop")))

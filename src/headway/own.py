@@ -1,11 +1,12 @@
-"""Of one's own: what a plugin registers, in the tables in which Headway's own things stand; see docs/your-own.md.
+"""Decorators with which a plugin registers its own tasks, metrics and other parts; see docs/your-own.md.
 
     from headway import own
 
     @own.task
     class Sort(own.Task): ...
 
-A plugin is a file that an experiment names in `plugins`. Names are those of the functions, or the `kind` of a type.
+A plugin is a file that an experiment names in `plugins`. A registered part has the name of its function, or the `kind`
+of its type. It stands in the same table as Headway's own parts.
 """
 
 import inspect
@@ -71,7 +72,7 @@ def task(kind: type[T]) -> type[T]:
 
 
 def _is_no_key(annotation: Any) -> bool:
-    """Whether a field of this type has values that no key of a file can hold, or that could be changed."""
+    """Return whether a field of this type has values that no key of a file can hold, or that could be changed."""
     kind = get_origin(annotation) or annotation
     if kind in (list, set, frozenset, bytes, np.ndarray) or (isinstance(kind, type) and issubclass(kind, np.generic)):
         return True
@@ -79,7 +80,7 @@ def _is_no_key(annotation: Any) -> bool:
 
 
 def corpus(function: Callable[[], Iterable[np.ndarray]]) -> Callable[[], Iterable[np.ndarray]]:
-    """Register what gives the documents of a corpus, each an array of token ids, in the same order at every call."""
+    """Register a function that yields a corpus's documents, each an array of token ids, in a fixed order."""
     register("corpus", function.__name__, function, (OWN_CORPORA, function.__name__, function))
     return function
 
@@ -154,7 +155,7 @@ def head_metric(
 
 
 def _weighted(function: "OfHeads") -> "OfHeads":
-    """What a metric is summed up as: by the positions that count."""
+    """Return the function whose sums over positions give a metric: its values, weighted by the counted positions."""
     return lambda of: function(of).double() * of.counted.sum()
 
 

@@ -1,8 +1,8 @@
 """The command line: a function for each verb; the only place that prints.
 
-`experiments` holds the verbs on experiment files, `directories` those on results directories, clusters and plugins,
-`models` those on finished models. `options` are what several verbs take and print. Every verb imports what it needs
-when it runs: `headway list` answers at once.
+`experiments` holds the verbs on experiment files, `directories` those on results directories, clusters and plugins, and
+`models` those on finished models. `options` are the options and the output that several verbs share. Every verb imports
+what it needs when it runs, so `headway list` answers at once.
 """
 
 import errno

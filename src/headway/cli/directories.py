@@ -1,8 +1,6 @@
-"""Door: the verbs that take a results directory: status, compare, report, drop, verify.
+"""The verbs on results directories and plugins: status, compare, report, drop, verify, worker, submit, check.
 
-Door: the verbs with which other machines join the work on a results directory: worker, submit.
-
-Door: the verb that takes code of one's own: check.
+With `worker` and `submit`, other machines join the work on a directory. `check` takes a plugin, the user's code.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""Door: the verbs that take an experiment: list, show, plan, run."""
+"""The verbs on experiments: list, show, plan, run."""
 
 import sys
 from pathlib import Path

@@ -1,9 +1,4 @@
-"""Door: the verbs that take a finished model: generate, export, xray, ablate, prune.
-
-Door: the verb that puts what heads did on one text into a run of another: patch.
-
-Door: the verb that shows heads: look.
-"""
+"""The verbs on finished models: generate, export, xray, ablate, prune, patch, look."""
 
 from functools import partial
 from pathlib import Path

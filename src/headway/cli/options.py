@@ -1,6 +1,6 @@
-"""Door: the arguments and options that several verbs take, and the application that has the verbs.
+"""The arguments and options that several verbs share, the application, and its output.
 
-Door: what verbs print: tables, warnings, and the answer of a results directory.
+The output is tables, warnings, and the answer of a results directory.
 """
 
 import os
