@@ -29,9 +29,9 @@ from headway.base.files import (
     sweep,
     write_bytes,
 )
-from headway.errors import ResultsError, Unreadable, shortened
+from headway.errors import ResultsError, shortened
 from headway.store.lease import Lease
-from headway.store.records import OF_STEPS, heads_file, is_of_run, read_records, weights_file
+from headway.store.records import OF_STEPS, heads_file, is_of_run, weights_file
 from headway.train import checkpoint
 from headway.train.checkpoint import Checkpoint, Commit
 from headway.train.loop import Arrays, Milestone
@@ -201,7 +201,7 @@ def _why_not(path: Path, run: str, commit: Commit) -> str | None:
     if commit.run and run and commit.run != run:
         return f"the checkpoint of step {commit.step} is that of another run"
     if commit.records is None:
-        return _why_not_by_lines(path, commit.recorded)
+        return f"the checkpoint of step {commit.step} does not say what was recorded"
     for name, content in commit.records.items():
         if not is_of_run(name):
             return f"its checkpoint names {shortened(repr(name))}, and no run has such a file"
@@ -212,34 +212,19 @@ def _why_not(path: Path, run: str, commit: Commit) -> str | None:
     return None
 
 
-def _why_not_by_lines(path: Path, step: int) -> str | None:
-    """Return why an older checkpoint, which does not record its files' contents, cannot be resumed; None if it can."""
-    try:
-        metrics, _ = (read_records(path / name) for name in _LINE_FILES)
-    except Unreadable:
-        raise  # and nothing is cut
-    except ResultsError as error:
-        return str(error).partition(";")[0]
-    reached = any(record.get("step") == step for record in metrics)
-    return None if reached else f"metrics.jsonl lacks step {step} of the checkpoint"
-
-
 def _cut_lines(path: Path, resumed: Checkpoint | None) -> None:
     """Remove the lines that were written after a checkpoint; all for None."""
     if not path.is_file():
         return
     # Always into a new file: a former owner that is suspended in the middle of a write has the old one open.
-    if not resumed or (resumed.records is not None and path.name not in resumed.records):
+    if not resumed or path.name not in (resumed.records or {}):
         write_bytes(path, b"")  # in place of whatever stands there, be it a link
         return
     with replacing(path) as temporary, ordinary(path) as lines, open(temporary, "xb") as kept:
-        if resumed.records is None:
-            kept.writelines(line for line in lines if _is_record_until(line, resumed.recorded))
-        else:
-            left = resumed.records[path.name].n_bytes
-            while left and (data := lines.read(min(left, _AT_ONCE))):
-                kept.write(data)
-                left -= len(data)
+        left = (resumed.records or {})[path.name].n_bytes
+        while left and (data := lines.read(min(left, _AT_ONCE))):
+            kept.write(data)
+            left -= len(data)
 
 
 def _cut_steps(path: Path, resumed: Checkpoint | None) -> dict[str, Content]:
@@ -247,14 +232,8 @@ def _cut_steps(path: Path, resumed: Checkpoint | None) -> dict[str, Content]:
     kept = {}
     for file in (file for name in OF_STEPS for file in entries(inside(path, name), "[0-9]*.safetensors")):
         name = file.relative_to(path).as_posix()
-        if resumed and resumed.records is None and int(file.stem) <= resumed.recorded:
-            kept[name] = Content.of_file(file)
-        elif resumed and resumed.records and name in resumed.records:
+        if resumed and resumed.records and name in resumed.records:
             kept[name] = resumed.records[name]
         else:
             remove(file)
     return kept
-
-
-def _is_record_until(line: bytes, step: int) -> bool:
-    return line.endswith(b"\n") and bool(json.loads(line)["step"] <= step)

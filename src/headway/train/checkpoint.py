@@ -33,7 +33,7 @@ from headway.base.files import (
     write_bytes,
     write_json,
 )
-from headway.base.identity import DIGEST, is_as_signed, signed
+from headway.base.identity import is_as_signed, signed
 from headway.errors import ResultsError, shortened
 from headway.train.loop import Arrays, Unrecorded
 
@@ -48,8 +48,8 @@ class Commit:
         step: optimizer steps done.
         counters: what its owner counts up (seconds, peaks).
         unrecorded: what lies between the last record and the step, None where the step itself is recorded.
-        run: the id of the run, empty in commits of before.
-        records: what each file of its records held, by path in the run's folder; None in commits of before.
+        run: the id of the run.
+        records: what each file of its records held, by path in the run's folder; None: no run resumes from it.
     """
 
     step: int
@@ -176,7 +176,7 @@ def _committed(path: Path) -> tuple[Commit, Path, Content]:
     commit = parsed(read_bytes(path))
     if commit["schema"] != SCHEMA:
         raise ValueError(f"it has schema {commit['schema']}, and this Headway reads {SCHEMA}")
-    if ("run" in commit or DIGEST in commit) and not is_as_signed(commit):
+    if not is_as_signed(commit):
         raise ValueError(f"{path.name} is not as it was written")
     if commit["data"] != f"{path.stem}.safetensors":  # and so no file elsewhere
         raise ValueError(f"{path.name} names {shortened(str(commit['data']))} as its arrays")
