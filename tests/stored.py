@@ -4,8 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headway.store import document
+from headway.base.files import Content
+from headway.config.experiment import Experiment
+from headway.store import document, integrity
+from headway.store.records import READ, step_files
 from headway.store.run import signed_text
+from headway.train import checkpoint
 
 
 def rewrite(folder: Path, **changes: Any) -> None:
@@ -15,12 +19,38 @@ def rewrite(folder: Path, **changes: Any) -> None:
     file.write_text(signed_text({key: value for key, value in content.items() if key != "digest"}))
 
 
+def seal(folder: Path) -> None:
+    """Sign the run.json of a folder that was made up, and seal what the folder holds if the run is done."""
+    done = json.loads((folder / "run.json").read_text())["status"] == "done"
+    files = [name for name in (*READ, *step_files(folder)) if (folder / name).is_file()]
+    contents = {name: Content.of_file(folder / name) for name in files}
+    contents |= {f"checkpoint/{name}": found for name, found in checkpoint.contents(folder / "checkpoint").items()}
+    rewrite(folder, **({"seal": integrity.write(folder, contents)} if done else {}))
+
+
+def write_document(directory: Path, experiment: Experiment) -> None:
+    """Make an experiment the document of a directory that was made up; it names the runs that have folders."""
+    (directory / document.FILE).unlink(missing_ok=True)
+    document.write(directory, experiment)
+
+
 def unseal(folder: Path, **changes: Any) -> None:
-    """Make a run what it was before there were seals, and change what its run.json says."""
+    """Take every seal of a run away, and change what its run.json says."""
     file = folder / "run.json"
     content = {**json.loads(file.read_text()), **changes}
     file.write_text(json.dumps({key: value for key, value in content.items() if key not in ("digest", "seal")}))
     (folder / "seal.json").unlink(missing_ok=True)
-    directory = folder.parents[2]
-    if document.is_sealed(directory, "runs"):
-        document._change(directory, {"seals": []})
+
+
+def strip(directory: Path) -> None:
+    """Take every seal of a directory away."""
+    for folder in directory.glob("runs/*/seed-*"):
+        unseal(folder)
+    file = directory / document.FILE
+    file.write_text(file.read_text().partition("\n")[2].partition("\nheadway:")[0] + "\n")
+    (directory / integrity.CHECKED).unlink(missing_ok=True)
+
+
+def first_sealed(directory: Path) -> None:
+    """Make a document what the first sealed version wrote, which names no runs."""
+    document._change(directory, {"runs": None, "dropped": None, "seals": ["runs", "beside", "looks"]})

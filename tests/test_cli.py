@@ -127,8 +127,8 @@ def test_dropped_runs_are_gone_from_the_results_until_they_are_made_anew(finishe
     done = headway("drop", out, "h2", "--seeds", "1")
     assert done.returncode == 0, done.stderr
     assert done.stdout == (
-        f"moved 1 run of h2 (seed 1) to {out}/dropped; `headway run` makes it anew, and `headway compare` or "
-        "`headway report` leaves it out until then\n"
+        f"moved 1 run of h2 (seed 1) to {out}/dropped; `headway run {out}` trains it anew, and `headway compare` and "
+        "`headway report` leave it out until then\n"
     )
     assert headway("compare", out).returncode == 0
     names = [(run["arm"], run["seed"]) for run in json.loads((out / "results.json").read_text())["runs"]]
@@ -138,7 +138,7 @@ def test_dropped_runs_are_gone_from_the_results_until_they_are_made_anew(finishe
     assert refused.returncode == 2
     assert "has no runs of arm 'h22'; did you mean h2" in refused.stderr
     assert headway("drop", out, "h2", "--force").stdout.startswith(
-        "deleted 1 run of h2 (seed 0); `headway run` makes it anew"
+        f"deleted 1 run of h2 (seed 0); `headway run {out}` trains it anew"
     )
     assert [path.name for path in (out / "dropped/h2").iterdir()] == ["seed-1"]
 

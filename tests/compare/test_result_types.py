@@ -32,7 +32,7 @@ def directories(tmp_path_factory):
     fabricate_text(out / "progression", head_progression().select(controls=["learning-rates"]))
     fabricate_text(out / "lane", data_lane())
     fabricate_heads(out / "xray", xray().select(arms=["heads-4", "heads-8"]))
-    icl = fabricate(out / "icl", small("icl-heads").select(arms=["h1", "h2"], seeds=2), {("h2", 1): "failed"})
+    icl = fabricate(out / "icl", small("icl-heads").select(arms=["h1", "h2"], seeds=2), {("h2", 1): "waiting"})
     results.write(Store.open(icl))
     return [out / name for name in ("progression", "lane", "xray", "icl")]
 
@@ -59,7 +59,7 @@ def test_what_is_written_is_what_is_read(directories, contents):
         "warnings",
         "tasks",
     )
-    assert all(any(content[key] for content in contents) for key in entries)
+    assert [key for key in entries if not any(content[key] for content in contents)] == []
 
 
 def test_what_is_written_is_what_the_types_hold(directories, contents):
@@ -86,41 +86,18 @@ def test_the_committed_schema_is_up_to_date(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["icl", "text"])
-def test_files_of_before_are_read(name):
+def test_files_of_a_former_version_are_read(name):
     content = json.loads((ROOT / "tests/before" / name / "results.json").read_text())
-    read = Results.from_json({key: value for key, value in content.items() if key != "primary"})
-    assert read.primary == (read.comparisons[0].metric if read.comparisons else "")
-    assert [run.arm for run in read.runs] == [row["arm"] for row in content["runs"]]
+    read = Results.from_json(content)
     assert read.schema == 2
-    for one, row in zip(read.comparisons, content["comparisons"], strict=True):
-        assert (one.rule, one.p_family, one.estimate) == ("paired", row["p_holm"], row["difference"])
-        assert one.verdict == row["verdict"]
-
-
-def test_a_contrast_and_a_rate_of_before_are_read():
-    tested = {"p": 0.01, "p_holm": 0.08, "interval": [-0.2, -0.1], "relative": -0.1}
-    contrast = {"name": "order", "label": "a - b", "metric": "eval_loss_nats", "control": None, "n_seeds": 3}
-    contrast |= {"values": {"0": -0.1}, "estimate": -0.15, "detectable": 0.05, "sentence": "a is better", **tested}
-    compared = {"baseline": "b", "group": None, "n_pairs": 3, "difference": -0.15, "verdict": "v", "changed": False}
-    rates = {
-        "arm": "a",
-        "rates": [],
-        "best": 1.0,
-        "at_edge": False,
-        "sentence": "s",
-        "comparisons": [compared | tested],
-    }
-    before = json.loads((ROOT / "tests/before/text/results.json").read_text())
-    read = Results.from_json({**before, "contrasts": [contrast], "learning_rates": [rates]})
-    (one,), (at_best,) = read.contrasts, read.learning_rates[0].comparisons
-    assert (one.n_pairs, one.difference, one.p_family, one.outcome) == (3, -0.15, 0.08, "open")
-    assert (at_best.metric, at_best.p_family, at_best.changed) == ("eval_loss_nats", 0.08, False)
+    assert [run.arm for run in read.runs] == [row["arm"] for row in content["runs"]]
+    assert [one.verdict for one in read.comparisons] == [row["verdict"] for row in content["comparisons"]]
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": 3}, r"it has schema 3, and this version of Headway reads 1 and 2"),
+        ({"schema": 1}, r"it has schema 1, and this version of Headway reads 2"),
         ({"runs": None}, r"runs: Input should be a valid tuple"),
         ({"comparisons": [{"arm": "a"}]}, r"comparisons\.0\.metric: Field required, and \d+ more"),
         ({"comparisons": 3}, r"comparisons: Input should be a valid tuple"),

@@ -2,13 +2,14 @@
 
     python benchmarks/faults.py damages --n 2000
 
-A finished directory is damaged in one file, whichever it is, or loses a folder: a bit, a digit, a cut, a line, a
-digest, a file that is gone, empty, as it was before, or that of another run or directory in its place. Times of change
-are put back, as a failing disk leaves them. Then it is compared, its status is asked for, and everything that a report
-shows of its finished runs is read. Damage is believed where any of it differs from what the whole directory says, and
-nothing is said, or where a run that is said to be damaged still counts; it is overlooked where `headway verify` does
-not name it, unless the file is free or made again. An interrupted run is damaged likewise and gone on with: it must end
-with the same records and weights, or not at all, and say why.
+A finished directory is damaged in one file, whichever it is, or loses a folder, or whole runs: a run, an arm, a seed
+or all of them, removed or moved to `dropped`, with or without the cache of what was read. Damage to a file is a bit, a
+digit, a cut, a line, a digest, a file that is gone, empty, as it was before, or that of another run or directory in
+its place. Times of change are put back, as a failing disk leaves them. Then it is compared, its status is asked for,
+and everything that a report shows of its finished runs is read. Damage is believed where any of it differs from what
+the whole directory says, and nothing is said, or where a run that is said to be damaged still counts; it is overlooked
+where `headway verify` does not name it, unless the file is free or made again. An interrupted run is damaged likewise
+and gone on with: it must end with the same records and weights, or not at all, and say why.
 """
 
 import contextlib
@@ -58,9 +59,10 @@ RUN_FILES = {
 }
 """What an interrupted run goes on from."""
 FOLDERS = "folders"
+LOST = "lost runs"
 FREE = "free"
 """Logs, what was put aside, and what users put beside: read by nobody."""
-KINDS = (*(kind.pattern for kind in STORED_FILES), FREE, FOLDERS)
+KINDS = (*(kind.pattern for kind in STORED_FILES), FREE, FOLDERS, LOST)
 MADE_AGAIN = (
     "estimators/*.json",
     "results.json",
@@ -180,6 +182,8 @@ class Case:
 
     def apply(self, chance: random.Random) -> bool:
         """Damage the file, or take a folder away; whether it is another one afterwards."""
+        if self.kind == LOST:
+            return self._lose(chance)
         if self.file.is_dir():
             if self.damage == "gone":
                 shutil.rmtree(self.file)
@@ -196,6 +200,24 @@ class Case:
             file.write(damaged)
             file.truncate()
         os.utime(self.file, ns=(found.st_atime_ns, found.st_mtime_ns))
+        return True
+
+    def _lose(self, chance: random.Random) -> bool:
+        """Take whole runs away: that of the folder, all of its arm, all of its seed, or all that there are."""
+        if self.damage not in ("gone", "cut"):
+            return False
+        runs = self.file.parents[1]
+        pattern = chance.choice((f"*/{self.file.name}", f"{self.file.parent.name}/*", "*/*", None))
+        for folder in sorted(runs.glob(pattern)) if pattern else [self.file]:
+            if self.damage == "cut":  # moved by hand to where a drop puts it
+                place = runs.parent / "dropped" / folder.relative_to(runs)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(place, ignore_errors=True)
+                folder.rename(place)
+            else:
+                shutil.rmtree(folder)
+        if chance.random() < 0.8:
+            (runs.parent / ".checked.json").unlink(missing_ok=True)
         return True
 
 
@@ -232,6 +254,7 @@ class Directory:
         for file in files:
             self.kinds.setdefault(kind_of(file.relative_to(self.path).as_posix()), []).append(file)
         above = {self.path, *self.path.parents}
+        self.kinds[LOST] = sorted(finished)
         self.kinds[FOLDERS] = sorted({folder for file in files for folder in file.parents} - above)
 
     def _there(self) -> list[Path]:
@@ -261,12 +284,9 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def finished_directories(into: Path) -> list[Directory]:
-    """Directories with finished runs, sealed: two of before, one that was just made, a plan and a search."""
-    found = []
-    for name in ("icl", "text"):
-        path = Path(shutil.copytree(BEFORE / name, into / name))
-        list(verify(path, adopt=True))
-        found.append(Directory(path=path, older=contents(BEFORE / name)))
+    """Directories with finished runs: two of a former version, one that was just made, a plan and a search."""
+    paths = (Path(shutil.copytree(BEFORE / name, into / name)) for name in ("icl", "text"))
+    found = [Directory(path=path, older=contents(path)) for path in paths]
     of = quadratic.experiment(**MADE)
     store = Store.create(into / "made", of)
     runs = [store.add(arm, seed) for arm, seed in of.runs]

@@ -316,7 +316,7 @@ def line_of(directory: Path, draw: random.Random, kind: str) -> list[str]:
         "status": ["status", whole],
         "compare": ["compare", whole],
         "report": ["report", whole, draw.choice(("--figures", "--no-figures"))],
-        "verify": ["verify", whole, *draw.choice(([], ["--adopt"]))],
+        "verify": ["verify", whole],
         "drop": ["drop", whole, arm, *draw.choice(([], ["--seeds", "0"])), *draw.choice(([], ["--force"]))],
         "run": ["run", draw.choice((file, whole)), "--seeds", draw.choice(("2", "3")), "--workers", "1", "--no-look"],
         "worker": ["worker", whole],

@@ -138,7 +138,7 @@ def test_a_tokenizer_that_does_not_fit(run):
     trained_bpe(["a dog and a dog and a dog"], 260).save(run)
     with pytest.raises(UserError, match=r"seed-0: tokenizer\.json has 2,798 bytes instead of 2,738; `headway drop"):
         open_model(run)
-    stored.unseal(run)
+    stored.seal(run)
     expected = r"seed-0: the tokenizer has 260 tokens, but the model has 257; give the tokenizer that the model was"
     with pytest.raises(UserError, match=expected):
         open_model(run)

@@ -85,7 +85,6 @@ NAMED = {
     "cli/directories.py": ("slurm dropped", "a path that is told"),
     "store/growth.py": ("plugins", "a path that is told"),
     "store/verify.py": ("runs", "a path that is told"),
-    "store/integrity.py": ("runs dropped", "whether something is there: nothing is opened"),
     "execute/join.py": ("runs", "the path alone of a run that failed"),
     "execute/ray_copies.py": ("runs", SCRATCH),
     "report/models/page.py": ("figures", "`write_figures` refuses a link"),

@@ -18,7 +18,7 @@ from headway.report.experiment import page
 from headway.store.directory import Store
 from headway.store.growth import turn
 from headway.store.records import READ
-from headway.store.verify import STORED_FILES, verify
+from headway.store.verify import STORED_FILES
 
 sys.path.append(str(ROOT / "tests/faults"))
 
@@ -44,11 +44,10 @@ sys.addaudithook(_hear)
 
 @pytest.fixture(scope="module")
 def directories(tmp_path_factory):
-    """Finished directories of both laboratories, of before and made now, with a plan, a search, and a killed run."""
+    """Directories of both laboratories, of a former version and made now, with a plan, a search, and a killed run."""
     into = tmp_path_factory.mktemp("read")
     for name in ("icl", "text"):
         shutil.copytree(damager.BEFORE / name, into / name)
-        list(verify(into / name, adopt=True))
     of = quadratic.experiment(**damager.MADE)
     store = Store.create(into / "made", of)
     for arm, seed in of.runs:

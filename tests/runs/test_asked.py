@@ -1,15 +1,19 @@
 """What has been asked for in a results directory, and `headway run DIR`, which goes on with it."""
 
 import json
+import multiprocessing
 import shutil
 import subprocess
 import sys
 
 import pytest
 import quadratic
+from typer.testing import CliRunner
 
 import headway
+from headway.cli.options import app
 from headway.errors import ResultsError, UserError
+from headway.store import document
 from headway.store.directory import Store, asked_in, is_directory
 
 
@@ -105,3 +109,90 @@ def test_a_directory_of_a_later_headway_is_not_gone_on_with(directory):
     file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 7}))
     with pytest.raises(ResultsError, match=r"was written by a later Headway .* go on there with the version"):
         asked_in(directory)
+
+
+def test_what_was_dropped_is_asked_for_and_trained_anew(directory):
+    done = headway_run(directory)
+    assert done.returncode == 0, done.stderr
+    dropped = CliRunner().invoke(app, ["drop", str(directory), "slow", "--seeds", "0"])
+    assert f"`headway run {directory}` trains it anew" in dropped.output
+    assert Store.open(directory).gone() == [], "nobody misses it"
+    assert names(asked_in(directory)) == [("fast", 0), ("slow", 0), ("slow", 2)]
+    done = headway_run(directory)
+    assert done.returncode == 0, done.stderr
+    assert {(run.name, run.seed, run.status) for run in Store.open(directory).runs()} == {
+        ("fast", 0, "done"), ("slow", 0, "done"), ("slow", 2, "done"),
+    }  # fmt: skip
+    assert document.runs_of(directory) == ({("fast", 0), ("slow", 0), ("slow", 2)}, set())
+
+
+def test_an_arm_that_the_document_does_not_have_cannot_be_trained_anew(directory, monkeypatch):
+    foreign = directory / "runs/foreign"
+    shutil.copytree(directory / "runs/fast", foreign)
+    dropped = CliRunner().invoke(app, ["drop", str(directory), "foreign"])
+    assert dropped.output == (
+        f"moved 1 run of foreign (seed 0) to {directory}/dropped; `headway compare` and `headway report` leave it out, "
+        f"and nothing trains it anew, since {directory}/experiment.yaml has no arm foreign\n"
+    )
+    assert names(asked_in(directory)) == [("fast", 0), ("slow", 0), ("slow", 2)]
+    Store.create(directory, small(question="Still?"))
+    assert "foreign" not in (directory / "experiment.yaml").read_text()
+
+
+def test_one_write_names_all_runs_before_their_folders_are_made_and_a_kill_loses_none(tmp_path, monkeypatch):
+    of, path = small(seeds=100), tmp_path / "results"
+    written, write = [], document._write
+    monkeypatch.setattr(document, "_write", lambda *given: (written.append(given), write(*given)))
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_add", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Store.with_runs(path, of, of.runs)
+    assert len(written) == 1
+    assert "runs:\n    fast: 0-99\n    slow: 0-99\n" in (path / "experiment.yaml").read_text()
+    assert len(Store.open(path).gone()) == 200
+    Store.with_runs(path, asked_in(path), asked_in(path).runs)
+    assert Store.open(path).gone() == []
+    Store.with_runs(path, of, of.runs)
+    assert len(written) == 1, "nothing is written that is there"
+
+
+def add_at_once(directory, seeds, barrier):
+    barrier.wait()
+    of = small(seeds=seeds)
+    Store.with_runs(directory, small(), of.runs)
+
+
+def test_of_two_that_ask_for_different_runs_at_once_both_are_named(tmp_path):
+    Store.create(tmp_path / "results", small())
+    fork = multiprocessing.get_context("fork")
+    barrier = fork.Barrier(2)
+    given = [(tmp_path / "results", seeds, barrier) for seeds in ([0, 1, 2], [2, 3, 7])]
+    processes = [fork.Process(target=add_at_once, args=one) for one in given]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert document.named(tmp_path / "results") == {(arm, seed) for arm in ("fast", "slow") for seed in (0, 1, 2, 3, 7)}
+    assert Store.open(tmp_path / "results").gone() == []
+
+
+def test_a_run_that_was_moved_back_by_hand_counts_and_is_named_when_it_goes_on(directory):
+    (moved,) = Store.open(directory).drop("slow", seeds=0)
+    moved.rename(directory / "runs/slow/seed-0")
+    assert len(Store.open(directory).runs()) == 3
+    Store.with_runs(directory, asked_in(directory), asked_in(directory).runs)
+    assert document.runs_of(directory) == ({("fast", 0), ("slow", 0), ("slow", 2)}, set())
+
+
+def test_a_document_of_a_stranger_that_names_endless_runs_names_no_more_than_a_million(directory):
+    document._change(directory, {"runs": {"slow": "0-99999999999999999,0-1", "../x": "1", "fast": ["0"]}})
+    assert document.named(directory) == {("slow", 0), ("slow", 1), ("fast", 0)}
+
+
+def test_an_arm_whose_runs_are_missing_stays_in_the_file(directory):
+    shutil.rmtree(directory / "runs/fast")
+    with pytest.raises(ResultsError, match=r"arm fast has runs in .* and is not in the file; keep it, or put its runs"):
+        Store.create(directory, small(arms={"slow": {}}, baseline="slow"))
+    Store.open(directory).drop("fast")
+    Store.create(directory, small(arms={"slow": {}}, baseline="slow"))
+    assert document.runs_of(directory) == ({("slow", 0), ("slow", 2)}, set())

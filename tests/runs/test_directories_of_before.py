@@ -1,4 +1,4 @@
-"""Directories that the first edition wrote: opened, finished and reported; nothing in them is renumbered or lost."""
+"""Directories that a former version wrote: opened, finished and reported; nothing in them is renumbered or lost."""
 
 import json
 import shutil
@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 import headway
+from headway.store.directory import Store
+from headway.store.records import run_folders
 from headway.store.run import Run
+from headway.store.verify import verify
 
 BEFORE = Path(__file__).parents[1] / "before"
 
@@ -24,6 +27,11 @@ def test_runs_have_the_ids_and_weights_that_they_were_stored_with(old):
         if run.status == "done":
             run.check()
             assert run.weights()
+
+
+def test_nothing_is_damaged_or_missed(old):
+    assert [(looked.damages, looked.note) for looked in verify(old)] == [((), "")] * (1 + len(run_folders(old)))
+    assert Store.open(old).gone() == []
 
 
 def test_what_was_missing_is_finished_and_what_was_done_is_not_repeated(old):

@@ -7,6 +7,7 @@ from multiprocessing.pool import ThreadPool
 
 import pytest
 import quadratic
+import stored as folders
 
 from headway.base.identity import signed
 from headway.errors import ResultsError
@@ -30,7 +31,12 @@ from headway.store.look_plans import (
 from headway.store.verify import reservations, verify
 
 PLAN = StoredPlan(
-    looks=(3, 4, 6), margin=0.5, level=0.05, metric="eval_mse", asked={"q": {"a": 1.0, "b": -1.0}}, are_declared=True
+    looks=(3, 4, 6),
+    margin=0.5,
+    level=0.05,
+    metric="eval_mse",
+    asked={"q": {"slow": 1.0, "fast": -1.0}},
+    are_declared=True,
 )
 
 
@@ -46,7 +52,7 @@ def test_a_plan_is_read_back_with_the_looks_that_were_made(tmp_path):
     look = LookMade(n_seeds=3, outcomes={"q": "open"}, intervals={"q": (-1.0, 2.0)}, made="now")
     keep(tmp_path, "after-3", look)
     assert stored_plan(tmp_path).history == (look,)
-    assert (found.at_most, found.arms, found.seeds) == (6, ("a", "b"), range(6))
+    assert (found.at_most, found.arms, found.seeds) == (6, ("slow", "fast"), range(6))
     assert found.asked_digest == PLAN.asked_digest != replace(PLAN, asked={}).asked_digest
 
 
@@ -73,17 +79,17 @@ def test_a_search_and_what_it_picked_are_read_back(tmp_path):
     assert keep(tmp_path, "picked", picked) == stored(tmp_path, "picked", Picked) == picked
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": 1}', '{"schema": 1, "looks": "three"}'])
+@pytest.mark.parametrize("content", ["", "[]", {}, {"schema": 1}, {"schema": 1, "looks": "three"}])
 def test_what_cannot_be_read_is_told(tmp_path, content):
     (tmp_path / "looks").mkdir()
-    (tmp_path / "looks/plan.json").write_text(content)
+    (tmp_path / "looks/plan.json").write_text(content if isinstance(content, str) else json.dumps(signed(content)))
     with pytest.raises(ResultsError, match=r"plan.json: cannot be read \("):
         stored_plan(tmp_path)
 
 
 def test_another_schema_is_told(tmp_path):
     (tmp_path / "looks").mkdir()
-    (tmp_path / "looks/plan.json").write_text('{"schema": 2}')
+    (tmp_path / "looks/plan.json").write_text(json.dumps(signed({"schema": 2})))
     with pytest.raises(ResultsError, match=r"plan.json: another version of Headway wrote it; use that one, or another"):
         stored_plan(tmp_path)
 
@@ -100,15 +106,16 @@ LOOK = LookMade(n_seeds=3, outcomes={"q": "open"}, intervals={"q": None}, made="
 @pytest.fixture
 def planned(tmp_path):
     """A directory with a plan, a look that was made, and verdicts that were given before."""
-    Store.create(tmp_path / "d", quadratic.experiment())
+    of = quadratic.experiment(seeds=4)
+    Store.with_runs(tmp_path / "d", of, of.runs)
     keep(tmp_path / "d", "seen-2", Seen(n_seeds=2))
     keep_plan(tmp_path / "d", PLAN)
     keep(tmp_path / "d", "after-3", LOOK)
     return tmp_path / "d"
 
 
-def verified(path, **how):
-    return [damage for looked in verify(path, **how) for damage in looked.damages]
+def verified(path):
+    return [damage for looked in verify(path) for damage in looked.damages]
 
 
 def change(file, **changes):
@@ -121,7 +128,7 @@ def test_what_is_kept_stands_in_the_document_and_is_whole(planned):
     assert {len(states) for states in resolved.anchors(planned).values()} == {1}
     assert list(damages(planned)) == verified(planned) == []
     assert resolved.doubt(planned) == ""
-    assert Store.open(planned).experiment.dump() == quadratic.experiment().dump()
+    assert Store.open(planned).experiment.dump() == quadratic.experiment(seeds=4).dump()
 
 
 @pytest.mark.parametrize(
@@ -131,8 +138,8 @@ def test_what_is_kept_stands_in_the_document_and_is_whole(planned):
 def test_a_plan_that_was_changed_gives_no_verdict_though_it_is_signed_anew(planned, key, value):
     change(planned / "looks/plan.json", **{key: value})
     said = (
-        f"{planned}/looks/plan.json is not as it was written; put it back from a copy, or `headway verify {planned} "
-        "--adopt` does without it"
+        f"{planned}/looks/plan.json is not as it was written; put it back from a copy, or train the experiment "
+        "again in another directory"
     )
     assert verified(planned) == list(damages(planned)) == [said]
     for judges in (stored_plan, lambda path: results.build(Store.open(path)), lambda path: keep_plan(path, PLAN)):
@@ -154,7 +161,7 @@ def test_what_was_looked_at_is_told_where_it_is_lost_and_still_counts(planned, n
     (said,) = damages(planned)
     assert f"{name}.json is missing" in said
     assert verified(planned) == [said]
-    assert said in list(reservations(planned, (), ()))
+    assert said in list(reservations(planned))
     assert 2 in seen(planned)
     assert stored_plan(planned).looks == PLAN.looks
     keep(planned, name, LOOK if name == "after-3" else Seen(n_seeds=2))
@@ -164,22 +171,47 @@ def test_what_was_looked_at_is_told_where_it_is_lost_and_still_counts(planned, n
 def test_a_plan_of_another_directory_is_none_of_this_one(planned, tmp_path):
     Store.create(tmp_path / "other", quadratic.experiment())
     shutil.copytree(planned / "looks", tmp_path / "other/looks")
-    with pytest.raises(ResultsError, match=r"plan.json was not written here; .* --adopt` takes what is there"):
+    with pytest.raises(ResultsError, match=r"plan.json was not written here; move it out of the directory"):
         stored_plan(tmp_path / "other")
-    assert verified(tmp_path / "other", adopt=True)
-    assert verified(tmp_path / "other") == []
-    assert stored_plan(tmp_path / "other").looks == PLAN.looks
+    assert len(verified(tmp_path / "other")) == 3
 
 
-def test_a_plan_that_is_lost_is_done_without_when_somebody_says_so_and_that_stays_said(planned):
-    (planned / "looks/plan.json").write_text("{}")
-    assert verified(planned, adopt=True) == verified(planned) == []
+def test_a_plan_that_a_former_version_did_without_stays_said(planned):
+    (planned / "looks/plan.json").unlink()
+    left = {name: states for name, states in resolved.anchors(planned).items() if name != "plan"}
+    resolved._change(planned, {"looks": left, "given_up": ["plan"]})
     assert stored_plan(planned) is None
-    assert (planned / "looks/plan.json.given-up").read_text() == "{}"
+    assert verified(planned) == []
     assert seen(planned) == (2, 3), "a look by a plan that is lost is one without a plan"
-    assert any("looks/plan.json: lost here" in said for said in reservations(planned, (), ()))
+    assert any("looks/plan.json: lost here" in said for said in reservations(planned))
     assert keep_plan(planned, replace(PLAN, margin=1.0)).margin == 1.0
-    assert any("looks/plan.json: lost here" in said for said in reservations(planned, (), ()))
+    assert any("looks/plan.json: lost here" in said for said in reservations(planned))
+
+
+def test_a_look_that_rests_on_runs_that_nobody_names_is_said(planned):
+    """As where the list was derived from the folders after some were gone; what was dropped is no loss."""
+    folders.first_sealed(planned)
+    shutil.rmtree(planned / "runs/fast/seed-2")
+    of = Store.open(planned).experiment
+    Store.with_runs(planned, of, of.select(seeds=2).runs)
+    assert verified(planned) == [
+        f"{planned}/looks/after-3.json rests on runs that are gone: fast seed 2; `headway run` with its file trains "
+        "them"
+    ]
+    Store.open(planned).drop("slow", seeds=1)
+    assert len(verified(planned)) == 1
+    Store.with_runs(planned, of, of.runs)
+    assert verified(planned) == []
+
+
+def test_a_look_after_which_a_question_was_settled_needs_no_further_seeds_of_its_arms(planned):
+    keep(planned, "after-4", replace(LOOK, n_seeds=4))
+    keep(planned, "after-6", replace(LOOK, n_seeds=6))
+    assert "after-6.json rests on runs that are gone: fast seeds 4-5 and slow seeds 4-5;" in verified(planned)[0]
+    (planned / "looks/after-4.json").unlink()
+    resolved._change(planned, {"looks": {k: v for k, v in resolved.anchors(planned).items() if k != "after-4"}})
+    keep(planned, "after-4", replace(LOOK, n_seeds=4, outcomes={"q": "same"}))
+    assert verified(planned) == []
 
 
 @pytest.mark.parametrize("longer", [False, True])
@@ -219,23 +251,6 @@ def test_a_reader_in_the_middle_of_a_write_waits_for_no_one_and_sees_no_damage(p
     said = iter([{**whole, "plan": ["ffffffffffffffff"]}])
     monkeypatch.setattr(resolved, "anchors", lambda _: next(said, whole))
     assert look_plans.why_not(planned, "plan") == ""
-
-
-def test_looks_of_before_are_read_and_stand_in_the_document_when_it_is_next_written(planned, tmp_path):
-    plan = json.loads((planned / "looks/plan.json").read_text())
-    del plan["digest"]
-    old = tmp_path / "old"
-    (old / "looks").mkdir(parents=True)
-    (old / "experiment.yaml").write_text(quadratic.experiment().dump())
-    (old / "looks/plan.json").write_text(json.dumps(plan))
-    assert stored_plan(old).looks == PLAN.looks
-    assert [looked.unsealed for looked in verify(old)] == [True]
-    assert resolved.anchors(old) == {}
-    Store.create(old, quadratic.experiment())
-    assert set(resolved.anchors(old)) == {"plan"}
-    assert [looked.unsealed for looked in verify(old)] == [False]
-    change(old / "looks/plan.json", margin=5.0)
-    assert "is not as it was written" in verified(old)[0]
 
 
 def test_a_document_that_was_lost_finds_the_plan_that_is_there(planned):

@@ -90,7 +90,7 @@ def test_an_edited_configuration_is_noticed(done):
     (done.path / "run.json").write_text(json.dumps(content))
     with pytest.raises(ResultsError, match=r"not as it was written: it is damaged, or it was edited; `headway drop"):
         Run.open(done.path)
-    stored.unseal(done.path)
+    stored.rewrite(done.path, config=content["config"])
     with pytest.raises(ResultsError, match=r"configuration is .* it was edited; `headway drop"):
         _ = Run.open(done.path).spec
 

@@ -1,9 +1,11 @@
-"""Whole directories: read whole, named where damaged, sealed where they were made before there were seals."""
+"""Whole directories: read whole, named where something is damaged or missing, refused where nothing is sealed."""
 
 import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -19,11 +21,11 @@ from headway.errors import HeadwayError, ResultsError
 from headway.stats import regression, results
 from headway.store import document as resolved
 from headway.store import integrity
-from headway.store.directory import Store
+from headway.store.directory import Store, asked_in
 from headway.store.run import Run
 from headway.store.verify import verify
 
-BEFORE = Path(__file__).parents[1] / "before"
+VERBS = ("status", "compare", "report", "verify")
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +43,8 @@ def path(whole, tmp_path, monkeypatch):
     return Path(shutil.copytree(whole, tmp_path / "results"))
 
 
-def damages(path, **how):
-    return [damage for looked in verify(path, **how) for damage in looked.damages]
+def damages(path):
+    return [damage for looked in verify(path) for damage in looked.damages]
 
 
 def flip(file):
@@ -127,6 +129,11 @@ def test_what_is_no_results_directory_is_an_error(tmp_path):
 def test_an_interrupted_run_is_looked_at_as_it_would_be_gone_on_with(path):
     run = path / "runs/slow/seed-0"
     stored.rewrite(run, status="interrupted", seal=None)
+    assert damages(path) == [
+        f"{run}: its run.json says that it is interrupted, and its seal that it was finished; `headway run {path}` "
+        "finishes it again",
+    ]
+    (run / "seal.json").unlink()
     assert damages(path) == []
     flip(run / "metrics.jsonl")
     assert damages(path) == [
@@ -134,37 +141,148 @@ def test_an_interrupted_run_is_looked_at_as_it_would_be_gone_on_with(path):
     ]
 
 
-@pytest.mark.parametrize("name", ["icl", "text"])
-def test_a_directory_of_before_is_accepted_with_a_note_and_sealed_when_asked(tmp_path, name, monkeypatch):
-    monkeypatch.setattr(regression, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
-    old = Path(shutil.copytree(BEFORE / name, tmp_path / name))
-    before = [run.metrics for run in Store.open(old).runs()]
-    note = "made before runs were sealed, so not every damage is noticed; `headway verify"
-    assert note in results.write(Store.open(old)).warnings[0]
-    done = CliRunner().invoke(app, ["verify", str(old)])
-    assert done.exit_code == 0, done.output
-    assert "not sealed, since it was made before; --adopt does so" in done.output
-    assert not list(old.rglob("seal.json"))
-    sealed = CliRunner().invoke(app, ["verify", str(old), "--adopt"])
-    assert sealed.exit_code == 0
-    assert "sealed as it is" in sealed.output
-    assert [run.metrics for run in Store.open(old).runs()] == before
-    assert not any(note in warning for warning in results.write(Store.open(old)).warnings)
-    assert damages(old) == []
-    for file in (next(old.glob("runs/*/*/heads/*")), old / "experiment.yaml"):
-        flip(file)
-    assert len(damages(old, adopt=True)) >= 2, "what is damaged is not sealed again"
+def test_a_directory_without_any_seal_is_refused_by_every_verb(path):
+    stored.strip(path)
+    file = path / "runs/slow/seed-0/run.json"
+    content = json.loads(file.read_text())
+    content["metrics"]["eval_mse"] = 0.0
+    file.write_text(json.dumps(content))
+    said = (
+        f"error: {path}/experiment.yaml has no seal: a development version of Headway made it, or its seal was taken "
+        "away; train the experiment again with this version, in another directory\n"
+    )
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    for words in (*((verb, path) for verb in VERBS), ("drop", path, "slow"), ("run", path), ("worker", path)):
+        command = [sys.executable, "-m", "headway", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (2, said), words
+    with pytest.raises(ResultsError, match=r"experiment\.yaml has no seal"):
+        Store.create(path, quadratic.experiment())
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 
 
-def test_a_damaged_run_of_before_is_not_sealed(tmp_path):
-    old = Path(shutil.copytree(BEFORE / "text", tmp_path / "old"))
-    samples = old / "runs/few/seed-0/samples.jsonl"
-    samples.write_bytes(samples.read_bytes().replace(b"{", b"[", 1))
-    (damage,) = damages(old, adopt=True)
-    assert f"{samples}: line 1 is damaged" in damage
-    assert not (samples.parent / "seal.json").exists()
-    assert Store.open(old).run("few", 0).status == "damaged"
-    assert Store.open(old).run("few", 1).status == "done"
+def test_a_run_without_a_seal_in_a_sealed_directory_is_damaged(path):
+    run = path / "runs/slow/seed-0"
+    stored.unseal(run)
+    said = (
+        f"{run}: run.json has no seal: a development version of Headway made the run, or its seal was taken away; "
+        f"`headway drop {path} slow --seeds 0` puts the run aside, and `headway run` trains it anew"
+    )
+    assert damages(path) == [said]
+    assert Store.open(path).run("slow", 0).message == said
+
+
+LOSSES = {
+    "an arm": ("runs/fast",),
+    "a seed of an arm": ("runs/fast/seed-1",),
+    "a seed of all arms": ("runs/fast/seed-1", "runs/slow/seed-1"),
+    "all runs": ("runs",),
+}
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("lost", LOSSES)
+def test_a_run_that_the_document_names_is_missed_whatever_the_cache_says(path, lost, by_hand, monkeypatch):
+    monkeypatch.setattr(integrity, "_COARSE_NS", 0)
+    Store.open(path).runs()
+    (path / ".checked.json").unlink()
+    if by_hand:
+        (path / "dropped").mkdir()
+        for name in LOSSES[lost]:
+            (path / name).rename(path / "dropped" / name.replace("/", "-"))
+    else:
+        for name in LOSSES[lost]:
+            shutil.rmtree(path / name)
+    named = "seeds 0-1" if lost in ("an arm", "all runs") else "seed 1"
+    seeds = named.split()[1]
+    them = "it" if seeds == "1" else "them"
+    assert damages(path)[0] == (
+        f"{path}/runs/fast: experiment.yaml names {named}, and no folder is there; `headway run {path}` trains {them} "
+        f"anew, and `headway drop {path} fast --seeds {seeds}` gives {them} up"
+    )
+    done = CliRunner().invoke(app, ["verify", str(path)])
+    assert isinstance(done.exception, HeadwayError)
+    (warning,) = [said for said in results.build(Store.open(path)).warnings if "folder" in said]
+    assert f"fast {named}" in warning
+    assert f"`headway run {path}` trains " in warning
+    status = CliRunner().invoke(app, ["status", str(path)]).output
+    assert f"fast {named}" in " ".join(status.split())
+    gone = {(name.partition("/")[0], int(name[-1])) for name in Store.open(path).gone()}
+    asked = asked_in(path)
+    assert gone <= {(arm.full_name, seed) for arm, seed in asked.runs}
+    Store.with_runs(path, asked, asked.runs)
+    assert Store.open(path).gone() == damages(path) == []
+    waiting = {(run.name, run.seed) for run in Store.open(path).runs() if run.status == "waiting"}
+    assert waiting == gone
+
+
+def test_a_run_that_is_missing_can_be_dropped_and_is_missed_no_more(path):
+    shutil.rmtree(path / "runs/fast/seed-1")
+    done = CliRunner().invoke(app, ["drop", str(path), "fast", "--seeds", "0-1"])
+    assert done.output == (
+        f"fast/seed-1 had no folder, and {path}/experiment.yaml does not name it any more; "
+        f"moved 1 run of fast (seed 0) to {path}/dropped; "
+        f"`headway run {path}` trains them anew, and `headway compare` and `headway report` leave them out until then\n"
+    )
+    assert damages(path) == []
+    assert resolved.runs_of(path) == ({("slow", 0), ("slow", 1)}, {("fast", 0), ("fast", 1)})
+
+
+def test_a_run_that_the_document_does_not_know_of_is_said_until_it_is_named(path):
+    of = quadratic.experiment(seeds=3)
+    older = (path / "experiment.yaml").read_bytes()
+    Store.with_runs(path, of, of.runs)
+    (path / "experiment.yaml").write_bytes(older)
+    shutil.rmtree(path / "runs/slow/seed-2")
+    said = (
+        "fast seed 2: experiment.yaml does not name this run, so somebody put folders there, or it is an older "
+        f"document; `headway run {path}` names them"
+    )
+    assert damages(path) == [said]
+    assert said in results.build(Store.open(path)).warnings
+    Store.with_runs(path, asked_in(path), asked_in(path).runs)
+    assert damages(path) == []
+
+
+def test_a_document_that_lost_its_list_of_runs_is_not_as_it_was_written(path):
+    document = path / "experiment.yaml"
+    text, note, end = document.read_text().rpartition("  runs:\n")
+    assert note
+    document.write_text(text + "  seals: [runs, beside, looks]\n")
+    shutil.rmtree(path / "runs/fast")
+    assert "experiment.yaml is not as Headway wrote it" in damages(path)[0]
+    with pytest.raises(ResultsError, match=r"is not as Headway wrote it: .* with the file that it was run from"):
+        asked_in(path)
+    document.write_text(text + note + end.replace("fast: 0-1", "fast: '0'"))
+    assert "experiment.yaml is not as Headway wrote it" in damages(path)[0]
+    Store.create(path, quadratic.experiment())
+    assert Store.open(path).gone() == ["fast/seed-0"]
+    assert resolved.doubt(path) == ""
+
+
+def test_a_directory_of_the_first_sealed_version_is_read_and_names_its_runs_when_it_goes_on(path):
+    stored.first_sealed(path)
+    store = Store.open(path)
+    assert {run.status for run in store.runs()} == {"done"}
+    first, *others = verify(path)
+    assert first.note == (
+        f"{path}/experiment.yaml does not name the runs that were asked for: a run that was removed is not noticed "
+        f"until `headway run {path}` has named those that are there"
+    )
+    assert not any(looked.damages for looked in (first, *others))
+    asked = asked_in(path)
+    Store.with_runs(path, asked, asked.runs)
+    assert resolved.named(path) == {("fast", 0), ("fast", 1), ("slow", 0), ("slow", 1)}
+    assert "seals" not in (path / "experiment.yaml").read_text()
+    assert next(verify(path)).note == ""
+    shutil.rmtree(path / "runs/fast/seed-1")
+    assert len(damages(path)) == 1
+
+
+def test_a_drop_in_a_directory_of_the_first_sealed_version_names_the_others(path):
+    stored.first_sealed(path)
+    Store.open(path).drop("fast", seeds=0)
+    assert resolved.runs_of(path) == ({("fast", 1), ("slow", 0), ("slow", 1)}, {("fast", 0)})
 
 
 def test_a_changed_document_is_not_what_was_run(path):
@@ -209,8 +327,7 @@ def test_files_are_read_again_only_where_they_changed(path, monkeypatch):
     monkeypatch.setattr(Content, "of_file", lambda file, until=None: read.append(file.name) or of_file(file, until))
     Store.open(path).runs()
     assert len(read) == 4 * 7
-    noted = json.loads((path / integrity.CHECKED).read_text())
-    assert noted["runs"] == {}, "what has just been written may be written again within a tick"
+    assert not (path / integrity.CHECKED).exists(), "what has just been written may be written again within a tick"
     monkeypatch.setattr(integrity, "_COARSE_NS", 0)
     Store.open(path).runs()
     read.clear()
@@ -286,7 +403,6 @@ def test_a_document_that_lost_its_first_line_is_said_and_written_anew_by_the_fil
     assert any("`headway run FILE --out" in damage for damage in damages(path))
     if lost == "its line":
         assert "it is damaged, or it was edited" in " ".join(results.build(Store.open(path)).warnings)
-    assert damages(path, adopt=True)  # what was sealed is not taken as of before
     Store.create(path, quadratic.experiment())
     assert damages(path) == []
 
@@ -299,35 +415,6 @@ def test_a_document_of_a_later_headway_is_not_written_over(path):
     with pytest.raises(ResultsError, match="cannot be read back; restore it, or choose another directory"):
         Store.create(path, quadratic.experiment())
     assert document.read_text().endswith("later: {new: 1}\n")
-
-
-def test_a_finished_run_whose_folder_is_gone_is_missed_until_somebody_says_so(path):
-    store = Store.open(path)
-    assert [store.runs() and store.gone(), Store.open(path).gone()] == [[], []]
-    shutil.rmtree(path / "runs/slow/seed-0")
-    (missed,) = damages(path)
-    assert (
-        "runs/slow/seed-0: it was finished here before, and its folder is gone; `headway run` trains it anew" in missed
-    )
-    assert "slow/seed-0: finished here before" in " ".join(results.build(Store.open(path)).warnings)
-    assert damages(path, adopt=True) == damages(path) == []
-    Store.open(path).drop("slow")
-    assert damages(path) == []  # what was put aside is not missed
-
-
-@pytest.mark.parametrize("seal_too", [False, True])
-def test_a_run_that_was_sealed_is_never_taken_for_one_of_before(path, seal_too, monkeypatch):
-    run = path / "runs/slow/seed-0"
-    monkeypatch.setattr(integrity, "_COARSE_NS", 0)
-    Store.open(path).runs()  # which remembers that it is sealed
-    content = json.loads((run / "run.json").read_text())
-    del content["digest"], content["seal"]
-    (run / "run.json").write_text(json.dumps(content))
-    if seal_too:
-        (run / "seal.json").unlink()
-    assert any("it was sealed, and its run.json says nothing of that" in damage for damage in damages(path))
-    assert any("it was sealed" in damage for damage in damages(path, adopt=True))
-    assert Store.open(path).run("slow", 0).status == "damaged"
 
 
 @pytest.mark.parametrize("name", ["run.json", "seal.json", "metrics.jsonl"])
@@ -350,7 +437,7 @@ def test_odd_json_is_said_in_words_and_made_again_where_it_is_derived(path, text
     assert any(said in damage for damage in damages(path))
 
 
-def test_a_timing_that_is_gone_is_missed_until_somebody_says_so(path):
+def test_a_timing_that_is_gone_is_missed(path):
     (path / "timings").mkdir()
     (path / "timings/slow.json").write_text(json_text(signed({"arm": "slow", "step_s": 1.0})))
     results.write(Store.open(path))
@@ -359,5 +446,3 @@ def test_a_timing_that_is_gone_is_missed_until_somebody_says_so(path):
     said = f"{path}/timings/slow.json is gone; `headway run` with --timing measures it again"
     assert damages(path) == [said]
     assert said in results.write(Store.open(path)).warnings
-    assert damages(path, adopt=True) == [said]
-    assert damages(path) == []

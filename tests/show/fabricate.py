@@ -5,9 +5,11 @@ import math
 from pathlib import Path
 
 import numpy as np
+import stored
 from safetensors.numpy import save_file
 
-from headway.base.identity import digest
+from headway.base.files import write_json
+from headway.base.identity import digest, signed
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.load import load
@@ -56,7 +58,6 @@ def material_of(store: Store) -> ReportData:
 def fabricate(path: Path, experiment: Experiment, statuses: dict[tuple[str, int], str] | None = None) -> Path:
     """Write the run folders and results.json of an experiment; `statuses` by arm and seed, `done` otherwise."""
     path.mkdir(parents=True)
-    (path / "experiment.yaml").write_text(experiment.dump())
     rows, tasks = [], {}
     for arm, seed in experiment.runs:
         status = (statuses or {}).get((arm.full_name, seed), "done")
@@ -66,9 +67,10 @@ def fabricate(path: Path, experiment: Experiment, statuses: dict[tuple[str, int]
         rows.append({**names, "status": status, "task": task, "metrics": metrics if status == "done" else None})
         tasks[task] = _estimators(arm.spec(seed))
     results = {
-        "schema": 1,
+        "schema": 2,
         "experiment": experiment.name,
         "scale": experiment.scale,
+        "primary": "eval_mse",
         "runs": rows,
         "baselines": next(iter(tasks.values()))["baselines"],
         "tasks": tasks,
@@ -76,20 +78,25 @@ def fabricate(path: Path, experiment: Experiment, statuses: dict[tuple[str, int]
         "fits": [],
         "warnings": [],
     }
-    (path / "results.json").write_text(json.dumps(results))
+    write_json(path / "results.json", signed(results))
+    stored.write_document(path, experiment)
     return path
 
 
 def _comparison(arm: Arm, experiment: Experiment) -> dict:
     numbers = {
         "difference": 0.01,
+        "estimate": 0.01,
         "relative": 0.015,
         "interval": [-0.02, 0.04],
         "p": 0.6,
-        "p_holm": 1.0,
+        "p_family": 1.0,
         "detectable": 0.03,
+        **dict.fromkeys(("means", "se", "freedom", "bound")),
     }
     return {
+        "rule": "paired",
+        "outcome": "open",
         "metric": "eval_mse",
         "arm": arm.full_name,
         "baseline": experiment.baseline,
@@ -97,7 +104,7 @@ def _comparison(arm: Arm, experiment: Experiment) -> dict:
         "group": arm.group,
         "n_pairs": len(experiment.seeds),
         **numbers,
-        "seeds_for_1pct": 12,
+        "seeds_for_margin": [12],
         "verdict": f"{arm.label} and {experiment.baseline} cannot be told apart",
     }
 
@@ -159,6 +166,7 @@ def _write_run(path: Path, arm: Arm, seed: int, status: str) -> dict:
         "metrics": metrics if status == "done" else {},
     }
     (folder / "run.json").write_text(json.dumps(run))
+    stored.seal(folder)
     return metrics
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import stored
 from fabricate_text import fabricate_text
 
 from headway.config.experiment import Experiment
@@ -111,6 +112,7 @@ def write_probes(run: Run, plant: Plant, metrics: tuple[str, ...], steps: tuple[
         record |= {"probe_loss_nats": loss, "train_loss_nats": loss + 0.03 * rng.normal()}
     lines = [json.dumps(records[step]) for step in sorted(records)]
     (run.path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    stored.seal(run.path)
 
 
 def _score(metric, done, layout, plant, fixed, wobble, rng) -> HeadScores:

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import stored
 
+from headway.base.files import json_text
+from headway.base.identity import signed
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.lm.parameters import parameters_of
@@ -104,11 +107,11 @@ def shipped(name: str) -> Experiment:
 def fabricate_text(path: Path, experiment: Experiment, statuses: dict[tuple[str, int], str] | None = None) -> Path:
     """Write the run folders, timings and, as it is derived, results.json; `statuses` by arm and seed, else `done`."""
     path.mkdir(parents=True)
-    (path / "experiment.yaml").write_text(experiment.dump())
     (path / "timings").mkdir()
     for arm, seed in experiment.runs:
         _write_run(path, arm, seed, (statuses or {}).get((arm.full_name, seed), "done"))
-        (path / "timings" / f"{arm.full_name}.json").write_text(json.dumps(_timing(arm)))
+        (path / "timings" / f"{arm.full_name}.json").write_text(json_text(signed(_timing(arm))))
+    stored.write_document(path, experiment)
     results.write(Store.open(path))
     return path
 
@@ -194,6 +197,7 @@ def _write_run(path: Path, arm: Arm, seed: int, status: str) -> None:
         "metrics": metrics if status == "done" else {},
     }
     (folder / "run.json").write_text(json.dumps(run))
+    stored.seal(folder)
 
 
 def _samples(rng: np.random.Generator) -> list[dict]:

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import stored
 from fabricate import fabricate, material_of, small
 
 from headway.base.text import number
@@ -200,7 +201,7 @@ def test_names_and_messages_are_printed_and_not_obeyed(directory: Path) -> None:
     experiment = small("icl-heads", question=EVIL, **{"arms.h1.label": EVIL}).select(arms=["h1", "h2"], seeds=1)
     fabricate(directory, experiment, {("h2", 0): "failed"})
     for run in directory.glob("runs/h2/*/run.json"):
-        run.write_text(json.dumps({**json.loads(run.read_text()), "message": EVIL}))
+        stored.rewrite(run.parent, message=EVIL)
     material = material_of(Store.open(directory))
     document = material.experiment.document.model_copy(update={"name": EVIL})
     material = replace(material, experiment=replace(material.experiment, document=document))

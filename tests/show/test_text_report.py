@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import stored
 from fabricate import material_of
 from fabricate_text import STEPS, data_lane, fabricate_text, head_progression, shipped
 
@@ -181,6 +182,7 @@ def test_a_block_that_a_sample_ends_in_is_drawn_where_it_ends(tmp_path: Path) ->
     samples.write_text(
         "".join(json.dumps({**json.loads(line), **short}) + "\n" for line in samples.read_text().splitlines())
     )
+    stored.seal(samples.parent)
     material = material_of(Store.open(path))
     figure = text.repetition(material)
     assert figure is not None
@@ -203,6 +205,7 @@ def test_the_page_holds_the_texts_and_obeys_none_of_them(tmp_path: Path) -> None
     samples = path / "runs" / "constant-low" / "seed-0" / "samples.jsonl"
     first, second = samples.read_text().splitlines()
     samples.write_text(first + "\n" + json.dumps({**json.loads(second), "text": evil}) + "\n")
+    stored.seal(samples.parent)
     material = material_of(Store.open(path))
     html = page(material, tuple(figures(material)))
     assert "&lt;/blockquote&gt;&lt;script&gt;alert(1)" in html
@@ -235,6 +238,7 @@ def test_runs_without_samples_lanes_and_timings_are_drawn_without_them(tmp_path:
     path = fabricate_text(tmp_path / "bare", head_progression().select(arms=["constant-low"], seeds=1))
     for file in [*path.glob("runs/*/*/samples.jsonl"), *path.glob("timings/*")]:
         file.unlink()
+    stored.seal(path / "runs" / "constant-low" / "seed-0")
     material = material_of(Store.open(path))
     assert names(material) == ["final-loss", "learning", "parts"]
     assert text.writings(material) == []

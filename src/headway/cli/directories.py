@@ -106,50 +106,48 @@ def drop(
     force: Annotated[bool, typer.Option("--force", help="Delete them; nothing is left.")] = False,
 ) -> None:
     """Put runs of an arm aside, to DIR/dropped."""
-    from headway.base.text import counted, listed, numbered
+    from headway.base.text import command_line, counted, listed, numbered
     from headway.config.document import seeds_in
     from headway.store.directory import seed_of
 
-    folders = open_store(directory).drop(*names, seeds=None if seeds is None else seeds_in(seeds), delete=force)
-    n = counted(len(folders), "run")
-    of = f"{listed(list(dict.fromkeys(names)))} ({numbered('seed', {seed_of(folder) for folder in folders})})"
-    where = "" if force else f" to {directory / 'dropped'}"
-    it = "it" if len(folders) == 1 else "them"
-    say(
-        f"{'deleted' if force else 'moved'} {n} of {of}{where}; `headway run` makes {it} anew, and `headway compare` "
-        f"or `headway report` leaves {it} out until then"
-    )
+    store = open_store(directory)
+    missed = set(store.gone())
+    folders = store.drop(*names, seeds=None if seeds is None else seeds_in(seeds), delete=force)
+    noted, document = missed - set(store.gone()), directory / "experiment.yaml"
+    said = [f"{listed(sorted(noted))} had no folder, and {document} does not name it any more"] if noted else []
+    if folders:
+        of = f"{listed(list(dict.fromkeys(names)))} ({numbered('seed', {seed_of(folder) for folder in folders})})"
+        where = "" if force else f" to {directory / 'dropped'}"
+        said.append(f"{'deleted' if force else 'moved'} {counted(len(folders), 'run')} of {of}{where}")
+    them = "it" if len(folders) + len(noted) == 1 else "them"
+    left_out = f"`headway compare` and `headway report` leave {them} out"
+    if unknown := sorted(set(names) - {arm.full_name for arm in store.experiment.arms}):
+        said.append(f"{left_out}, and nothing trains {them} anew, since {document} has no arm {listed(unknown)}")
+    else:
+        said.append(f"`{command_line('run', directory)}` trains {them} anew, and {left_out} until then")
+    say("; ".join(said))
 
 
 @app.command()
-def verify(
-    directory: Directory,
-    adopt: Annotated[bool, typer.Option("--adopt", help="Seal finished runs of before, as they are.")] = False,
-) -> None:
-    """Read every file of a results directory whole, and name what is damaged."""
+def verify(directory: Directory) -> None:
+    """Read every file of a results directory whole, and name what is damaged or missing."""
     from headway.base.text import counted
     from headway.store.verify import verify as look_at
 
     found = []
-    for looked in look_at(directory, adopt=adopt):
+    for looked in look_at(directory):
         found.append(looked)
         for damage in looked.damages:
             say(f"damaged: {damage}")
+        if looked.note:
+            say(looked.note)
     runs, whole = counted(len(found) - 1, "run"), sum(looked.n_bytes for looked in found)
-    if found[0].unsealed:
-        say("looks/: not sealed, since they were made before; --adopt does so")
-    for n, said in (
-        (sum(looked.sealed for looked in found), "sealed as it is"),
-        (sum(looked.unsealed for looked in found[1:]), "not sealed, since it was made before; --adopt does so"),
-        (sum(looked.held for looked in found), "left alone, since a process works on it"),
-    ):
-        if n:
-            say(f"{counted(n, 'run')} of {len(found) - 1}: {said}")
+    if n := sum(looked.held for looked in found):
+        say(f"{counted(n, 'run')} of {len(found) - 1}: left alone, since a process works on it")
     read = f"{runs}: {counted(sum(looked.n_files for looked in found), 'file')} ({whole / 1e6:,.1f} MB) read"
     if n := sum(len(looked.damages) for looked in found):
         raise HeadwayError(f"{read}, {counted(n, 'damage')}")
-    sealed = "everything that is sealed" if any(looked.unsealed for looked in found) else "everything"
-    say(f"{read}, {sealed} is as it was written")
+    say(f"{read}, everything is as it was written")
 
 
 def open_store(directory: Path, plugins: list[str] | None = None) -> "Store":

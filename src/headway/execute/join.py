@@ -104,7 +104,7 @@ class Left:
         elsewhere: runs that others work on.
         failed: runs that failed, before or meanwhile.
         failed_here: those of them that failed while one worked.
-        gone: runs that were finished once, and whose folders are gone.
+        gone: runs that the directory's document names, and that have no folder.
     """
 
     waiting: int
@@ -123,7 +123,7 @@ class Left:
             f"{counted(self.waiting, 'run')} waiting" if self.waiting else "",
             f"{counted(self.elsewhere, 'run')} worked on by others" if self.elsewhere else "",
             f"{counted(self.failed, 'run')} failed (`headway run` tries again)" if self.failed else "",
-            f"{counted(self.gone, 'finished run')} gone (`headway run` trains anew)" if self.gone else "",
+            f"{counted(self.gone, 'run')} without a folder (`headway run` trains anew)" if self.gone else "",
         ]
         return ", ".join(filter(None, parts)) or "nothing is left"
 

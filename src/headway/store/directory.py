@@ -7,7 +7,8 @@
 A directory belongs to one experiment and grows with its file, by the rules of `headway.store.growth`. Each command
 checks the directory's content once (`headway.store.integrity`). A run counts only if the document asks for it.
 
-A dropped folder is moved as it is, so the user gets the run again by moving it back.
+A dropped folder is moved as it is, so the user gets the run again by moving it back. The document notes that the run was
+dropped, so nobody misses it. The document also names the runs that were asked for.
 """
 
 import os
@@ -43,7 +44,9 @@ from headway.store.watch import take_patiently
 def drop(
     directory: Path, names: Sequence[str], *, seeds: int | Sequence[int] | None = None, delete: bool = False
 ) -> tuple[Path, ...]:
-    """Put runs of a results directory aside; where they are now.
+    """Put runs of a results directory aside, and note so in its document; where their folders are now.
+
+    A run whose folder is missing is noted as dropped, too.
 
     Args:
         directory: the results directory.
@@ -58,9 +61,14 @@ def drop(
     asked = None if seeds is None else _seeds(seeds)
     try:
         with turn(directory), ExitStack() as owned:
-            folders = [folder for name in dict.fromkeys(names) for folder in _folders(directory, name, asked)]
+            missing, folders, dropped = document.missing(directory), list[Path](), set[document.Name]()
+            for name in dict.fromkeys(names):
+                found, gone = _chosen(directory, name, asked, missing)
+                folders += found
+                dropped |= gone | {(name, seed_of(folder)) for folder in found if folder.name[5:].isdecimal()}
             for folder in folders:
                 owned.enter_context(_lease(folder))
+            document.record(directory, dropped=dropped)  # first: a kill leaves runs that are there, and none missing
             return tuple(_move(directory, folder, delete) for folder in folders)
     except OSError as error:
         raise ResultsError(f"{directory} cannot be written: {error.strerror}; nothing more was dropped") from None
@@ -78,16 +86,21 @@ def _seeds(asked: int | Sequence[int]) -> list[int]:
     return seeds
 
 
-def _folders(directory: Path, name: str, seeds: Sequence[int] | None) -> list[Path]:
-    arms = list(dict.fromkeys(folder.parent.name for folder in entries(directory, "runs/*/seed-*")))
-    if name not in arms:
+def _chosen(
+    directory: Path, name: str, seeds: Sequence[int] | None, missing: Sequence[document.Name]
+) -> tuple[list[Path], set[document.Name]]:
+    """The folders of an arm's runs that are meant, and those of its runs that are meant and have no folder."""
+    arms = [folder.parent.name for folder in entries(directory, "runs/*/seed-*")]
+    if name not in (arms := list(dict.fromkeys((*arms, *dict(missing))))):
         raise ResultsError(f"{directory} has no runs of arm {name!r}; {near(name, arms)}")
     found = entries(inside(directory, "runs", name), "seed-*")
+    gone = {seed for arm, seed in missing if arm == name}
     wanted = found if seeds is None else [f for f in found if f.name in {f"seed-{seed}" for seed in seeds}]
-    if not wanted:
-        there = numbered("seed", map(seed_of, found))
+    wanted_gone = gone if seeds is None else gone & set(seeds)
+    if not wanted and not wanted_gone:
+        there = numbered("seed", {*map(seed_of, found), *gone})
         raise ResultsError(f"{directory}: arm {name} has no run of {numbered('seed', seeds or ())}; it has {there}")
-    return wanted
+    return wanted, {(name, seed) for seed in wanted_gone}
 
 
 def _lease(folder: Path) -> Lease:
@@ -169,10 +182,12 @@ class Store:
             raise ResultsError(f"{path} is no results directory of Headway: {what}; {todo}")
         try:
             experiment = read_resolved(path / document.FILE)
-            return cls(path, replace(experiment, plugins=tuple(dict.fromkeys((*experiment.plugins, *given)))))
         except DeclarationError as error:
             todo = document.todo(path) if document.doubt(path) else "restore it, or choose another directory"
             raise ResultsError(f"{path}: its experiment.yaml cannot be read back; {todo}\n{error}") from None
+        if document.is_unsealed(path):
+            raise ResultsError(document.doubt(path))
+        return cls(path, replace(experiment, plugins=tuple(dict.fromkeys((*experiment.plugins, *given)))))
 
     def anew(self) -> "Store":
         """The directory with the document that it has now; what was examined of its runs stays known.
@@ -223,30 +238,33 @@ class Store:
             if store is not None:
                 return store, tuple(store.add(arm, seed) for arm, seed in runs)
             with turn(path):
-                store = cls._grown(path, experiment)
+                store = cls._grown(path, experiment, runs)
                 return store, store._made(runs, making, tell)
         except OSError as error:
             raise _unwritable(path, error) from None
 
     @classmethod
     def _unchanged(cls, path: Path, experiment: Experiment, runs: Sequence[tuple[Arm, int]] = ()) -> "Store | None":
-        """The directory, if this is its document already and it has a folder for each of the runs."""
+        """The directory, if this is its document already, which names the runs, and it has a folder for each."""
         if _document(path) is not None:
-            store = cls.open(path)
+            store, named = cls.open(path), document.named(path)
             there = all((store._folder(arm.full_name, seed) / "run.json").is_file() for arm, seed in runs)
-            signed = document.is_sealed(path, document.LOOKS) or not os.access(path, os.W_OK)
-            if there and signed and store.experiment.dump() == experiment.dump() and not document.doubt(path):
+            is_named = named is not None and {(arm.full_name, seed) for arm, seed in runs} <= named
+            is_named = is_named or not os.access(path, os.W_OK)
+            if there and is_named and store.experiment.dump() == experiment.dump() and not document.doubt(path):
                 return store
         return None
 
     @classmethod
-    def _grown(cls, path: Path, experiment: Experiment) -> "Store":
-        """The directory with a document that may be its next; for whoever has the turn."""
+    def _grown(cls, path: Path, experiment: Experiment, runs: Sequence[tuple[Arm, int]]) -> "Store":
+        """The directory with a document that may be its next and names these runs; for whoever has the turn."""
+        asked = [(arm.full_name, seed) for arm, seed in runs]
         if store := cls._unchanged(path, experiment):
+            document.record(path, asked=asked)
             return store
         if (path / document.FILE).exists() or run_folders(path):
             check(path, _document(path), experiment)
-        document.write(path, experiment)
+        document.write(path, experiment, asked)
         return cls.open(path)
 
     def _made(self, runs: Sequence[tuple[Arm, int]], making: Making, tell: Callable[[str], object]) -> tuple[Run, ...]:
@@ -265,7 +283,7 @@ class Store:
         return tuple(
             self._add(arm, seed, batches.get(name), making.threads_of(missing[name], batches.get(name)))
             if (name := (arm.full_name, seed)) in missing
-            else self.add(arm, seed)
+            else self._add(arm, seed, None, None)
             for arm, seed in runs
         )
 
@@ -278,6 +296,12 @@ class Store:
         Raises:
             ResultsError: when the folder holds a run of another content, or cannot be written.
         """
+        try:
+            if not holds_run(self._folder(arm.full_name, seed)):
+                with turn(self.path):
+                    document.record(self.path, asked=[(arm.full_name, seed)])
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
         return self._add(arm, seed, None, None)
 
     def _add(self, arm: Arm, seed: int, batch: RunBatch | None, threads: int | None) -> Run:
@@ -326,13 +350,12 @@ class Store:
         """
         order = {arm.full_name: place for place, arm in enumerate(self.experiment.arms)}
         runs = [self._asked(self._examined(folder, depth)) for folder in run_folders(self.path)]
-        self._known.done(run.path for run in runs if run.status == "done")
         self._known.save()
         return tuple(sorted(runs, key=lambda run: (order.get(run.name, len(order)), run.name, run.seed)))
 
     def gone(self) -> list[str]:
-        """The runs, `ARM/seed-N`, that were found done before, and whose folders are gone now without being dropped."""
-        return self._known.gone()
+        """The runs, `ARM/seed-N`, that the document names, and that have no folder."""
+        return [f"{arm}/seed-{seed}" for arm, seed in document.missing(self.path)]
 
     def run(self, arm: str, seed: int) -> Run:
         """The run of an arm (`ARM` or `ARM+CONTROL`) and a seed; `damaged` if its folder cannot be relied on.
@@ -352,7 +375,7 @@ class Store:
     def drop(self, *names: str, seeds: int | Sequence[int] | None = None, delete: bool = False) -> tuple[Path, ...]:
         """Put the runs of arms (`ARM` or `ARM+CONTROL`) aside, to `DIR/dropped`, or delete them; where they are now.
 
-        Of a seed, or of some, only those: `seeds=2` is seed 2.
+        Of a seed, or of some, only those: `seeds=2` is seed 2. The document notes it.
 
         Raises:
             ResultsError: when what is given is no seed, an arm has no such runs, or a process works on one of them.
@@ -417,10 +440,10 @@ def _document(path: Path) -> Experiment | None:
         return None
     try:
         return Store.open(path).experiment
-    except ResultsError:
-        if document.doubt(path):
-            return None
-        raise  # perhaps a later Headway wrote it
+    except ResultsError as error:
+        if document.doubt(path) in ("", str(error)):
+            raise  # perhaps a later Headway wrote it, or it has no seal
+        return None
 
 
 def _by_name(experiment: Experiment) -> dict[str, Arm]:
@@ -455,7 +478,9 @@ def is_directory(name: object) -> TypeGuard[str | Path]:
 
 
 def asked_in(directory: Path, *, plugins: Iterable[str | Path] = (), changed: Iterable[str] = ()) -> Experiment:
-    """The experiment of a directory, with the runs that it has, done or not; where it has none, all of its document.
+    """The experiment of a directory, with the runs that were asked for; where there were none, all of its document.
+
+    Runs that were dropped were asked for, too, and so were those whose folders are missing.
 
     To go on with its runs is to run the code of one's own that it keeps.
 
@@ -465,7 +490,8 @@ def asked_in(directory: Path, *, plugins: Iterable[str | Path] = (), changed: It
         changed: options that were given and would change the document.
 
     Raises:
-        UserError: when something would be changed, or the directory is none, or is of a later Headway.
+        UserError: when something would be changed, or the directory is none, is of a later Headway, or its document is
+            not as it was written: it would be written anew as it is.
     """
     for option in changed:
         raise UserError(
@@ -474,10 +500,10 @@ def asked_in(directory: Path, *, plugins: Iterable[str | Path] = (), changed: It
         )
     check_schema(directory)
     allow(directory)
-    store = Store.open(directory, plugins)
-    experiment, folders = store.experiment, [f"{path.parent.name}/{path.name}" for path in run_folders(directory)]
-    parts = [name.rpartition("/seed-") for name in (*folders, *store.gone())]
-    pairs = {(arm, int(seed)) for arm, _, seed in parts if seed.isdecimal()}
+    experiment = Store.open(directory, plugins).experiment
+    if doubt := document.doubt(directory):
+        raise ResultsError(doubt)
+    pairs = set[document.Name]().union(*document.runs_of(directory), document.there(directory))
     arms = tuple(arm for arm in experiment.arms if any(arm.full_name == name for name, _ in pairs))
     if not arms:
         return experiment

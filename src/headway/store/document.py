@@ -1,17 +1,19 @@
 """The file `experiment.yaml`: the resolved document of a results directory, under a line with the hash of the rest.
 
 If somebody edits it, the directory tells so: the names of its arms and their baselines stand nowhere else. Its last
-key, `headway`, is a note of Headway's own. It holds versions, the machine, what is sealed here, and the hash of every
-file of `looks/`, whose loss nothing else would tell.
+key, `headway`, is a note of Headway's own. It names what the directory has, so that a loss is noticed.
 
-    seals: [runs, beside, looks]  all of these are sealed: a part without a seal has lost it
+    runs: {ARM: 0-3,7, ...}       the seeds of each arm that were asked for; written before their folders are made
+    dropped: {ARM: '4', ...}      the seeds of each arm that somebody dropped
     looks: {plan: [HASH], ...}    the allowed contents of a file; two, or null for none, while it is being written
-    given_up: [plan, ...]         files that were lost, and that somebody gave up
+    given_up: [plan, ...]         files of `looks/` that were lost, and that a former version did without
     timed: [ARM, ...]             arms that have a timing
+
+A document of the first sealed version has `seals` in place of `runs`. The next `headway run` there writes `runs`.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,25 +25,22 @@ from headway.base.files import (
     inside,
     is_bare,
     kept_json,
-    parsed,
     read_bytes,
-    remove,
     write_bytes,
-    write_json,
     write_text,
 )
-from headway.base.identity import DIGEST, is_as_signed, signed
+from headway.base.identity import is_as_signed
+from headway.base.text import counted, listed
 from headway.config.experiment import Experiment
 from headway.config.plugins import FOLDER, keep
 from headway.config.yaml import read_yaml, write_yaml
 from headway.errors import DeclarationError
 from headway.store.environment import surroundings
+from headway.store.records import run_folders
 
 FILE = "experiment.yaml"
 LOOKS = "looks"
 _HEAD = "# SHA-256 of what follows: "
-KINDS = ("runs", "beside", LOOKS)
-"""What may be sealed."""
 SIGNED = ("estimators/*.json", "timings/*.json", "results.json")
 """Files beside the runs that have a digest of themselves."""
 _NOTE = "\nheadway:\n"
@@ -49,10 +48,22 @@ _NOTE = "\nheadway:\n"
 
 State = str | None
 """What a file holds, by its hash; None where it is not there."""
+Name = tuple[str, int]
+"""A run of a directory: its arm, with its control, and its seed."""
+_FOLDER = re.compile(r"seed-([0-9]{1,19})")
+_RANGE = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
+_MOST_TOLD = 8
+_MOST_RUNS = 1_000_000
+"""A document that was received may name any number of runs."""
 
 
-def write(directory: Path, experiment: Experiment) -> None:
+def write(directory: Path, experiment: Experiment, asked: Iterable[Name] = ()) -> None:
     """Make an experiment the document of a directory, with versions and machine.
+
+    Args:
+        directory: of the results.
+        experiment: the document.
+        asked: runs that are asked for, beside those of the former document that are of an arm of this one.
 
     Raises:
         OSError: when it cannot be written.
@@ -62,47 +73,126 @@ def write(directory: Path, experiment: Experiment) -> None:
         write_bytes(inside(directory, *name.split("/")), content)
     if experiment.plugins:
         folder_in(directory, FOLDER)  # by which readers know that there are some
-    _write(directory, write_yaml({**experiment.plain(), "headway": {**surroundings(), **_seals(directory)}}))
+    kept = {**surroundings(), **_kept(directory, {arm.full_name for arm in experiment.arms}, asked)}
+    _write(directory, write_yaml({**experiment.plain(), "headway": kept}))
 
 
-def adopt(directory: Path) -> None:
-    """Take the document and what stands beside it as they are: they are signed, and it says that they are sealed.
+def record(directory: Path, *, asked: Iterable[Name] = (), dropped: Iterable[Name] = ()) -> None:
+    """Note that runs are asked for, or were dropped, for whoever has the turn; a damaged document stays as it is.
 
     Raises:
-        OSError: when something cannot be written.
+        OSError: when it cannot be written.
     """
-    for file in (file for pattern in SIGNED for file in entries(directory, pattern)):
-        content = kept_json(file)
-        if isinstance(content, dict) and DIGEST not in content:
-            write_json(file, signed(content))
-    _change(directory, {**_seals(directory, anew=True), "timed": _timings(directory)})
+    if not (directory / FILE).exists() or doubt(directory):
+        return
+    before = named(directory), runs_of(directory)[1]
+    runs, aside = _changed(directory, asked, dropped)
+    if before != (runs, aside):
+        _change(directory, {"runs": compact(runs), "dropped": compact(aside) or None, "seals": None})
+
+
+def named(directory: Path) -> set[Name] | None:
+    """The runs that the document names; None for a document of the first sealed version, which has no list of them."""
+    found = _note_of(directory)
+    return _read_runs(found["runs"]) if "runs" in found else None
+
+
+def runs_of(directory: Path) -> tuple[set[Name], set[Name]]:
+    """The runs that were asked for, and those that were dropped; by their folders where the document has no list."""
+    runs, aside = named(directory), _read_runs(_note_of(directory).get("dropped"))
+    if runs is None or doubt(directory):
+        runs = (runs or set()) | there(directory)
+        aside |= _names(entries(directory, "dropped/*/seed-*"))
+    return runs, aside - runs
+
+
+def there(directory: Path) -> set[Name]:
+    """The runs that have a folder."""
+    folders = run_folders(directory)
+    names = {(folder.parent.name, folder.name) for folder in folders}
+    return {(arm, seed) for arm, seed in _names(folders) if (arm, f"seed-{seed}") in names}
+
+
+def missing(directory: Path) -> list[Name]:
+    """The runs that the document names and that have no folder, by arm and seed."""
+    return missing_and_strangers(directory)[0]
+
+
+def missing_and_strangers(directory: Path) -> tuple[list[Name], list[Name]]:
+    """The same, and the runs that have a folder and that the document neither names nor calls dropped."""
+    runs = named(directory)
+    if runs is None:
+        return [], []
+    here = there(directory)
+    return sorted(runs - here), sorted(here - runs - _read_runs(_note_of(directory).get("dropped")))
+
+
+def compact(runs: Collection[Name]) -> dict[str, str]:
+    """The seeds of each arm as text.
+
+    Examples:
+        >>> compact({("b", 2), ("a", 7), ("a", 0), ("a", 1), ("a", 2)})
+        {'a': '0-2,7', 'b': '2'}
+    """
+    found: dict[str, list[list[int]]] = {}
+    for arm, seed in sorted(runs):
+        ranges = found.setdefault(arm, [])
+        if ranges and ranges[-1][1] == seed - 1:
+            ranges[-1][1] = seed
+        else:
+            ranges.append([seed, seed])
+    return {
+        arm: ",".join(f"{first}-{last}" if last > first else str(first) for first, last in ranges)
+        for arm, ranges in found.items()
+    }
+
+
+def told(runs: Collection[Name]) -> str:
+    """Runs in words.
+
+    Examples:
+        >>> told({("h1", 0), ("h1", 1), ("h2", 5)})
+        'h1 seeds 0-1 and h2 seed 5'
+    """
+    parts = [f"{arm} seed{'' if text.isdecimal() else 's'} {text}" for arm, text in compact(runs).items()]
+    more = [f"the runs of {counted(len(parts) - _MOST_TOLD, 'other arm')}"] if parts[_MOST_TOLD:] else []
+    return listed([*parts[:_MOST_TOLD], *more])
+
+
+def _changed(directory: Path, asked: Iterable[Name], dropped: Iterable[Name] = ()) -> tuple[set[Name], set[Name]]:
+    """The runs that are asked for, and those that were dropped, after a change."""
+    (runs, aside), new, gone = runs_of(directory), set(asked), set(dropped)
+    return (runs | new) - gone, (aside | gone) - new
+
+
+def _names(folders: Iterable[Path]) -> set[Name]:
+    """Runs by their folders; those that were dropped more than once have another number at the end."""
+    parts = ((folder.parent.name, _FOLDER.match(folder.name)) for folder in folders)
+    return {(arm, int(seed[1])) for arm, seed in parts if seed}
+
+
+def _read_runs(found: object) -> set[Name]:
+    """The runs that a note names; a document that was received may say anything."""
+    runs: set[Name] = set()
+    for arm, text in found.items() if isinstance(found, dict) else ():
+        for first, last in _RANGE.findall(str(text)) if isinstance(arm, str) and is_bare(arm) else ():
+            seeds = range(int(first), int(last or first) + 1)
+            if len(runs) + seeds.stop - seeds.start <= _MOST_RUNS:
+                runs.update((arm, seed) for seed in seeds)
+    return runs
 
 
 def note(directory: Path, name: str, states: Sequence[State]) -> None:
-    """Note what a file of `looks/` may hold, for whoever has the turn; not in a document of before, nor a damaged one.
+    """Note what a file of `looks/` may hold, for whoever has the turn; a damaged document stays as it is.
 
-    One that can only be absent is forgotten.
+    A file that can only be absent is forgotten.
 
     Raises:
         OSError: when it cannot be written.
     """
-    if (directory / FILE).exists() and is_headed(directory) and not doubt(directory):
+    if (directory / FILE).exists() and not doubt(directory):
         found = {**anchors(directory), name: list(dict.fromkeys(states))}
         _change(directory, {LOOKS: {name: states for name, states in found.items() if states != [None]}})
-
-
-def give_up(directory: Path, name: str) -> None:
-    """Do without a file of `looks/` that is damaged or lost: it is put aside, and the document says so from then on.
-
-    Raises:
-        OSError: when it cannot be written.
-    """
-    file = look_file(directory, name)
-    if file.exists():
-        write_bytes(inside(directory, LOOKS, f"{file.name}.given-up"), read_bytes(file))
-        remove(file)
-    left = {key: states for key, states in anchors(directory).items() if key != name}
-    _change(directory, {LOOKS: left, "given_up": sorted({*given_up(directory), name})})
 
 
 def anchors(directory: Path) -> Mapping[str, Sequence[State]]:
@@ -127,7 +217,7 @@ def timed(directory: Path) -> Sequence[str]:
 def lacks_timings(directory: Path) -> bool:
     """Whether there are timings that the document could name and does not."""
     there = set(_timings(directory))
-    return not there <= set(timed(directory)) and is_sealed(directory, LOOKS) and not doubt(directory)
+    return not there <= set(timed(directory)) and not doubt(directory)
 
 
 def note_timings(directory: Path) -> None:
@@ -162,11 +252,6 @@ def looks_there(directory: Path) -> list[str]:
     return [file.stem for file in entries(directory, f"{LOOKS}/*.json") if is_look(file.stem)]
 
 
-def is_sealed(directory: Path, what: str) -> bool:
-    """Whether all `runs`, all `looks` or all files `beside` are sealed in a directory: what has no seal has lost it."""
-    return what in str(_note_of(directory).get("seals"))
-
-
 def state_of(file: Path) -> State:
     """What a file holds."""
     try:
@@ -177,35 +262,20 @@ def state_of(file: Path) -> State:
         return f"cannot be read ({error.strerror})"
 
 
-def _seals(directory: Path, *, anew: bool = False) -> dict[str, Any]:
-    """The note on seals of a document that is written now; what it said stays, unless it is damaged or made anew."""
-    known = is_sealed(directory, LOOKS) and not anew and not doubt(directory)
+def _kept(directory: Path, arms: Collection[str], asked: Iterable[Name]) -> dict[str, Any]:
+    """The note of a document that is written now; what the former note said stays, unless it is damaged."""
+    known = (directory / FILE).exists() and not doubt(directory)
     looks, files = dict(anchors(directory)), [look_file(directory, name) for name in looks_there(directory)]
-    there = {file.stem: [state_of(file)] for file in files if not known and _is_whole(file)}
-    runs = is_sealed(directory, "runs") or not any(map(_is_unsealed, entries(directory, "runs/*/seed-*/run.json")))
-    beside = [file for pattern in SIGNED for file in entries(directory, pattern)]
-    all_signed = is_sealed(directory, "beside") or all(_is_whole(file, is_signed=True) for file in beside)
-    lost, arms = given_up(directory), timed(directory)
-    return {
-        "seals": [*(["runs"] if runs else []), *(["beside"] if all_signed else []), LOOKS],
-        **({LOOKS: looks | there} if looks or there else {}),
-        **({"given_up": lost} if lost else {}),
-        **({"timed": arms} if arms else {}),
-    }
+    looks |= {file.stem: [state_of(file)] for file in files if not known and _is_whole(file)}
+    runs, aside = ({run for run in found if run[0] in arms} for found in _changed(directory, asked))
+    said = {"dropped": compact(aside), LOOKS: looks, "given_up": given_up(directory), "timed": timed(directory)}
+    return {"runs": compact(runs), **{key: value for key, value in said.items() if value}}
 
 
-def _is_whole(file: Path, *, is_signed: bool = False) -> bool:
-    """Whether a file is as it was signed, or was not, as those of before, unless it must be."""
-    try:
-        content = parsed(read_bytes(file))
-    except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and (is_as_signed(content) or (DIGEST not in content and not is_signed))
-
-
-def _is_unsealed(file: Path) -> bool:
-    found = kept_json(file)
-    return isinstance(found, dict) and found.get("status") == "done" and found.get("seal") is None
+def _is_whole(file: Path) -> bool:
+    """Whether a file is as it was signed."""
+    content = kept_json(file)
+    return isinstance(content, dict) and is_as_signed(content)
 
 
 def _change(directory: Path, changed: Mapping[str, Any]) -> None:
@@ -213,7 +283,8 @@ def _change(directory: Path, changed: Mapping[str, Any]) -> None:
     head, _, rest = read_bytes(directory / FILE).partition(b"\n")
     text = (rest if _is_head(head) else head + b"\n" + rest).decode()
     before, there, last = text.rpartition(_NOTE)
-    end = write_yaml({**_read(last if there else ""), "headway": {**_note_of(directory), **changed}})
+    said = {key: value for key, value in {**_note_of(directory), **changed}.items() if value is not None}
+    end = write_yaml({**_read(last if there else ""), "headway": said})
     _write(directory, f"{before if there else text.rstrip()}\n{end}")
 
 
@@ -242,28 +313,31 @@ def _read(last: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def is_headed(directory: Path) -> bool:
-    """Whether the document has the line, be it damaged or not; those of before have none."""
-    return _is_head(read_bytes(directory / FILE).partition(b"\n")[0])
-
-
 def _is_head(line: bytes) -> bool:
     """Whether the first line is ours: where it is damaged, a word or a piece of its hash is left."""
     return b"SHA-256" in line or b" follows: " in line or re.search(rb"[0-9a-f]{24}", line) is not None
 
 
 def doubt(directory: Path) -> str:
-    """What is to be said of the document when it is not as it was written; empty where it is, or is of before."""
+    """What is to be said of a document that is not as it was written; empty where it is, or where there is none."""
     try:
         head, _, rest = read_bytes(directory / FILE).partition(b"\n")
     except OSError:
         return ""  # whoever opens it tells that
-    if not _is_head(head):  # of before, or it lost its line: then there were seals already
-        sealed = _note_of(directory).get("seals") or entries(directory, "runs/*/seed-*/seal.json")
-        return _edited(directory) if sealed else ""
     if head == f"{_HEAD}{Content.of(rest).sha256}".encode():
         return ""
-    return _edited(directory)
+    if _is_head(head) or _note_of(directory).keys() & {"runs", "seals"}:
+        return _edited(directory)
+    return (
+        f"{directory / FILE} has no seal: a development version of Headway made it, or its seal was taken away; train "
+        "the experiment again with this version, in another directory"
+    )
+
+
+def is_unsealed(directory: Path) -> bool:
+    """Whether the document never had a seal, or lost all that says of one."""
+    said = doubt(directory)
+    return bool(said) and said != _edited(directory)
 
 
 def _edited(directory: Path) -> str:

@@ -5,10 +5,9 @@ written after it, with the digest of the seal and one of its own. Neither file i
 are taken while the files are written, not from the disk afterwards. A seal covers what Headway reads; the log, the
 lease and the user's own files are free.
 
-`DIR/.checked.json` notes which runs were found done, and were read whole as sealed. A run that was there and is gone is
-reported. A file with an unchanged size, times and inode is not read again. The note is about this place: in a copy of
-the directory every file has another inode, and so is read once more. The note can be deleted at any time; if it cannot
-be written, nothing is remembered.
+`DIR/.checked.json` notes which runs were read whole, and found as they were sealed. A file with an unchanged size, times
+and inode is not read again. The note is about this place: in a copy of the directory every file has another inode, and
+so is read once more. The note can be deleted at any time; if it cannot be written, nothing is remembered.
 """
 
 import contextlib
@@ -20,12 +19,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from headway.base.files import Content, instead_of_file, is_bare, json_text, kept_json, write_json, write_text
+from headway.base.files import Content, instead_of_file, json_text, kept_json, write_json, write_text
 from headway.base.identity import DIGEST, is_as_signed, signed
 from headway.base.text import counted
 from headway.errors import ResultsError, shortened
-from headway.store import document
-from headway.store.records import READ, anew, holds_run, is_of_run, mapping_in, read_bytes, step_files
+from headway.store.records import READ, anew, is_of_run, mapping_in, read_bytes, step_files
 
 SEAL = "seal.json"
 SCHEMA = 1
@@ -38,12 +36,6 @@ class Known(Protocol):
 
     def unchanged(self, folder: Path, seal: str) -> tuple[set[str], bool]:
         """The files of a run that were not touched since; whether that is all."""
-
-    def is_sealed(self, folder: Path) -> bool:
-        """Whether a run was found as it was sealed, be it now or not."""
-
-    def was_done(self, folder: Path) -> bool:
-        """Whether a run was found done, be it now or not."""
 
     def note(self, folder: Path, seal: str, names: Iterable[str]) -> None:
         """All files of a sealed run were found so just now."""
@@ -189,7 +181,7 @@ class Checked:
 
     def __init__(self, directory: Path):
         self._directory, self._changed = directory, False
-        self._runs, self._done = _read(directory / CHECKED)
+        self._runs = _read(directory / CHECKED)
 
     def unchanged(self, folder: Path, seal: str) -> tuple[set[str], bool]:
         """The files of a run that were not touched since they were found as they were sealed; whether that is all."""
@@ -210,37 +202,11 @@ class Checked:
             self._runs[self._name(folder)] = {"seal": seal, "stamps": stamps}
             self._changed = True
 
-    def is_sealed(self, folder: Path) -> bool:
-        """Whether a run was found as it was sealed, be it now or not, or every run of the directory is sealed."""
-        return self._name(folder) in self._runs or document.is_sealed(self._directory, "runs")
-
-    def was_done(self, folder: Path) -> bool:
-        """Whether a run was found done, be it now or not."""
-        return self._name(folder) in self._done
-
-    def done(self, folders: Iterable[Path]) -> None:
-        """Runs are done, and there just now."""
-        new = {self._name(folder) for folder in folders} - self._done
-        self._done |= new
-        self._changed |= bool(new)
-
-    def gone(self) -> list[str]:
-        """The runs that were done, `ARM/seed-N`, that have no folder now and were not put aside."""
-        missing = (name for name in self._done if not holds_run(self._directory / "runs" / name))
-        return sorted(name for name in missing if not (self._directory / "dropped" / name).exists())
-
-    def forget(self, names: Iterable[str]) -> None:
-        """Runs that are gone are not missed any more."""
-        for name in names:
-            self._done.discard(name)
-            self._runs.pop(name, None)
-            self._changed = True
-
     def save(self) -> None:
         """Write down what is known, as far as it is news."""
         if self._changed:
             self._changed = False
-            content = {"schema": SCHEMA, "runs": self._runs, "done": sorted(self._done)}
+            content = {"schema": SCHEMA, "runs": self._runs}
             with contextlib.suppress(OSError):
                 write_text(self._directory / CHECKED, json.dumps(content))
 
@@ -257,12 +223,9 @@ def _stamp(file: str) -> list[int] | None:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
-def _read(path: Path) -> tuple[dict[str, Any], set[str]]:
+def _read(path: Path) -> dict[str, Any]:
     content = kept_json(path)
     try:
-        if content["schema"] != SCHEMA:
-            return {}, set()
-        done = {str(name) for name in content.get("done", ())}
-        return dict(content["runs"]), {name for name in done if all(map(is_bare, name.split("/")))}
+        return dict(content["runs"]) if content["schema"] == SCHEMA else {}
     except (ValueError, KeyError, TypeError, AttributeError):
-        return {}, set()
+        return {}

@@ -189,22 +189,37 @@ def why_not(directory: Path, name: str) -> str:
         return ""
     if known != document.anchors(directory).get(name):  # it was being written just now
         return why_not(directory, name)
-    what = "is missing" if state is None else "was not written here" if known is None else "is not as it was written"
-    takes = "takes what is there" if known is None else "does without it"
-    return f"{file} {what}; put it back from a copy, or `headway verify {directory} --adopt` {takes}"
+    if known is None:
+        return f"{file} was not written here; move it out of the directory"
+    what = "is missing" if state is None else "is not as it was written"
+    return f"{file} {what}; put it back from a copy, or train the experiment again in another directory"
 
 
 def _is_strange(directory: Path, file: Path) -> bool:
     """Return whether a file that the document does not know is damaged, or was put there by others."""
-    if document.is_sealed(directory, document.LOOKS) and not document.doubt(directory):
+    if (directory / document.FILE).exists() and not document.doubt(directory):
         return True
-    content = kept_json(file)  # those of before have no digest, and what cannot be read is told by who reads it
-    return isinstance(content, dict) and DIGEST in content and not is_as_signed(content)
+    content = kept_json(file)  # what cannot be read is told by who reads it
+    return isinstance(content, dict) and not is_as_signed(content)
 
 
-def is_unsealed(directory: Path) -> bool:
-    """Return whether files exist that the document does not know, as in older directories."""
-    return not document.anchors(directory).keys() >= set(document.looks_there(directory))
+def unaccounted(directory: Path) -> Iterator[str]:
+    """Yield a sentence for each interim analysis whose runs neither exist nor stand in the document."""
+    try:
+        plan = stored_plan(directory)
+    except ResultsError:  # which is told already
+        return
+    if plan is None or document.named(directory) is None:
+        return
+    known = document.there(directory).union(*document.runs_of(directory))
+    needed = set(plan.arms)
+    for look in plan.history:
+        seeds = plan.seeds[: look.n_seeds]
+        if gone := {(arm, seed) for arm in needed for seed in seeds} - known:
+            file = document.look_file(directory, f"after-{look.n_seeds}")
+            yield f"{file} rests on runs that are gone: {document.told(gone)}; `headway run` with its file trains them"
+        left = [weights for name, weights in plan.asked.items() if look.outcomes.get(name) == "open"]
+        needed = {arm for weights in left for arm, weight in weights.items() if weight}
 
 
 def settle(directory: Path) -> None:
@@ -219,17 +234,6 @@ def settle(directory: Path) -> None:
                 state = document.state_of(document.look_file(directory, name))
                 if len(states) > 1 and state in states:
                     document.note(directory, name, (state,))
-
-
-def adopt(directory: Path) -> None:
-    """Do without the files that are damaged or lost, for whoever has the turn.
-
-    Raises:
-        OSError: when it cannot be written.
-    """
-    for name in document.anchors(directory):
-        if why_not(directory, name):
-            document.give_up(directory, name)
 
 
 def stored_plan(directory: Path) -> StoredPlan | None:

@@ -74,13 +74,17 @@ def content_of(path: Path) -> dict[str, Any]:
             f"{path}: run.json has schema {content['schema']}, and this Headway reads {SCHEMA}; "
             f"read it with the Headway that wrote it; or {anew(path)}"
         )
-    # Those of before were not signed.
-    if (DIGEST in content or "seal" in content) and not _is_signed(text):
+    if _is_signed(text):
+        return content
+    if DIGEST in content or "seal" in content:
         raise ResultsError(
             f"{path}: run.json is not as it was written: it is damaged, or it was edited; {anew(path)}, and for "
             "another experiment change its file and choose another directory"
         )
-    return content
+    raise ResultsError(
+        f"{path}: run.json has no seal: a development version of Headway made the run, or its seal was taken away; "
+        f"{anew(path)}"
+    )
 
 
 def schema_of(file: Path) -> int | None:
@@ -131,8 +135,8 @@ class Run:
     `control` is None for a plain arm, `metrics` is empty until the run is done, and `execution` says how it was
     computed (trainer, instruction set, threads, versions, host, ...). `counted_steps` are those of a run whose length
     its corpus decides, None before that was opened. `keeps_weights` are steps whose weights are kept. `seal` is
-    the digest of its seal, None before it is done, and for a run that was made before there were seals. `batch` are the
-    runs that it is trained together with, None for one that is trained alone.
+    the digest of its seal, None before it is done. `batch` are the runs that it is trained together with, None for one
+    that is trained alone.
     """
 
     path: Path
@@ -177,8 +181,6 @@ class Run:
     def check(self, depth: seals.Depth = "whole", known: seals.Known | None = None) -> None:
         """Raise ResultsError if the folder is not this run's, or if a done run's files have changed.
 
-        A done run without a seal, from an older Headway, is only checked to be readable.
-
         Args:
             depth: how the files are looked at.
             known: what is known of them already, and takes what is found.
@@ -187,28 +189,8 @@ class Run:
             ResultsError: saying what is damaged, and what to do.
         """
         self.check_name()
-        if self.status != "done":  # what is damaged is computed again
-            if known is not None and known.was_done(self.path) and (self.path / seals.SEAL).exists():
-                what = f"it was finished here before, and its run.json says that it is {self.status}"
-                raise ResultsError(f"{self.path}: {what}; {anew(self.path)}")
-            return
-        if self.seal is not None:
-            seals.check(self.path, self.seal, depth, known)
-        elif (self.path / seals.SEAL).exists() or (known is not None and known.is_sealed(self.path)):
-            raise ResultsError(f"{self.path}: it was sealed, and its run.json says nothing of that; {anew(self.path)}")
-        elif depth != "sizes":
-            self._check_readable()
-
-    def _check_readable(self) -> None:
-        if not self.records():
-            raise ResultsError(f"{self.path / 'metrics.jsonl'}: there are no records; {anew(self.path)}")
-        self.samples()
-        self.curves()
-        self.weights()
-        for step in self.head_steps():
-            self.head_arrays(step)
-        for step in self.weight_steps():
-            self.weights(step)
+        if self.status == "done":  # what is damaged of others is computed again
+            seals.check(self.path, self.seal or "", depth, known)
 
     def check_name(self) -> None:
         """Raise ResultsError if the folder is not named as its run.json tells, or if run.json has changed.
@@ -356,7 +338,7 @@ def read(path: Path) -> Run:
         if wrong := [key for key in ("config", "execution", "metrics") if not isinstance(content[key], dict)]:
             raise TypeError(f"{wrong[0]} is no mapping")
         named = {key: content[key] for key in (*IDENTITY, "status", "message", "config", "execution", "metrics")}
-        if content["status"] == "done" and "digest" in content and content.get("seal") is None:
+        if content["status"] == "done" and content.get("seal") is None:
             raise TypeError("done without a seal")
         keeps = tuple(int(step) for step in content["logging"].get("weights", ()))
         named |= {"counted_steps": content.get("steps"), "seal": content.get("seal"), "keeps_weights": keeps}

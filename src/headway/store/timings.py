@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.files import entries, inside, kept_json
-from headway.base.identity import DIGEST, is_as_signed
+from headway.base.identity import is_as_signed
 from headway.store import document
 
 SCHEMA = 1
@@ -16,11 +16,10 @@ def timing_file(directory: Path, name: str) -> Path:
 
 
 def read_timing(file: Path) -> dict[str, Any] | None:
-    """A timing; None where it cannot be read or is not as it was written. Those of before were not signed."""
+    """A timing; None where it cannot be read or is not as it was written."""
     found = kept_json(file)
     if not isinstance(found, dict) or not is_as_signed(found):
-        was_never = isinstance(found, dict) and DIGEST not in found
-        return found if was_never and not document.is_sealed(file.parents[1], "beside") else None
+        return None
     return found if found.get("arm", file.stem) == file.stem else None
 
 

@@ -1,6 +1,4 @@
-"""Verification of a results directory: every file is read whole, and every damage is named.
-
-The content of an older directory is accepted as far as it can be read; it is sealed when a user asks for it.
+"""Verification of a results directory: every file is read whole, and every damage or loss is named.
 
 A run may be finished by two processes: a holder was given up while it slept, or a node was thought lost. The first
 result is kept, and the second is compared with it. Both processes computed the same function. So everything but times
@@ -12,29 +10,24 @@ instruction set sums in another order, which is no defect.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headway.base.files import Content, entries, inside, is_bare, json_text, kept_json, plain, read_bytes
-from headway.base.identity import DIGEST, is_as_made, is_as_signed
-from headway.base.text import counted, listed
+from headway.base.identity import is_as_made, is_as_signed
+from headway.base.text import command_line, listed
 from headway.config.plugins import check_kept
 from headway.errors import DeclarationError, ResultsError
 from headway.store import document, integrity, look_plans
 from headway.store.directory import Store
 from headway.store.environment import changes
-from headway.store.growth import turn, why_not_asked
+from headway.store.growth import why_not_asked
 from headway.store.integrity import Checked
-from headway.store.lease import LeaseHeld
 from headway.store.recorder import why_not_newest
-from headway.store.records import OF_STEPS, READ, anew, run_folders, step_files
-from headway.store.run import Run, read, update
+from headway.store.records import OF_STEPS, READ, anew, run_folders
+from headway.store.run import Run, read
 from headway.store.timings import read_timing, read_timings, timing_file
-from headway.store.watch import take_patiently
-from headway.train import checkpoint
 
 DIGESTS = ".digests.json"
 """In a folder of figures: what each was drawn from, and then held."""
@@ -48,89 +41,68 @@ class Looked:
         n_files: files that were read whole.
         n_bytes: what they hold.
         damages: a sentence each.
-        unsealed: whether it is a finished run of before, which nobody has sealed; or looks of before stand beside them.
-        sealed: whether it was sealed just now.
+        note: what else is to be said.
         held: whether a process works on it, so that it was left alone.
     """
 
     n_files: int = 0
     n_bytes: int = 0
     damages: tuple[str, ...] = ()
-    unsealed: bool = False
-    sealed: bool = False
+    note: str = ""
     held: bool = False
 
 
-def verify(directory: Path, *, adopt: bool = False) -> Iterator[Looked]:
+def verify(directory: Path) -> Iterator[Looked]:
     """Look at a results directory whole: first at what stands beside the runs, then at one run after another.
 
-    Args:
-        directory: the results directory.
-        adopt: whether runs of before are sealed as they are, when they can be read, and those that are gone forgotten.
-
     Raises:
-        ResultsError: when it is none.
+        ResultsError: when it is none, or its document has no seal.
     """
     store, damages = None, []
     try:
         store = Store.open(directory)
     except ResultsError as error:
-        if not run_folders(directory):
+        if not run_folders(directory) or str(error) == document.doubt(directory):
             raise
         damages.append(str(error))
     doubt = document.doubt(directory) if store else ""
-    known, goes_on = Checked(directory), adopt and store is not None and not doubt
-    gone = known.gone()
-    if adopt:
-        known.forget(gone)
-    else:
-        damages += [_gone(directory, name) for name in gone]
-    if goes_on:
-        _without_lost(directory)
-    beside = _beside(directory)
-    yield replace(beside, damages=(*damages, *filter(None, [doubt]), *beside.damages))
+    known, beside = Checked(directory), _beside(directory)
+    damages += [*filter(None, [doubt]), *_misplaced(directory), *beside.damages]
+    yield replace(beside, damages=tuple(damages), note=_unnamed(directory) if store else "")
     for folder in run_folders(directory):
-        yield _look(folder, store, known, adopt)
-    if goes_on:
-        _adopted_document(directory)
+        yield _look(folder, store, known)
     known.save()
 
 
-@contextmanager
-def _changing(directory: Path) -> Iterator[None]:
-    """In the block, change the document.
-
-    Raises:
-        ResultsError: when it cannot be written.
-    """
-    try:
-        with turn(directory):
-            yield
-    except OSError as error:
-        file = directory / document.FILE
-        raise ResultsError(f"{file} cannot be written: {error.strerror}; free space or check permissions") from None
-
-
-def _without_lost(directory: Path) -> None:
-    """Do without looks that are damaged or lost."""
-    if any(look_plans.damages(directory)):
-        with _changing(directory):
-            look_plans.adopt(directory)
+def _misplaced(directory: Path) -> Iterator[str]:
+    """A sentence for each arm with runs that are missing, and one on runs that the document does not know of."""
+    missing, strangers = document.missing_and_strangers(directory)
+    for arm, seeds in document.compact(missing).items():
+        noun, them = ("seed", "it") if seeds.isdecimal() else ("seeds", "them")
+        yield (
+            f"{directory / 'runs' / arm}: {document.FILE} names {noun} {seeds}, and no folder is there; "
+            f"`{command_line('run', directory)}` trains {them} anew, and "
+            f"`{command_line('drop', directory, arm, seeds=seeds)}` gives {them} up"
+        )
+    if strangers:
+        yield _about_strangers(directory, strangers)
 
 
-def _adopted_document(directory: Path) -> None:
-    """Have the document say what is sealed now, where it does not yet."""
-    untimed = any(not timing_file(directory, arm).exists() for arm in document.timed(directory))
-    is_sealed = all(map(partial(document.is_sealed, directory), document.KINDS))
-    if look_plans.is_unsealed(directory) or untimed or not is_sealed:
-        with _changing(directory):
-            document.adopt(directory)
-
-
-def _gone(directory: Path, name: str) -> str:
+def _about_strangers(directory: Path, runs: Sequence[document.Name]) -> str:
+    these = "this run" if len(runs) == 1 else "these runs"
     return (
-        f"{directory / 'runs' / name}: it was finished here before, and its folder is gone; `headway run` trains it "
-        "anew, and --adopt takes what is there for all there is"
+        f"{document.told(runs)}: {document.FILE} does not name {these}, so somebody put folders there, or it is an "
+        f"older document; `{command_line('run', directory)}` names them"
+    )
+
+
+def _unnamed(directory: Path) -> str:
+    """What is to be said of a document of the first sealed version."""
+    if document.named(directory) is not None:
+        return ""
+    return (
+        f"{directory / document.FILE} does not name the runs that were asked for: a run that was removed is not "
+        f"noticed until `{command_line('run', directory)}` has named those that are there"
     )
 
 
@@ -140,10 +112,9 @@ def _beside(directory: Path) -> Looked:
     found = [why_not(directory, file) for why_not, file in files]
     untimed = [file for arm in document.timed(directory) if not (file := timing_file(directory, arm)).exists()]
     lost = [f"{file} is gone; `headway run` with --timing measures it again" for file in untimed]
-    lost += [*look_plans.damages(directory), *_figures(directory)]
+    lost += [*look_plans.damages(directory), *look_plans.unaccounted(directory), *_figures(directory)]
     sizes = [file.stat().st_size for _, file in files if file.is_file()]
-    said, unsealed = (*filter(None, found), *lost), look_plans.is_unsealed(directory)
-    return Looked(n_files=len(sizes) + 1, n_bytes=sum(sizes), damages=said, unsealed=unsealed)
+    return Looked(n_files=len(sizes) + 1, n_bytes=sum(sizes), damages=(*filter(None, found), *lost))
 
 
 def _why_not_signed(directory: Path, file: Path) -> str:
@@ -152,9 +123,8 @@ def _why_not_signed(directory: Path, file: Path) -> str:
         is_whole, todo = read_timing(file) is not None, "`headway run` with --timing measures it again"
     else:
         content, todo = kept_json(file), f"`headway compare {directory}` computes it anew"
-        was_never = isinstance(content, dict) and DIGEST not in content and not document.is_sealed(directory, "beside")
-        is_whole = was_never or (isinstance(content, dict) and is_as_signed(content))
-    if is_whole and (found := kept_json(file)) and DIGEST in found:
+        is_whole = isinstance(content, dict) and is_as_signed(content)
+    if is_whole and (found := kept_json(file)):
         is_whole = read_bytes(file) == json_text(found).encode()  # a key that stands twice says the same
     return "" if is_whole else f"{file} is not as it was written; {todo}"
 
@@ -230,7 +200,7 @@ STORED_FILES = (
 """Every file of a results directory that is read; what is not named here is free."""
 
 
-def _look(folder: Path, store: Store | None, known: Checked, adopt: bool) -> Looked:
+def _look(folder: Path, store: Store | None, known: Checked) -> Looked:
     try:
         run = Run.open(folder)
         run.check_name()
@@ -239,13 +209,13 @@ def _look(folder: Path, store: Store | None, known: Checked, adopt: bool) -> Loo
             return Looked(damages=(why_not,))
         if run.status == "running":
             return Looked(held=True)
-        if run.status != "done":
-            run.check(known=known)
-            return Looked(damages=tuple(f"{folder}: {damage}" for damage in why_not_newest(folder, run.id)))
-        if run.seal is not None:
+        if run.status == "done":
             return _sealed(run, known)
-        run.check(known=known)  # as far as it can be read
-        return _adopted(run, known) if adopt else Looked(unsealed=True)
+        found = [f"{folder}: {damage}" for damage in why_not_newest(folder, run.id)]
+        if (folder / integrity.SEAL).exists():
+            what = f"its run.json says that it is {run.status}, and its seal that it was finished"
+            found.append(f"{folder}: {what}; `{command_line('run', folder.parents[2])}` finishes it again")
+        return Looked(damages=tuple(found))
     except ResultsError as error:
         return Looked(damages=(str(error),))
 
@@ -260,23 +230,6 @@ def _sealed(run: Run, known: Checked) -> Looked:
         n_bytes=sum(content.n_bytes for content in contents.values()),
         damages=tuple(f"{run.path / damage}; {anew(run.path)}" for damage in found),
     )
-
-
-def _adopted(run: Run, known: Checked) -> Looked:
-    """Seal a finished run of before as it is."""
-    path = run.path
-    names = [name for name in (*READ, *step_files(path)) if (path / name).is_file()]
-    contents = {name: Content.of_file(path / name) for name in names}
-    stored = checkpoint.contents(path / "checkpoint")
-    contents |= {f"checkpoint/{name}": content for name, content in stored.items()}
-    try:
-        with take_patiently(path / "lease") as lease:
-            update(run, lease, seal=integrity.write(path, contents))
-    except LeaseHeld:
-        return Looked(held=True)
-    except OSError as error:
-        raise ResultsError(f"{path} cannot be written: {error.strerror}; free space or check permissions") from None
-    return replace(_sealed(replace(run, seal=Run.open(path).seal), known), sealed=True)
 
 
 _PASSING = ("_s", "_bytes")
@@ -352,36 +305,28 @@ def _equal(one: Any, other: Any) -> bool:
     return one == other or (both and math.isnan(one) and math.isnan(other))
 
 
-def reservations(directory: Path, runs: Sequence[Run], gone: Sequence[str]) -> Iterator[str]:
-    """A sentence each on what is not as it was written, is gone, or was never sealed: document, looks, timings, runs.
-
-    Args:
-        directory: the results directory.
-        runs: those whose seals matter.
-        gone: the runs that were there before, `ARM/seed-N`.
-    """
+def reservations(directory: Path) -> Iterator[str]:
+    """A sentence each on what is not as it was written, or is gone: the document, looks, timings, runs."""
     if doubt := document.doubt(directory):
         yield doubt
     yield from look_plans.damages(directory)
     if lost := document.given_up(directory):
         it = "it" if len(lost) == 1 else "them"
         yield (
-            f"{listed(f'looks/{name}.json' for name in lost)}: lost here, and `headway verify --adopt` did without "
-            f"{it}; verdicts err more often than they say where seeds were chosen by what stood there"
+            f"{listed(f'looks/{name}.json' for name in lost)}: lost here, and somebody did without {it}; verdicts err "
+            "more often than they say where seeds were chosen by what stood there"
         )
     for name, timing in read_timings(directory).items():
         if timing is None:
             file = timing_file(directory, name)
             what = "is damaged and left out" if file.exists() else "is gone"
             yield f"{file} {what}; `headway run` with --timing measures it again"
+    gone, strangers = document.missing_and_strangers(directory)
+    if strangers:
+        yield _about_strangers(directory, strangers)
     if gone:
-        it, one = ("it", "its folder is") if len(gone) == 1 else ("them", "their folders are")
+        these, them = ("this run, and it has", "it") if len(gone) == 1 else ("these runs, and they have", "them")
         yield (
-            f"{listed(gone)}: finished here before, and {one} gone; `headway run` trains {it} anew, and "
-            f"`headway verify {directory} --adopt` takes what is there for all there is"
-        )
-    if unsealed := sum(run.status == "done" and run.seal is None for run in runs):
-        yield (
-            f"{counted(unsealed, 'run')} of {len(runs)} {'was' if unsealed == 1 else 'were'} made before runs were "
-            f"sealed, so not every damage is noticed; `headway verify {directory} --adopt` seals what is there"
+            f"{document.told(gone)}: {document.FILE} names {these} no folder; "
+            f"`{command_line('run', directory)}` trains {them} anew, and `headway drop` gives {them} up"
         )
