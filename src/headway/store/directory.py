@@ -7,8 +7,8 @@
 A directory belongs to one experiment and grows with its file, by the rules of `headway.store.growth`. Each command
 checks the directory's content once (`headway.store.integrity`). A run counts only if the document asks for it.
 
-A dropped folder is moved as it is, so the user gets the run again by moving it back. The document notes that the run was
-dropped, so nobody misses it. The document also names the runs that were asked for.
+A dropped folder is moved as it is, so the user gets the run again by moving it back. The document notes that the run
+was dropped, so nobody misses it. The document also names the runs that were asked for.
 """
 
 import os
