@@ -6,7 +6,8 @@ are taken while the files are written, not from the disk afterwards. A seal cove
 lease and the user's own files are free.
 
 `DIR/.checked.json` notes which runs were read whole, and found as they were sealed. A file with an unchanged size,
-times and inode is not read again. The note is about this place: in a copy of the directory every file has another inode, and
+times and inode is not read again. The note is about this place: in a copy of the directory every file has another
+inode, and
 so is read once more. The note can be deleted at any time; if it cannot be written, nothing is remembered.
 """
 
