@@ -94,7 +94,7 @@ def test_a_heavy_model_is_not_tried():
 
 
 def test_more_memory_than_there_is_is_not_tried():
-    settings = ["training.batch_size=100000000"]
+    settings = ["training.batch_size=100_000_000"]
     planned = plan(load("head-progression", settings=settings).select(arms=["constant-low"]))
     assert "a run needs more memory (" in planned.costs[0].untimed
 
@@ -298,7 +298,7 @@ def test_choices_that_change_the_time_of_a_step_make_another_shape():
         return module._timed_as(cost)
 
     plain = timed_as()
-    same = ["training.learning_rate=0.1", "training.tokens=50000", "training.warmup_steps=7"]
+    same = ["training.learning_rate=0.1", "training.tokens=50_000", "training.warmup_steps=7"]
     assert timed_as(*same) == plain
     for other in (
         "model.dropout=0.1",
@@ -326,7 +326,7 @@ def test_parts_are_rounded_and_all_is_said_in_full():
 
 def test_what_does_not_fit_into_memory_is_said_before_anything_is_run(monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=23e9, available=20e9))
-    large = load("head-progression", settings=["training.batch_size=100000"]).select(arms=["constant-low"])
+    large = load("head-progression", settings=["training.batch_size=100_000"]).select(arms=["constant-low"])
     found = costs(large, trial=True)
     (said,) = module.too_large(found)
     assert re.fullmatch(

@@ -76,7 +76,7 @@ def reference() -> str:
         "# Experiment keys",
         "",
         "Generated from the declared types by `make docs`. A key without a default must be given, in the",
-        "experiment or in every arm. Numbers follow YAML 1.2: 2000 or 2e3, and no 2_000. Where an arm, a control, a",
+        "experiment or in every arm. Numbers follow YAML 1.2; underscores may group digits. Where an arm, a control, a",
         "scale or `--set` changes a number, `x0.5` means half of what it was.",
         "",
         *_table("The file", "", Document),

@@ -13,7 +13,6 @@ Declare: steps that are even on a log scale.
 
 import json
 import os
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
@@ -322,19 +321,14 @@ def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
         case "literal_error":
             return path, f"{_written(given)} is not known; {near(str(given), _words(context['expected']))}"
     advice = _ADVICE.get(finding["type"])
-    if finding["type"] in _NUMBERS and isinstance(given, str) and _GROUPED.fullmatch(given):
-        advice = f"a number has no underscores in YAML 1.2; write {given.replace('_', '')}"
     # What is left to pydantic's words, such as the length of a list, names what it asks for.
     message = advice.format(**context) if advice else finding["msg"][0].lower() + finding["msg"][1:]
     return path, f"{_written(given)} was given; {message.replace('tuple', 'list')}"
 
 
-_GROUPED = re.compile(r"[-+]?[0-9]+(_[0-9]+)+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
-_INTEGERS, _FLOATS = ("int_type", "int_parsing", "int_from_float"), ("float_type", "float_parsing")
-_NUMBERS = (*_INTEGERS, *_FLOATS)
 _ADVICE = {
-    **dict.fromkeys(_INTEGERS, "give a whole number, such as 8"),
-    **dict.fromkeys(_FLOATS, "give a number, such as 0.5"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "give a whole number, such as 8"),
+    **dict.fromkeys(("float_type", "float_parsing"), "give a number, such as 0.5"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "give true or false"),
     **dict.fromkeys(("tuple_type", "list_type"), "give a list, such as [1, 2]"),
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "give a mapping, keys with values"),

@@ -1,7 +1,7 @@
 """Declare: YAML text to plain mappings, and how mappings are merged.
 
-Numbers follow YAML 1.2 (`1e3` and `0x1F` are numbers, `012` is 12, a date and `1_000` are text); a key that stands
-twice is an error, since YAML would silently keep the last one.
+Numbers follow YAML 1.2 (`1e3` and `0x1F` are numbers, `012` is 12, a date is text), with underscores between digits; a
+key that stands twice is an error, since YAML would silently keep the last one.
 """
 
 import math
@@ -85,27 +85,28 @@ class _Loader(yaml.SafeLoader):
 
 
 def _number(text: str) -> int | float:
-    if len(text) > MOST_DIGITS:
+    digits = text.replace("_", "")
+    if len(digits) > MOST_DIGITS:
         raise DeclarationError(
-            f"{shortened(text, 40)} is a number of {len(text):,} characters; give one of at most {MOST_DIGITS}, or "
+            f"{shortened(text, 40)} is a number of {len(digits):,} characters; give one of at most {MOST_DIGITS}, or "
             "put text in quotes"
         )
-    if text[:2] in ("0x", "0o"):
-        return int(text, 0)
-    if re.fullmatch(r"[-+]?[0-9]+", text):
-        return int(text)
-    value = float(re.sub(r"\.(?=inf|nan)", "", text.lower()))
+    if digits[:2] in ("0x", "0o"):
+        return int(digits, 0)
+    if re.fullmatch(r"[-+]?[0-9]+", digits):
+        return int(digits)
+    value = float(re.sub(r"\.(?=inf|nan)", "", digits.lower()))
     # 1e5 is the natural way to write 100,000 steps.
-    return int(value) if "." not in text and value.is_integer() else value
+    return int(value) if "." not in digits and value.is_integer() else value
 
 
 def _scalar(node: yaml.Node) -> str:
     return str(node.value)
 
 
-_INTEGER = r"[-+]?[0-9]+"
+_INTEGER = r"[-+]?[0-9]+(?:_[0-9]+)*"
 _FLOAT = (
-    rf"(?:{_INTEGER}|[-+]?(?=\.[0-9]))(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
+    rf"(?:{_INTEGER}|[-+]?(?=\.[0-9]))(?:\.[0-9]*(?:_[0-9]+)*)?(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)|0x[0-9a-fA-F]+|0o[0-7]+"
 )
 _PATTERNS = {
@@ -179,7 +180,7 @@ def read_yaml(text: str, source: str = "YAML") -> Any:
 
     Examples:
         >>> read_yaml("steps: 1e3\nwhen: 2024-11-01\nrate: 5.0e-4\nmany: 500_001")
-        {'steps': 1000, 'when': '2024-11-01', 'rate': 0.0005, 'many': '500_001'}
+        {'steps': 1000, 'when': '2024-11-01', 'rate': 0.0005, 'many': 500001}
     """
     try:
         return yaml.load(text, Loader=_Loader)
