@@ -1,6 +1,6 @@
-"""The ground: what every other room uses.
+"""Files, hashes, random streams and wording that every other folder uses.
 
-* `files`: files that are whole or absent, in folders that hold them in; `identity`: a hash of a JSON value;
-* `rng`: a random stream for each seed and purpose; `text`: numbers in the words of a sentence;
-* `torch_setup`: torch without its compiler, where nothing is compiled.
+* `files`: atomic writes, and safe paths inside a results directory; `identity`: the hash of a JSON value;
+* `rng`: a random stream for each seed and purpose; `text`: numbers and lists written for a sentence;
+* `torch_setup`: torch imported without its compiler, where nothing is compiled.
 """

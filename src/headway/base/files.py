@@ -1,16 +1,15 @@
-"""Ground floor: files that are whole or absent, in directories that strangers may have filled.
+"""Atomic files, safe paths inside directories that strangers may have filled, and Headway's cache folder.
 
-What is written here appears under its name all at once and only after it has reached the disk, so a process that is
-killed at any moment leaves the old content or the new, never a mixture. Numbers that JSON cannot hold become null.
+A written file appears under its name all at once, and only after its content has reached the disk. A process killed at
+any moment therefore leaves the old content or the new, never a mixture. Numbers that JSON cannot hold become null.
 
-A directory of results may come from anybody. The user names the directory, and it may be a symbolic link; nothing in it
-is followed: `inside` and `entries` go down one folder at a time and refuse links, files are opened without following
-links, and a file with several names is replaced and never appended to.
+A results directory may come from anybody. The user names the directory, which may be a symbolic link; no link inside
+the directory is followed. `inside` and `entries` go down one folder at a time and refuse links. Files are opened
+without following links. A file with several names is replaced and never appended to.
 
-Ground floor: where what can be made again is kept, and which of it nobody else can have put there.
-
-Tokens, hashes and compiled code stand in one folder. What is executed from it, compiled code and pickles, stands in a
-part that belongs to this user alone, since whoever can write there decides what runs here.
+The cache folder keeps what Headway can make again: tokens, hashes and compiled code. Compiled code and pickles are
+executed, so they stand in a part of the cache that belongs to this user alone: whoever can write there decides what
+runs here.
 """
 
 import atexit
@@ -34,23 +33,23 @@ from typing import IO, Any
 from headway.errors import ResultsError, StorageFailed, UserError, shortened
 
 DEEPEST_JSON = 64
-"""Mappings and lists inside one another, in a file that others may have written."""
+"""The largest nesting depth of mappings and lists in a JSON file that others may have written."""
 
 _AT_ONCE = 1 << 20
-"""Bytes of a file that are in memory while it is hashed."""
+"""Bytes of a file in memory at once while it is hashed."""
 
 
 class NotOrdinary(OSError):
-    """What was to be read is a directory, a pipe, a device, or a symbolic link in a directory of results."""
+    """A path to be read that is a directory, a pipe, a device, or a symbolic link in a results directory."""
 
 
 def is_bare(name: str) -> bool:
-    """Whether a text can be the name of a file or folder in a folder, and so cannot lead out of it."""
+    """Return whether a text can name a file or folder inside a folder, and so cannot lead out of it."""
     return name not in ("", ".", "..") and not any(sign in name for sign in ("/", "\0", os.sep))
 
 
 def inside(folder: Path, *names: str) -> Path:
-    """Go down in a directory of results, one name for each level; everything that is opened there is opened below it.
+    """Return a path in a results directory, one name for each level, after checking that no level is a link.
 
     Args:
         folder: the directory, which may be a symbolic link itself.
@@ -108,7 +107,7 @@ def entries(folder: Path, pattern: str) -> list[Path]:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names of all that stands in a folder, sorted, whatever it is; none where there is no such folder."""
+    """Return the sorted names of everything in a folder; an absent folder has none."""
     try:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -128,7 +127,7 @@ def _matching(folder: Path, pattern: str, *, inner: bool) -> Iterator[Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """The ordinary files in a folder and in all folders in it, sorted; no link is followed."""
+    """Return the ordinary files in a folder and in all folders in it, sorted; no link is followed."""
     walked = (Path(above) / name for above, _, names in os.walk(folder) for name in names)
     return sorted(path for path in walked if _is_ordinary(path))
 
@@ -141,7 +140,7 @@ def _is_ordinary(path: Path) -> bool:
 
 
 def instead_of_file(path: Path) -> str:
-    """What stands where a file is looked for, in words such as `is a folder and no file`; empty for a file, or nothing.
+    """Return words for an entry in place of a file, such as `is a folder and no file`; empty for a file, or nothing.
 
     Raises:
         OSError: when it cannot be looked at.
@@ -156,10 +155,10 @@ def instead_of_file(path: Path) -> str:
 
 
 def appending(path: Path) -> int:
-    """A descriptor that appends to a file, which is made if need be.
+    """Open a descriptor that appends to a file, and create the file if it is missing.
 
-    A link, a pipe or a device is replaced by an empty file, and a file with another name elsewhere by its copy: nothing
-    is written to what stands outside.
+    A link, a pipe or a device is replaced by an empty file. A file with a second name elsewhere is replaced by its
+    copy. So nothing is written outside the directory.
 
     Raises:
         OSError: when it cannot be written.
@@ -181,9 +180,9 @@ def appending(path: Path) -> int:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, to be written in the block; afterwards it takes the name, and is on disk.
+    """Yield a temporary path to write in the block; afterwards the file takes the name `path`, and is on disk.
 
-    Nothing changes under the name when the block raises.
+    Nothing changes under the name if the block raises.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -216,16 +215,16 @@ def derived(path: Path) -> Iterator[None]:
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What a system answers when there is no room for more."""
+"""The error numbers of a full disk or quota."""
 NO_INODE = "no inode is left for a new file"
 
 
 def lacks_inodes(error: OSError, path: Path) -> bool:
-    """Whether a disk is full since it has as many files as it can hold, and not since their bytes fill it."""
+    """Return whether a disk is full because it has no room for more files, although bytes are free."""
     if error.errno != errno.ENOSPC:
         return False
     disk = os.statvfs(next(each for each in (path, *path.absolute().parents) if each.exists()))
-    # What was being written is gone again: a few may be free of what was lacking, and there is plenty of the other.
+    # The unfinished file is gone again, so a few units of the lacking resource may be free; the other is plentiful.
     return bool(disk.f_files) and disk.f_favail / disk.f_files < disk.f_bavail / max(1, disk.f_blocks)
 
 
@@ -268,30 +267,32 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace the content of a file by a JSON value; see `plain`."""
+    """Replace the content of a file by a JSON value, converted by `plain`."""
     write_text(path, json_text(value))
 
 
 def json_text(value: Any) -> str:
-    """What `write_json` writes."""
+    """Return the text that `write_json` writes for a value."""
     return json.dumps(plain(value), indent=1, allow_nan=False) + "\n"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What a file holds, known by its length and its hash."""
+    """The length and the hash of a file's content."""
 
     n_bytes: int
     sha256: str
 
     @classmethod
     def of(cls, data: bytes) -> "Content":
-        """The content that some bytes are."""
+        """Return the length and the hash of some bytes."""
         return cls(n_bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
 
     @classmethod
     def of_file(cls, path: Path, until: int | None = None, *, links: bool = False) -> "Content":
-        """The content of a file, or of its first `until` bytes; read in a stream; `links` as of `ordinary`.
+        """Return the length and the hash of a file, or of its first `until` bytes, read as a stream.
+
+        `links` means what it means in `ordinary`.
 
         Raises:
             OSError: when it cannot be read.
@@ -305,7 +306,9 @@ class Content:
 
 
 def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[bytes]:
-    """An ordinary file, open for reading: a named pipe that nobody writes to would hold its reader for ever.
+    """Open an ordinary file for reading.
+
+    A named pipe is refused: without a writer, reading it would never end.
 
     Args:
         path: of the file.
@@ -333,7 +336,7 @@ def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[byte
 
 
 def checked(path: Path) -> Path:
-    """A path that another library is to read, once it is seen to be an ordinary file and no link.
+    """Return a path for another library to read, after checking that it is an ordinary file and no link.
 
     Raises:
         OSError: as `ordinary`.
@@ -343,7 +346,7 @@ def checked(path: Path) -> Path:
 
 
 def read_bytes(path: Path, *, links: bool = False) -> bytes:
-    """The content of an ordinary file; `links` as of `ordinary`.
+    """Return the content of an ordinary file; `links` means what it means in `ordinary`.
 
     Raises:
         OSError: when it cannot be read.
@@ -353,7 +356,7 @@ def read_bytes(path: Path, *, links: bool = False) -> bytes:
 
 
 def parsed(text: bytes) -> Any:
-    """The value that JSON says.
+    """Return the value of a JSON text.
 
     Raises:
         ValueError: saying why it says none, in words.
@@ -369,7 +372,10 @@ def parsed(text: bytes) -> Any:
 
 
 def kept_json(path: Path, *, links: bool = False) -> Any:
-    """What a derived JSON file says; None where it says nothing, and is to be made again; `links` as of `ordinary`."""
+    """Return the value of a derived JSON file, or None if the file is unreadable and has to be made again.
+
+    `links` means what it means in `ordinary`.
+    """
     try:
         return parsed(read_bytes(path, links=links))
     except (OSError, ValueError):
@@ -389,7 +395,7 @@ def create_text(path: Path, text: str) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        # A few network and FUSE file systems have no hard links; there, two first writers are not told apart.
+        # A few network and FUSE file systems have no hard links; there, two first writers cannot be distinguished.
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS) or path.exists():
             raise
         os.replace(temporary, path)
@@ -408,7 +414,7 @@ def sync(path: Path) -> None:
 
 
 def read_json(path: Path, largest: int) -> Any:
-    """What a JSON file says that others may have written.
+    """Return the value of a JSON file that a stranger may have written.
 
     Args:
         path: of the file.
@@ -443,7 +449,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON holds it: arrays as lists, numpy's numbers as Python's, and non-finite numbers as None.
+    """Return a value as JSON holds it: arrays as lists, numpy numbers as Python's, non-finite numbers as None.
 
     A dataclass is a mapping of its fields, as `dataclasses.asdict` has it, but nothing is copied on the way.
 
@@ -470,18 +476,19 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_folder() -> Path:
-    """Where results are kept: `$HEADWAY_CACHE`, `$XDG_CACHE_HOME/headway` or `~/.cache/headway`."""
+    """Return the cache folder: `$HEADWAY_CACHE`, `$XDG_CACHE_HOME/headway` or `~/.cache/headway`."""
     if own := os.environ.get("HEADWAY_CACHE"):
         return Path(own).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "headway"
 
 
 def private_folder(name: str) -> tuple[Path, str]:
-    """A folder of the cache that is this user's alone, and a sentence if it cannot be used, else nothing.
+    """Return a cache folder that only this user can write to, and a sentence if the cache cannot be used.
 
-    Then it is another that ends with this process: what is kept there is made anew each time.
+    If the cache cannot be used, the folder is a temporary one that ends with this process, and its content is made
+    again each time.
     """
-    # One for each user: a cache may be shared, and this part of it never is.
+    # Each user has one: a cache may be shared, but this part never is.
     folder = cache_folder() / f"{name}-{os.getuid()}"
     why_not = _why_not_private(folder)
     if not why_not:
@@ -492,7 +499,7 @@ def private_folder(name: str) -> tuple[Path, str]:
 
 
 def _why_not_private(folder: Path) -> str:
-    """Makes a folder, if need be, that nobody else can write to; why that is not one, or nothing."""
+    """Make a folder that nobody else can write to; return why that failed, or an empty text."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):

@@ -1,7 +1,7 @@
-"""Ground floor: one canonical form of a JSON value, and its hash.
+"""One canonical form of a JSON value, and its hash.
 
-Two values that mean the same have the same text, so a run can be known by its content, and what is stored can say
-whether it still is what was written.
+Two values with one meaning have one text. So Headway identifies a run by its content, and a stored value shows whether
+it was changed.
 """
 
 import hashlib
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 DIGEST = "digest"
-"""The key under which a signed mapping has the digest of the rest of it."""
+"""The key under which a signed mapping holds the digest of its other entries."""
 
 
 def canonical(value: Any) -> str:
-    """The canonical JSON text of a value: sorted keys, no spaces, shortest numbers.
+    """Return the canonical JSON text of a value: sorted keys, no spaces, shortest numbers.
 
     Raises:
         ValueError: for NaN and infinities, which JSON cannot hold.
@@ -27,7 +27,7 @@ def canonical(value: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """The first 16 hexadecimal digits of SHA-256 of the canonical JSON of a value.
+    """Return the first 16 hexadecimal digits of SHA-256 of the canonical JSON of a value.
 
     Examples:
         >>> digest({"a": 1}) == digest(dict(a=1))
@@ -37,7 +37,7 @@ def digest(value: Any) -> str:
 
 
 def signed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping of JSON values with the digest of its content, so that its reader notices damage.
+    """Return a mapping of JSON values with the digest of its content, so that its reader notices damage.
 
     Examples:
         >>> signed({"a": 1})
@@ -48,7 +48,7 @@ def signed(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_as_signed(content: Mapping[str, Any]) -> bool:
-    """Whether a mapping has the digest of its content; not for one that was never signed.
+    """Return whether a mapping has the digest of its content; False for one that was never signed.
 
     Examples:
         >>> is_as_signed(signed({"a": 1})), is_as_signed({**signed({"a": 1}), "a": 2}), is_as_signed({"a": 1})
@@ -56,21 +56,21 @@ def is_as_signed(content: Mapping[str, Any]) -> bool:
     """
     try:
         return bool(content.get(DIGEST) == signed(content)[DIGEST])
-    except ValueError:  # a number that was none when it was signed
+    except ValueError:  # NaN or an infinity, which cannot have been signed
         return False
 
 
 MADE_FROM = "<!-- made from "
-"""How the last line of a page begins that says what it was made from, and what it held."""
+"""The beginning of a page's last line, which names the state the page was made from and its content's hash."""
 
 
 def signature(state: str, page: bytes) -> str:
-    """The last line of a page that was made from a state."""
+    """Return the last line of a page that was made from a state."""
     return f"{MADE_FROM}{state}, as {hashlib.sha256(page).hexdigest()[:32]} -->"
 
 
 def is_as_made(content: bytes) -> bool:
-    r"""Whether a page ends in the signature of what stands before it, whatever it was made from.
+    r"""Return whether a page ends in the signature of its own content, whatever state the page was made from.
 
     Examples:
         >>> page = b"<p>text</p>"

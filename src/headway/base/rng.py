@@ -1,6 +1,6 @@
-"""Ground floor: one seed and a purpose give an independent random stream.
+"""Independent random streams, one for each seed and purpose.
 
-No generator is shared: what is drawn for one purpose never moves what is drawn for another.
+No generator is shared: drawing for one purpose never changes the numbers drawn for another.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def key(seed: int, *purpose: Hashable) -> int:
-    """A 64-bit key for a seed and a purpose; different purposes give unrelated keys.
+    """Return a 64-bit key for a seed and a purpose; different purposes give unrelated keys.
 
     Examples:
         >>> key(0, "train") != key(0, "initial weights")
@@ -23,7 +23,7 @@ def key(seed: int, *purpose: Hashable) -> int:
 
 
 def generator(seed: int, *purpose: Hashable) -> np.random.Generator:
-    """A fresh numpy generator for a seed and a purpose.
+    """Return a fresh numpy generator for a seed and a purpose.
 
     Examples:
         >>> float(generator(0, "doc").uniform()) == float(generator(0, "doc").uniform())
@@ -33,7 +33,7 @@ def generator(seed: int, *purpose: Hashable) -> np.random.Generator:
 
 
 def shared_states() -> tuple[Any, ...]:
-    """The states of generators that everybody may draw from, numpy's and torch's; that of `random` is not among them.
+    """Return the states of the global generators of numpy and torch; the state of `random` is not included.
 
     Examples:
         >>> before = shared_states()

@@ -1,4 +1,4 @@
-"""Ground floor: numbers in the words of a sentence."""
+"""Numbers, counts and lists written for a sentence."""
 
 import math
 import re
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """Return seconds in words, such as `1 min 35 s`.
 
     Examples:
         >>> duration(8.2), duration(95), duration(7320)
@@ -26,7 +26,7 @@ def duration(seconds: float) -> str:
 
 
 def brief(seconds: float) -> str:
-    """Seconds as people say them, also where there are only a few, or a part of one.
+    """Return seconds in words, with decimals below ten seconds.
 
     Examples:
         >>> brief(0.34), brief(3.0), brief(0.01), brief(0.0), brief(95)
@@ -38,7 +38,7 @@ def brief(seconds: float) -> str:
 
 
 def size(n_bytes: float) -> str:
-    """Bytes as people say them.
+    """Return bytes in words, such as `54 kB`.
 
     Examples:
         >>> size(512), size(54_300), size(9_960_000), size(1.23e9), size(85.3e9)
@@ -52,7 +52,7 @@ def size(n_bytes: float) -> str:
 
 
 def plainly(text: str) -> str:
-    r"""A text in which every character is seen: those that turn the direction of others, or control, by number.
+    r"""Return a text in which control and direction-changing characters are shown by their number.
 
     Examples:
         >>> plainly("two\nlines"), plainly("one \u202eterces")
@@ -62,7 +62,7 @@ def plainly(text: str) -> str:
 
 
 def printable(text: object) -> str:
-    r"""A text for a terminal: as `plainly`, and no part of a line goes over another.
+    r"""Return a text for a terminal: written `plainly`, and no part of a line overwrites another.
 
     Examples:
         >>> printable("red \x1b[31m\n"), printable("100 %\r0 %")
@@ -78,12 +78,12 @@ _UNSEEN = re.compile(
 
 
 def join(*sentences: str) -> str:
-    """Sentences that are not empty, as one caption."""
+    """Join the sentences that are not empty into one caption."""
     return " ".join(sentence for sentence in sentences if sentence)
 
 
 def listed(parts: Iterable[str]) -> str:
-    """Parts of a sentence in a row.
+    """Return words as a list in a sentence, such as `a, b and c`.
 
     Examples:
         >>> listed(["a", "b", "c"]), listed(["a"])
@@ -94,7 +94,7 @@ def listed(parts: Iterable[str]) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """A number and its noun.
+    """Return a number with its noun in the singular or the plural.
 
     Examples:
         >>> counted(1, "seed"), counted(2, "seed")
@@ -104,7 +104,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def numbered(noun: str, numbers: Iterable[int]) -> str:
-    """Things that go by a number.
+    """Return a noun with the numbers of the things it counts, such as `seeds 0, 1 and 2`.
 
     Examples:
         >>> numbered("seed", [2]), numbered("seed", [2, 0, 1]), numbered("seed", [])
@@ -120,13 +120,13 @@ _COUNTS = (
 )
 _NUMBER = re.compile(r"\d[\d.,x×:+-]*")
 _BEYOND = re.compile(r"[,(:;]| (?:of|with|without|in|at|per|over|under|and|or) ")
-"""Where what is counted has been named."""
+"""Signs and words that end the counted part of a label."""
 
 
 def is_plural(label: str) -> bool:
-    """Whether a label counts several things, so that its verb has no s.
+    """Return whether a label counts several things, so that its verb has no s.
 
-    Of a label of several parts the last that counts something is what acts: `3 bits, 1 head`.
+    In a label of several parts the last part that counts something is the subject: `3 bits, 1 head`.
 
     Examples:
         >>> [is_plural(label) for label in ("4 heads", "four heads at x2", "12 KV heads, tied", "16x64 heads")]
@@ -146,7 +146,7 @@ def _is_count(word: str) -> bool:
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """A number to so many significant digits, an integer in full, with thousands separated; a dash for none.
+    """Return a number to some significant digits, integers in full with separated thousands, and a dash for None.
 
     Examples:
         >>> number(0.66668), number(500001), number(7.3512e-5), number(None), number(-0.0)
@@ -168,7 +168,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def span(values: Iterable[float], digits: int = 3) -> str:
-    """From the smallest to the largest number; one number where they are the same to these digits.
+    """Return the range from the smallest to the largest number, or one number if both have these digits.
 
     Examples:
         >>> span([0.02, 0.01]), span([0.01, 0.010001])
@@ -180,7 +180,7 @@ def span(values: Iterable[float], digits: int = 3) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Amount:
-    """Writes numbers of one kind, such as a difference and the ends of its interval, to the same decimals.
+    """A format that writes a number and the ends of its interval to one count of decimals.
 
     Examples:
         >>> amount = Amount.of_share(0.001, (-0.004, 0.006))
@@ -194,7 +194,7 @@ class Amount:
 
     @classmethod
     def within(cls, low: float, high: float, *, factor: float = 1.0, unit: str = "") -> "Amount":
-        """To the first digit that an interval leaves uncertain, and at least one decimal.
+        """Make a format that shows the first digit an interval leaves uncertain, and at least one decimal.
 
         Examples:
             >>> Amount.within(0.0002, 0.005, factor=100, unit=" %")(0.0002, 0.005)
@@ -204,18 +204,18 @@ class Amount:
         """
         size = abs(factor * (high - low) / 2)
         decimals = max(1, -math.floor(math.log10(size))) if 0 < size < math.inf else 1
-        # An end that is not 0 is not written as 0, as far as two more digits tell.
+        # Up to two more digits keep an end that is not 0 from being written as 0.
         for _ in range(2):
             decimals += any(end and not round(factor * end, decimals) for end in (low, high))
         return cls(decimals=decimals, factor=factor, unit=unit)
 
     @classmethod
     def of_share(cls, share: float, interval: tuple[float, float] | None) -> "Amount":
-        """Shares in per cent; without an interval, to the second digit of the share itself."""
+        """Make a format for shares in per cent; without an interval it shows two significant digits of the share."""
         return cls.within(*(interval or (0.0, 0.2 * share)), factor=100.0, unit=" %")
 
     def __call__(self, *values: float) -> str:
-        """One number, or from one to another, with the unit."""
+        """Return one number, or the range between two, with the unit."""
         return " to ".join(self._number(self.factor * value) for value in values) + self.unit
 
     def _number(self, value: float) -> str:
@@ -226,7 +226,7 @@ class Amount:
 
 
 def command_line(verb: str, *arguments: object, **options: Any) -> str:
-    """What to type for a verb of Headway: an option for each value that is given, and for each of several.
+    """Return the command line of a verb, with an option for each given value and each of several values.
 
     Examples:
         >>> command_line("run", "my file.yaml", seeds=3, control=["a", "b"], scale=None)
@@ -240,7 +240,7 @@ def command_line(verb: str, *arguments: object, **options: Any) -> str:
 
 
 def together(names: Sequence[str], n_arms: int) -> str:
-    """What a bar is called that several of the arms share.
+    """Return the name of a bar that several arms share.
 
     Examples:
         >>> together(["a", "b", "c"], 3), together(["a", "b"], 3), together(["a", "b", "c"], 4)

@@ -1,8 +1,8 @@
-"""Torch without its compiler, where nothing is compiled.
+"""Torch imported without its compiler, where nothing is compiled.
 
-Its optimizers and its initial weights import the compiler only to mark what compiled code leaves out: .9 s of a
-processor in every worker, nearly as much as torch itself. For the time of a block a module that knows nothing but these
-marks stands in its place.
+Torch's optimizers and initial weights import the compiler only to mark code that compilation leaves out. That import
+costs 0.9 s of processor time in every worker, nearly as much as torch itself. For the time of a block a stand-in module
+supplies these marks alone.
 """
 
 import sys
@@ -15,7 +15,7 @@ _COMPILER = "torch._dynamo"
 
 
 class _Marks(ModuleType):
-    """What is asked of the compiler where nothing is compiled: marks that do nothing."""
+    """A stand-in for torch's compiler whose marks do nothing."""
 
     @staticmethod
     def graph_break() -> None:
@@ -31,9 +31,9 @@ _MARKS = _Marks(_COMPILER)
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """In the block, and as a decorator in the function, optimizers and modules do not import torch's compiler.
+    """Keep optimizers and modules from importing torch's compiler, in a block or a decorated function.
 
-    Where it was imported before, because something is compiled, the block changes nothing.
+    If the compiler was imported before, because something is compiled, the block changes nothing.
     """
     if _COMPILER in sys.modules:
         yield
