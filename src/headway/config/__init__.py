@@ -1,11 +1,12 @@
-"""What is to be run, as frozen values.
+"""Frozen declarations of experiments and runs, read from YAML.
 
-* `document`: the top level of an experiment file; `shipped`: the experiments that come with Headway; `yaml`: how files
-  are read and written; `load`: from a file to an experiment; `spec`: the base of every declared value, and errors that
+* `document`: the top level of an experiment file; `shipped`: the experiments that come with Headway; `yaml`: reading
+  and writing YAML; `load`: from a file to an experiment; `spec`: the base of every declared value, and errors that
   teach;
-* `experiment`: an experiment, its `arms` and its `contrasts`; `run`: one training run, whole; `kinds`: the table of
+* `experiment`: an experiment, its `arms` and its `contrasts`; `run`: one complete training run; `kinds`: the table of
   laboratories and kinds of task;
 * `regression`: runs of in-context regression; `lm`: runs of transformers on tokens;
-* `metrics`, `head_metrics`: what is measured, in words; `plugins`: the user's own code, how it is found, run and kept;
+* `metrics`, `head_metrics`: the names and meanings of all metrics; `plugins`: how the user's own code is found, run and
+  stored;
 * `reference`: the documentation of all keys.
 """

@@ -1,6 +1,6 @@
-"""Declare: an arm of an experiment: a name, and the runs that it stands for.
+"""Arms of an experiment, the runs of each arm, and the steps at which runs keep their weights.
 
-Declare: the steps whose weights runs keep, so that their heads can be looked at as they were then.
+Kept weights let a user look at a run's heads as they were at that step.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from headway.errors import DeclarationError
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One thing that is compared: an arm of the document, or one under a control."""
+    """An arm of the document, or an arm under a control."""
 
     name: str
     control: str | None
@@ -25,7 +25,7 @@ class Arm:
     label: str
     template: RunSpec
     idle: bool = False
-    """Whether its control changes nothing in it, so that its runs would be those of the arm without the control."""
+    """True if the control changes nothing in this arm, so that its runs would equal those of the arm without it."""
     parent: "Arm | None" = None
     """The arm whose runs its runs start from, each from that of its own seed; None where they start from nothing."""
 
@@ -35,11 +35,11 @@ class Arm:
         return f"{self.name}+{self.control}" if self.control else self.name
 
     def spec(self, seed: int) -> RunSpec:
-        """The run of this arm with a seed."""
+        """Return the run of this arm with a seed."""
         return self.template.at_seed(seed, None if self.parent is None else self.parent.spec(seed).id)
 
     def configuration(self, seed: int) -> dict[str, Any]:
-        """The same as plain values, defaults written out."""
+        """Return the run of this arm with a seed as plain values, defaults written out."""
         if self.parent is None:
             return {**self._configuration, "seed": seed}
         start = {**self._configuration["start"], "run": self.parent.spec(seed).id}
@@ -47,16 +47,16 @@ class Arm:
 
     @cached_property
     def expected(self) -> RunSpec:
-        """Its run as it is expected to be trained, where that depends on the run that it starts from."""
+        """The run as it is expected to be trained, where training depends on the run that it starts from."""
         return self.template if self.parent is None else self.template.starting_from(self.parent.expected)
 
     def starts_from(self, other: "Arm") -> bool:
-        """Whether its runs start from those of another arm, with none between."""
+        """Return whether runs of this arm start directly from those of another arm."""
         return self.parent is not None and self.parent.full_name == other.full_name
 
     @property
     def ancestors(self) -> "tuple[Arm, ...]":
-        """The arms that have to be run before it, the first first."""
+        """The arms that have to be run before this one, in the order of running."""
         return () if self.parent is None else (*self.parent.ancestors, self.parent)
 
     @cached_property
@@ -65,7 +65,7 @@ class Arm:
 
 
 MOST = 1_000
-"""Steps of a run, where they are spaced and not listed."""
+"""The largest number of log-spaced steps."""
 
 
 Asked = Annotated[
@@ -73,11 +73,13 @@ Asked = Annotated[
     | Annotated[dict[Literal["log_spaced"], Annotated[int, Field(gt=0, le=MOST)]], Tag("mapping")],
     Discriminator(lambda value: "mapping" if isinstance(value, dict) else "list"),
 ]
-"""Steps as a document asks for them: those, or so many from 0 on, evenly on a log scale."""
+"""Steps as a document asks for them: a list, or a number of steps on a log scale from 0 on."""
 
 
 def steps_of(asked: Asked, steps: int | None) -> tuple[int, ...]:
-    """The steps before the last, whose weights are in the checkpoint anyway, of a run of so many; ascending.
+    """Return the steps at which a run keeps its weights, ascending.
+
+    The last step is left out, since the checkpoint holds its weights anyway.
 
     Args:
         asked: by the document.
@@ -93,7 +95,9 @@ def steps_of(asked: Asked, steps: int | None) -> tuple[int, ...]:
 
 
 def check_kept(asked: Asked, arms: Iterable[Arm]) -> None:
-    """Nothing, when each arm has these steps; under a control an arm may be shorter, and keeps those that it has.
+    """Raise DeclarationError if an arm is not trained for the steps whose weights are asked for.
+
+    Under a control an arm may be shorter, and keeps the steps that it has.
 
     Raises:
         DeclarationError: naming an arm that has not.

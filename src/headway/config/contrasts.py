@@ -1,4 +1,4 @@
-"""Declare: questions of one's own: differences between arms, or means of arms, by name.
+"""Contrasts: named questions about differences between arms, or between means of arms.
 
     contrasts:
       order: descending - ascending                          # two arms
@@ -6,7 +6,7 @@
       dropout: {better: heads-*-dropout, than: heads-?}      # the same, in words
       interaction: {a-new: 1, a-old: -1, b-new: -1, b-old: 1}  # any weights that add up to 0
 
-They decide how results are read and nothing else, so they are never part of a run, and may be added later.
+Contrasts decide only how results are read. They are no part of a run, and may be added later.
 """
 
 import math
@@ -29,19 +29,19 @@ _ROUNDING = 1e-9
 class Contrast:
     """A weighted sum of arms whose weights add up to 0.
 
-    Between two sides, the weights above 0 add up to 1, so that it is the difference of two means of arms.
+    In a contrast of two sides the weights above 0 add up to 1, so it is the difference of two means of arms.
     """
 
     name: str
     label: str
     weights: Mapping[str, float]
-    """By arm, none of them 0."""
+    """Weights by arm, none of them 0."""
     sides: tuple[str, str] | None
-    """What a sentence calls the first and the second side; None where weights were given."""
+    """The names of the first and the second side in a sentence; None for a contrast given by weights."""
 
     @property
     def first(self) -> Mapping[str, float]:
-        """The arms that are added, with weights that add up to what those of the others do."""
+        """The arms that are added, with weights that add up to as much as those of the subtracted arms."""
         return {arm: weight for arm, weight in self.weights.items() if weight > 0}
 
     @property
@@ -51,7 +51,7 @@ class Contrast:
 
 
 def contrasts_of(declared: Mapping[str, Any], arms: Iterable[str]) -> tuple[Contrast, ...]:
-    """The contrasts of a document.
+    """Return the contrasts of a document.
 
     Args:
         declared: by name, in any of the forms.
@@ -76,7 +76,7 @@ def contrasts_of(declared: Mapping[str, Any], arms: Iterable[str]) -> tuple[Cont
 
 
 def scheme_contrasts(groups: Sequence[Sequence[tuple[str, str | None]]]) -> dict[str, Any]:
-    """What two groups or more ask by themselves: each scheme of layouts less the constant one, each group alike.
+    """Return the contrasts implied by several groups: each scheme of layouts less the constant one.
 
     Args:
         groups: the arms of each, with their schemes; a group with several arms of a scheme asks nothing of it.
@@ -91,7 +91,7 @@ def scheme_contrasts(groups: Sequence[Sequence[tuple[str, str | None]]]) -> dict
         pairs = [(_only(scheme, group), _only(_CONSTANT, group)) for group in groups]
         both = [(one, other) for one, other in pairs if one is not None and other is not None]
         better, than = ([pair[side] for pair in both] for side in (0, 1))
-        # Two groups that share an arm do not weigh the same.
+        # Two groups that share an arm have unequal weights.
         if len(both) > 1 and len(set(better)) == len(set(than)) == len(both):
             found[f"{scheme}-{_CONSTANT}"] = {"better": better, "than": than}
     return found
@@ -171,7 +171,7 @@ def _weighted(name: str, where: str, value: Mapping[Any, Any], arms: Sequence[st
 
 
 def _matching(where: str, pattern: str, arms: Sequence[str]) -> list[str]:
-    """The arms of a name, or of a pattern with `*` or `?`."""
+    """Return the arms of a name, or of a pattern with `*` or `?`."""
     if pattern in arms:
         return [pattern]
     matching = [arm for arm in arms if fnmatchcase(arm, pattern)] if set(pattern) & set("*?") else []
@@ -182,7 +182,7 @@ def _matching(where: str, pattern: str, arms: Sequence[str]) -> list[str]:
 
 
 def _said(patterns: Sequence[str], arms: Sequence[str] = ()) -> str:
-    """What the names of a side have in common up to a dash, else all of them; never what is another arm's name.
+    """Return the common start of a side's names up to a dash, or else all names; never another arm's name.
 
     Examples:
         >>> _said(["rising-low", "rising-high"]), _said(["a", "b", "c"]), _said(["wide-*"]), _said(["*-wide-?"])
@@ -204,7 +204,7 @@ def _said(patterns: Sequence[str], arms: Sequence[str] = ()) -> str:
 
 
 def _asks_the_same(one: Contrast, other: Contrast) -> bool:
-    """Whether one is the other, times a number that may be below 0."""
+    """Return whether one contrast is a multiple of the other; the factor may be below 0."""
     if one.weights.keys() != other.weights.keys():
         return False
     factors = [other.weights[arm] / weight for arm, weight in one.weights.items()]

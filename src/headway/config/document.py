@@ -1,13 +1,9 @@
-"""Declare: which arm each arm of a document starts from; what it does to it is its laboratory's affair.
+"""The top level of an experiment's file, settings that change it, and the arms, controls and seeds a user names.
 
-Declare: the top level of an experiment's file.
+Settings, `PATH=VALUE`, are merged after the scale and before the arms. A setting without effect is an error, whether an
+arm to be run overrides it or its name is misspelt: a user would take silence for a result.
 
-Declare: settings, `PATH=VALUE`, merged after the scale and before the arms.
-
-A setting that would change nothing, because an arm that is to be run overrides it or a name is misspelt, is an error:
-silence would be taken for a result.
-
-Declare: which arms, controls and seeds are meant by what someone asks for.
+The document says which arm each arm starts from. The laboratory of the arm decides what the start does to it.
 """
 
 import fnmatch
@@ -26,11 +22,11 @@ from headway.config.yaml import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near, shortened
 
 LONGEST_LINE = 100
-"""Each waits for the one before it, so nobody means more."""
+"""The longest chain of arms that start from one another; each waits for the one before it."""
 
 
 def starts_of(arms: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str | None]:
-    """The arm that each arm starts from, None where it starts from nothing; those that others need come first.
+    """Return the arm that each arm starts from, or None; an arm stands before the arms that start from it.
 
     Raises:
         ValueError: for an arm that is missing, arms that start from one another, and a line of too many.
@@ -87,7 +83,7 @@ PARTS = ("task", "model", "training", "evaluation", "probes", "samples", "after"
 """The keys of a document that make up a run; arms and controls override them."""
 
 OF_ARMS = ("label", "start")
-"""What an arm may say beside."""
+"""The keys that an arm may have beside those of a run."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -96,7 +92,7 @@ MOST_SEEDS = 10_000
 
 
 class Logging(Spec):
-    """How often a run writes a line, and what it keeps on its way; it changes no result."""
+    """The logging settings: how often a run writes a line and what it keeps; no result depends on them."""
 
     every: PositiveInt = Field(1_000, description="steps between logged training losses")
     weights: Asked = Field(
@@ -166,7 +162,7 @@ class Document(Spec):
     scales: dict[str, dict[str, Any]] = Field({}, description="overrides by scale, chosen with --scale")
 
     def control_label(self, control: str) -> str:
-        """What figures and sentences call a control."""
+        """Return the label of a control in figures and sentences."""
         return str(self.controls[control].get("label", control))
 
     @model_validator(mode="after")
@@ -211,7 +207,7 @@ class Document(Spec):
                 raise ValueError(f"groups.{name}.baseline: {group.baseline!r} is not an arm of the group; add it there")
 
     def _check_overrides(self) -> None:
-        """Keys and labels of arms and controls."""
+        """Check the keys and labels of arms and controls."""
         named = [
             (f"{where}.{name}", value) for where in ("arms", "controls") for name, value in getattr(self, where).items()
         ]
@@ -232,17 +228,17 @@ class Document(Spec):
 
 _FEW = 3
 _ABSENT = object()
-"""What stands where nothing does; null is a value."""
+"""A marker of an absent value, since null is a value."""
 
 
 def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """A plain document with settings merged in, one after the other.
+    """Return a plain document with settings merged in, one after the other.
 
     Raises:
         DeclarationError: for one that is no `PATH=VALUE`, names nothing, or is replaced by a later one.
     """
     given = tuple(settings)
-    arms = document.get("arms")  # which a scale may have made something else; who reads them says so
+    arms = document.get("arms")  # a scale may have replaced them; the reader of arms reports that
     allowed = min(MOST_SETTINGS, MOST_SETTINGS_OF_ARMS // max(1, len(arms) if isinstance(arms, Mapping) else 1))
     if len(given) > allowed:
         raise DeclarationError(f"{len(given):,} settings were given, and {allowed} are allowed; write them into a file")
@@ -251,7 +247,7 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
     for path, value in parsed:
         changed = merge(changed, at_path(path, value))
     for path, value in parsed:
-        # What is left out is null.
+        # An absent part is null.
         if path.partition(".")[0] in PARTS and value is not None and _at(path, changed) is _ABSENT:
             raise DeclarationError(
                 f"setting {path}: a later one replaces it, or the whole that it is a part of, such as training "
@@ -261,7 +257,7 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
 
 
 def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mapping[str, Any]) -> None:
-    """Look whether settings have an effect in arms.
+    """Raise DeclarationError if a setting has no effect in an arm.
 
     Args:
         settings: as given, `PATH=VALUE`.
@@ -295,20 +291,20 @@ def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mappin
 
 
 def _of_arms(places: Mapping[str, str]) -> str:
-    """Settings of arms, by name with the key; of many with one key, as one."""
+    """Return settings for arms by name; settings of many arms with one key are merged into one."""
     if len(places) > _FEW and len(set(places.values())) == 1:
         return f"arms.ARM.{next(iter(places.values()))}=... of each of them"
     return listed(f"arms.{arm}.{place}=..." for arm, place in places.items())
 
 
 def _follows(override: Mapping[str, Any], path: str, value: Any) -> bool:
-    """Whether an arm has a multiple of what is set, or starts from another arm and is not trained, as it says."""
+    """Return whether an arm scales the value of a setting, or starts from another arm and declares no training."""
     untrained = path == "training.steps" and "start" in override and _at(path, override) == 0
     return untrained or is_factor(value, _at(path, override))
 
 
 def meant_for(settings: Iterable[str], arms: Mapping[str, Any], message: str) -> list[str]:
-    """A sentence for each setting that an error speaks of and that arms have of their own.
+    """Return a sentence for each setting that an error speaks of and that arms set for themselves.
 
     Args:
         settings: as given, `PATH=VALUE`.
@@ -334,7 +330,7 @@ def _of_its_own(part: str, path: str, override: Any) -> bool:
 def unheard(
     settings: Iterable[str], parts: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
-    """A sentence for each setting that a control overrides with a value of its own.
+    """Return a sentence for each setting that a control overrides with its own value.
 
     Args:
         settings: as given, `PATH=VALUE`.
@@ -394,7 +390,7 @@ def _parsed(setting: str, document: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def _settable(path: str, content: Any) -> str:
-    """The path, or the part of it that holds a list, which is set as a whole."""
+    """Return the path of a setting; a list is set as a whole, so a path into a list ends at the list."""
     keys = path.split(".")
     parts = [".".join(keys[: at + 1]) for at in range(len(keys))]
     return next((part for part in parts if isinstance(_at(part, content), list)), path)
@@ -410,7 +406,7 @@ def _is_set(path: str, paths: list[str]) -> bool:
 
 
 def names_of(what: str, asked: str | Sequence[str], declared: Iterable[str]) -> tuple[str, ...]:
-    """Names of arms or controls, all of them declared.
+    """Return names of arms or controls, after checking that all of them are declared.
 
     Raises:
         DeclarationError: when one is not, with near names.
@@ -423,14 +419,14 @@ def names_of(what: str, asked: str | Sequence[str], declared: Iterable[str]) -> 
 
 
 RATES = "learning-rates"
-"""Stands for all controls of a learning rate."""
+"""The prefix of all controls of a learning rate."""
 
 
 def controls_of(asked: str | Sequence[str], declared: Sequence[str]) -> tuple[str, ...]:
-    """Names of controls, in the document's order.
+    """Return names of controls, in the document's order.
 
-    A name with a `*` stands for all that fit, and `learning-rates`, where there is none of the name, for
-    `learning-rates-*`; no other name stands for those that begin with it.
+    A name with a `*` stands for all controls that fit. `learning-rates` stands for `learning-rates-*` if no control has
+    that name; no other name stands for those that begin with it.
 
     Raises:
         DeclarationError: when nothing fits, with near names.
@@ -451,7 +447,7 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 
 def seeds_in(text: str) -> tuple[int, ...]:
-    """The seeds that a text names.
+    """Return the seeds that a text names.
 
     Raises:
         DeclarationError: when it names none.
@@ -476,7 +472,7 @@ def seeds_in(text: str) -> tuple[int, ...]:
 
 
 def seeds_of(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    """The seeds that are meant: so many from 0, or these.
+    """Return the seeds for a number of seeds (from 0) or for a list of seeds.
 
     Raises:
         DeclarationError: when it is none, or what is given cannot be a seed.

@@ -1,4 +1,4 @@
-"""Declare: an experiment: its arms, crossed with its controls, and the runs of it that are asked for."""
+"""Experiments: arms crossed with controls, and the runs that a user asks for."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,16 +26,16 @@ from headway.config.yaml import leaves, write_yaml
 from headway.errors import DeclarationError, near
 
 NOT_COMPARED = ("about", "question", "seeds", "logging", "contrasts", "verdicts", "margin", "statements")
-"""Keys of a document that change no run and nothing that is compared."""
+"""Keys of a document that change neither runs nor comparisons."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A resolved experiment: every arm, crossed with every control, and the seeds that are asked for.
 
-    `arms` are all that the document declares; `selected` are those to be run, and `crossed` the controls that were
-    asked for; `settings` are merged in already. `only` are the runs that are asked for, by arm and seed, where
-    these are not every selected arm with every seed.
+    `arms` are all arms of the document. `selected` are the arms to be run, and `crossed` the controls that were asked
+    for. `settings` are merged in already. `only` lists the runs that are asked for, by arm and seed, if these are not
+    every selected arm with every seed.
     """
 
     document: Document
@@ -49,17 +49,17 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the experiment."""
         return self.document.name
 
     @property
     def question(self) -> str:
-        """What it is to answer."""
+        """The question that the experiment answers."""
         return self.document.question
 
     @property
     def scale(self) -> str | None:
-        """The scale it was resolved for."""
+        """The scale that the experiment was resolved for."""
         return self.document.scale
 
     @property
@@ -74,7 +74,7 @@ class Experiment:
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """The questions that the document asks of its arms; if none, those that its groups ask by their schemes."""
+        """The contrasts of the document; without any, those that its groups imply by their schemes."""
         if self.document.contrasts:
             return contrasts_of(self.document.contrasts, self.document.arms)
         schemes = {arm.name: arm.template.scheme for arm in self.arms if arm.control is None}
@@ -83,38 +83,38 @@ class Experiment:
 
     @property
     def verdicts(self) -> Literal["blocks", "paired"]:
-        """By which rule its arms are compared."""
+        """The rule by which arms are compared."""
         return self.document.verdicts
 
     @property
     def margin(self) -> float:
-        """In per cent: a difference that is certainly smaller counts as the same."""
+        """The equivalence margin in per cent: a difference that is certainly smaller counts as equality."""
         return self.document.margin
 
     @property
     def logging(self) -> Logging:
-        """How often runs write a line, and whose weights they keep."""
+        """The logging settings of runs, and the steps at which they keep their weights."""
         return self.document.logging
 
     @property
     def primary(self) -> str:
-        """The metric by which its arms are compared."""
+        """The metric by which arms are compared."""
         return type(self.arms[0].template).compared_by([arm.template for arm in self.arms])
 
     @property
     def statements(self) -> bool:
-        """Whether published statements on heads are judged.
+        """True if published claims about heads are evaluated.
 
-        Documents of before have no such key: what is said of them is what the shipped experiment of their name asks.
+        Older documents have no such key: they are treated as the shipped experiment of their name is.
         """
         if "statements" in self.document.model_fields_set or self.name not in shipped():
             return self.document.statements
-        # A line of a file of ours; to parse it whole takes 30 ms.
+        # One line of a shipped file is read; parsing the whole file takes 30 ms.
         return "\nstatements: true\n" in shipped()[self.name].read_text(encoding="utf-8")
 
     @property
     def directory(self) -> Path:
-        """The default place of its results: `results/NAME-SCALE`."""
+        """The default results directory: `results/NAME-SCALE`."""
         return Path("results") / (f"{self.name}-{self.scale}" if self.scale else self.name)
 
     @cached_property
@@ -136,12 +136,12 @@ class Experiment:
         return list(unheard(self.settings, parts, {name: self.document.controls[name] for name in asked}))
 
     def control_label(self, control: str | None) -> str:
-        """What figures and sentences call a control, or arms without one."""
+        """Return the label of a control in figures and sentences, or `no control`."""
         return "no control" if control is None else self.document.control_label(control)
 
     @staticmethod
     def with_ancestors(runs: Iterable[tuple[Arm, int]]) -> tuple[tuple[Arm, int], ...]:
-        """Runs of arms, with those of the same seeds that they start from before them."""
+        """Return runs of arms, each preceded by the runs of its seed that it starts from."""
         found: dict[tuple[str, int], tuple[Arm, int]] = {}
         for arm, seed in runs:
             for each in (*arm.ancestors, arm):
@@ -149,9 +149,9 @@ class Experiment:
         return tuple(found.values())
 
     def kept_weights(self, arm: Arm) -> tuple[int, ...]:
-        """The steps at which runs of an arm keep their weights: those of other arms start there, or it was asked for.
+        """Return the steps at which runs of an arm keep weights, because other arms start there or a user asked.
 
-        For other arms, first weights are kept only of runs that start from others themselves: of any other they can be
+        First weights that other arms need are kept only by runs that start from others: all other first weights can be
         drawn again.
         """
         needed = self._needed_steps.get(arm.full_name, set())
@@ -168,7 +168,7 @@ class Experiment:
         return found
 
     def check_settings(self) -> None:
-        """Look whether every setting has an effect in every arm that is to be run.
+        """Raise DeclarationError if a setting has no effect in an arm that is to be run.
 
         Raises:
             DeclarationError: when one has not, because an arm overrides it, with what would set it there.
@@ -179,7 +179,7 @@ class Experiment:
 
     @property
     def idle(self) -> list[str]:
-        """A sentence for each control that is asked for and changes nothing in some of the selected arms."""
+        """A sentence for each requested control that changes nothing in some of the selected arms."""
         names = {arm.name for arm in self.selected}
         return [
             f"control {control} changes nothing in {', '.join(arms)}; {'they are' if arms[1:] else 'it is'} "
@@ -190,7 +190,7 @@ class Experiment:
 
     @property
     def multiplied(self) -> str:
-        """How many runs the controls make, in a sentence, where they more than double them; else empty."""
+        """A sentence with the number of runs, if controls more than double it; else empty."""
         plain = sum(arm.control is None for arm in self.selected) * len(self.seeds)
         if len(self.runs) <= 2 * plain:
             return ""
@@ -198,7 +198,7 @@ class Experiment:
         return f"{len(self.runs):,} runs are asked for: {plain:,} without a control and {under}"
 
     def arm(self, full_name: str) -> Arm:
-        """The arm of a name, `ARM` or `ARM+CONTROL`.
+        """Return the arm of a name, `ARM` or `ARM+CONTROL`.
 
         Raises:
             DeclarationError: when there is none, with near names.
@@ -215,7 +215,7 @@ class Experiment:
         controls: str | Sequence[str] | None = None,
         seeds: int | Sequence[int] | None = None,
     ) -> "Experiment":
-        """The same experiment with other arms, controls and seeds to be run.
+        """Return this experiment with other arms, controls and seeds to be run.
 
         Args:
             arms: names of arms, or a single one.
@@ -251,15 +251,18 @@ class Experiment:
         return selected
 
     def dump(self, *, as_given: bool = False) -> str:
-        """The resolved document as YAML; `read_resolved` reads it back, or `load` where plugins are named as given."""
+        """Return the resolved document as YAML.
+
+        `read_resolved` reads the text back, and so does `load` where plugins are named as given.
+        """
         given = {"plugins": [plugin.given for plugin in self.plugins]} if as_given and self.plugins else {}
         return write_yaml({**self.plain(), **given})
 
     def plain(self) -> dict[str, Any]:
-        """The resolved document as plain mappings."""
+        """Return the resolved document as plain mappings."""
         return self.document.model_dump(mode="json", exclude_unset=True)
 
     def differences(self, other: "Experiment") -> list[str]:
-        """The dotted keys in which two documents differ, as far as results depend on them."""
+        """Return the dotted keys in which two documents differ, as far as results depend on them."""
         mine, theirs = (leaves({k: v for k, v in e.plain().items() if k not in NOT_COMPARED}) for e in (self, other))
         return sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))

@@ -1,11 +1,11 @@
-"""Declare: every metric of heads: its name, sentence, unit and null, in one place.
+"""The table of head metrics: name, sentence, unit and null of each.
 
-Its function in `headway.heads` is decorated with the entry; a test demands one for one.
+The function of each metric in `headway.heads` is decorated with its entry; a test checks that entries and functions
+match.
 
-Declare: metrics of what heads cause: what the loss does without them, and estimates of it.
-
-They need gradients, or a pass for each head, on a text and another one, and so no probe takes them on the way; they
-are drawn in the atlas like others.
+Metrics of effects say how the loss changes without a head, or estimate it. They need gradients, or a pass for each
+head, on a text and a second text. Probes therefore never measure them during training. The atlas draws them like
+others.
 """
 
 from typing import Literal
@@ -14,10 +14,10 @@ from headway.config.spec import Spec
 
 
 class HeadMetric(Spec):
-    """What a number per head, per pair of heads or per layer means.
+    """The meaning of a number per head, per pair of heads or per layer.
 
-    `family` is what `probes` switch on together, `causes` and one's `own` aside; `of` what there is one number for;
-    `high` what a high one says.
+    `family` is the group that `probes` switch on together; `causes` and the user's `own` are no such group. `of` says
+    what has one number, a head, a pair or a layer. `high` says what a high number means.
     """
 
     name: str
@@ -296,7 +296,7 @@ _WAYS = {
     "resample": "its context from a sequence of another text",
 }
 NATS = "nats per token"
-"""Of what may be above 0 and below."""
+"""The unit of numbers that may lie above or below 0."""
 
 
 def _metric(name: str, sentence: str, high: str, unit: str = NATS, null: str = "0") -> HeadMetric:

@@ -1,4 +1,4 @@
-"""Declare: the laboratories, and the kinds of task of each: the one table of them."""
+"""The one table of the laboratories, and of the kinds of task of each."""
 
 import marshal
 from collections.abc import Mapping
@@ -34,27 +34,27 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "show": "headway.report.lm.report.LABORATORY",
     },
 }
-"""What each laboratory supplies to the rooms above; a task on tokens names its own parts in its type."""
+"""The parts that each laboratory supplies to other folders, by name; a task on tokens names its parts in its type."""
 
 
 def part_of(run: RunSpec | type[RunSpec], name: str) -> Any:
-    """Import what the laboratory of a run supplies under a name of `PARTS`."""
+    """Import the part of a run's laboratory that has a name of `PARTS`."""
     return imported(PARTS[run.laboratory][name])
 
 
 def kinds_of(member: type[Spec]) -> list[str]:
-    """The kinds of task that a declared type is of; none of other types."""
+    """Return the kinds of task of a declared type; other types have none."""
     return list(get_args(member.model_fields["kind"].annotation)) if issubclass(member, Task) else []
 
 
 def run_of_own(task: type[TokensTask]) -> type[RunSpec]:
-    """The type of a run of a task that a plugin registers."""
+    """Return the type of a run whose task a plugin registers."""
     made: type[RunSpec] = create_model("TokensRun", __base__=TokensRun, task=(task, ...))
     return made
 
 
 def with_own_family(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The content of a run in which the family of a plugin is what it stands for."""
+    """Return the content of a run in which a plugin's family is replaced by what the family stands for."""
     model = content.get("model")
     if not isinstance(model, Mapping):
         return content
@@ -66,7 +66,7 @@ def with_own_family(content: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
-    """Validate the whole content of a run; its type is that of its `task.kind`.
+    """Validate the complete content of a run and return it; its `task.kind` decides its type.
 
     Raises:
         DeclarationError: with one line per wrong key or value.
@@ -87,7 +87,7 @@ def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
 
 
 def parse_stored(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
-    """The same for one of many: of those that differ in their seed alone, one is validated.
+    """Validate the stored content of a run; of runs that differ only in their seed, validate one.
 
     Raises:
         DeclarationError: with one line per wrong key or value.
@@ -99,11 +99,11 @@ def parse_stored(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
         True
     """
     seed = content.get("seed")
-    if type(seed) is int and seed >= 0:  # which is all that is asked of it
+    if type(seed) is int and seed >= 0:  # a seed has no other requirement
         try:
-            # Marshal is the quickest key that tells 1 from 1.0 and from true, as a run's id does.
+            # Marshal is the quickest key that distinguishes 1, 1.0 and true, as a run's id does.
             return _at_seed_0(marshal.dumps({**content, "seed": 0}, 2)).at_seed(seed)
-        except ValueError:  # told below, with its place
+        except ValueError:  # reported below, with its place
             pass
     return parse_run(content, locate)
 

@@ -1,7 +1,7 @@
-"""Declare: from an experiment's file to the runs that answer it.
+"""Loading an experiment: from its file to the runs that answer its question.
 
-Resolved in this order: the file; the scale, merged deeply; the settings of the command line; each arm over
-that; each control over its arm. What results is frozen, and every run of it is known before one starts.
+The parts are resolved in this order: the file; the scale, merged deeply; the settings of the command line; each arm
+over that; each control over its arm. The result is frozen, and every run is known before one starts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +53,7 @@ def load(
             f"an experiment is given by its name or path, or as a mapping, and {name_or_path!r} is neither"
         )
     path = shipped().get(str(name_or_path), Path(name_or_path))
-    # A folder, or what is no file, is told by who reads it.
+    # The reader reports a folder, or a path that is no file.
     if not exists_as_file(path) or (path.is_dir() and len(path.parts) < 2):
         if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
             raise DeclarationError(f"{shortened(str(path))}: there is no such file")
@@ -76,7 +76,7 @@ def read_resolved(path: Path) -> Experiment:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """A document as its file has it, without what Headway notes in that of a results directory."""
+    """Return the content of a document's file, without the notes that Headway adds in a results directory."""
     return {key: value for key, value in read_file(path).items() if key != "headway"}
 
 
@@ -113,7 +113,7 @@ def resolve(
         _check_starts(experiment.arms, source)
         _check_folders(resolved, source)
         return experiment
-    except DeclarationError as error:  # which a setting may have led to that was meant for what an arm has of its own
+    except DeclarationError as error:  # perhaps caused by a setting meant for an arm's own value
         also = meant_for(given, resolved.arms, str(error))
         raise DeclarationError("\n".join([str(error), *also])) from None
 
@@ -145,7 +145,9 @@ def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ())
 
 
 def _check_folders(document: Document, source: str) -> None:
-    """See that no two names share a folder where file names ignore case; a directory that has such runs is still read.
+    """Raise an error if two names share a folder where file names ignore case.
+
+    A directory that already has such runs is still read.
 
     Raises:
         DeclarationError: naming two that do.
@@ -186,14 +188,14 @@ def _arm(
     made: Mapping[tuple[str, str | None], Arm],
     starts_from: str | None,
 ) -> Arm:
-    """An arm without a control or under one; those that it starts from and is crossed from are made already."""
+    """Return an arm without a control or under one; the arms that it starts from have to be made before."""
     override = dict(document.arms[name] or {})
     label = override.pop("label", name)
     over = {k: v for k, v in document.controls[control].items() if k != "label"} if control else {}
     locate = _locator(source, name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
     content, parent = {**merge(merge(shared, override), over), "seed": 0}, None
     if starts_from is not None:
-        # Under the same control, unless that changes nothing there and is not run.
+        # The parent has the same control, unless the control changes nothing there and is not run.
         parent = made[starts_from, control]
         parent = made[starts_from, None] if parent.idle else parent
         if not parent.template.starts_others:
@@ -217,7 +219,7 @@ def _arm(
 
 
 def _locator(source: str, arm: str, *places: tuple[str, Mapping[str, Any]]) -> Locate:
-    """Name a path by the place in the document that set it: the control, the arm, or what all arms share."""
+    """Return a function that names a path by the place that set it: the control, the arm, or the common part."""
 
     def locate(path: str) -> str:
         for place, (where, content) in enumerate(places):
@@ -232,7 +234,7 @@ def _locator(source: str, arm: str, *places: tuple[str, Mapping[str, Any]]) -> L
 
 
 def _replaced(path: str, content: Mapping[str, Any], below: Sequence[Mapping[str, Any]]) -> str:
-    """The key by which a place replaces the whole that holds a path, where that stands below it; else empty."""
+    """Return the key by which a place replaces a whole mapping around a path; else empty."""
     part = path.partition(".")[0]
     own, others = content.get(part), [each[part] for each in below if isinstance(each.get(part), Mapping)]
     if path == part or not isinstance(own, Mapping):

@@ -1,6 +1,6 @@
-"""Declare: every metric's name, sentence, unit and null, in one place; those of heads stand in `head_metrics`.
+"""The table of metrics of runs: name, sentence, unit and null; metrics of heads stand in `head_metrics`.
 
-The null is the value when nothing is going on; None where it depends on the setting.
+The null is the value when nothing is going on; it is None where it depends on the setting.
 """
 
 from typing import Literal
@@ -9,7 +9,7 @@ from headway.config.spec import Spec
 
 
 class Metric(Spec):
-    """What a number in `results.json` means."""
+    """The meaning of a number in `results.json`."""
 
     name: str
     sentence: str
@@ -17,7 +17,7 @@ class Metric(Spec):
     better: Literal["lower", "higher"] | None = None
     null: float | None = None
     primary: bool = False
-    """Whether arms of some task are judged by it, so that sentences need not name it."""
+    """True if arms of some task are compared by this metric, so that sentences need not name it."""
 
 
 _WAYS = {
@@ -25,10 +25,10 @@ _WAYS = {
     "mean": "at its mean over other text",
     "resample": "taken from other text",
 }
-"""What a head's context becomes when it is taken away."""
+"""The replacements of a head's context when the head is ablated."""
 
 YES_OR_NO = "yes or no"
-"""The unit of what is 1 or 0 of a run; arms are compared by the share of their seeds."""
+"""The unit of a metric that is 1 or 0 for a run; arms are compared by the share of their seeds."""
 
 
 _ALL = (
@@ -221,7 +221,7 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
 
 
 def metric_name(metric: str) -> str:
-    """What figures, tables and sentences call a metric, of heads or of a run; units stand beside it.
+    """Return the name of a run's or head's metric in figures, tables and sentences; units stand beside it.
 
     Examples:
         >>> metric_name("query_cka_centred"), metric_name("ov_effective_rank"), metric_name("eval_loss_nats")

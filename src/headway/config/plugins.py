@@ -1,12 +1,11 @@
-"""Declare: what code of one's own registers: things of several kinds, each in the tables where Headway's own stand.
+"""Plugins: the user's own code, how Headway finds and runs it, and the tables that it adds to.
 
-A plugin is known by its content. Of two versions of one the last that was loaded stands in the tables.
+A plugin registers things of several kinds, each in the table of Headway's own things. A plugin is known by its content.
+Of two versions the one loaded last stands in the tables.
 
-Declare: code of one's own is found and run: files and packages that an experiment names in `plugins`.
-
-A plugin is run where somebody asks for it: by an experiment that names it, by `--plugin`, by a worker of its directory.
-A results directory keeps each file under a name that has its hash. To read a directory runs what it keeps only if that
-content was asked for before, by this user on this machine: a directory that was sent to somebody runs nothing.
+Headway runs a plugin if an experiment names it in `plugins`, if `--plugin` names it, or if a worker's directory does. A
+results directory keeps each file under a name that has its hash. Reading a directory runs a kept plugin only if this
+user asked for that content before on this machine. A directory received from a stranger runs nothing.
 """
 
 import hashlib
@@ -29,9 +28,9 @@ from headway.config.yaml import read_file
 from headway.errors import DeclarationError, ResultsError, UserError, near, shortened
 
 FOLDER = "plugins"
-"""Where a results directory keeps them."""
+"""The folder of a results directory that keeps plugins."""
 CHANGES_NOTHING = ("figure", "callback", "family")
-"""Kinds that no result of a run depends on; what a family stands for is written out in it."""
+"""Kinds of things that no result of a run depends on; a family's choices are written out in the run itself."""
 
 SHORT = 16
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -76,26 +75,26 @@ class Plugin:
 
     @property
     def written(self) -> str:
-        """How the document of a results directory names it."""
+        """The text by which the document of a results directory names this plugin."""
         short = self.digest[:SHORT]
         return f"{self.name}@{short}" if self.text is None else f"{FOLDER}/{self.name}-{short}.py"
 
     @property
     def changes_results(self) -> bool:
-        """Whether the result of a run may depend on it, so that it is part of the run's id."""
+        """True if the result of a run may depend on this plugin, so that it is part of the run's id."""
         return any(entry.kind not in CHANGES_NOTHING for entry in self.entries)
 
     @property
     def sentence(self) -> str:
-        """Which it is and what it adds."""
+        """A sentence that names the plugin and what it adds."""
         added = ", ".join(f"{entry.kind} {entry.name}" for entry in self.entries)
         return f"plugin {self.given} ({self.digest[:SHORT]}): {added}"
 
 
 _loaded: dict[str, Plugin] = {}
-"""By name: of two versions of a file the one that was loaded last stands in the tables."""
+"""The plugins in the tables by name; of two versions of a file the one loaded last."""
 _collected: list[list[Entry]] = []
-"""What the plugin registers that is being loaded; empty where none is."""
+"""The things that the plugin being loaded has registered; empty if none is being loaded."""
 
 
 def register(kind: str, name: str, value: Any, *tables: tuple[Table, str, Any], taken: Container[str] = ()) -> None:
@@ -136,12 +135,12 @@ def _by_whom(kind: str, name: str) -> str:
 
 
 def is_loaded(digest: str) -> bool:
-    """Whether a content stands in the tables."""
+    """Return whether a plugin of this content stands in the tables."""
     return any(plugin.digest == digest for plugin in _loaded.values())
 
 
 def of_kind(kind: str, digests: Sequence[str]) -> Iterator[Entry]:
-    """What of a kind the plugins of these digests registered."""
+    """Yield the entries of one kind that the plugins of these digests registered."""
     for plugin in _loaded.values():
         if plugin.digest in digests:
             yield from (entry for entry in plugin.entries if entry.kind == kind)
@@ -154,7 +153,7 @@ def unload(plugin: Plugin) -> None:
 
 
 def loaded(name: str, given: str, digest: str, text: bytes | None, run: Callable[[], object]) -> Plugin:
-    """The plugin of a content, which is run unless it was loaded already.
+    """Return the plugin of a content; run it unless it was loaded already.
 
     Raises:
         DeclarationError: when it fails, registers nothing, or what exists already.
@@ -186,13 +185,13 @@ def _take_back(entries: Sequence[Entry]) -> None:
 
 
 def _said(error: BaseException, given: str) -> str:
-    """What is wrong, and in which line of the file."""
+    """Return what is wrong, and in which line of the file."""
     name = Path(given).name
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == name]
     where = f" in line {lines[-1]}" if lines else f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
     if isinstance(error, UserError):
         return f"{error}" + (f" (line {lines[-1]})" if lines else "")
-    if isinstance(error, PydanticUserError):  # it goes on with what to do in pydantic's own words, and an address
+    if isinstance(error, PydanticUserError):  # pydantic adds its own advice and an address
         wrong = f"{error}".partition(". ")[0].partition("\n")[0]
         return (
             f"it cannot be imported: {type(error).__name__}{where}: {wrong}; a field is a key of the YAML file, such "
@@ -202,14 +201,14 @@ def _said(error: BaseException, given: str) -> str:
 
 
 GROUP = "headway.plugins"
-"""The entry points by which packages offer plugins."""
+"""The name of the entry points by which packages offer plugins."""
 LARGEST = 1_000_000
 _KEPT = re.compile(rf"{FOLDER}/(?P<name>[^/\0]+)-(?P<digest>[0-9a-f]{{{SHORT}}})\.py")
 _PACKAGE = re.compile(rf"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*?)(?:@(?P<digest>[0-9a-f]{{{SHORT}}}))?")
 
 
 class NotAllowed(ResultsError):
-    """To read a results directory would run code that nobody asked for here.
+    """An error raised because reading a results directory would run code that nobody asked for here.
 
     Attributes:
         directory: that is read.
@@ -245,12 +244,12 @@ def load(given: str, folder: Path = Path()) -> Plugin:
 
 
 def directory_of(run: Path) -> Path:
-    """The results directory of a run's folder."""
+    """Return the results directory of a run's folder."""
     return run.absolute().parent.parent.parent
 
 
 def load_kept(directory: Path) -> tuple[Plugin, ...]:
-    """The plugins of a results directory, run if they were asked for before.
+    """Return the plugins of a results directory, and run them if they were asked for before.
 
     Raises:
         DeclarationError: when they never were here, are missing, or are not what they were.
@@ -259,7 +258,7 @@ def load_kept(directory: Path) -> tuple[Plugin, ...]:
 
 
 def load_needed(run: Path, digests: Sequence[str]) -> None:
-    """See that the code that a run depends on is loaded, from its directory if it is not.
+    """Load the code that a run depends on from its directory, unless it is loaded already.
 
     Raises:
         DeclarationError: as `load_kept`.
@@ -269,7 +268,7 @@ def load_needed(run: Path, digests: Sequence[str]) -> None:
 
 
 def allow(directory: Path) -> tuple[Plugin, ...]:
-    """The plugins of a results directory, run since its runs are to be worked on.
+    """Run the plugins of a results directory whose runs are to be worked on, and return them.
 
     Raises:
         DeclarationError: as `load`, and for a file that is none of those that a directory keeps.
@@ -284,7 +283,7 @@ def _allowed(directory: Path, written: str) -> Plugin:
 
 
 def _written(directory: Path) -> tuple[str, ...]:
-    """What its document names; directories without plugins have no such folder, and are not read.
+    """Return the plugins that the directory's document names; a directory without a plugin folder has none.
 
     Raises:
         DeclarationError: for a file that is none of those that a directory keeps.
@@ -306,7 +305,7 @@ def _written(directory: Path) -> tuple[str, ...]:
 
 
 def _kept(directory: Path, written: str) -> Plugin:
-    """What a directory keeps, if it is what it was and was asked for before; nothing is run that was not looked at."""
+    """Return a plugin that a directory keeps, if it is unchanged and was asked for before; run no other code."""
     is_file = _KEPT.fullmatch(written)
     if is_file:
         text = _read(inside(directory, *written.split("/")), written)
@@ -321,7 +320,7 @@ def _kept(directory: Path, written: str) -> Plugin:
 
 
 def check_kept(path: Path) -> None:
-    """See that a file that a results directory keeps is what its name says.
+    """Raise an error if a file that a results directory keeps differs from the hash in its name.
 
     Raises:
         DeclarationError: when it is not.
@@ -331,13 +330,13 @@ def check_kept(path: Path) -> None:
 
 
 def keep(directory: Path, plugins: Sequence[Plugin]) -> Mapping[str, bytes]:
-    """What a results directory has to hold of plugins: contents by path; what is there already is left out."""
+    """Return the plugin files that a results directory lacks: contents by path."""
     wanted = {plugin.written: plugin.text for plugin in plugins if plugin.text is not None}
     return {path: text for path, text in wanted.items() if not (directory / path).is_file()}
 
 
 def are_all(directory: Path) -> bool:
-    """Whether the folder of plugins of a directory holds them alone, as they are kept before there is a document."""
+    """Return whether a directory's plugin folder holds kept plugins alone, as it does before there is a document."""
     folder = inside(directory, FOLDER)
     return folder.is_dir() and all(
         name.startswith(".") or _KEPT.fullmatch(f"{FOLDER}/{name}") for name in names_in(folder)
@@ -345,7 +344,7 @@ def are_all(directory: Path) -> bool:
 
 
 def _checked(path: Path, text: bytes) -> str:
-    """The hash of a file; one that has it in its name has to be what it was.
+    """Return the hash of a file; a file with a hash in its name has to match it.
 
     Raises:
         DeclarationError: when it is not.
@@ -366,7 +365,7 @@ def _file(given: str, path: Path, text: bytes) -> Plugin:
     def run() -> None:
         module = ModuleType(f"headway_plugin_{re.sub(r'[^A-Za-z0-9_]', '_', name)}_{digest[:8]}")
         module.__file__ = str(path)
-        sys.modules[module.__name__] = module  # where types find the names that they mention
+        sys.modules[module.__name__] = module  # types look up their names there
         before = set(sys.modules)
         exec(compile(text, str(path), "exec"), module.__dict__)
         _check_imports(path, before)
@@ -383,7 +382,7 @@ def _read(path: Path, given: str) -> bytes:
 
 
 def _check_imports(path: Path, before: set[str]) -> None:
-    """Refuse what stands beside a plugin: it would be in no hash, and not be found again."""
+    """Raise an error if a plugin imports a file beside it: that file would be in no hash, and not be found again."""
     folder = path.parent.resolve()
     for name in set(sys.modules) - before:
         file = getattr(sys.modules[name], "__file__", None)
@@ -423,7 +422,7 @@ def _entry_point(given: str) -> EntryPoint:
 
 
 def _digest_of_package(entry: EntryPoint) -> str:
-    """The SHA-256 of all Python files of the package that holds a module."""
+    """Return the SHA-256 of all Python files of the package that holds a module."""
     found = find_spec(entry.module.partition(".")[0])
     if found is None or found.origin is None:
         raise DeclarationError(f"plugins: {entry.name}: there is no module {entry.module}; install its package anew")

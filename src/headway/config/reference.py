@@ -1,4 +1,4 @@
-"""Declare: the reference of every experiment key, and the JSON schema that editors complete from.
+"""The reference of every experiment key, and the JSON schema that editors complete from.
 
 Both are generated from the declared types, so they cannot drift: `make docs` writes them, a test compares.
 """
@@ -62,16 +62,16 @@ _CONTRAST: dict[str, Any] = {
         {"type": "object", "additionalProperties": {"type": "number"}, "minProperties": 2},
     ]
 }
-"""What a contrast may be; see `contrasts`."""
+"""The JSON schema of a contrast, in the forms that `contrasts` explains."""
 
 
 _ARM = "the arm that it starts from, each of its runs from the run of its own seed"
 _ARM_ROW = f"| `arm` | text |  | (required) | {_ARM} |"
-"""A file names the arm where a run holds the id of a run."""
+"""The row of `start.arm`: a file names the arm, while a run holds the id of a run."""
 
 
 def reference() -> str:
-    """Every key of an experiment's file as Markdown tables: type, unit, default, meaning."""
+    """Return every key of an experiment's file as Markdown tables: type, unit, default, meaning."""
     lines = [
         "# Experiment keys",
         "",
@@ -98,7 +98,7 @@ def reference() -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of an experiment's file, for editors."""
+    """Return the JSON schema of an experiment's file, for editors."""
     runs = {kind: run.model_json_schema(ref_template="#/$defs/{model}") for kind, run in RUN_KINDS.items()}
     definitions = {name: value for run in runs.values() for name, value in run.pop("$defs", {}).items()}
     parts = {
@@ -130,7 +130,7 @@ def schema() -> dict[str, Any]:
 
 
 def _with_factors(value: Any) -> Any:
-    """A schema in which every number may be `x0.5`: half of what it was before."""
+    """Return a schema in which every number may be a factor, such as `x0.5` for half of the former number."""
     if isinstance(value, list):
         return [_with_factors(item) for item in value]
     if not isinstance(value, dict):
@@ -141,7 +141,7 @@ def _with_factors(value: Any) -> Any:
 
 
 def _without_discriminators(value: Any) -> Any:
-    """An incomplete part may leave out the key that chooses its type: any member that fits will do."""
+    """Return a schema whose incomplete parts may omit the key that chooses their type: any fitting type is valid."""
     if isinstance(value, dict):
         kept = {k: v for k, v in value.items() if not (k == "discriminator" and isinstance(v, dict))}
         return {("anyOf" if k == "oneOf" else k): _without_discriminators(v) for k, v in kept.items()}

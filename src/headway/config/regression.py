@@ -1,24 +1,11 @@
-"""Declare: what a model is asked to do, and on what it is judged.
+"""In-context linear regression: its task, models, training, cost and runs.
 
-In-context linear regression: a prompt is `n_pairs` pairs (x_i, y_i) and a query x_q, with
-y = beta . x + noise; the model predicts y_q. Each prompt draws its own beta.
-
-Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734.
-
-Declare: which model is trained.
-
-The in-context laboratory's models: `icl` is one attention layer with full-width heads and nothing else;
-`icl-stack` is a causal stack of such layers with a final linear map.
+A prompt is `n_pairs` pairs (x_i, y_i) and a query x_q, with y = beta . x + noise; the model predicts y_q. Each prompt
+draws its own beta. The model `icl` is one attention layer with full-width heads and nothing else; `icl-stack` is a
+causal stack of such layers with a final linear map. The optimizers follow torch.optim of the same name, term by term.
+Costs are counted as `run.Budget` defines them.
 
 Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734.
-
-Declare: how an in-context model is trained.
-
-The optimizers follow torch.optim of the same name, term by term.
-
-Declare: what a run of the in-context laboratory costs; see `budget.py`.
-
-Declare: a run of the in-context laboratory.
 """
 
 import math
@@ -82,7 +69,7 @@ Covariance = Annotated[Identity | Power | Matrix, Field(discriminator="kind")]
 
 
 class RegressionTask(Task):
-    """In-context linear regression."""
+    """The task of in-context linear regression."""
 
     primary: ClassVar[str] = "eval_mse"
 
@@ -128,7 +115,7 @@ class RegressionTask(Task):
         return 1.0 / self.d_x if self.beta_variance == "1/d_x" else float(self.beta_variance)
 
     def covariance_matrix(self) -> np.ndarray:
-        """Sigma as (d_x, d_x) float64."""
+        """Return Sigma as (d_x, d_x) float64."""
         if isinstance(self.covariance, Power):
             index = np.arange(self.d_x)
             return self.covariance.rho ** np.abs(index[:, None] - index)
@@ -137,7 +124,7 @@ class RegressionTask(Task):
         return np.eye(self.d_x)
 
     def read_mask(self) -> np.ndarray:
-        """(d_y, d_x) booleans: whether output k depends on coordinate j."""
+        """Return (d_y, d_x) booleans: whether output k depends on coordinate j."""
         mask = np.ones((self.d_y, self.d_x), dtype=bool)
         if self.reads is not None:
             for row, coordinates in zip(mask, self.reads, strict=True):
@@ -157,7 +144,7 @@ class LengthCurve(Spec):
     resamples: PositiveInt = Field(200, description="bootstrap resamples of the prompts, for the intervals")
 
     def grid(self, n_pairs: int) -> tuple[int, ...]:
-        """The prompt lengths, in pairs: distinct, ascending, from 1 to `longest`, the task's own among them."""
+        """Return the prompt lengths, in pairs: distinct, ascending, from 1 to `longest`, the task's own among them."""
         points = [round(self.longest ** (i / max(1, self.lengths - 1))) for i in range(self.lengths)]
         dense = sorted({1, *points, self.longest, min(n_pairs, self.longest)})
         # A log grid repeats its first integers; fill up with the integers that it skips.
@@ -168,7 +155,7 @@ class LengthCurve(Spec):
 
 
 class PromptEvaluation(Spec):
-    """The fixed prompts a regression run is judged on; they depend on the task alone."""
+    """The fixed prompts a regression run is evaluated on; they depend on the task alone."""
 
     every: PositiveInt = Field(1_000, description="steps between evaluations during training")
     prompts_during: PositiveInt = Field(500, description="prompts of an evaluation during training")
@@ -177,7 +164,7 @@ class PromptEvaluation(Spec):
 
 
 class CircuitProbes(Spec):
-    """When the circuits of an in-context model are measured."""
+    """The steps at which the circuits of an in-context model are measured."""
 
     every: PositiveInt = Field(1_000, description="steps between records of w and mu of each head")
     circuits: tuple[PositiveInt, ...] = Field(
@@ -190,7 +177,7 @@ Attention = Literal["softmax", "linear-mean", "linear-sum"]
 
 
 class InContextModel(Spec):
-    """What one-layer models and stacks share."""
+    """The settings that one-layer models and stacks share."""
 
     attention: Attention = Field(
         "softmax", description="softmax, or linear attention divided by the number of keys (mean) or not (sum)"
@@ -232,7 +219,7 @@ IclModel = Annotated[OneLayer | Stack, Field(discriminator="family")]
 
 
 class IclTraining(Training):
-    """What every optimizer needs."""
+    """The settings that every optimizer of in-context models needs."""
 
     steps: PositiveInt = Field(description="optimizer steps")
     batch_size: PositiveInt = Field(description="examples in a step")
@@ -276,7 +263,7 @@ TrainingSpec = Annotated[Sgd | Adam | AdamW, Field(discriminator="optimizer")]
 
 
 def parameters_by_part(task: RegressionTask, model: IclModel) -> dict[str, int]:
-    """How many numbers are trained: Q, K, V, O, and what else there is."""
+    """Return the number of trained parameters by part: Q, K, V, O, and the rest."""
     heads, width = model.n_heads, task.d_token
     one = isinstance(model, OneLayer)
     layers = 1 if isinstance(model, OneLayer) or model.tied else model.n_layers
@@ -290,10 +277,10 @@ def parameters_by_part(task: RegressionTask, model: IclModel) -> dict[str, int]:
 
 
 def forward_flops(task: RegressionTask, model: IclModel) -> int:
-    """Floating-point operations of a forward pass of one prompt.
+    """Return the floating-point operations of a forward pass of one prompt.
 
-    A head's work where a token looks: its row of QK, its OV, and two products of tokens per token that it sees. In
-    the last layer only the query looks; below, every token does, at those before it.
+    A head's work at a query token is its row of QK, its OV, and two products of tokens per token that it sees. In the
+    last layer only the query looks; in lower layers every token looks at those before it.
     """
     width, length = task.d_token, task.n_pairs
     depth = 1 if isinstance(model, OneLayer) else model.n_layers
@@ -304,14 +291,14 @@ def forward_flops(task: RegressionTask, model: IclModel) -> int:
 
 
 def training_bytes(task: RegressionTask, model: IclModel, training: TrainingSpec) -> int:
-    """Weights, gradients and optimizer state, and one batch."""
+    """Return the bytes of weights, gradients and optimizer state, and of one batch."""
     return _state_bytes(task, model, training) + training.batch_size * _prompt_bytes(task)
 
 
 def judging_bytes(task: RegressionTask, evaluation: PromptEvaluation) -> int:
-    """All prompts of the largest evaluation, which are in memory at once: pairs, queries and the true coefficients.
+    """Return the bytes of the largest evaluation's prompts in memory: pairs, queries and true coefficients.
 
-    Of a curve also how often each prompt stands in each bootstrap resample.
+    A length curve also stores how often each prompt stands in each bootstrap resample.
     """
     coefficients = 4 * task.d_x * task.d_y
     fixed = max(evaluation.prompts, evaluation.prompts_during) * (_prompt_bytes(task) + coefficients)
@@ -323,7 +310,7 @@ def judging_bytes(task: RegressionTask, evaluation: PromptEvaluation) -> int:
 
 
 def fitting_batch(task: RegressionTask, model: IclModel, training: TrainingSpec, bytes_available: int) -> int | None:
-    """The largest batch, in prompts, that would fit into so much memory; None where not even one would."""
+    """Return the largest batch, in prompts, that would fit into memory; None if not even one would."""
     return max(0, bytes_available - _state_bytes(task, model, training)) // _prompt_bytes(task) or None
 
 
@@ -337,7 +324,7 @@ def _prompt_bytes(task: RegressionTask) -> int:
 
 
 def _rows(task: RegressionTask, model: IclModel) -> int:
-    """Rows of O: a whole token, or the outputs."""
+    """Return the rows of O: a whole token, or the outputs."""
     whole = not isinstance(model, OneLayer) or model.n_out is None
     return task.d_token if whole else task.d_y
 
@@ -374,7 +361,7 @@ class IclRun(RunSpec):
 
     @cached_property
     def budget(self) -> Budget:
-        """What it costs."""
+        """The cost of this run."""
         return Budget(
             parameters=parameters_by_part(self.task, self.model),
             flops_per_example=forward_flops(self.task, self.model),
@@ -389,5 +376,5 @@ class IclRun(RunSpec):
         return self.training.steps
 
     def fitting_batch(self, bytes_available: int) -> int | None:
-        """The largest batch that would fit into so much memory by the estimate; None where not one prompt would."""
+        """Return the largest batch whose estimate fits into memory; None if not one prompt would fit."""
         return fitting_batch(self.task, self.model, self.training, bytes_available)

@@ -1,13 +1,11 @@
-"""Declare: parameters, arithmetic and memory, counted before a run.
+"""One complete training run, everything that can change its result, and its cost counted beforehand.
 
-Parameters are exact (a law: they equal the built model's). FLOPs count a multiplication and an addition as
-two, of the products of matrices in a forward pass; training costs about three times as much.
+A run is known by its content. Names, scales, workers and logging are not part of it; where and how a run was executed
+is recorded beside it, not in it. Questions that other folders ask of a run are members here, so that none of them asks
+for the laboratory.
 
-Declare: one training run, whole: everything that can change its result, and nothing else.
-
-A run is known by its content. Names, scales, workers and logging are not part of it; where and how it was executed is
-recorded beside it, not in it. What other rooms ask of a run is a member here, so that none of them asks which
-laboratory it belongs to.
+Parameters are exact (a law: they equal the built model's). FLOPs count a multiplication and an addition as two, in the
+products of matrices of a forward pass; training costs about three times as much.
 """
 
 from abc import abstractmethod
@@ -23,7 +21,7 @@ from headway.config.spec import Spec
 
 
 class Budget(Spec):
-    """What a run costs. An example is a prompt, or a sequence of tokens.
+    """The cost of a run; an example is a prompt, or a sequence of tokens.
 
     Examples:
         >>> from headway.config.load import load
@@ -40,18 +38,18 @@ class Budget(Spec):
     tokens_per_example: PositiveInt
     """Tokens of an example."""
     training_bytes: NonNegativeInt
-    """Weights, gradients, optimizer state and what a batch keeps for the backward pass; an estimate."""
+    """An estimate of weights, gradients, optimizer state and what a batch keeps for the backward pass."""
     judging_bytes: NonNegativeInt = 0
-    """What it is judged on, where that is in memory at once; an estimate."""
+    """An estimate of the evaluation examples, if they are in memory at once."""
 
     @property
     def peak_bytes(self) -> int:
-        """The most that it needs at any time: while it trains, or while it is judged."""
+        """The peak memory of the run, during training or evaluation."""
         return max(self.training_bytes, self.judging_bytes)
 
     @property
     def n_parameters(self) -> int:
-        """All parameters."""
+        """The number of all parameters."""
         return sum(self.parameters.values())
 
     @property
@@ -61,46 +59,46 @@ class Budget(Spec):
 
 
 class Task(Spec):
-    """What a model is asked to do."""
+    """The task of a model."""
 
     primary: ClassVar[str]
-    """The metric that arms are judged by."""
+    """The metric by which arms are compared."""
 
     kind: str
 
     @property
     def title(self) -> str:
-        """What sentences call it."""
+        """The name of the task in sentences."""
         return self.kind
 
 
 class Training(Spec):
-    """How a model is trained, as far as all laboratories share it."""
+    """The training settings that all laboratories share."""
 
     batch_size: PositiveInt = Field(description="examples in a step")
     learning_rate: float = Field(gt=0, description="step size")
 
 
 class RunSpec(Spec):
-    """What every kind of run has, and what other rooms ask of it."""
+    """The base of every kind of run, with all that other folders ask of a run."""
 
     laboratory: ClassVar[str]
     """The name of its laboratory in `headway.config.kinds.PARTS`."""
     example: ClassVar[str]
-    """What FLOPs are told of: a prompt, or a token."""
+    """The unit of FLOPs per example: a prompt, or a token."""
     uses_gpu: ClassVar[bool] = False
-    """Whether it is worth a GPU; those that are not train on the processor whatever there is."""
+    """True if a GPU is worth using; otherwise a run trains on the processor even if there is a GPU."""
 
     starts_others: ClassVar[bool] = False
-    """Whether other runs can start from one of its kind."""
+    """True if other runs can start from a run of this kind."""
 
     saves_memory: ClassVar[str] = "lower training.batch_size"
-    """What to do where memory is short."""
+    """Advice for a machine with too little memory for training."""
     saves_judging: ClassVar[str] = ""
-    """What to do where memory is too short for what it is judged on."""
+    """Advice for a machine with too little memory for the evaluation."""
 
     measures_own: ClassVar[bool] = False
-    """Whether metrics of runs that plugins register are measured of it."""
+    """True if metrics of runs that plugins register are measured on this kind of run."""
 
     seed: NonNegativeInt = Field(description="seeds the initial weights and the training data")
     plugins: tuple[str, ...] = Field((), description="hashes of code of one's own that its result may depend on")
@@ -114,13 +112,13 @@ class RunSpec(Spec):
         return "run1-" + digest(self.content())
 
     def effective(self) -> dict[str, Any]:
-        """Its content without the choices that cannot matter in it: two runs that are equal here end alike."""
+        """Return the content without choices that have no effect: two runs that are equal here end alike."""
         return self.content()
 
     @property
     @abstractmethod
     def budget(self) -> Budget:
-        """What it costs.
+        """The cost of this run.
 
         Raises:
             DeclarationError: when the size of a vocabulary stands in a tokenizer's folder that cannot be read.
@@ -133,7 +131,7 @@ class RunSpec(Spec):
 
     @property
     def expected_steps(self) -> int | None:
-        """The same, with what can be guessed of the data."""
+        """The number of steps, with an estimate where it depends on the data."""
         return self.declared_steps
 
     @property
@@ -143,96 +141,98 @@ class RunSpec(Spec):
 
     @property
     def n_ctx(self) -> int | None:
-        """Tokens of the longest sequence that it trains on; None where examples are no tokens."""
+        """The number of tokens of the longest training sequence; None if examples are no tokens."""
         return None
 
     @property
     def heads(self) -> str:
-        """The heads of each layer, as text; empty where all arms of a laboratory are alike in it."""
+        """The heads of each layer, as text; empty if all arms of a laboratory have the same."""
         return ""
 
     @property
     def scheme(self) -> str | None:
-        """What the number of heads does from layer to layer: ascending, constant, descending; None where neither."""
+        """The change of the number of heads by layer: ascending, constant or descending; None if neither."""
         return None
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What of it a user may not expect, and is no error, in sentences."""
+        """Warnings about this run that are no errors, in sentences."""
         return ()
 
     @property
     def shape(self) -> str | None:
-        """What runs share that can be trained as one batched program: all but seeds and numbers; None where none can.
+        """The key of runs that can be trained as one batched program; None if this run cannot.
 
-        Law: runs of one shape differ in their seeds, and in numbers of training and of initial weights alone.
+        Law: runs with one key differ only in their seeds, and in numbers of training and of initial weights.
         """
         return None
 
     @property
     def trained_alone(self) -> tuple[str, ...]:
-        """Why it cannot be trained together with others, a clause for each reason; none where it can.
+        """The reasons that keep this run out of a batched program, a clause each; none if it can be batched.
 
-        Law: there is one exactly where `shape` is None.
+        Law: there is a reason exactly if `shape` is None.
         """
         return ("its laboratory trains runs one by one",)
 
     @property
     def small(self) -> bool:
-        """Whether its steps are so small that several at once take hardly longer than one."""
+        """True if steps are so small that several at once take hardly longer than one."""
         return False
 
     @property
     def best_possible(self) -> Mapping[str, float]:
-        """What no run of this model and task gets beyond, by metric, as far as theory says."""
+        """Theoretical bounds that no run of this model and task exceeds, by metric."""
         return {}
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """What its examples are made from and has to be there; none where they are drawn."""
+        """The corpora that examples are made from, which have to be there; none if examples are drawn."""
         return ()
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Files and folders of the user's that it reads: they have to be wherever it is worked on."""
+        """The user's files and folders that the run reads: they have to exist wherever it is executed."""
         return ()
 
     @abstractmethod
     def fitting_batch(self, bytes_available: int) -> int | None:
-        """The largest batch that would fit into so much memory by the estimate; None where not one example would."""
+        """Return the largest batch whose estimate fits into memory; None if not one example would fit."""
 
     def has_units_of(self, other: "RunSpec") -> bool:
-        """Whether what both measure of an example is told in one unit, as nats per token of other tokens are not."""
+        """Return whether both runs measure in one unit; nats per token of different tokenizers are two units."""
         del other
         return True
 
     def no_merit(self, other: "RunSpec", metric: str) -> str:
-        """Why a difference in a metric to another run is no merit of either, in a sentence; empty where it is one."""
+        """Return why a difference in a metric between two runs says nothing, as a sentence; else empty."""
         del metric
         return "" if self.content()["task"] == other.content()["task"] else "they are judged on different tasks"
 
     @property
     def parent(self) -> str | None:
-        """The id of the run of the same seed that it starts from; None where it starts from the beginning."""
+        """The id of the run of the same seed that this run starts from; None if it starts from initial weights."""
         return None
 
     def at_seed(self, seed: int, parent: str | None = None) -> "RunSpec":
-        """The same run with another seed, and the id of that seed's run that it starts from, if it does."""
+        """Return this run with another seed and, if it starts from a run, the id of that seed's parent."""
         del parent
         return self.model_copy(update={"seed": seed})
 
     def starting_from(self, parent: "RunSpec") -> "RunSpec":
-        """The run as it is expected to be trained, starting from another; for counting what it costs."""
+        """Return this run as it is expected to be trained when it starts from another; used to count its cost."""
         del parent
         return self
 
     def why_not_from(self, parent: "RunSpec", name: str) -> str:
-        """Why it cannot start from another run, whose arm has this name; empty where it can."""
+        """Return why this run cannot start from another run, whose arm has the given name; empty if it can."""
         del parent, name
         return ""
 
     def why_not_anew(self, ancestors: "Sequence[RunSpec]", name: str) -> str:
-        """Why nobody should declare it now; empty where they may. Directories that have such runs are still read.
+        """Return why this run should no longer be declared; empty if it may be.
+
+        Directories that have such runs are still read.
 
         Args:
             ancestors: what it starts from, the first of all first; none where it starts from the beginning.
@@ -242,7 +242,7 @@ class RunSpec(Spec):
         return ""
 
     def trained_as(self, beginning: Mapping[str, Any] | None) -> "RunSpec":
-        """The run as it was trained: with the model that it began with, of which its folder says it.
+        """Return this run as it was trained, with the model it began with, which its folder records.
 
         Raises:
             DeclarationError: when that is not what a run wrote.
@@ -252,22 +252,24 @@ class RunSpec(Spec):
 
     @property
     def stored_for(self) -> tuple[int, ...]:
-        """The steps of the run that it starts from whose weights have to be stored there, beside the last."""
+        """The steps of the parent run, beside the last, whose weights have to be stored there."""
         return ()
 
     @property
     def beginning(self) -> str:
-        """What is done to the run that it starts from, in words; empty where nothing is."""
+        """The changes that are made to the parent run's weights, in words; empty if there are none."""
         return ""
 
     @classmethod
     def compared_by(cls, runs: Sequence["RunSpec"]) -> str:
-        """The metric by which the arms of an experiment are compared, given a run of each."""
+        """Return the metric by which the arms of an experiment are compared, given a run of each."""
         return runs[0].task.primary
 
 
 def imported(member: str) -> Any:
-    """The member of a module by its dotted name: a room above is named here, and imported when it is used.
+    """Import a member of a module by its dotted name.
+
+    So a declaration can name functions of folders that import it.
 
     Examples:
         >>> imported("headway.config.run.Task") is Task

@@ -1,8 +1,8 @@
-"""Declare: the experiments that come with Headway."""
+"""The experiments that come with Headway."""
 
 from pathlib import Path
 
 
 def shipped() -> dict[str, Path]:
-    """The experiments that come with Headway: name to file."""
+    """Return the experiments that come with Headway: name to file."""
     return {path.stem: path for path in sorted((Path(__file__).parents[1] / "experiments").glob("*.yaml"))}

@@ -1,14 +1,10 @@
-"""Declare: how large a declaration may be; counted before anything of that size is made.
-
-An experiment is a page or two of text. What is far beyond that is a slip of the finger or an attack, and would only
-show as a full memory or as a command that does not end.
-
-Declare: the base of every declared value, and errors that teach.
+"""The base of every declared value, errors that teach, limits on the size of declarations, and log-spaced steps.
 
 A declared value is frozen, knows its keys and refuses others. `parse` turns pydantic's findings into one
 `DeclarationError` with a line per finding: where, what was given, what is wrong, what to do.
 
-Declare: steps that are even on a log scale.
+An experiment is a page or two of text. Anything far larger is a typing error or an attack. Sizes are counted before
+anything of that size is made: otherwise the memory fills up or a command never ends.
 """
 
 import json
@@ -31,42 +27,42 @@ LARGEST_FILE = 2_000_000
 MOST_VALUES = 50_000
 """Keys and values of a file, an alias counted as often as it stands."""
 MOST_CHARACTERS = 500_000
-"""Of all texts and numbers of a file, counted in the same way."""
+"""The most characters of all texts and numbers of a file, aliases counted as often as they stand."""
 DEEPEST = 32
 """Mappings and lists inside one another; an experiment has six."""
 MOST_DIGITS = 100
-"""Of a number."""
+"""The most digits of a number."""
 MOST_SETTINGS = 500
 """Settings of a command line."""
 MOST_SETTINGS_OF_ARMS = 100_000
-"""The same, times the arms, since each setting is looked for in each arm."""
+"""The most settings times arms, since each setting is looked up in each arm."""
 LONGEST_NAME = 120
-"""Of an arm, a control or an experiment; two of them and a sign between are a folder's name, at most 255 bytes."""
+"""The longest name of an arm, a control or an experiment; two names and a sign are a folder's name of 255 bytes."""
 LONGEST_PATH = 4_096
-"""Bytes of a path, as file systems have it."""
+"""The most bytes of a path, as file systems allow."""
 LARGEST_WHOLE = 10**15
-"""Of whole numbers that are no seeds."""
+"""The largest whole number that is no seed."""
 LARGEST_NUMBER = 1e30
-"""Of all others: between them and float32's end there has to be room for squares."""
+"""The largest other number, which leaves room for squares in float32."""
 MOST_LAYERS = 2_048
 WIDEST = 10**9
-"""Of a width or a context."""
+"""The largest width or context."""
 MOST_NUMBERS = 10**15
-"""Of a model: a thousand times the largest that was ever trained."""
+"""The most parameters of a model: a thousand times the largest that was ever trained."""
 MOST_BATCH = 10**15
-"""Numbers of a batch: its examples, tokens and width multiplied."""
+"""The most numbers of a batch: its examples, tokens and width multiplied."""
 MOST_ARMS = 5_000
-"""Arms, each counted with every control."""
+"""The most arms, each counted with every control."""
 MOST_ARM_VALUES = 1_000_000
-"""Keys and values of all arms under all controls, each with what it shares with the others."""
+"""The most keys and values of all arms under all controls, shared ones counted in each."""
 MOST_MODELS = 16
-"""Of a page on which one looks at heads."""
+"""The most models on a page of heads."""
 
 _SEEDS = ("seed", "seeds")
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of an experiment's size.
+    """Return the text of a file of an experiment's size.
 
     Raises:
         DeclarationError: when it is no file, cannot be read, is too large, or is no UTF-8.
@@ -93,7 +89,7 @@ def read_text(path: Path) -> str:
 
 
 def exists_as_file(path: Path) -> bool:
-    """Whether there is a file, or what can be read like one; False for a path that no file system would take."""
+    """Return whether a readable file exists; False for a path that no file system would take."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -101,7 +97,7 @@ def exists_as_file(path: Path) -> bool:
 
 
 def odd_character(text: str) -> str | None:
-    r"""The first character of a text that cannot be written or shown, by its number; None where all can.
+    r"""Return the first character of a text that cannot be written or shown, by its number; None if there is none.
 
     Examples:
         >>> odd_character("one\ntwo"), odd_character("red \x1b[31m")
@@ -117,7 +113,7 @@ def odd_character(text: str) -> str | None:
 
 
 def check_path(path: str, key: str) -> None:
-    """Refuse a path that no file system would take.
+    """Raise an error for a path that no file system would take.
 
     Raises:
         ValueError: saying what is wrong with it.
@@ -130,7 +126,7 @@ def check_path(path: str, key: str) -> None:
 
 
 def too_large(value: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[str, str]]:
-    """Each number of a nested value that is beyond any use, by its dotted path, with what is wrong; seeds aside.
+    """Yield each number of a nested value that is beyond any use, by dotted path, with the reason; seeds aside.
 
     Examples:
         >>> list(too_large({"model": {"d_model": 10**18}}))
@@ -157,7 +153,9 @@ def too_large(value: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[str, str
 
 
 def check_numbers(numbers: float, batch: float, lower: str) -> None:
-    """Refuse a model, or a batch, that no machine holds; what this one holds is counted before a run.
+    """Raise an error for a model, or a batch, that no machine holds.
+
+    Whether this machine holds it is counted before a run.
 
     Args:
         numbers: of the model, at least.
@@ -180,7 +178,7 @@ def check_numbers(numbers: float, batch: float, lower: str) -> None:
 
 
 def check_arms(arms: int, controls: int, values: Iterable[int]) -> None:
-    """Refuse more arms and controls than can be resolved; counted before the first is.
+    """Raise an error for more arms and controls than can be resolved, counted before the first is resolved.
 
     Args:
         arms: how many there are.
@@ -205,7 +203,7 @@ def check_arms(arms: int, controls: int, values: Iterable[int]) -> None:
 
 
 def count_values(value: Any) -> int:
-    """Keys and values of a nested value.
+    """Return the number of keys and values of a nested value.
 
     Examples:
         >>> count_values({"a": [1, 2]})
@@ -230,7 +228,7 @@ class Spec(BaseModel):
         return {k: _frozen(v) for k, v in value.items()} if isinstance(value, Mapping) else value
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other is of this type and has equal fields: what a `cached_property` made is no part of it."""
+        """Return whether the other value has this type and equal fields, cached properties left out."""
         if type(self) is not type(other):
             return False
         mine, theirs = self.__dict__, other.__dict__
@@ -244,7 +242,7 @@ class Spec(BaseModel):
             return hash(digest(self.content()))
 
     def content(self) -> dict[str, Any]:
-        """The value as plain JSON types, fields at their default left out."""
+        """Return the value as plain JSON types, fields at their default left out."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -254,7 +252,7 @@ def _frozen(value: Any) -> Any:
 
 S = TypeVar("S", bound=Spec)
 Locate = Callable[[str], str]
-"""From a dotted path inside a value to the path that the user knows it by."""
+"""A function from a dotted path inside a value to the path that the user knows."""
 
 
 def parse(kind: type[S], value: Any, locate: Locate = str) -> S:
@@ -280,7 +278,7 @@ def parse(kind: type[S], value: Any, locate: Locate = str) -> S:
     try:
         return kind.model_validate(dict(value))
     except ValidationError as error:
-        # Of ten thousand wrong items of a list the first few tell what is wrong.
+        # The first few of ten thousand wrong items show the mistake.
         findings = error.errors(include_url=False)
         said = list(_lines(kind, findings[:MOST_LINES], locate))
         more = [f"... and {len(findings) - MOST_LINES:,} more"] if len(findings) > MOST_LINES else []
@@ -288,19 +286,19 @@ def parse(kind: type[S], value: Any, locate: Locate = str) -> S:
 
 
 def _lines(kind: type[Spec], findings: Iterable[Any], locate: Locate) -> Iterable[str]:
-    """A line per place: a value that may be of several types has a finding for each of them."""
+    """Return a line per place: a value that may be of several types has a finding for each of them."""
     places: dict[str, list[str]] = {}
     for finding in findings:
         path, problem = _explain(kind, finding)
         places.setdefault(".".join(path), []).append(problem)
     for place, (problem, *others) in places.items():
-        # Kinds of a union may say the same.
+        # Types of a union may give equal messages.
         also = list(dict.fromkeys(other.partition("; ")[2] or other for other in others if other != problem))
         yield ": ".join(part for part in (locate(place), ", or ".join([problem, *also])) if part)
 
 
 def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
-    """Where a finding is, and in words what is wrong and what to do."""
+    """Return where a finding is, and in words what is wrong and what to do."""
     path, owners = _walk(kind, [str(part) for part in finding["loc"]])
     context, given = finding.get("ctx", {}), finding["input"]
     chooser = context.get("discriminator", "").strip("'")
@@ -321,7 +319,7 @@ def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
         case "literal_error":
             return path, f"{_written(given)} is not known; {near(str(given), _words(context['expected']))}"
     advice = _ADVICE.get(finding["type"])
-    # What is left to pydantic's words, such as the length of a list, names what it asks for.
+    # Pydantic's own messages, such as on a list's length, name the requirement.
     message = advice.format(**context) if advice else finding["msg"][0].lower() + finding["msg"][1:]
     return path, f"{_written(given)} was given; {message.replace('tuple', 'list')}"
 
@@ -339,11 +337,11 @@ _ADVICE = {
     "less_than": "give a number less than {lt}",
     "less_than_equal": "give a number of at most {le}",
 }
-"""What to do, by pydantic's name of what is wrong."""
+"""Advice to the user, by pydantic's name of the error."""
 
 
 def _written(value: Any) -> str:
-    """A value as a user would have written it; of a long one the middle is left out."""
+    """Return a value as a user would have written it; of a long one the middle is left out."""
     plain = isinstance(value, bool | tuple | list | dict | None)
     return shortened(json.dumps(value, default=str, skipkeys=True) if plain else repr(value))
 
@@ -353,7 +351,7 @@ def _words(expected: str) -> list[str]:
 
 
 def _walk(kind: type[Spec], location: Iterable[str]) -> tuple[list[str], list[type[Spec]]]:
-    """The path of a finding without union tags, and the types that its last key may belong to."""
+    """Return the path of a finding without union tags, and the types that its last key may belong to."""
     path: list[str] = []
     owners: list[type[Spec]] = [kind]
     inside: list[type[Spec]] = [kind]
@@ -374,20 +372,20 @@ def _walk(kind: type[Spec], location: Iterable[str]) -> tuple[list[str], list[ty
 
 
 def specs_in(annotation: Any) -> list[type[Spec]]:
-    """The declared types that an annotation mentions."""
+    """Return the declared types that an annotation mentions."""
     if isinstance(annotation, type) and issubclass(annotation, Spec):
         return [annotation]
     return [spec for inner in getattr(annotation, "__args__", ()) for spec in specs_in(inner)]
 
 
 def _tags(kind: type[Spec]) -> set[str]:
-    """The values by which a union chooses this type: those of its required one-word literals."""
+    """Return the values by which a union chooses this type: those of its required one-word literals."""
     required = (field.annotation for field in kind.model_fields.values() if field.is_required())
     return {arg for annotation in required for arg in getattr(annotation, "__args__", ()) if isinstance(arg, str)}
 
 
 def log_spaced(n: int, end: int) -> tuple[int, ...]:
-    """At most `n` steps from 0 on, of which the next would be `end`; fewer where there are not so many.
+    """Return at most `n` log-spaced steps from 0, of which the next would be `end`; fewer if steps coincide.
 
     Examples:
         >>> log_spaced(6, end=600)
@@ -400,7 +398,7 @@ def log_spaced(n: int, end: int) -> tuple[int, ...]:
 
 
 def thinned(steps: Sequence[int], limit: int) -> list[int]:
-    """Positions of at most `limit` of the steps, evenly on a log scale, the first and the last among them.
+    """Return at most `limit` of the steps, evenly on a log scale, the first and the last among them.
 
     Examples:
         >>> thinned([0, 10, 20], limit=5)

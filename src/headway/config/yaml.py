@@ -1,6 +1,6 @@
-"""Declare: YAML text to plain mappings, and how mappings are merged.
+"""YAML text read into plain mappings, and the merging of mappings.
 
-Numbers follow YAML 1.2 (`1e3` and `0x1F` are numbers, `012` is 12, a date is text), with underscores between digits; a
+Numbers follow YAML 1.2 (`1e3` and `0x1F` are numbers, `012` is 12, a date is text), with underscores between digits. A
 key that stands twice is an error, since YAML would silently keep the last one.
 """
 
@@ -16,11 +16,11 @@ from headway.config.spec import DEEPEST, MOST_CHARACTERS, MOST_DIGITS, MOST_VALU
 from headway.errors import DeclarationError, shortened
 
 CHOOSERS = ("kind", "family", "optimizer")
-"""Keys that say what a mapping is; where one changes, nothing of the former mapping is kept."""
+"""Keys that choose a mapping's type; if one changes, the former mapping is dropped completely."""
 
 
 ALTERNATIVES = ("steps", "tokens", "epochs")
-"""Keys of which a mapping has one; where another one is given, the former goes."""
+"""Keys of which a mapping has one; giving another removes the former."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -34,7 +34,7 @@ class _Loader(yaml.SafeLoader):
         self._sizes: dict[int, tuple[int, int]] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """A node; counted while it is read, so that what is too large is never made."""
+        """Return a node, counted while it is read, so that nothing too large is ever made."""
         event = self.peek_event()
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
@@ -118,7 +118,7 @@ _PATTERNS = {
 
 
 def _of_kind(kind: str, make: Callable[[str], Any]) -> Callable[[yaml.SafeLoader, yaml.Node], Any]:
-    """What makes the value of a tagged node; one that is not of its tag's kind is told to the user."""
+    """Return a constructor of tagged nodes that raises a user's error if a value does not fit its tag."""
 
     def construct(_: yaml.SafeLoader, node: yaml.Node) -> Any:
         try:
@@ -161,7 +161,7 @@ for _tag, (_pattern, _first) in _PATTERNS.items():
 for _tag, _kind, _make in (
     ("number", "number", _number),
     ("int", "number", _number),
-    # What is marked as one stays one: as `!!float '1e+30'` it was written, and as an integer it is too large.
+    # A number marked as a float stays one: `!!float '1e+30'` would be too large as an integer.
     ("float", "number", lambda text: float(_number(text))),
     ("bool", "bool", lambda text: text.lower() == "true"),
     ("null", "null", lambda _: None),
@@ -173,7 +173,7 @@ _Loader.add_constructor(None, _unknown)
 
 
 def read_yaml(text: str, source: str = "YAML") -> Any:
-    r"""The plain value of a YAML text.
+    r"""Return the plain value of a YAML text.
 
     Raises:
         DeclarationError: for a syntax error, a key that stands twice, or more than anybody would write, with its line.
@@ -194,12 +194,12 @@ def read_yaml(text: str, source: str = "YAML") -> Any:
     except DeclarationError as error:
         raise DeclarationError(f"{source}: {error}") from None
     except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        # PyYAML trips over some of what it should refuse, such as \\UFFFFFFFF or a version of 5,000 digits.
+        # PyYAML crashes on some input that it should refuse, such as \\UFFFFFFFF or a version of 5,000 digits.
         raise DeclarationError(f"{source}: this is not YAML: {error}") from None
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The mapping that a YAML file holds.
+    """Return the mapping that a YAML file holds.
 
     Raises:
         DeclarationError: when the file cannot be read, is far too large, or holds no mapping.
@@ -236,7 +236,7 @@ _Dumper.add_representer(float, _float)
 
 
 def read_plain(text: str) -> Any:
-    """The value of a scalar as a YAML file or `--set` would read it; anything unreadable is text.
+    """Return the value of a scalar as a YAML file or `--set` would read it; unreadable text stays text.
 
     Examples:
         >>> read_plain("1e3"), read_plain("{{7*7}}")
@@ -249,7 +249,7 @@ def read_plain(text: str) -> Any:
 
 
 def write_yaml(value: Any) -> str:
-    """YAML text that `read_yaml` reads back as the same value.
+    """Return YAML text that `read_yaml` reads back as an equal value.
 
     Examples:
         >>> print(write_yaml({"beta": "1/d_x", "rate": 0.0005, "text": "1e3"}), end="")
@@ -261,10 +261,10 @@ def write_yaml(value: Any) -> str:
 
 
 def merge(base: Any, over: Any) -> Any:
-    """`over` merged over `base`: mappings key by key, everything else replaced.
+    """Return `over` merged over `base`: mappings key by key, everything else replaced.
 
-    A mapping whose kind, family or optimizer changes is replaced whole. A number that is replaced by `x0.5` is halved.
-    Of steps, tokens and epochs the one given last stays. Neither argument is changed.
+    A mapping whose kind, family or optimizer changes is replaced whole. `x0.5` halves the number that it replaces. If
+    steps, tokens and epochs are given one after another, the last stays. Neither argument is changed.
 
     Examples:
         >>> merge({"a": {"x": 1, "y": [1, 2]}}, {"a": {"y": [3]}})
@@ -286,11 +286,11 @@ def merge(base: Any, over: Any) -> Any:
 
 
 FACTOR = r"x([0-9]+(\.[0-9]*)?|\.[0-9]+)"
-"""What replaces a number by so many times what it was."""
+"""The form of a factor, such as `x0.5`, that multiplies the number that it replaces."""
 
 
 def is_factor(base: Any, over: Any) -> bool:
-    """Whether a value says how many times the number that it replaces it is."""
+    """Return whether a value is a factor by which the number that it replaces is multiplied."""
     numeric = isinstance(base, int | float) and not isinstance(base, bool)
     return numeric and isinstance(over, str) and re.fullmatch(FACTOR, over) is not None
 
@@ -301,7 +301,7 @@ def _times(base: int | float, factor: str) -> int | float:
 
 
 def at_path(path: str, value: Any) -> dict[str, Any]:
-    """A nested mapping that holds `value` at a dotted path.
+    """Return a nested mapping that holds `value` at a dotted path.
 
     Examples:
         >>> at_path("training.steps", 10)
@@ -312,7 +312,7 @@ def at_path(path: str, value: Any) -> dict[str, Any]:
 
 
 def leaves(value: Any, prefix: str = "") -> dict[str, Any]:
-    """The values of a nested mapping by dotted path.
+    """Return the values of a nested mapping by dotted path.
 
     Examples:
         >>> leaves({"a": {"b": 1}, "c": [2]})

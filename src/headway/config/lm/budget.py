@@ -1,11 +1,9 @@
-"""Declare: what a run of a transformer on tokens costs.
+"""Parameters, FLOPs and memory of a transformer on tokens, and published models to compare with.
 
-Declare: published models as declarations, to see where parameters go as models grow.
+Published models are declared by their shapes alone; `headway.hf.load` reads weights from folders.
 
-Only their shapes; weights are loaded from folders (`headway.hf.load`).
-
-Paper: Radford et al. 2019 (GPT-2); Black et al. 2021 (GPT-Neo); Brown et al. 2020 (GPT-3, arXiv 2005.14165); Zhang
-et al. 2022 (OPT, arXiv 2205.01068), whose 6.7B model has the shape of GPT-3's; Touvron et al. 2023 (Llama, arXiv
+Paper: Radford et al. 2019 (GPT-2); Black et al. 2021 (GPT-Neo); Brown et al. 2020 (GPT-3, arXiv 2005.14165); Zhang et
+al. 2022 (OPT, arXiv 2205.01068), whose 6.7B model has the shape of GPT-3's; Touvron et al. 2023 (Llama, arXiv
 2302.13971); Mehta et al. 2024 (OpenELM, arXiv 2404.14619), here without its norms of queries and keys, 2,048 numbers.
 """
 
@@ -22,7 +20,7 @@ BLOCKS = ("Q/K/V", "output", "MLP")
 
 
 def parameters_by_part(model: TransformerModel, vocab_size: int) -> dict[str, int]:
-    """How many numbers are trained, by part, without the parts that there are none of."""
+    """Return the number of trained parameters of each part that the model has."""
     counts = dict.fromkeys(PARTS, 0)
     for parameter in parameters_of(model, vocab_size):
         counts[parameter.part] += math.prod(parameter.shape)
@@ -30,12 +28,12 @@ def parameters_by_part(model: TransformerModel, vocab_size: int) -> dict[str, in
 
 
 def forward_flops(model: TransformerModel, vocab_size: int, n_ctx: int) -> int:
-    """Floating-point operations of a forward pass of one sequence of `n_ctx` tokens.
+    """Return the floating-point operations of a forward pass of one sequence of `n_ctx` tokens.
 
-    Counted are the products of matrices: every token by every matrix of the blocks (both factors of one of low rank)
-    by the read-out and by an encoder, and in each head a product of d_head for the logit, another for the context, of
-    each key that a query sees: those before it and itself, within the window (or those after it). Norms, softmax,
-    biases and the look-up of embeddings are left out; they are of lower order.
+    Only products of matrices are counted. Every token is multiplied by every matrix of the blocks (by both factors of a
+    low-rank matrix), by the read-out and by an encoder. In each head a query needs two products of d_head for each key
+    that it sees: one for the logit, one for the context. It sees itself and earlier keys within the window, or itself
+    and later keys. Norms, softmax, biases and the look-up of embeddings are of lower order and left out.
 
     Examples:
         >>> from headway.config.lm.model import GptNeo
@@ -53,7 +51,7 @@ def forward_flops(model: TransformerModel, vocab_size: int, n_ctx: int) -> int:
 
 
 def _keys_seen(n_ctx: int, window: int, own: int) -> int:
-    """Keys that all queries of a sequence see together: query i sees i + own, and at most a window of them.
+    """Return the number of keys that all queries of a sequence see: query i sees i + own, at most a window.
 
     Examples:
         >>> _keys_seen(5, 3, 1) == 1 + 2 + 3 + 3 + 3
@@ -64,7 +62,7 @@ def _keys_seen(n_ctx: int, window: int, own: int) -> int:
 
 
 def training_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
-    """Weights, gradients and optimizer state, and what the backward pass needs of a part of a batch; an estimate."""
+    """Estimate the bytes of weights, gradients, optimizer state and stored activations of one part of a batch."""
     part = training.batch_size // training.accumulate
     return _state_bytes(task, model, training) + part * _sequence_bytes(task, model, training)
 
@@ -72,28 +70,28 @@ def training_bytes(task: TokensTask, model: TransformerModel, training: TokensTr
 def fitting_batch(
     task: TokensTask, model: TransformerModel, training: TokensTraining, bytes_available: int
 ) -> int | None:
-    """The largest batch, in sequences, that would fit into so much memory by the estimate, in as many parts as now.
+    """Return the largest batch, in sequences, whose estimate fits into memory in the present number of parts.
 
-    None where not even one sequence a part would.
+    The result is None if not even one sequence a part would fit.
     """
     part = (bytes_available - _state_bytes(task, model, training)) // _sequence_bytes(task, model, training)
     return int(part) * training.accumulate if part > 0 else None
 
 
 def _state_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
-    """fp32: a weight, its gradient, and the one moment of Muon or the two of AdamW."""
+    """Return the bytes of fp32 state: weights, gradients, and Muon's one moment or AdamW's two."""
     muon = training.optimizer == "muon"
     parameters = parameters_of(model, task.vocab_size)
     return 4 * sum(math.prod(p.shape) * (3 if muon and _in_block(p) else 4) for p in parameters)
 
 
 def _sequence_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
-    """What one sequence keeps for the backward pass.
+    """Return the bytes that one sequence stores for the backward pass.
 
-    Per token and layer: the stream before and after each norm; queries, keys, values and contexts, with one
-    logsumexp a head (no map of scores: attention is fused); the MLP's products before and after its activation; and
-    what lies between two factors. Then the logits and their gradient. Compiled code keeps about as much; uncompiled
-    code keeps the steps of the activation and of the loss too, up to two thirds more.
+    Each token and layer stores four things: the stream before and after each norm; queries, keys, values and contexts,
+    with one logsumexp a head (attention is fused, so there is no map of scores); the MLP's products before and after
+    its activation; and what lies between two factors. Logits and their gradient come on top. Compiled code stores about
+    as much. Uncompiled code also stores the steps of the activation and of the loss, up to two thirds more.
     """
     small = 2 if training.precision == "bf16" else 4
     total = 0
@@ -123,7 +121,7 @@ class Shape:
 
     @property
     def parameters(self) -> dict[str, int]:
-        """How many numbers are trained, by part."""
+        """The number of trained parameters of each part."""
         return parameters_by_part(self.model, self.vocab_size)
 
 

@@ -1,11 +1,10 @@
-"""Declare: what pruning takes away at once: a head, or all heads that share their keys and values, with these.
+"""Units of pruning, and the declaration of a transformer without some of its heads.
 
-A query head alone would leave its keys and values behind, which cost as much as before.
+A unit is one head, or all query heads that share keys and values, together with these. Removing one query head alone
+would leave its keys and values behind, which cost as much as before.
 
-Declare: a transformer without some of its heads: an ordinary one of another layout.
-
-A KV head goes when the last query head that reads it has gone. A map of low rank whose rank is above its new width
-becomes a whole matrix.
+The pruned declaration is an ordinary one of another layout. A KV head goes when the last query head that reads it has
+gone. A low-rank map whose rank is above its new width becomes a whole matrix.
 """
 
 import re
@@ -18,14 +17,14 @@ from headway.config.lm.model import Ranks, TransformerModel
 from headway.errors import UserError
 
 Unit = tuple[tuple[int, int], ...]
-"""Heads, each by layer and number."""
+"""A unit of pruning: heads, each as (layer, number)."""
 
 LAST_STAYS = ("alike", "alike-either")
-"""Methods of pruning by which of the two most alike units of a layer one goes, so that the last always stays."""
+"""Methods that remove one of the two most alike units of a layer, so that each layer keeps one unit."""
 
 
 def units_of(layout: HeadLayout) -> list[Unit]:
-    """The heads of each KV head, in the order of the model.
+    """Return the units of a model in its order: the query heads of each KV head.
 
     Examples:
         >>> units_of(HeadLayout.parse("4:2-1", 8))
@@ -41,7 +40,7 @@ def units_of(layout: HeadLayout) -> list[Unit]:
 
 
 def heads_to_keep(keep: int | float | str, units: Sequence[Unit]) -> int:
-    """How many heads are to stay.
+    """Return how many heads are to stay.
 
     Args:
         keep: their number, or their share: `24`, `50%`, `0.5`.
@@ -77,7 +76,7 @@ def heads_to_keep(keep: int | float | str, units: Sequence[Unit]) -> int:
 
 
 def _parsed(keep: int | float | str) -> tuple[float, bool]:
-    """A number, and whether it is a share."""
+    """Return a number, and whether it is a share."""
     if isinstance(keep, bool):
         raise UserError(f"keep {keep}: a number of heads or a share was expected, such as 24, 50% or 0.5")
     if isinstance(keep, int):
@@ -93,7 +92,7 @@ def _parsed(keep: int | float | str) -> tuple[float, bool]:
 
 
 def least_to_keep(by: str, units: Sequence[Unit]) -> int:
-    """The fewest heads that a method of pruning can leave.
+    """Return the fewest heads that a method of pruning can leave.
 
     Examples:
         >>> units = units_of(HeadLayout.parse("4:2-0-1", 8))
@@ -110,7 +109,7 @@ def least_to_keep(by: str, units: Sequence[Unit]) -> int:
 
 
 def sums_of(units: Sequence[Unit]) -> set[int]:
-    """Numbers of heads that whole units can have."""
+    """Return the numbers of heads that whole units can have together."""
     found = {0}
     for unit in units:
         found |= {number + len(unit) for number in found}
@@ -122,13 +121,13 @@ def _said(number: float) -> str:
 
 
 Keep = Sequence[Sequence[bool]]
-"""Per layer, whether each head stays; nothing for a layer without heads."""
+"""Per layer, whether each head stays; an empty entry for a layer without heads."""
 
 _PROJECTIONS: tuple[Literal["q", "k", "v", "o"], ...] = ("q", "k", "v", "o")
 
 
 def without_heads(model: TransformerModel, keep: Keep) -> TransformerModel:
-    """The declaration of the kept heads, one value for each head of each layer.
+    """Return the declaration of a model with the kept heads, given one value for each head of each layer.
 
     Examples:
         >>> from headway.config.lm.model import GptNeo
@@ -152,7 +151,7 @@ def without_heads(model: TransformerModel, keep: Keep) -> TransformerModel:
 
 
 def spread_evenly(model: TransformerModel, number: int) -> TransformerModel:
-    """The model with so many heads, those that go taken from all layers alike: what to expect before it is known.
+    """Return the model with a number of heads, removed evenly from all layers: an estimate before pruning is done.
 
     Examples:
         >>> from headway.config.lm.model import GptNeo
@@ -180,10 +179,10 @@ def _kept(heads: LayerHeads, mask: Sequence[bool]) -> LayerHeads:
 def _ranks(
     model: TransformerModel, kept: Sequence[LayerHeads], name: Literal["q", "k", "v", "o"]
 ) -> tuple[int | None, ...] | None:
-    """The rank in each layer; None, for a whole matrix, where the new width is below it."""
+    """Return the rank in each layer; None, for a whole matrix, where the new width is below the rank."""
     ranks = []
     for layer, heads in enumerate(kept):
         rank, width = model.rank(name, layer), heads.d_head * (heads.n_heads if name in "qo" else heads.n_kv_heads)
-        # Of a layer without heads there is no such matrix.
+        # A layer without heads has no such matrix.
         ranks.append(None if rank is None or width == 0 or rank > min(model.d_model, width) else rank)
     return tuple(ranks) if any(ranks) else None

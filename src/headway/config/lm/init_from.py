@@ -1,6 +1,6 @@
-"""Declare: a run of a transformer that starts from another run of the same seed, and what it does to it first.
+"""Initialising a run from another run of the same seed: pruning, fresh weights or rewinding before training.
 
-A file names the arm; the run holds the id of that arm's run, which is so a part of its own.
+A file names the arm. The run holds the id of that arm's run, which is thereby part of its own id.
 """
 
 from typing import Literal
@@ -15,11 +15,11 @@ from headway.config.spec import Spec
 PruningMethod = Literal[
     "taylor", "ablation", "gates", "budget", "alike", "alike-either", "output", "magnitude", "random"
 ]
-"""In which order heads go; see `headway.causal.importance`."""
+"""The name of a method in `headway.causal.importance` that orders heads for pruning."""
 
 
 class StartPruning(Spec):
-    """Which heads are taken away before training, told from the run's own training text."""
+    """The heads to prune before training, chosen on the run's own training text."""
 
     by: PruningMethod = Field(description="which heads go first, as of `headway prune`")
     keep: PositiveInt | float | str = Field(
@@ -29,7 +29,7 @@ class StartPruning(Spec):
     sequences: PositiveInt = Field(32, description="training sequences that importance is measured on")
 
     def why_not_so_few(self, layout: HeadLayout) -> str:
-        """Why its method cannot leave so few of these heads; empty where it can."""
+        """Return why the method cannot leave so few of these heads; empty if it can."""
         units = units_of(layout)
         keep, least = heads_to_keep(self.keep, units), least_to_keep(self.by, units)
         if keep >= least:
@@ -45,8 +45,8 @@ class StartPruning(Spec):
 class Start(Spec):
     """Another run of the same seed, whose weights a run starts from, with fewer heads or with more.
 
-    Its optimizer and its step size start anew. It goes on with the data where the weights left off: `fresh` ones have
-    seen nothing.
+    The optimizer and its step size start anew. Kept weights continue with the data where they left off; `fresh` weights
+    have seen no data.
     """
 
     run: str = Field(description="the id of the run; a file names its arm instead, as `arm`")
@@ -82,7 +82,7 @@ class Start(Spec):
         return self
 
     def why_not_anew(self, layout: HeadLayout, name: str, *, whole: bool) -> str:
-        """What is asked for and would not be done, or cannot be; empty where all can.
+        """Return why the requested start is impossible or without effect, as a sentence; empty if it can be done.
 
         Args:
             layout: the heads that `model` declares.
@@ -103,13 +103,13 @@ class Start(Spec):
 
     @property
     def stored_steps(self) -> tuple[int, ...]:
-        """The steps of the other run whose weights have to be stored there, beside its last."""
+        """The steps of the parent run, beside its last, whose weights have to be stored there."""
         asked = {self.rewind_to} if self.weights == "rewound" else set()
         return tuple(sorted(asked | ({self.step} if self.step != "last" else set())))
 
     @property
     def sentence(self) -> str:
-        """What is done first, in words; empty where nothing is.
+        """The changes made before training, in words; empty if there are none.
 
         Examples:
             >>> Start(run="run1-0", step=200, prune=StartPruning(by="taylor", keep=0.5), weights="fresh").sentence

@@ -1,23 +1,16 @@
-"""Declare: numbers that may differ by layer, and the schedules of widths.
+"""Head layouts: how many heads each layer has, how wide they are, and the schedules that abbreviate them.
 
-Paper: Mehta et al. 2024 (OpenELM, arXiv 2404.14619); Mehta et al. 2021 (DeLighT, arXiv 2008.00623).
+A layout is resolved: it holds d_head and, per layer, the query heads of each KV head. Its text is what people write:
+`24-12-6-3` where n_heads d_head = d_model, `8:2-8:2` with KV heads, `7x64-3x256` with d_head, `4+3` query heads of each
+KV head where they are unequal, `0` for a layer without attention.
 
-Declare: schedules of heads, short for the layout of a model of so many layers and such a width.
+Schedules are short for the layout of a model with a given number of layers and a given width. `ascending(90)`,
+`descending(90)` and `constant(96)` share a total: each layer has twice, half, as many heads as the one before.
+`linear(4, 16)` goes from the first layer to the last, each number lowered to a divisor of d_model if d_head is not
+given; `delight(4, 8)` is the same line. `openelm(0.5, 1.0)` keeps d_head, and scales the joint width of the heads.
 
-`ascending(90)`, `descending(90)` and `constant(96)` share a total: each layer has twice, half, as many heads as the
-one before. `linear(4, 16)` goes from the first layer to the last, each lowered to a divisor of d_model where d_head
-is not given; `delight(4, 8)` is the same line. `openelm(0.5, 1.0)` keeps d_head, and scales the joint width of the
-heads.
-
-Paper: Mehta et al. 2024 (OpenELM, arXiv 2404.14619); Mehta et al. 2021 (DeLighT, arXiv 2008.00623), whose depth of
-a block is a number of heads here.
-
-Declare: how many heads each layer has, and how wide they are.
-
-A layout is resolved: per layer the query heads of each KV head, and d_head. Its text is what people write:
-`24-12-6-3` where n_heads d_head = d_model, `8:2-8:2` with KV heads, `7x64-3x256` with d_head, `4+3` query heads of
-each KV head where they are unequal, `0` for a layer without attention. Schedules (`schedules.py`) are short for a
-layout.
+Paper: Mehta et al. 2024 (OpenELM, arXiv 2404.14619), for numbers that differ by layer and schedules of widths; Mehta et
+al. 2021 (DeLighT, arXiv 2008.00623), whose depth of a block is a number of heads here.
 """
 
 import math
@@ -31,7 +24,7 @@ from headway.config.spec import WIDEST
 from headway.errors import DeclarationError, near, shortened
 
 PerLayer = int | str | tuple[int | None, ...] | None
-"""One number for every layer, a list, or text: `10-30-80-150`, or where it is a width, a schedule."""
+"""One number for every layer, a list, or text: `10-30-80-150`, or a schedule for a width."""
 
 
 class Schedule(NamedTuple):
@@ -42,7 +35,7 @@ class Schedule(NamedTuple):
 
 
 def per_layer(value: PerLayer, n_layers: int, what: str, *, smallest: int = 1) -> tuple[int | None, ...]:
-    """The number of each layer; None where the default stands.
+    """Return the number of each layer; None where the default applies.
 
     Args:
         value: one number for all layers, a list with one for each, or numbers joined by dashes.
@@ -79,7 +72,7 @@ def per_layer(value: PerLayer, n_layers: int, what: str, *, smallest: int = 1) -
 
 
 def check_layers(values: Sequence[object], n_layers: int, what: str) -> None:
-    """Refuse a list that is not as long as there are layers.
+    """Raise an error if a list is not as long as there are layers.
 
     Raises:
         DeclarationError: naming both numbers.
@@ -91,7 +84,7 @@ def check_layers(values: Sequence[object], n_layers: int, what: str) -> None:
 
 
 def schedule_in(text: object, examples: Mapping[str, str], what: str) -> Schedule | None:
-    """The schedule that a text such as `openelm(0.5, 1.0)` asks for; None where it is no schedule.
+    """Return the schedule of a text such as `openelm(0.5, 1.0)`; None if the text is no schedule.
 
     Args:
         text: what was declared.
@@ -128,13 +121,13 @@ def schedule_in(text: object, examples: Mapping[str, str], what: str) -> Schedul
 
 
 LARGEST_FACTOR = 1_000_000
-"""Of the numbers in a schedule's parentheses."""
+"""The largest number in the parentheses of a width schedule."""
 
 _WIDTHS = {"openelm": "openelm(0.5, 4.0; 256)", "delight": "delight(2, 4, 8)"}
 
 
 def widths(value: PerLayer, *, n_layers: int, d_model: int) -> tuple[int, ...]:
-    """The width of the MLP of each layer; by default 4 d_model.
+    """Return the width of the MLP of each layer; the default is 4 d_model.
 
     `openelm(0.5, 4.0)` is a multiplier that grows linearly, the width made divisible by 256, or by a third number;
     `delight(2, 4, 8)` is the multiplier m + (N_max / N_min - 1) b / (B - 1) for m, N_min, N_max.
@@ -166,7 +159,7 @@ def widths(value: PerLayer, *, n_layers: int, d_model: int) -> tuple[int, ...]:
 
 
 def line(first: float, last: float, n_layers: int) -> tuple[float, ...]:
-    """Values on a straight line from the first layer to the last.
+    """Return values on a straight line from the first layer to the last.
 
     Examples:
         >>> line(1, 2, 3)
@@ -176,7 +169,7 @@ def line(first: float, last: float, n_layers: int) -> tuple[float, ...]:
 
 
 def make_divisible(value: float, divisor: int) -> int:
-    """The multiple of `divisor` nearest to a value, at least one and not below 90 % of the value.
+    """Return the multiple of `divisor` nearest to a value, at least one and not below 90 % of the value.
 
     Examples:
         >>> make_divisible(640, 256)
@@ -194,20 +187,20 @@ EXAMPLES = {
     "openelm": "openelm(0.5, 1.0)",
     "delight": "delight(4, 8)",
 }
-"""The schedules, each as it may be written."""
+"""The schedules, each with an example."""
 
 MOST_TOTAL = 1_000_000_000
-"""Of the numbers in a schedule's parentheses."""
+"""The largest number in the parentheses of a schedule of heads."""
 
 MOST_DOUBLINGS = 30
-"""Layers, each of which has twice the heads of the one before."""
+"""The largest number of layers in a schedule that doubles the heads with each layer."""
 
 QUERIES_PER_KV_HEAD = 4
-"""Of an OpenELM layer."""
+"""Query heads of each KV head in an OpenELM layer."""
 
 
 def scheduled(schedule: Schedule, *, n_layers: int, d_model: int, d_head: int | None) -> list[str]:
-    """The text of each layer.
+    """Return the layout that a schedule means, as the text of each layer.
 
     Raises:
         DeclarationError: when a total cannot be shared so, naming those that can, or OpenELM has no d_head.
@@ -243,7 +236,7 @@ def scheduled(schedule: Schedule, *, n_layers: int, d_model: int, d_head: int | 
 
 
 def _shared(schedule: Schedule, shares: Sequence[int], d_model: int | None) -> list[int]:
-    """A total shared over the layers; where `d_model` is given, each number of heads must divide it."""
+    """Return a total shared over the layers; where `d_model` is given, each number of heads must divide it."""
     (total,) = schedule.numbers
     asked = total / sum(shares)
     if asked % 1 == 0 and (d_model is None or d_model % (int(asked) * max(shares)) == 0):
@@ -275,7 +268,7 @@ def _openelm(schedule: Schedule, n_layers: int, d_model: int, d_head: int | None
 
 
 def divisors_near(number: int, asked: float) -> list[int]:
-    """The divisors of a number next to what was asked for, below and above.
+    """Return the nearest divisors of a number below and above a given one.
 
     Examples:
         >>> divisors_near(768, 50)
@@ -286,7 +279,7 @@ def divisors_near(number: int, asked: float) -> list[int]:
 
 
 def divisors(number: int) -> list[int]:
-    """All divisors of a number, ascending.
+    """Return all divisors of a number, ascending.
 
     Examples:
         >>> divisors(12)
@@ -297,18 +290,18 @@ def divisors(number: int) -> list[int]:
 
 
 HeadCounts = int | str | tuple[int, ...]
-"""Query heads as they are declared: a number, a list with one a layer, or text: a layout or a schedule."""
+"""Query heads as they are declared: a number, a list with one number a layer, or text (a layout or a schedule)."""
 
 MOST_HEADS = 65_536
-"""In a layer. More is a slip of the finger, which would only show as a full memory."""
+"""The most heads of a layer; more is a typing error, which would only show as a full memory."""
 
 MOST_IN_ALL = 1_000_000
-"""In all layers, for the same reason."""
+"""The most heads of all layers together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerHeads:
-    """The heads of one layer: `queries` counts the query heads of each KV head; none at all is no attention."""
+    """The heads of one layer: `queries` counts the query heads of each KV head; an empty one means no attention."""
 
     queries: tuple[int, ...]
     d_head: int
@@ -322,12 +315,12 @@ class LayerHeads:
 
     @property
     def n_heads(self) -> int:
-        """Query heads."""
+        """The number of query heads."""
         return sum(self.queries)
 
     @property
     def n_kv_heads(self) -> int:
-        """KV heads."""
+        """The number of KV heads."""
         return len(self.queries)
 
 
@@ -340,17 +333,17 @@ class HeadLayout:
 
     @property
     def n_heads(self) -> tuple[int, ...]:
-        """Query heads of each layer."""
+        """The number of query heads of each layer."""
         return tuple(layer.n_heads for layer in self.layers)
 
     @property
     def total(self) -> int:
-        """Query heads of all layers."""
+        """The number of query heads of all layers."""
         return sum(self.n_heads)
 
     @property
     def scheme(self) -> str | None:
-        """What the number of heads does from layer to layer; None when it goes up and down.
+        """The change of the number of heads from layer to layer; None if the number goes up and down.
 
         Examples:
             >>> [HeadLayout.parse(text, 48).scheme for text in ("2-4-8", "4-4-4", "8-4-4", "4-8-4")]
@@ -377,7 +370,7 @@ class HeadLayout:
 
     @classmethod
     def parse(cls, text: str, d_model: int) -> "HeadLayout":
-        """The layout that `str` wrote.
+        """Return the layout of a text that `str` wrote.
 
         Raises:
             DeclarationError: when it is no layout, or heads do not divide.
@@ -398,7 +391,7 @@ class HeadLayout:
         n_kv_heads: PerLayer = None,
         d_head: int | None = None,
     ) -> "HeadLayout":
-        """The layout that a declaration means.
+        """Return the layout that a declaration means.
 
         Args:
             n_heads: one number for all layers, a list, a layout's text, or a schedule, such as `descending(90)`.
@@ -444,7 +437,7 @@ class HeadLayout:
 
 
 class _Indivisible(DeclarationError):
-    """Heads of a layer that do not divide d_model."""
+    """An error: heads of a layer that do not divide d_model."""
 
     def __init__(self, d_model: int, heads: int) -> None:
         near = divisors_near(d_model, heads)
@@ -457,7 +450,7 @@ def _joined(parts: list[str]) -> str:
 
 
 def _nearest_layouts(parts: list[str], d_model: int) -> str:
-    """Advice for plain heads that differ by layer: each layer that does not divide lowered, or raised."""
+    """Return advice for heads that differ by layer: each layer that does not divide d_model lowered, or raised."""
     if len(set(parts)) == 1 or not all(part.isdecimal() and int(part) for part in parts):
         return ""
     ends = ([_near_or_same(d_model, int(p), end) for p in parts] for end in (0, -1))
@@ -504,7 +497,7 @@ def _layer(part: str, d_model: int, d_head: int | None) -> LayerHeads:
 
 
 def _queries(part: str, found: re.Match[str]) -> tuple[int, ...]:
-    """The query heads of each KV head."""
+    """Return the query heads of each KV head."""
     if found["queries"]:
         queries = tuple(int(n) for n in found["queries"].split("+"))
         if 0 in queries:

@@ -1,9 +1,4 @@
-"""Declare: what is measured in the heads while a model trains.
-
-Declare: on what a model is judged, and what it is made to write.
-
-Declare: what is done to a trained model beside judging it.
-"""
+"""Probes of heads during training, evaluation, text samples, and measurements of the trained model."""
 
 from collections import Counter
 from typing import Annotated, Literal
@@ -24,9 +19,9 @@ def _known(metric: str) -> str:
 
 
 class HeadProbes(Spec):
-    """What is measured in the heads while a language model trains: families of metrics, single ones, or nothing.
+    """The measurements of heads during training: families of metrics, single metrics, or none.
 
-    The batch is a fixed one of held-out text, of random tokens for what needs repetition; measuring changes nothing in
+    The batch is fixed held-out text, or random tokens for metrics that need repetition. Measuring changes nothing in
     training.
     """
 
@@ -57,7 +52,7 @@ class HeadProbes(Spec):
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The metrics that a plain pass shows, in their declared order; empty when none is asked for."""
+        """The metrics that a plain forward pass shows, in their declared order."""
         return tuple(
             metric.name
             for metric in HEAD_METRICS.values()
@@ -66,7 +61,7 @@ class HeadProbes(Spec):
 
 
 def about_importance(probes: HeadProbes, training: Training, steps: int | None) -> tuple[str, ...]:
-    """What probes of importance cost, in a sentence; nothing where none are taken, or how many is not known."""
+    """Return a sentence on the cost of importance probes; nothing if there are none or their number is unknown."""
     if not (probes.importance and steps):
         return ()
     taken = 1 + probes.dense_until + steps // probes.every
@@ -78,11 +73,11 @@ def about_importance(probes: HeadProbes, training: Training, steps: int | None) 
 
 
 PROMPT = "Once upon a time there was"
-"""Where nobody asks for another; a tokenizer that makes nothing of it begins a text with none."""
+"""The default prompt; a tokenizer that makes no tokens of it begins a text with none."""
 
 
 class TokensEvaluation(Spec):
-    """The fixed held-out sequences a model is judged on; they depend on the task alone."""
+    """The fixed held-out sequences a model is evaluated on; they depend on the task alone."""
 
     every: PositiveInt = Field(1_000, description="steps between evaluations during training")
     sequences_during: PositiveInt = Field(64, description="sequences of an evaluation during training")
@@ -90,7 +85,7 @@ class TokensEvaluation(Spec):
 
 
 class Samples(Spec):
-    """What a model is made to write before and after training."""
+    """The text that a model writes before and after training."""
 
     prompt: str = Field(PROMPT, description="how the text begins; token ids of no known text begin with none")
     tokens: PositiveInt = Field(500, description="tokens that are written, within the model's longest context")
@@ -101,7 +96,10 @@ class Samples(Spec):
 
 
 class AblateHeads(Spec):
-    """Every head of the trained model is taken away in three ways; the effects are final metrics and an atlas's."""
+    """The ablation of every head of the trained model by zero, mean and resampling.
+
+    The effects are final metrics, and metrics of an atlas.
+    """
 
     sequences: Annotated[int, Field(ge=2)] = Field(
         32, description="held-out sequences whose loss is measured; as many others stand in for heads"
@@ -112,6 +110,6 @@ class AblateHeads(Spec):
 
 
 class AfterTraining(Spec):
-    """What is done to the trained model; nothing by default."""
+    """The measurements of the trained model; none by default."""
 
     ablate: AblateHeads | None = Field(None, description="what the loss does without each head; null: it is not asked")

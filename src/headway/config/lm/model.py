@@ -1,7 +1,7 @@
-"""Declare: a transformer language model whose layers may have different numbers of heads.
+"""Transformer language models whose layers may have different numbers of heads.
 
-One set of choices for all; a family is a set of defaults. `gpt-neo` is the model of the head-progression study
-exactly: unscaled logits, alternating windows, tied read-out.
+One set of choices serves all models; a family is a set of defaults. `gpt-neo` is exactly the model of the
+head-progression study: unscaled logits, alternating windows, tied read-out.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,9 +27,9 @@ Scale = Annotated[float, Field(gt=0)] | Literal["none", "d_head", "d_model"]
 
 SOFTMAX = "softmax"
 OWN_ATTENTIONS: dict[str, Callable[..., Any]] = {}
-"""By name: what becomes of the scores of an attention before their softmax, of those that plugins register."""
+"""Attention functions that plugins register, by name: each changes an attention's scores before their softmax."""
 OWN_FAMILIES: dict[str, Mapping[str, Any]] = {}
-"""By name: the choices that a family of a plugin stands for, the family that it builds on among them."""
+"""Families that plugins register, by name: their choices, including the family that they build on."""
 
 
 def _known_attention(name: str) -> str:
@@ -152,11 +152,11 @@ class TransformerModel(Spec):
         return widths(self.d_mlp, n_layers=self.n_layers, d_model=self.d_model)
 
     def window(self, layer: int) -> int | None:
-        """How many keys a query of a layer sees; None for all."""
+        """Return how many keys a query of a layer sees; None for all."""
         return self.windows[layer % len(self.windows)]
 
     def logit_scale(self, layer: int) -> float:
-        """What the logits of a layer are multiplied by."""
+        """Return the factor of a layer's attention logits."""
         width = {"none": 1, "d_head": self.layout.layers[layer].d_head or 1, "d_model": self.d_model}
         return self.attention_scale if isinstance(self.attention_scale, float) else width[self.attention_scale] ** -0.5
 
@@ -169,14 +169,14 @@ class TransformerModel(Spec):
 
     @cached_property
     def _ranks(self) -> dict[str, tuple[int | None, ...]]:
-        """The ranks of each projection, a number a layer; None for full."""
+        """The ranks of each projection, a number a layer; None for a full matrix."""
         return {
             name: per_layer(getattr(self.ranks, name), self.n_layers, f"ranks.{name}")
             for name in type(self.ranks).model_fields
         }
 
     def rank(self, projection: Projection, layer: int) -> int | None:
-        """The rank of a projection of a layer; None for full."""
+        """Return the rank of a projection of a layer; None for a full matrix."""
         return self._ranks[projection][layer]
 
     @model_validator(mode="after")

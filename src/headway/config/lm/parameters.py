@@ -1,7 +1,7 @@
-"""Declare: every trained array of a transformer, by name, with its shape and the part that it belongs to.
+"""Every trained array of a transformer: its name, its shape and the part that it belongs to.
 
-The one list that weights are drawn from, models are built from, checkpoints are checked against and budgets are
-counted from. Matrices are (out, in), as torch's linear maps hold them.
+Weights are drawn, models built, checkpoints checked and budgets counted from this one list. Matrices are (out, in), as
+torch's linear maps hold them.
 """
 
 import math  # noqa: F401 - for the example
@@ -29,7 +29,7 @@ PARTS = ("embedding", "positions", "Q/K/V", "output", "MLP", "norms", "read-out"
 
 @lru_cache(maxsize=1)  # a budget asks for them several times in a row
 def parameters_of(model: TransformerModel, vocab_size: int) -> tuple[Parameter, ...]:
-    """The trained arrays of a model, in the order of the forward pass.
+    """Return the trained arrays of a model, in the order of the forward pass.
 
     Args:
         model: of which.
@@ -65,7 +65,7 @@ def _parameters(model: TransformerModel, vocab_size: int) -> Iterator[Parameter]
 
 
 def _entry(model: TransformerModel, vocab_size: int, d_embed: int) -> Iterator[Parameter]:
-    """What makes a vector of a token, or of an input of numbers."""
+    """Yield the arrays that turn a token, or an input of numbers, into a vector."""
     if model.encoder is not None:
         for name, shape in (("up", (model.encoder, vocab_size)), ("down", (d_embed, model.encoder))):
             yield Parameter(name=f"encoder.{name}.weight", shape=shape, part="embedding")
@@ -78,7 +78,7 @@ def _entry(model: TransformerModel, vocab_size: int, d_embed: int) -> Iterator[P
 
 
 def _attention(model: TransformerModel, layer: int, heads: LayerHeads) -> Iterator[Parameter]:
-    """Of a layer's heads; of one that lost them, what it adds all the same."""
+    """Yield the arrays of a layer's attention; a layer that lost all heads keeps its output bias."""
     d, at = model.d_model, f"layers.{layer}"
     q, kv = heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head
     if heads.n_heads:

@@ -1,7 +1,4 @@
-"""Declare: what makes a run of transformers one that is trained alone, and not with others as one batched program.
-
-Declare: a run of a transformer on tokens.
-"""
+"""Runs of transformers on tokens, and the settings that keep a run out of a batched program of many runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -58,11 +55,11 @@ ALONE: Mapping[str, tuple[str, Callable[["TokensRun"], bool]]] = {
         lambda run: run.start is not None,
     ),
 }
-"""By the key that brings it: why, and whether a run has it. Each stands in docs/running.md."""
+"""Settings that keep a run out of a batched program: by key, the reason and the test. Each is in docs/running.md."""
 
 
 def why_alone(run: "TokensRun") -> tuple[str, ...]:
-    """Why a run is trained alone, the key and its reason; none of those that can be trained together."""
+    """Return why a run is trained alone, by key with its reason; none if it can be batched."""
     return tuple(f"{key}: {reason}" for key, (reason, has) in ALONE.items() if has(run))
 
 
@@ -74,19 +71,19 @@ else:
 _MODEL: TypeAdapter[TransformerModel] = TypeAdapter(LanguageModel)
 
 PER_BYTE = "eval_bits_per_byte"
-"""What arms of different tokens are compared by."""
+"""The metric that compares arms with different tokens."""
 
 _OWN = {
     "training": ("learning_rate", "warmup_steps", "decay", "clip", "betas", "eps", "weight_decay"),
     "model": ("init_std", "embedding_init_std", "factor_init"),
 }
-"""What each of several runs that are trained together may have of its own, by part."""
+"""The settings in which runs of one batched program may differ, by part."""
 
 _SMALL = 4e7
-"""Operations, forward, of a step; of more, several at once take about as long as one after the other."""
+"""The most forward operations of a cheap step; larger steps gain nothing from running side by side."""
 
 TEXT_KEPT = 0.99
-"""The share of a text that its tokens have to give back, for bits per byte of it."""
+"""The least share of a text that its tokens have to give back, for bits per byte of that text."""
 
 
 class TokensRun(RunSpec):
@@ -179,14 +176,14 @@ class TokensRun(RunSpec):
         return self
 
     def effective(self) -> dict[str, Any]:
-        """Its content without the choices of its model that cannot matter in it."""
+        """Return the content without choices of the model that have no effect in this run."""
         content = self.content()
         kept = {key: value for key, value in content["model"].items() if key not in self.model.idle}
         return {**content, "model": kept}
 
     @cached_property
     def budget(self) -> Budget:
-        """What it costs.
+        """The cost of this run.
 
         Raises:
             DeclarationError: when the size of a vocabulary stands in a tokenizer's folder that cannot be read.
@@ -216,7 +213,7 @@ class TokensRun(RunSpec):
 
     @property
     def expected_steps(self) -> int | None:
-        """The same, with what can be guessed of an epoch."""
+        """The number of steps, with an estimate where it counts epochs of a corpus."""
         sequences = self.task.expected_sequences
         if self.training.epochs is None or sequences is None:
             return self.declared_steps
@@ -234,12 +231,12 @@ class TokensRun(RunSpec):
 
     @property
     def heads(self) -> str:
-        """The heads of each layer, before those go that a run that starts from another takes away."""
+        """The heads of each layer, before pruning by a run that starts from another."""
         return str(self.model.layout)
 
     @property
     def scheme(self) -> str | None:
-        """What the number of heads does from layer to layer; None where that is not declared but found."""
+        """The change of the number of heads from layer to layer; None if pruning decides the heads."""
         return None if self.start is not None else self.model.layout.scheme
 
     @property
@@ -248,12 +245,15 @@ class TokensRun(RunSpec):
         return None if self.start is None else self.start.run
 
     def at_seed(self, seed: int, parent: str | None = None) -> "TokensRun":
-        """The same run with another seed; see `RunSpec`."""
+        """Return this run with another seed and the id of that seed's parent run, as `RunSpec.at_seed` asks."""
         start = self.start if parent is None or self.start is None else self.start.model_copy(update={"run": parent})
         return self.model_copy(update={"seed": seed, "start": start})
 
     def starting_from(self, parent: RunSpec) -> "TokensRun":
-        """With as many heads as it will have, those that go taken from all layers alike; see `RunSpec`."""
+        """Return this run with the number of heads it is expected to have after pruning.
+
+        Heads that go are taken from all layers alike, since the real choice is not known yet.
+        """
         assert isinstance(parent, TokensRun)
         assert self.start is not None
         if self.start.prune is not None:
@@ -264,7 +264,7 @@ class TokensRun(RunSpec):
         return self._with(model)
 
     def trained_as(self, beginning: Mapping[str, Any] | None) -> "TokensRun":
-        """With the heads that were left; see `RunSpec`."""
+        """Return this run with the heads that pruning left, which its folder records."""
         if beginning is None:
             return self
         try:
@@ -280,7 +280,10 @@ class TokensRun(RunSpec):
         return type(self).model_construct(**fields | {"model": model})
 
     def why_not_from(self, parent: RunSpec, name: str) -> str:
-        """Another model or task, or a step that the other is not trained for; see `RunSpec`."""
+        """Return why this run cannot start from another: a different model or task, or a step never reached.
+
+        The sentence is empty if the run can start there, as in `RunSpec.why_not_from`.
+        """
         assert self.start is not None
         mine, theirs = self.effective(), parent.effective()
         for part in ("model", "task"):
@@ -294,7 +297,10 @@ class TokensRun(RunSpec):
         return f"step {late[0]:,} of {name} is asked for, and that is trained for {steps:,} steps" if late else ""
 
     def why_not_anew(self, ancestors: Sequence[RunSpec], name: str) -> str:
-        """Nothing that it would take from the other, or more heads to prune than its method can; see `RunSpec`."""
+        """Return why this start should not be declared: it takes nothing over, or prunes more heads than possible.
+
+        The sentence is empty if the start is sound, as in `RunSpec.why_not_anew`.
+        """
         if self.start is None:
             return ""
         runs = [run for run in ancestors if isinstance(run, TokensRun)]
@@ -303,17 +309,17 @@ class TokensRun(RunSpec):
 
     @property
     def stored_for(self) -> tuple[int, ...]:
-        """The steps of its parent whose weights have to be stored there."""
+        """The steps of the parent run whose weights have to be stored there."""
         return () if self.start is None else self.start.stored_steps
 
     @property
     def beginning(self) -> str:
-        """What is done to the weights of its parent."""
+        """The changes that are made to the parent's weights, in words."""
         return "" if self.start is None else self.start.sentence
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What probes of importance cost, and positions that are learned from nothing."""
+        """Warnings about the cost of importance probes, and about positions that are never trained."""
         return (*about_importance(self.probes, self.training, self.expected_steps), *self._about_positions())
 
     def _about_positions(self) -> tuple[str, ...]:
@@ -327,7 +333,7 @@ class TokensRun(RunSpec):
 
     @property
     def shape(self) -> str | None:
-        """None of those that are trained alone (`declare.tokens.alone`)."""
+        """The key of runs that can be trained as one batched program; None if a setting in `ALONE` forbids it."""
         if self.trained_alone:
             return None
         content = {key: value for key, value in self.content().items() if key != "seed"}
@@ -337,37 +343,37 @@ class TokensRun(RunSpec):
 
     @property
     def trained_alone(self) -> tuple[str, ...]:
-        """By key, as `declare.tokens.alone` lists them."""
+        """The settings that keep this run out of a batched program: keys of `ALONE`."""
         return why_alone(self)
 
     @property
     def small(self) -> bool:
-        """Of examples that are drawn, up to some million operations."""
+        """True if examples are drawn and a step takes at most some million operations."""
         return not self.corpora and self.budget.flops_per_example * self.training.batch_size <= _SMALL
 
     @property
     def best_possible(self) -> Mapping[str, float]:
-        """What the task says of the model."""
+        """The bounds that the task states for the model, by metric."""
         return self.task.best_possible(self.model)
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """What its sequences are made from."""
+        """The corpora that sequences are made from."""
         return self.task.corpora
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those of its task."""
+        """The user's files that the task reads."""
         return self.task.files
 
     def has_units_of(self, other: RunSpec) -> bool:
-        """Whether both predict tokens of one tokenizer and corpus."""
+        """Return whether both runs predict tokens of one tokenizer and corpus."""
         return texts_of(self) == texts_of(other)
 
     def no_merit(self, other: RunSpec, metric: str) -> str:
-        """That one of them sees what it is to predict, or that they are judged on different tasks."""
+        """Return why a difference says nothing: one run sees its target token, or the tasks differ; else empty."""
         assert isinstance(other, TokensRun)
-        # Another tokenizer is another way to do the same task, where the unit is not the token.
+        # With bits per byte, another tokenizer is only another way to do one task.
         free = ("tokenizer",) if metric == PER_BYTE else ()
         mine, theirs = ({k: v for k, v in run.content()["task"].items() if k not in free} for run in (self, other))
         if mine != theirs:
@@ -378,7 +384,7 @@ class TokensRun(RunSpec):
 
     @classmethod
     def compared_by(cls, runs: Sequence[RunSpec]) -> str:
-        """Bits per byte where arms differ in tokenizer or corpus: nats per token of other tokens are other units.
+        """Return bits per byte if arms differ in tokenizer or corpus, since their nats per token are different units.
 
         Examples:
             >>> from headway.config.load import load
@@ -388,15 +394,15 @@ class TokensRun(RunSpec):
         return PER_BYTE if len({texts_of(run) for run in runs}) > 1 else super().compared_by(runs)
 
     def fitting_batch(self, bytes_available: int) -> int | None:
-        """The largest batch that would fit into so much memory by the estimate, in as many parts as now."""
+        """Return the largest batch whose estimate fits into memory in the present number of parts."""
         return budget.fitting_batch(self.task, self.model, self.training, bytes_available)
 
 
 def texts_of(run: RunSpec) -> tuple[object, ...]:
-    """What the tokens of a run are of: its tokenizer, its corpus, and what is held out; all None where it has none."""
+    """Return the tokenizer, corpus and validation set of a run; None for each that it does not have."""
     return tuple(getattr(run.task, key, None) for key in ("tokenizer", "corpus", "validation"))
 
 
 def is_text(run: RunSpec) -> bool:
-    """Whether a run predicts the next token of a corpus, and not the answers of a task."""
+    """Return whether a run predicts the next token of a corpus, and not the answers of a synthetic task."""
     return texts_of(run)[1] is not None

@@ -1,37 +1,33 @@
-"""Declare: which end of an edge, for all edges of a graph: one head cannot wherever the graph has a cycle, two can.
+"""Synthetic tasks with known answers: endpoint selection, parity, retrieval, hops, recall and induction.
 
-Paper: "Two (narrow) heads are better than (an arbitrarily wide) one", ICLR 2026; read in notes about it, not in the
-paper itself. One attention-only layer reads an edge (u, v), a selector and a query, and says u or v. With one head the
-least share of errors is the number of edges to be removed until no cycle is left, over twice the number of edges.
+Endpoint selection asks for one end of an edge of a graph. One head fails wherever the graph has a cycle; two heads
+succeed. Paper: "Two (narrow) heads are better than (an arbitrarily wide) one", ICLR 2026; read in notes about it, not
+in the paper itself. One attention-only layer reads an edge (u, v), a selector and a query, and says u or v. With one
+head the least share of errors is the number of edges to be removed until no cycle is left, over twice the number of
+edges.
 
-Declare: the parity of n bits, which one layer of attention has if and only if it has n heads.
+Parity of n bits: one layer of attention computes it if and only if it has n heads. Paper: Rajaraman, Sundaram and
+Tesfaye 2026, arXiv 2609.04046: one attention-only layer, the answer read at a query token after the bits as the larger
+of two logits. It is possible exactly with n heads or more, at any width and precision; with joint embeddings of bit and
+position, and so with additive ones too. With an MLP the bound is gone.
 
-Paper: Rajaraman, Sundaram and Tesfaye 2026, arXiv 2609.04046: one attention-only layer, the answer read at a query
-token after the bits as the larger of two logits. It is possible exactly with n heads or more, at any width and
-precision; with joint embeddings of bit and position, and so with additive ones too. With an MLP the bound is gone.
+Retrieval asks for several maxima at once, a head for each. Paper: "The Effect of Attention Head Count on Transformer
+Approximation", ICLR 2026, arXiv 2510.06662; read in notes about it, not in the paper itself. y is the sum over i of the
+largest a_i . x_t. The model is one layer of attention without residual stream, an MLP for each input before it and one
+after it; the answer is read at a class token. What is possible is not known exactly: the theorem bounds sizes. That
+layers times heads have to reach the number of maxima is a conjecture.
 
-Declare: several maxima at once: a head for each of the things to be found.
+Hops of induction separate depth, heads and width. Paper: Sanford, Hsu and Telgarsky 2024, arXiv 2402.09268. One hop
+from a position goes to the latest earlier occurrence of its letter, and on to the position after it; the answer of k
+hops is the letter there, or "none" where a hop finds nothing. No letter follows itself; the first token says k; every
+position is asked. Depth log2 k + 2 suffices.
 
-Paper: "The Effect of Attention Head Count on Transformer Approximation", ICLR 2026, arXiv 2510.06662; read in notes
-about it, not in the paper itself. y is the sum over i of the largest a_i . x_t. One layer of attention without residual
-stream, an MLP for each input before it and one after it, the answer read at a class token. What is possible is not
-known exactly: the theorem bounds sizes, and that layers times heads have to reach the number of things is a conjecture.
+Recall is multi-query associative recall: the values of keys that were given once. Paper: Arora et al. 2023 (Zoology,
+arXiv 2312.04927): two attention layers of one head recall all pairs, one layer stays at chance. The paper never varies
+heads. It asks keys at places drawn from a power law; here all places are equally likely, in the order of their draw.
 
-Declare: k hops of induction: depth, heads and width taken apart.
-
-Paper: Sanford, Hsu and Telgarsky 2024, arXiv 2402.09268. One hop from a position goes to the latest earlier occurrence
-of its letter, and on to the position after it; the answer of k hops is the letter there, or "none" where a hop finds
-nothing. No letter follows itself; the first token says k; every position is asked. Depth log2 k + 2 suffices.
-
-Declare: multi-query associative recall: values of keys that were given once.
-
-Paper: Arora et al. 2023 (Zoology, arXiv 2312.04927): two attention layers of one head recall all pairs, one layer stays
-at chance. Heads were never varied there. There, keys are asked at places drawn from a power law; here at places that
-are all alike likely, in the order of their draw.
-
-Declare: what followed the last time: two layers do it, one layer only where keys are smeared.
-
-Paper: Olsson et al. 2022, arXiv 2209.11895. There, random tokens are repeated; here every position whose letter stood
+Induction asks what followed the latest occurrence of a letter: two layers do it, one layer only with smeared keys.
+Paper: Olsson et al. 2022, arXiv 2209.11895. The paper repeats random tokens; here every position whose letter stood
 earlier is asked for the letter after its latest occurrence, so that no fixed distance helps.
 """
 
@@ -48,11 +44,11 @@ from headway.config.lm.model import TransformerModel
 from headway.config.lm.task import KnownTask, is_one_attention
 
 EXACT = 14
-"""Vertices up to which the edges to be removed are counted exactly."""
+"""The most vertices for which the edges to be removed are counted exactly."""
 
 
 class EndpointTask(KnownTask):
-    """The first or the second end of a directed edge, as a selector asks."""
+    """Endpoint selection: the first or the second end of a directed edge, as a selector asks."""
 
     asked_last: ClassVar[int] = 1
     examples: ClassVar[str] = "headway.data.synthetic.endpoint_examples"
@@ -114,11 +110,11 @@ class EndpointTask(KnownTask):
 
     @property
     def title(self) -> str:
-        """What sentences call it."""
+        """The name of the task in sentences."""
         return f"endpoint selection on {self.vertices} vertices ({self.graph})"
 
     def best_possible(self, model: TransformerModel) -> Mapping[str, float]:
-        """What one head cannot; of many vertices a bound that holds, but is not the least.
+        """Return the least error of one head; for many vertices a valid bound that need not be the least.
 
         Examples:
             >>> from headway.config.lm.model import Gpt2
@@ -135,10 +131,11 @@ class EndpointTask(KnownTask):
 
 @lru_cache(maxsize=64)
 def edges_to_remove(n: int, edges: tuple[tuple[int, int], ...]) -> int:
-    """The fewest edges without which a directed graph has no cycle; of large graphs no more than that.
+    """Return the fewest edges whose removal leaves a directed graph without cycles; for large graphs a lower bound.
 
-    Over orders of the vertices: an edge is removed where it points back. `cost[S]` is the least number of those among
-    the vertices S put first. For large graphs cycles are counted that share no edge: each has one to be removed.
+    Small graphs are searched over orders of the vertices: an edge is removed if it points back. `cost[S]` is the least
+    number of removed edges among the vertices S put first. In large graphs cycles that share no edge are counted: each
+    needs one removal.
 
     Examples:
         >>> edges_to_remove(3, ((0, 1), (1, 2), (2, 0)))
@@ -160,7 +157,7 @@ def edges_to_remove(n: int, edges: tuple[tuple[int, int], ...]) -> int:
 
 
 def _cycles_apart(edges: tuple[tuple[int, int], ...]) -> int:
-    """Cycles without a common edge, the shortest taken first: edges in both directions, then those by search."""
+    """Return cycles without a common edge, the shortest first: edges in both directions, then cycles by search."""
     there, found = set(edges), 0
     for u, v in edges:
         if (u, v) in there and (v, u) in there:
@@ -178,7 +175,7 @@ def _cycles_apart(edges: tuple[tuple[int, int], ...]) -> int:
 
 
 def _shortest_path(after: Mapping[int, list[int]], start: int, end: int) -> list[int]:
-    """The vertices of a shortest path, both ends among them; empty where there is none."""
+    """Return the vertices of a shortest path, both ends among them; empty if there is none."""
     before, reached = {start: start}, [start]
     for at in reached:
         if at == end:
@@ -194,7 +191,7 @@ def _shortest_path(after: Mapping[int, list[int]], start: int, end: int) -> list
 
 
 class ParityTask(KnownTask):
-    """Whether the number of ones among n bits is odd."""
+    """The parity of n bits: odd or even."""
 
     asked_last: ClassVar[int] = 1
     examples: ClassVar[str] = "headway.data.synthetic.parity_examples"
@@ -224,11 +221,11 @@ class ParityTask(KnownTask):
 
     @property
     def title(self) -> str:
-        """What sentences call it."""
+        """The name of the task in sentences."""
         return f"{self.n_bits}-bit parity"
 
     def best_possible(self, model: TransformerModel) -> Mapping[str, float]:
-        """One layer of fewer heads than bits misses an input or more.
+        """Return the least error of one layer with fewer heads than bits: it misses at least one input.
 
         Examples:
             >>> from headway.config.lm.model import Gpt2
@@ -244,7 +241,7 @@ class ParityTask(KnownTask):
 
 
 class RetrievalTask(KnownTask):
-    """The sum of the largest projections of the inputs on some directions; the error is told over the variance."""
+    """The sum of the largest projections of the inputs on some directions; the error is relative to the variance."""
 
     primary: ClassVar[str] = "nmse"
     loss: ClassVar[str] = "mse"
@@ -275,11 +272,11 @@ class RetrievalTask(KnownTask):
 
     @property
     def title(self) -> str:
-        """What sentences call it."""
+        """The name of the task in sentences."""
         return f"retrieval of {self.targets} maxima"
 
     def check_model(self, model: TransformerModel) -> None:
-        """It reads numbers, and answers with one at a class token.
+        """Raise an error unless the model reads numbers, and answers with one at a class token.
 
         Raises:
             ValueError: naming what is missing.
@@ -293,7 +290,7 @@ class RetrievalTask(KnownTask):
 
 
 class HopsTask(KnownTask):
-    """The letter that k hops end at, from every position."""
+    """The letter that k hops of induction end at, from every position."""
 
     primary: ClassVar[str] = "accuracy"
     examples: ClassVar[str] = "headway.data.synthetic.hops_examples"
@@ -322,16 +319,16 @@ class HopsTask(KnownTask):
 
     @property
     def title(self) -> str:
-        """What sentences call it."""
+        """The name of the task in sentences."""
         return f"up to {self.hops} hops"
 
 
 _DRAWS = 10_000
-"""Of values, in which the most frequent is counted."""
+"""The number of draws in which the most frequent value is counted."""
 
 
 class RecallTask(KnownTask):
-    """The value that was given with a key."""
+    """Associative recall: the value that was given with a key."""
 
     examples: ClassVar[str] = "headway.data.synthetic.recall_examples"
 
@@ -368,11 +365,11 @@ class RecallTask(KnownTask):
 
     @property
     def title(self) -> str:
-        """What sentences call it."""
+        """The name of the task in sentences."""
         return f"recall of {self.pairs} pairs"
 
     def by_chance(self) -> float:
-        """Of one that says the value that was given most often: a little more than one of the pairs.
+        """Return the accuracy of always naming the most frequent value, a little above one over the number of pairs.
 
         Examples:
             >>> round(RecallTask(kind="recall", pairs=4, length=24, vocabulary=64).by_chance(), 2)
@@ -388,7 +385,7 @@ class RecallTask(KnownTask):
 
 
 class InductionTask(KnownTask):
-    """The letter that followed the latest earlier occurrence of the present one."""
+    """Induction: the letter that followed the latest earlier occurrence of the present one."""
 
     examples: ClassVar[str] = "headway.data.synthetic.induction_examples"
 
@@ -408,5 +405,5 @@ class InductionTask(KnownTask):
 
     @property
     def title(self) -> str:
-        """What sentences call it."""
+        """The name of the task in sentences."""
         return f"induction over {self.letters} letters"

@@ -1,9 +1,8 @@
-"""Declare: what every task of transformers on tokens says of itself.
+"""Tasks of transformers on tokens, and the base of tasks whose answer is known.
 
-Declare: tasks whose answer is known: theory, or a published table, says what a model needs for them.
-
-They are small, so that an answer is a share of hundreds of seeds. What a model could express (`best_possible`) and what
-training finds are two things; experiments show both.
+Theory, or a published table, says what a model needs to solve a task with a known answer. These tasks are small, so
+that an answer is a share of hundreds of seeds. `best_possible` is what a model could express, which may differ from
+what training finds; experiments show both.
 """
 
 from abc import abstractmethod
@@ -27,16 +26,16 @@ class TokensTask(Task):
     examples: ClassVar[str]
     """The function that makes the examples of a task."""
     judge: ClassVar[str]
-    """The `Judge` that evaluates its models."""
+    """The name of the `Judge` that evaluates its models."""
     baselines: ClassVar[str]
-    """The function that says what needs no training."""
+    """The function that gives its baselines, which need no training."""
     expectations: ClassVar[str] = ""
-    """The function that says what is known of the examples before they are made; empty: there is nothing to say."""
+    """The function that gives messages about the examples before they are made; empty if there are none."""
     loss: ClassVar[str] = "loss_nats"
-    """What is minimised: the mean cross-entropy of answers that are classes, or `mse` of answers that are numbers."""
+    """The training loss: the mean cross-entropy of answers that are classes, or `mse` of answers that are numbers."""
 
     asked_last: ClassVar[int | None] = None
-    """How many of the last positions are asked, where no others are; None: any may be."""
+    """The number of last positions that are asked, if no others are; None if any position may be."""
 
     if TYPE_CHECKING:  # a field, or a property where other fields decide it
 
@@ -55,11 +54,11 @@ class TokensTask(Task):
 
     @property
     def n_answers(self) -> int:
-        """What a read-out needs to tell apart: classes, or the numbers of an answer."""
+        """The number of classes, or of numbers in an answer, that the read-out distinguishes."""
         return self.vocab_size
 
     def check_model(self, model: TransformerModel) -> None:
-        """See that a model can read the inputs and give the answers.
+        """Raise an error if a model cannot read the inputs or give the answers.
 
         Raises:
             ValueError: saying what it cannot, and what to change.
@@ -76,38 +75,38 @@ class TokensTask(Task):
             )
 
     def check_training(self, training: TokensTraining) -> None:
-        """See that its examples can be trained on so.
+        """Raise an error if the training settings do not fit the examples.
 
         Raises:
             ValueError: saying what to change.
         """
 
     def best_possible(self, model: TransformerModel) -> Mapping[str, float]:  # noqa: ARG002
-        """What no model of this shape gets beyond, by metric, as far as it is known."""
+        """Return known bounds that no model of this shape exceeds, by metric."""
         return {}
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """What examples are made from; none where they are drawn."""
+        """The corpora that examples are made from; none if examples are drawn."""
         return ()
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What of that, and of what reads it, are files and folders of the user's."""
+        """The user's files and folders among the corpus, the tokenizer and the validation set."""
         return ()
 
     @property
     def expected_sequences(self) -> float | None:
-        """About how many sequences an epoch has; None where that shows when the data are read."""
+        """The approximate number of sequences of an epoch; None if only the data can tell."""
         return None
 
     def why_not_prompt(self, prompt: str) -> str | None:  # noqa: ARG002
-        """Why a sample cannot begin with a prompt, and what to do, in a clause; None where it can."""
+        """Return why a sample cannot begin with a prompt, and what to do, in a clause; None if it can."""
         return None
 
 
 MOST_INPUTS = 2**16
-"""Of a task whose inputs are all listed."""
+"""The most inputs of a task that lists all of them."""
 
 
 class KnownTask(TokensTask):
@@ -127,28 +126,28 @@ class KnownTask(TokensTask):
 
     @property
     def n_inputs(self) -> int | None:
-        """How many inputs there are; a batch as large as that is all of them once. None where they are not listed."""
+        """The number of inputs, if they are listed, so that a batch of that size is all of them once; else None."""
         return None
 
     @property
     def enough(self) -> float:
-        """The least share of right answers of a run that has solved it, or what that share has to be above."""
+        """The share of right answers that a run needs, or has to exceed, to have solved the task."""
         return self.solved_above if self.solved_above is not None else 1.0 if self.n_inputs is not None else 0.99
 
     def is_solved(self, accuracy: float) -> bool:
-        """Whether a share of right answers is a solution."""
+        """Return whether a share of right answers counts as a solution."""
         return accuracy >= 1.0 or (self.enough < 1.0 and accuracy > self.enough)
 
     def best_possible(self, model: TransformerModel) -> Mapping[str, float]:  # noqa: ARG002
-        """All right, or no error: more than that is a defect whatever the model."""
+        """Return full accuracy or no error: exceeding either is a defect whatever the model."""
         return {"nmse": 0.0} if self.loss == "mse" else {"accuracy": 1.0}
 
     def by_chance(self) -> float | None:
-        """The share that is right of a model that cannot look up what belongs to what; None where nobody says."""
+        """Return the accuracy of a model that cannot look up which tokens belong together; None if it is unknown."""
         return None
 
     def check_training(self, training: TokensTraining) -> None:
-        """See that there is a number of steps, and no larger batch than there are inputs.
+        """Raise an error if there is no number of steps, or if a batch is larger than the number of inputs.
 
         Raises:
             ValueError: saying what to give instead.
@@ -163,12 +162,12 @@ class KnownTask(TokensTask):
             )
 
     def why_not_prompt(self, prompt: str) -> str | None:  # noqa: ARG002
-        """There is no text."""
+        """Return why no sample is possible: the task has no text."""
         return f"task.kind {self.kind} has no text to go on with; leave samples out"
 
 
 def is_one_attention(model: TransformerModel) -> bool:
-    """Whether a model is one layer of softmax attention and nothing else, of which theorems speak."""
+    """Return whether a model is one layer of softmax attention and nothing else, as the theorems assume."""
     return (
         model.n_layers == 1
         and model.attention == SOFTMAX

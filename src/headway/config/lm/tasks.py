@@ -1,4 +1,4 @@
-"""Declare: the tasks of transformers on tokens, the one table of them."""
+"""The one table of the tasks of transformers on tokens."""
 
 from functools import reduce
 from operator import or_
@@ -22,6 +22,6 @@ TASKS: dict[str, type[TokensTask]] = {
 
 
 def any_of(tasks: dict[str, type[TokensTask]]) -> Any:
-    """The type of a task that is one of a table's, told by its `kind`."""
+    """Return the type of a task that is one of a table's, chosen by its `kind`."""
     any_kind = reduce(or_, tasks.values())
     return any_kind if len(tasks) == 1 else Annotated[any_kind, Field(discriminator="kind")]

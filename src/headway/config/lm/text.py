@@ -1,4 +1,4 @@
-"""Declare: language modelling: the next token of a corpus."""
+"""Language modelling: the task of predicting the next token of a corpus."""
 
 import json
 import re
@@ -17,10 +17,10 @@ CORPORA = ("stories", "tinystories")
 """Corpora that are known by name."""
 
 OWN_CORPORA: dict[str, Callable[[], Iterable[Any]]] = {}
-"""By name: corpora of token ids that plugins register; their documents, in order, at each call."""
+"""Corpora of token ids that plugins register, by name; each call gives the documents, in order."""
 
 MOST_MERGED = 1_000_000
-"""Tokens of a BPE that is trained here; four times the largest that are in use."""
+"""The most tokens of a BPE that is trained here: four times the largest in use."""
 TOKENIZERS = ("bytes", "gpt2", "bpe-N", "ids-N")
 """Tokenizers that are known by name, N a size of the vocabulary."""
 
@@ -30,14 +30,14 @@ LARGEST_VOCABULARY = 200_000_000
 MOST_TOKENS = 2**31
 
 _FIELD = r"(\.jsonl?(?:\.gz)?):[^/\\:]+$"
-"""The name of a field, after a file of JSON lines."""
+"""The name of a field, written after a file of JSON lines."""
 
 TOKENS_PER_TINY_STORY = 206
-"""Of GPT-2's tokenizer, on average."""
+"""The mean number of GPT-2 tokens of a story."""
 
 
 class TextTask(TokensTask):
-    """Predict the next token of a corpus."""
+    """The task of predicting the next token of a corpus."""
 
     primary: ClassVar[str] = "eval_loss_nats"
     examples: ClassVar[str] = "headway.data.text.text_examples"
@@ -136,12 +136,12 @@ class TextTask(TokensTask):
 
     @property
     def tokenizer_folder(self) -> Path | None:
-        """Where the tokenizer is; None for one that is known by name."""
+        """The folder of the tokenizer; None for a tokenizer that is known by name."""
         known = re.fullmatch(r"bytes|gpt2|(?:bpe|ids)-[0-9]+", self.tokenizer)
         return None if known else Path(self.tokenizer).expanduser()
 
     def why_not_prompt(self, prompt: str) -> str | None:
-        """Ids of which nothing is known are written as numbers."""
+        """Return why a tokenizer of ids cannot take a text as prompt: ids without known text are written as numbers."""
         ids = re.fullmatch(r"ids-([0-9]+)", self.tokenizer)
         if ids is None or all(re.fullmatch(r"0|[1-9][0-9]*", w) and int(w) < int(ids[1]) - 1 for w in prompt.split()):
             return None
@@ -152,18 +152,18 @@ class TextTask(TokensTask):
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """The text, and what is held out of it where that is another."""
+        """The corpus, and the validation corpus if there is another."""
         return (self.corpus,) if self.validation is None else (self.corpus, self.validation)
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Texts and a tokenizer that are given by a path."""
+        """The texts and the tokenizer that are given by a path."""
         texts = [re.sub(_FIELD, r"\1", corpus) for corpus in self.corpora if corpus not in CORPORA]
         return (*map(Path, texts), *([] if self.tokenizer_folder is None else [self.tokenizer_folder]))
 
     @property
     def expected_sequences(self) -> float | None:
-        """Known of TinyStories, and about."""
+        """The approximate number of sequences of an epoch, known for TinyStories alone."""
         if self.corpus != "tinystories" or self.tokenizer != "gpt2" or self.stories is None:
             return None
         stories = self.stories * (1 if self.validation else 1 - self.held_out)
@@ -171,7 +171,7 @@ class TextTask(TokensTask):
 
 
 def holds_ids(corpus: str) -> bool:
-    """Whether a corpus is token ids: a file of them, or one that a plugin registers."""
+    """Return whether a corpus consists of token ids: a file of ids, or a corpus that a plugin registers."""
     return corpus.endswith(".npy") or corpus in OWN_CORPORA
 
 

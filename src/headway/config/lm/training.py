@@ -1,4 +1,4 @@
-"""Declare: how a transformer is trained.
+"""Training of a transformer: optimizer, schedule, batch and length.
 
 The optimizers follow torch.optim of the same name, term by term.
 """
@@ -31,7 +31,7 @@ REGULARIZED: dict[str, Better] = {
     "query_cka": "low",
     "context_cka": "low",
 }
-"""Differentiable measures of heads, and where heads are more different; `heads.regularizers` has the functions."""
+"""Differentiable measures of heads, and the direction of more difference; functions are in `heads.regularizers`."""
 
 
 def _known(metric: str) -> str:
@@ -61,7 +61,7 @@ class Regularizer(Spec):
     )
 
     def weight_at(self, step: int, steps: int) -> float:
-        """The weight of a step (the first is 1) of so many.
+        """Return the weight at a step (the first is 1) of a given number of steps.
 
         Examples:
             >>> rising = Regularizer(metric="query_cka", weight=2.0, schedule="rising")
@@ -73,9 +73,11 @@ class Regularizer(Spec):
 
 
 class DropHead(Spec):
-    """Whole heads are dropped while training, each with probability p in each example, and the others scaled up.
+    """DropHead: training drops whole heads, each with probability p in each example, and scales up the others.
 
-    p falls in line from `start` to 0 and then rises in line to `end`.
+    p falls linearly from `start` to 0 and then rises linearly to `end`.
+
+    Paper: Zhou et al. 2020, arXiv 2004.13342.
 
     Paper: Zhou et al. 2020, arXiv 2004.13342.
     """
@@ -91,7 +93,7 @@ class DropHead(Spec):
         return self
 
     def probability_at(self, step: int, steps: int) -> float:
-        """The probability of a step (the first is 1) of so many.
+        """Return the probability at a step (the first is 1) of a given number of steps.
 
         Examples:
             >>> drophead = DropHead(start=0.2, end=0.4, turn=0.5)
@@ -105,7 +107,7 @@ class DropHead(Spec):
 
 
 class _TokensTraining(Training):
-    """What the training of a language model needs; its length is given in one of three units."""
+    """The settings that every language model's training has; its length is given in one of three units."""
 
     steps: NonNegativeInt | None = Field(
         None, description="optimizer steps; or give tokens, or epochs; 0: none, for a run that starts from another"
