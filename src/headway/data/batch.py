@@ -1,18 +1,7 @@
-"""Data: the examples of a task on tokens: what every kind of task supplies, and the one way to get at them.
+"""The interface of tasks on tokens: batches of examples, and the functions that find a task's examples.
 
-Data, transformers on tokens: batches of sequences, as a pure function of task, seed and step.
-
-* `examples`: what every kind of task supplies, and the one way to get at it;
-* `text`: that of a corpus; `corpus_tokens` are its tokens, `packing` cuts them into batches, `ngrams` says what is
-  to be beaten;
-* `known`: examples that are drawn, or all inputs once: of `parity`, `endpoint`, `retrieval`, `hops`, `recall` and
-  `induction`;
-* `own_task`: those of a type of one's own, held to `own_laws`; `own_corpus`: documents that a function gives;
-* `building` makes them: `corpus` finds documents, `documents` reads them from files, `hub` fetches them, `ids` takes
-  tokens as they are, `one_document` parts a book, `tokenizer` makes tokens, `endless_tokenizer` without an end,
-  `tokenizer_files` bounds what it may be, `text_kept` says how much of a text they give back, `token_cache` keeps them;
-* `outlook`: what all this would say, before it is done;
-* `stories`: a corpus of our own, written by `grammar` from `story_plots` and `story_words`.
+Every batch is a pure function of task, seed and step. `text` supplies batches of a corpus, `synthetic` examples that
+are drawn or listed, including those of the user's own types.
 """
 
 from abc import ABC, abstractmethod
@@ -32,14 +21,14 @@ if TYPE_CHECKING:
 
 
 MASKED = -1
-"""The target of a position that nothing is asked at."""
+"""The target of a position whose answer is not asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Sequences side by side, and the answer at each of their positions; -1, or NaN, where none is asked for.
+    """Sequences side by side, with the answer at each position; -1, or NaN, where none is asked for.
 
-    `kinds` tells sequences apart that ask different things, where metrics are told of each of them.
+    `kinds` distinguishes sequences that ask different things, if metrics are reported for each kind.
     """
 
     inputs: Int64[np.ndarray, "batch n_ctx"] | Float32[np.ndarray, "batch n_ctx numbers"]
@@ -48,26 +37,26 @@ class Batch:
 
     @property
     def asked(self) -> Bool[np.ndarray, "batch place"]:
-        """Where an answer is asked for."""
+        """True at each position whose answer is asked for."""
         if np.issubdtype(self.targets.dtype, np.floating):
             return np.asarray(~np.isnan(self.targets).any(2))
         return np.asarray(self.targets >= 0)
 
     def rows(self, here: slice | np.ndarray) -> "Batch":
-        """Some of its sequences."""
+        """Return some of the sequences."""
         kinds = None if self.kinds is None else self.kinds[here]
         return Batch(inputs=self.inputs[here], targets=self.targets[here], kinds=kinds)
 
 
 class Examples(ABC):
-    """What models are trained and judged on: pure functions of (task, seed, step, batch size)."""
+    """The examples that models train and are evaluated on: pure functions of (task, seed, step, batch size)."""
 
     tokenizer: "Tokenizer | None" = None
-    """None where tokens are no text."""
+    """The tokenizer; None if tokens are no text."""
     files: Mapping[str, str] = {}
     """Texts that are kept in a run's folder, by name."""
     notes: tuple[str, ...] = ()
-    """What was done with the data that one may not expect, in sentences."""
+    """Sentences about treatments of the data that a user may not expect."""
 
     @property
     @abstractmethod
@@ -77,11 +66,11 @@ class Examples(ABC):
     @property
     @abstractmethod
     def digest(self) -> str:
-        """A hash of what examples are made from: a run goes on only with what it began with."""
+        """A hash of the data that examples are made from: a run resumes only with its first data."""
 
     @abstractmethod
     def training_batch(self, seed: int, step: int, batch_size: int) -> Batch:
-        """The batch of a step, from 0; the same seed gives every model the same batches.
+        """Return the batch of a step, from 0; one seed gives every model one sequence of batches.
 
         Raises:
             UserError: when there are too few examples for a batch.
@@ -89,14 +78,14 @@ class Examples(ABC):
 
     @abstractmethod
     def evaluation_batches(self, sequences: int | None, batch_size: int) -> Iterator[Batch]:
-        """The sequences that a model is judged on, in batches of one shape, the last filled up with what is masked.
+        """Yield evaluation sequences in batches of one shape, the last filled up with masked ones.
 
-        They depend on the task alone; all for None.
+        They depend on the task alone; None takes all.
         """
 
     @abstractmethod
     def steps_per_epoch(self, batch_size: int) -> float:
-        """Training steps until every example was seen once.
+        """Return the training steps until every example was seen once.
 
         Raises:
             UserError: when there are too few for a batch, or for judging.
@@ -104,11 +93,11 @@ class Examples(ABC):
 
     @abstractmethod
     def targets_per_step(self, batch_size: int) -> float:
-        """Tokens that a training step predicts, in the mean."""
+        """Return the mean number of tokens that a training step predicts."""
 
 
 def expectations(task: TokensTask, batch_size: int) -> tuple[str, ...]:
-    """What is to be said of the examples of a task before they are made; nothing of those that are drawn.
+    """Return messages about the examples of a task before they are made; drawn examples have none.
 
     Raises:
         UserError: what making them would raise, as far as it is looked at.
@@ -120,7 +109,7 @@ def expectations(task: TokensTask, batch_size: int) -> tuple[str, ...]:
 
 
 def open_examples(task: TokensTask) -> Examples:
-    """The examples of a task, made by the function that it names.
+    """Return the examples of a task, made by the function that it names.
 
     Raises:
         UserError: when what they are made from is missing or not fit.
@@ -141,7 +130,7 @@ def prepare(run: TokensRun) -> tuple[str, ...]:
 
 
 def foresee(run: TokensRun) -> tuple[str, ...]:
-    """What `prepare` would say, as far as can be known without fetching, and with no more work than that takes.
+    """Return messages that `prepare` would give, as far as they can be known cheaply and without fetching.
 
     Raises:
         UserError: what `prepare` would raise, as far as it is looked at.

@@ -1,8 +1,8 @@
-"""Data: what takes long to make is made once, and kept in a folder that is whole or absent.
+"""Cached results that take long to make, each in a folder that is whole or absent.
 
-A result is built in a temporary folder and renamed; its manifest lists the size and the hash of every file, so what a
-kill, a full disk or a stray write left is never taken for whole. Of several processes that want the same result one
-builds and the others wait; the lock is the kernel's and ends with its process.
+A result is built in a temporary folder and renamed. Its manifest lists the size and the hash of every file, so that
+remains of a kill, a full disk or a stray write are never taken for a whole result. If several processes want one
+result, one builds it and the others wait. The lock is the kernel's and ends with its process.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ MANIFEST = "manifest.json"
 
 
 def cached(name: str, build: Callable[[Path], None], *, reread: bool = False) -> Path:
-    """The folder of a result, built by `build(temporary folder)` where it is missing or damaged.
+    """Return the folder of a result, built by `build(temporary folder)` if it is missing or damaged.
 
     Args:
         name: of the folder in the cache.
@@ -42,7 +42,7 @@ def cached(name: str, build: Callable[[Path], None], *, reread: bool = False) ->
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _locked(folder.with_name(f"{folder.name}.lock")) as alone:
             if alone:
-                for left in folder.parent.glob(f".{folder.name}.*.tmp"):  # by builders that were killed
+                for left in folder.parent.glob(f".{folder.name}.*.tmp"):  # leftovers of killed builders
                     shutil.rmtree(left)
             if not _is_whole(folder, reread=reread):
                 _build(folder, build, reread=reread)
@@ -50,7 +50,7 @@ def cached(name: str, build: Callable[[Path], None], *, reread: bool = False) ->
 
 
 def content_hash(path: Path) -> str:
-    """SHA-256 of a file; read again only when its size or a time of change is another.
+    """Return the SHA-256 of a file, read again only if its size or a time of change differs.
 
     Raises:
         OSError: when the file cannot be read.

@@ -1,26 +1,18 @@
-"""Data: stories from the hub, fetched once into the cache as JSON lines.
-
-TinyStories-GPT4 is the part of TinyStories that GPT-4 wrote, in the version that the published experiments used:
-2,745,100 stories in the field `story`. Its first so many are taken.
-
-Paper: Eldan and Li 2023, arXiv 2305.07759.
-
-Data: a corpus of token ids that another program made: a numpy file with one row of whole numbers.
-
-The token that ends a text parts the documents where it occurs; empty ones are dropped. The file is mapped, never read
-whole.
-
-Data: the documents of a corpus of one's own: arrays of token ids that a plugin's function gives.
-
-Data: the documents of a corpus, one after the other, never all in memory.
+"""Documents of a corpus, one after the other, and the split of a corpus that is one document.
 
 A corpus is a text file whose documents end with `<|endoftext|>`, a file of JSON lines, a folder of such files, a numpy
-file of token ids, stories from the hub, or Headway's own stories.
+file of token ids, stories from the hub, arrays of token ids from a plugin's function, or Headway's own stories. It is
+never held in memory whole.
 
-Data: a corpus of one document is split by position: its end is held out.
+Stories from the hub are fetched once into the cache as JSON lines. TinyStories-GPT4 is the part of TinyStories that
+GPT-4 wrote, in the version that the published experiments used: 2,745,100 stories in the field `story`. A limit takes
+the first stories. Paper: Eldan and Li 2023, arXiv 2305.07759.
 
-A book has no documents to choose from. Its last share is held out, from the nearest paragraph on, else from the nearest
-line, else from the nearest space.
+A file of token ids is a numpy file with one row of whole numbers, made by another program. The token that ends a text
+separates its documents; empty documents are dropped. The file is mapped, never read whole.
+
+A corpus of one document, such as a book, is split by position. Its last share is held out, from the nearest paragraph
+on, else from the nearest line, else from the nearest space.
 """
 
 import hashlib
@@ -50,12 +42,12 @@ _FIELD = "story"
 
 
 def is_fetched(limit: int | None) -> bool:
-    """Whether the first `limit` stories are in the cache."""
+    """Return whether the first `limit` stories are in the cache."""
     return (cache_folder() / _name(limit)).is_dir()
 
 
 def tinystories(limit: int | None) -> Path:
-    """A file of JSON lines with the first `limit` stories, None for all; it is fetched where the cache has none.
+    """Return a file of JSON lines with the first `limit` stories, None for all; fetch it if the cache has none.
 
     Raises:
         UserError: when `datasets` is not installed, or the hub cannot be reached.
@@ -93,11 +85,11 @@ def _streamed() -> Iterator[str]:
 
 
 AT_ONCE = 1 << 20
-"""Ids that are looked at together, and of a piece of a long document."""
+"""The ids that are processed at once, which is also the length of a piece of a long document."""
 
 
 def read_ids(path: Path, vocab_size: int, end_of_text: int) -> Iterator[tuple[np.ndarray, bool]]:
-    """The documents of a file in pieces, and of each piece whether its document ends with it.
+    """Yield the documents of a file in pieces, each with whether its document ends there.
 
     Raises:
         UserError: where it is no row of whole numbers, or holds one that is no token.
@@ -144,7 +136,7 @@ def _check(path: Path, block: Integer[np.ndarray, " token"], first: int, vocab_s
 
 @dataclass(frozen=True, kw_only=True)
 class OwnDocuments:
-    """Documents that can be gone through again and again; each is looked at when it is given.
+    """The documents of a plugin's function, which can be read again and again; each is checked when it is given.
 
     Attributes:
         name: of the corpus.
@@ -174,7 +166,7 @@ class OwnDocuments:
 
     @cached_property
     def digest(self) -> str:
-        """Of what it holds: its function may read files that change.
+        """The hash of the documents, counted twice since the function may read files that change.
 
         Raises:
             UserError: when it gives other documents at a second look.
@@ -195,13 +187,13 @@ class OwnDocuments:
 
 
 _OWN_STORY_BYTES = 400
-"""Of the tokens of one, 728 characters in the mean, by a tokenizer of few tokens: about the least that it takes."""
+"""A lower bound of the bytes of a story's tokens: 728 characters in the mean, by a tokenizer of few tokens."""
 OWN_STORIES = 20_000
-"""Stories of the grammar that are taken where the task does not say."""
+"""The number of the grammar's stories that are taken if the task gives none."""
 STORIES_KEY = rng.key(0, "stories")
 
 D = TypeVar("D", str, np.ndarray)
-"""What a document is made of: characters, or ids."""
+"""The type of a document's content: characters, or ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,17 +203,17 @@ class Corpus(Generic[D]):
     name: str
     digest: str
     pieces: Callable[[], Iterator[tuple[D, bool]]]
-    """The documents in pieces that fit into memory, and of each whether its document ends with it."""
+    """Yields the documents in pieces that fit into memory, each with whether its document ends there."""
     documents: Callable[[], Iterator[D]]
-    """The documents, each whole."""
+    """Yields the documents, each whole."""
     nats: Callable[[int], float] | None = None
     """For a grammar's stories: minus the log probability of the story of a number."""
 
     least_bytes: int = 0
-    """What its tokens take at least, where that is known before it is read."""
+    """The least bytes of its tokens, if a bound is known before reading."""
 
     def count(self) -> int:
-        """How many documents it has.
+        """Return the number of documents.
 
         Raises:
             UserError: for whatever is wrong in it.
@@ -321,7 +313,7 @@ def _hashes(paths: list[Path], said: str) -> list[str]:
 
 
 def _with_field(name: str) -> tuple[Path, str | None]:
-    """A path, and the field that is named after it; what is there under the whole name is meant first."""
+    """Return a path, and the field that is named after it; a file with the whole name comes first."""
     path = Path(name).expanduser()
     named = re.fullmatch(r"(.*\.jsonl?(?:\.gz)?):([^/\\:]+)", name)
     return (path, None) if named is None or path.exists() else (Path(named[1]).expanduser(), named[2])
@@ -369,21 +361,21 @@ def _taken(pieces: Iterator[tuple[D, bool]], limit: int | None, said: str) -> It
 
 
 REACH = 10_000
-"""Characters about the place of the share in which a better one is looked for, at most."""
+"""The most characters around the position of the share in which a better position is searched."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Where the only document of a corpus is parted: what lies between the two ends is white space."""
+    """The position where the only document of a corpus is split; white space between the two ends is dropped."""
 
     end_of_training: int
     start_of_held_out: int
     length: int
     unit: str
-    """What positions count: characters, or ids."""
+    """The unit of positions: characters, or ids."""
 
     def sentence(self, corpus: str) -> str:
-        """What was done, for the user."""
+        """Return a sentence that tells the user about the split."""
         held = self.length - self.start_of_held_out
         end = "the id that ends a text" if self.unit == "ids" else "<|endoftext|>"
         return (
@@ -393,7 +385,7 @@ class Cut:
 
 
 def cut_of(corpus: Corpus[D], share: float) -> Cut:
-    """Where the last share of the only document begins.
+    """Return the position where the held-out last share of the only document begins.
 
     Raises:
         UserError: when there is too little of it.
@@ -416,7 +408,7 @@ def cut_of(corpus: Corpus[D], share: float) -> Cut:
 
 
 def nearest_break(text: str, at: int, near: int) -> tuple[int, int]:
-    r"""The white space at which a text is best parted: where it begins and ends; (at, at) if there is none.
+    r"""Return the white space at which a text is best split: where it begins and ends; (at, at) if there is none.
 
     Args:
         text: what is parted; its own ends are no places.
@@ -440,7 +432,7 @@ def nearest_break(text: str, at: int, near: int) -> tuple[int, int]:
 
 
 def between(pieces: Iterator[tuple[D, bool]], first: int, last: int) -> Iterator[D]:
-    """What stands from a position to another one, in pieces."""
+    """Yield the text from one position to another, in pieces."""
     position = 0
     for piece, _ in pieces:
         part = piece[max(0, first - position) : max(0, last - position)]

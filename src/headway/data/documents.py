@@ -1,6 +1,6 @@
-"""Data: the documents in files of text and of JSON lines, plain or zipped, in pieces, never all in memory.
+"""Documents in text files and in JSON lines, plain or zipped, read in pieces and never whole.
 
-White space around a document is dropped, and so are empty ones.
+White space around a document is dropped, and so are empty documents.
 """
 
 import gzip
@@ -18,22 +18,22 @@ from headway.errors import UserError
 
 TEXT, JSON = (".txt",), (".jsonl", ".json")
 FIELDS = ("text", "story")
-"""Where the text of a JSON line is looked for when no field is named, in this order."""
+"""The fields of a JSON line that may hold the text if no field is named, in the order of search."""
 PIECE = 1 << 16
-"""Characters of a piece of a long document."""
+"""The most characters of a piece of a long document."""
 
 _LONGEST_LINE = 1 << 20
-"""Bytes of a line of text that are held at once, where it has a space."""
+"""The most bytes of a line of text in memory at once, if the line has a space."""
 _LAST_SEAM = re.compile(r".*\S(?=\s)", re.DOTALL)
 
 
 def kind_of(path: Path) -> str:
-    """The ending that says how a file is read, without that of a zipped one."""
+    """Return the ending that says how a file is read, without the ending of a zipped file."""
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 
 def read(path: Path, field: str | None = None) -> Iterator[tuple[str, bool]]:
-    """The documents of a file in pieces, and of each piece whether its document ends with it.
+    """Yield the documents of a file in pieces, each with whether its document ends there.
 
     Args:
         path: a text file, or a file of JSON lines.
@@ -46,12 +46,12 @@ def read(path: Path, field: str | None = None) -> Iterator[tuple[str, bool]]:
 
 
 def split_documents(lines: Iterable[str]) -> Iterator[str]:
-    """The documents in lines of text; `<|endoftext|>` ends one wherever it stands."""
+    """Yield the documents in lines of text; `<|endoftext|>` ends a document wherever it stands."""
     return joined(pieces(lines))
 
 
 def joined(parts: Iterable[tuple[str, bool]]) -> Iterator[str]:
-    """Whole documents from their pieces."""
+    """Yield complete documents joined from their pieces."""
     document: list[str] = []
     for text, ended in parts:
         document.append(text)
@@ -61,7 +61,7 @@ def joined(parts: Iterable[tuple[str, bool]]) -> Iterator[str]:
 
 
 def pieces(lines: Iterable[str], size: int = PIECE) -> Iterator[tuple[str, bool]]:
-    """The documents in lines of text in pieces of at most so many characters, each with whether it is the last.
+    """Yield the documents in lines of text in pieces of limited length, each with whether it is the last.
 
     A long document is parted before white space that follows something else. No tokenizer of whole words has a token
     across such a place, so the pieces' tokens are those of the document.
@@ -95,7 +95,7 @@ def pieces(lines: Iterable[str], size: int = PIECE) -> Iterator[tuple[str, bool]
 
 
 def _lines(path: Path, longest: int | None = None) -> Iterator[str]:
-    """The lines of a text file, each ending with one newline character whatever the file has.
+    """Yield the lines of a text file, each ending with one newline character whatever the file has.
 
     Args:
         path: of the file.
@@ -118,7 +118,7 @@ def _lines(path: Path, longest: int | None = None) -> Iterator[str]:
 
 
 def _parts(file: io.BufferedIOBase, longest: int | None) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers; of a long one its parts, none of which ends within a character or a word."""
+    """Yield lines with their numbers; a long line in parts, none of which ends within a character or a word."""
     if longest is None:
         yield from enumerate(file, 1)
         return

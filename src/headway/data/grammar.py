@@ -1,7 +1,7 @@
-"""Data: a probabilistic grammar whose texts remember: what was chosen at the beginning can be said again at the end.
+"""A probabilistic grammar whose texts remember earlier choices, and Headway's own stories drawn from it.
 
-A grammar is a set of rules, each a few options `weight template | kind gender` with a line or a semicolon between
-them; a line that does not begin with a weight goes on with the one before. A template is text with these parts:
+A grammar is a set of rules. Each rule has a few options `weight template | kind gender`, separated by a line or a
+semicolon; a line that does not begin with a weight continues the line before. A template is text with these parts:
 
     {rule}          an option of the rule, drawn by weight
     {rule=x}        the same, remembered as x
@@ -12,15 +12,13 @@ them; a line that does not begin with a weight goes on with the one before. A te
     {$x.kind}       its kind; {$x.they} {$x.them} {$x.their}: its pronouns; {$x.They} and so on: with a capital
     {br}            a new line
 
-A derivation is a chain of independent draws, so its probability is their product; where no text has two derivations,
-that is the probability of the text. The entropy is exact as well: it is summed over the rules, and over what is
-remembered as far as later draws depend on it (the kinds that some `@x` asks for).
+A derivation is a chain of independent draws, so its probability is their product. Where no text has two derivations,
+that is the probability of the text. The entropy is exact as well: it is summed over the rules, and over remembered
+choices as far as later draws depend on them (the kinds that some `@x` asks for).
 
-Data: Headway's own stories, drawn from a grammar, so their probability and their entropy are known exactly.
-
-They are short, in simple words, and what is introduced comes back: names and their pronouns, things and their colors,
-where something was left, what was promised. No text has two derivations (the tests parse stories back), so the
-probability of a derivation is that of its text.
+The stories are short, in simple words, and introduced things come back: names and their pronouns, things and their
+colors, where something was left, what was promised. No text has two derivations (the tests parse stories back), so the
+probability and the entropy of the stories are known exactly.
 """
 
 import math
@@ -52,7 +50,7 @@ from headway.data.stories_data import (
 from headway.errors import DeclarationError
 
 PRONOUNS = {"she": ("she", "her", "her"), "he": ("he", "him", "his"), "it": ("it", "it", "its")}
-"""Of each gender: subject, object, possessive."""
+"""The pronouns of each gender: subject, object, possessive."""
 _CASES = ("they", "them", "their")
 _LINE = re.compile(r"(?P<weight>\d+) (?P<template>.+?)(?: \| (?P<kind>\w+)(?: (?P<gender>she|he|it))?)?")
 _NEXT = re.compile(r";\s+(?=\d+ )|\n\s*(?=\d+ )")
@@ -63,14 +61,14 @@ _SHOWN = re.compile(r"\$(?P<name>\w+)(?:\.(?P<form>\w+))?")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Said:
-    """What a name remembers."""
+    """The text, kind and gender that a name remembers."""
 
     text: str
     kind: str
     gender: str
 
     def form(self, form: str | None) -> str:
-        """The text in the form that a template asks for."""
+        """Return the text in the form that a template asks for."""
         if form is None:
             return self.text
         words = {"cap": self.text, "kind": self.kind, **dict(zip(_CASES, PRONOUNS[self.gender], strict=True))}
@@ -89,13 +87,13 @@ class Choice:
     maybe: bool
 
     def rule_for(self, kind: str | None) -> str:
-        """The rule that is drawn from, given the kind of what `of` remembers."""
+        """Return the rule to draw from, given the kind of what `of` remembers."""
         return f"{self.rule}@{kind}" if self.of else self.rule
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shown:
-    """A part of a template that says again what was remembered."""
+    """A part of a template that repeats a remembered text."""
 
     name: str
     form: str | None
@@ -139,7 +137,7 @@ class Grammar:
                     raise DeclarationError(f"the grammar's rule {name} asks for a rule {part.rule}, which is not there")
 
     def draw(self, key: int, index: int) -> Text:
-        """The text of a number, from 0: a function of (key, index) alone."""
+        """Return the text of a number, from 0: a function of (key, index) alone."""
         # The counter's lowest words count the draws of a text, its highest one the texts.
         generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, index]))
         pieces: list[str] = []
@@ -184,7 +182,7 @@ class Grammar:
         return frozenset(part.of for part in parts if isinstance(part, Choice) and part.of)
 
     def _flow(self, rule: str, kinds: "_Kinds", name: str | None, known: dict["_Place", "_Flow"]) -> "_Flow":
-        """The entropy of an expansion where `kinds` are remembered, and what is remembered after it, as `name` too."""
+        """Return the entropy of an expansion given remembered `kinds`, and the kinds that are remembered after it."""
         place = (rule, kinds, name if name in self._asked else None)
         if place in known:
             return known[place]
@@ -276,7 +274,7 @@ LANGUAGE = Grammar(RULES)
 
 
 def story(key: int, index: int) -> Text:
-    """The story of a number, and minus the log of its probability in nats.
+    """Return the story of a number, and minus the log of its probability in nats.
 
     Examples:
         >>> story(1, 0) == story(1, 0) != story(1, 1)
@@ -286,5 +284,5 @@ def story(key: int, index: int) -> Text:
 
 
 def entropy_nats() -> float:
-    """The entropy of a story in nats: no model can lose less on average, summed over a story and its end."""
+    """Return the entropy of a story in nats, the least possible mean loss summed over a story and its end."""
     return LANGUAGE.entropy_nats

@@ -1,6 +1,6 @@
-"""Data: the native code, found and called: one shared library, a body for each instruction set.
+"""Headway's native code, found and called: one shared library with a body for each instruction set.
 
-The extension is optional. What is built and what this machine can run is known here and nowhere else.
+The extension is optional. Only this module knows which bodies were built and which of them this machine can run.
 """
 
 import ctypes
@@ -49,7 +49,7 @@ class Library:
         self.instruction_set = instruction_set
 
     def function(self, name: str, *arguments: Any, returns: Any = None) -> Callable[..., Any]:
-        """The function of this name, its argument types declared."""
+        """Return the function of a name with its argument types declared."""
         function = self._code[f"headway_{name}_{self.instruction_set}"]
         function.argtypes = arguments
         function.restype = returns
@@ -75,7 +75,10 @@ _FUNCTIONS = ("draw", "draw_only", "train", "gradient")
 
 @cache
 def _loaded() -> tuple[ctypes.CDLL | None, str]:
-    """The library of this very Python and system, or why there is none; what another left beside it is no use."""
+    """Return the library of this Python and system, or why there is none.
+
+    A library that another Python left beside it is not used.
+    """
     path = Path(__file__).parents[1] / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
     if not path.is_file():
         return None, "the native code is not built"
@@ -89,7 +92,7 @@ def _loaded() -> tuple[ctypes.CDLL | None, str]:
 
 
 def _built(code: ctypes.CDLL) -> list[InstructionSet]:
-    """The instruction sets of which a library has every function."""
+    """Return the instruction sets of which a library has every function."""
     sets: tuple[InstructionSet, ...] = get_args(InstructionSet)
     return [name for name in sets if all(hasattr(code, f"headway_{function}_{name}") for function in _FUNCTIONS)]
 
@@ -99,24 +102,24 @@ def _code() -> ctypes.CDLL | None:
 
 
 def absence() -> str:
-    """Why there is no native code here, where there is none, and what to do about it."""
+    """Return why there is no native code here, and what to do about it."""
     return f"{_loaded()[1] or 'the native code is not built'}; install a C++ compiler and then Headway again"
 
 
 @cache
 def instruction_sets() -> tuple[InstructionSet, ...]:
-    """The instruction sets that are built and that this machine has, fastest first; empty when nothing is built."""
+    """Return the instruction sets that are built and that this machine has, fastest first."""
     code = _code()
     return () if code is None else tuple(name for name in _built(code) if code.headway_supports(name.encode()))
 
 
 def available() -> InstructionSet | None:
-    """The fastest instruction set whose native code is built and runs here; None when nothing is built."""
+    """Return the fastest instruction set whose native code is built and runs here; None when nothing is built."""
     return next(iter(instruction_sets()), None)
 
 
 def library(instruction_set: InstructionSet | None = None) -> Library:
-    """The native code for an instruction set; None: the fastest.
+    """Return the native code for an instruction set; None: the fastest.
 
     Raises:
         UserError: when it is not built, or this machine does not have it.

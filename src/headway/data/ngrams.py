@@ -1,4 +1,4 @@
-"""Data: what a model that knows no context, or one token of it, loses on the held-out text.
+"""Unigram and bigram baselines: the loss of models with no context, or one token of it, on held-out text.
 
 Unigram, with add-one smoothing over a vocabulary of V tokens, N of them counted:
 
@@ -8,7 +8,7 @@ Bigram, with absolute discounting, the rest going to the unigram:
 
     p(w | v) = (max(c(v, w) - D, 0) + D n(v) p(w)) / c(v),    p(w | v) = p(w) where c(v) = 0
 
-where n(v) counts the different tokens seen after v and D = n_1 / (n_1 + 2 n_2), the leave-one-out estimate from the
+Here n(v) counts the different tokens seen after v and D = n_1 / (n_1 + 2 n_2), the leave-one-out estimate from the
 numbers of pairs that were seen once and twice. Both give every token a probability, and the probabilities sum to 1.
 
 Paper: Ney, Essen, Kneser 1994, Computer Speech and Language 8 (the discount).
@@ -25,7 +25,7 @@ _AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How often each token, and each pair of neighbours, was seen; a pair is previous * V + next, in rising order."""
+    """Counts of each token and of each pair of neighbours; a pair is previous * V + next, in rising order."""
 
     tokens: Int64[np.ndarray, " vocab"]
     pairs: Int64[np.ndarray, " pair"]
@@ -38,7 +38,7 @@ def neighbours(
     longest: int | None,
     at_once: int = _AT_ONCE,
 ) -> Iterator[tuple[Int64[np.ndarray, " pair"], Int64[np.ndarray, " pair"]]]:
-    """The tokens that a model is asked for and those before them, in blocks.
+    """Yield predicted tokens and those before them, in blocks.
 
     Args:
         tokens: documents, each ended by its end-of-text token.
@@ -73,14 +73,14 @@ def count(blocks: Iterable[tuple[np.ndarray, np.ndarray]], vocab_size: int) -> C
 
 
 def unigram(counts: Counts) -> Float64[np.ndarray, " vocab"]:
-    """The probability of each token."""
+    """Return the probability of each token."""
     return (counts.tokens + 1) / (counts.tokens.sum() + len(counts.tokens))
 
 
 def bigram(
     counts: Counts, before: Int64[np.ndarray, " pair"], asked: Int64[np.ndarray, " pair"]
 ) -> Float64[np.ndarray, " pair"]:
-    """The probability of each asked token after the one before it."""
+    """Return the probability of each predicted token after the one before it."""
     vocab_size = len(counts.tokens)
     previous = counts.pairs // vocab_size
     seen = np.bincount(previous, counts.pair_counts, vocab_size)
@@ -104,7 +104,7 @@ def _discount(counts: Counts) -> float:
 
 
 def losses_nats(counts: Counts, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
-    """The mean loss of the unigram and of the bigram on held-out neighbours."""
+    """Return the mean loss of the unigram and of the bigram model on held-out neighbours."""
     n, of_unigram, of_bigram = 0, 0.0, 0.0
     probability = unigram(counts)
     for before, asked in blocks:

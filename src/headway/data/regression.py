@@ -1,9 +1,9 @@
-"""Data: prompts of in-context linear regression, as a pure function of (task, key, step, example).
+"""Prompts of in-context linear regression, as a pure function of (task, key, step, example).
 
-A prompt is drawn from its own small generator: xoshiro128+ whose state is a hash of (key, step, example).
-So a batch is a prefix of a larger one, and prompts can be drawn side by side in any number of vector lanes.
-Its normals come in one order: beta, the query token (x and noise), then the token of each pair. Noise is drawn
-even where its variance is 0, so tasks that differ in their noise alone share beta and every x.
+Each prompt has its own small generator: xoshiro128+ whose state is a hash of (key, step, example). So a batch is a
+prefix of a larger one, and prompts can be drawn side by side in any number of vector lanes. A prompt's normals come in
+one order: beta, the query token (x and noise), then the token of each pair. Noise is drawn even where its variance is
+0, so tasks that differ only in their noise share beta and every x.
 
 The numpy code here defines the bits: float32, one operation after another, each rounded once. The native code
 (`draws.cpp`) does the same operations in the same order.
@@ -52,7 +52,7 @@ class Prompts:
 
 @dataclass(frozen=True, kw_only=True)
 class Scales:
-    """What a task makes of standard normals, in float32."""
+    """The factors by which a task scales standard normals, in float32."""
 
     beta: Float32[np.ndarray, "d_y d_x"]  # 0 where the output does not read the coordinate
     noise: np.float32
@@ -61,7 +61,7 @@ class Scales:
 
     @classmethod
     def of(cls, task: RegressionTask) -> "Scales":
-        """The scales of a task."""
+        """Return the scales of a task."""
         noise = np.float32(np.sqrt(task.noise_variance))
         plain = task.covariance.kind == "identity"
         return cls(
@@ -72,7 +72,7 @@ class Scales:
         )
 
     def native(self, n_pairs: int) -> native.NativeTask:
-        """The same for native code."""
+        """Return these factors in the form that native code reads."""
         return native.NativeTask(self.beta, float(self.noise), float(self.query_noise), self.cholesky, n_pairs)
 
 
@@ -89,7 +89,7 @@ def draw(
 
     Args:
         task: what is drawn.
-        key: 64-bit key of the stream, from `streams.key`.
+        key: 64-bit key of the stream, from `rng.key`.
         step: which batch of the stream, from 0 and below 2^32.
         batch_size: how many prompts; more prompts begin with these.
         n_pairs: pairs in a prompt, None for the task's; longer prompts begin with these pairs.
@@ -100,7 +100,7 @@ def draw(
 
     Examples:
         >>> task = RegressionTask(kind="regression", d_x=5, n_pairs=40)
-        >>> prompts = draw(task, key=streams.key(0, "doc"), step=1, batch_size=3)
+        >>> prompts = draw(task, key=rng.key(0, "doc"), step=1, batch_size=3)
         >>> prompts.x.shape, prompts.y.shape
         ((3, 40, 5), (3, 40, 1))
     """
@@ -133,17 +133,17 @@ def draw_reference(
 
 
 def evaluation_prompts(task: RegressionTask, n: int, n_pairs: int | None = None) -> Prompts:
-    """The first n of the prompts every run of this task is judged on."""
+    """Return the first n of the prompts every run of this task is evaluated on."""
     return draw(task, key=rng.key(0, "evaluation"), step=0, batch_size=n, n_pairs=n_pairs)
 
 
 def curve_prompts(task: RegressionTask, n: int, longest: int) -> Prompts:
-    """The first n of the prompts on which error is measured against prompt length, `longest` pairs each."""
+    """Return the first n of the prompts for error against prompt length, `longest` pairs each."""
     return draw(task, key=rng.key(0, "length curve"), step=0, batch_size=n, n_pairs=longest)
 
 
 def tuning_prompts(task: RegressionTask, n: int, n_pairs: int | None = None) -> Prompts:
-    """The first n of the prompts on which estimators are tuned; never those of an evaluation."""
+    """Return the first n of the prompts on which estimators are tuned; never those of an evaluation."""
     return draw(task, key=rng.key(0, "tuning"), step=0, batch_size=n, n_pairs=n_pairs)
 
 
@@ -172,7 +172,7 @@ def _draw_some(
 
 
 def _ordered_dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The sum over the last axis of a * b, as long as a's, first to last: a matmul would round in its own order."""
+    """Return the sum over the last axis of a * b, first to last: a matmul would round in its own order."""
     total = a[..., 0] * b[..., 0]
     for j in range(1, a.shape[-1]):
         total = total + a[..., j] * b[..., j]
@@ -182,7 +182,7 @@ def _ordered_dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def standard_normals(
     key: int, step: int, examples: UInt32[np.ndarray, " prompt"], count: int
 ) -> Float32[np.ndarray, "prompt normal"]:
-    """The first `count` standard normals of each of these examples' generators.
+    """Return the first `count` standard normals of each of these examples' generators.
 
     Box-Muller: one word gives a sign and the radius sqrt(-2 log u), u an odd multiple of 2^-31 below 1; the next word
     gives the angle, between -pi/2 and pi/2.
@@ -212,7 +212,7 @@ def _polynomial(coefficients: Sequence[Any], x: Float32[np.ndarray, "..."]) -> F
 
 
 def _seeded(key: int, step: int, examples: UInt32[np.ndarray, " prompt"]) -> UInt32[np.ndarray, "4 prompt"]:
-    """Each example's state: six ChaCha quarter rounds over (key, step, example), so no two examples share one."""
+    """Return each example's state: six ChaCha quarter rounds over (key, step, example), so no two are equal."""
     a = np.full_like(examples, 0x61707865 ^ (key & 0xFFFFFFFF))
     b = np.full_like(examples, 0x3320646E ^ (key >> 32))
     c = np.full_like(examples, 0x79622D32 ^ step)
@@ -234,7 +234,7 @@ def _rotated(x: UInt32[np.ndarray, "..."], by: int) -> UInt32[np.ndarray, "..."]
 
 
 def _next(state: UInt32[np.ndarray, "4 prompt"]) -> UInt32[np.ndarray, " prompt"]:
-    """The next word of each generator; moves the state.
+    """Return the next word of each generator, and move the state.
 
     Paper: Blackman and Vigna 2021, arXiv 1805.01407 (xoshiro128+; its weak lowest bits are hardly used).
     """

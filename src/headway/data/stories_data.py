@@ -1,11 +1,9 @@
-"""Data: the seven plots of Headway's stories, in the notation of `grammar`; see `story_words`.
+"""The seven plots of Headway's stories and the words they share, in the notation of `grammar`.
 
-Data and nothing else, so it may be longer than other files: parted, a plot would be no easier to read.
+The shared rules hold people, things, beginnings and ends. No two options of a rule may give one text, whatever follows,
+so that a story can be read back; after changing a rule, run the test that checks this.
 
-Data: what all of Headway's stories share, in the notation of `grammar`: people, things, beginnings and ends.
-
-No two options of a rule may say the same, whatever follows, so that a story can be read back; whoever changes a rule
-runs the test that does so.
+This file holds only data, so it may be longer than other files: split, a plot would be no easier to read.
 """
 
 LOST = {

@@ -1,20 +1,14 @@
-"""Data: the examples of tasks whose answer is known: all inputs once where they can be listed, or drawn.
+"""Examples of tasks with known answers and of the user's own tasks: every input listed, or drawn.
 
-Data: rows of bits and a query; asked is whether the number of ones is odd.
+* parity: rows of bits and a query that asks whether the number of ones is odd;
+* endpoint selection: edges, a selector and a query that asks for the end the selector names;
+* retrieval: normal inputs, and the sum of their largest projections asked at the class token;
+* hops: letters of which none follows itself, and where hops from each of them end;
+* recall: keys with values, then the keys again among fillers; their values are asked;
+* induction: letters, and what followed the latest earlier occurrence of each.
 
-Data: edges, a selector and a query; asked is the end that the selector names.
-
-Data: normal inputs and the sum of their largest projections, asked at the class token.
-
-Data: letters of which none follows itself, and where hops from each of them end.
-
-Data: keys with values, then the keys again among fillers; asked are their values.
-
-Data: letters, and what followed the latest earlier occurrence of each.
-
-Data: examples of tasks of one's own: a plugin's type declares them and draws them.
-
-What a type draws is held to laws before anything is trained on it (`own_laws`).
+A plugin's type declares and draws examples of the user's own task. They are checked against `task_laws` before anything
+is trained on them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,20 +27,20 @@ from headway.data.task_laws import broken, raised
 from headway.errors import UserError
 
 JUDGED = 1_024
-"""Sequences that a model is judged on where the evaluation does not say."""
+"""The number of evaluation sequences if the evaluation gives none."""
 
 _DRAWN_AT_ONCE = 32
-"""Of the sequences that models are judged on. Arms that differ in their batch size are judged on the same ones."""
+"""The number of evaluation sequences drawn at once, so that arms of different batch sizes get the same ones."""
 
 Draw = Callable[[np.random.Generator, int], Batch]
-"""So many examples from a generator."""
+"""A function that draws a number of examples from a generator."""
 
 
 class KnownExamples(Examples):
-    """What is drawn for a step, or every input.
+    """The examples of a synthetic task: drawn for each step, or all inputs listed.
 
-    Law: the batch of a step is a function of (task, seed, step, batch size); one as large as all inputs is all of them
-    once, in one order, whatever the seed.
+    Law: the batch of a step is a function of (task, seed, step, batch size). A batch as large as all inputs holds each
+    of them once, in one order, whatever the seed.
     """
 
     def __init__(self, task: KnownTask, *, every: Batch | None = None, draw: Draw | None = None):
@@ -72,33 +66,33 @@ class KnownExamples(Examples):
 
     @property
     def digest(self) -> str:
-        """Of the declaration: nothing else makes the examples."""
+        """The hash of the declaration, since nothing else makes the examples."""
         return digest(self.task.content())
 
     def training_batch(self, seed: int, step: int, batch_size: int) -> Batch:
-        """All inputs once, or what the seed draws for the step."""
+        """Return all inputs once, or the examples that the seed draws for the step."""
         if self._every is not None and batch_size == len(self._every.inputs):
             return self._every
         return self._draw(rng.generator(seed, "known task", self.task.kind, step), batch_size)
 
     def evaluation_batches(self, sequences: int | None, batch_size: int) -> Iterator[Batch]:
-        """All inputs once; of drawn examples, the same for every seed, 1,024 if not said otherwise."""
+        """Yield all inputs once, or drawn examples that are equal for every seed; 1,024 if no number is given."""
         judged = self._every if self._every is not None else self._fixed(sequences or JUDGED)
         yield from _cut(judged, batch_size)
 
     def _fixed(self, n: int) -> Batch:
-        """So many drawn examples; of more the first are these, and however they are cut, they are the same."""
+        """Draw n examples that are a prefix of any larger number, however they are cut into batches."""
         generators = (
             rng.generator(0, "known evaluation", self.task.kind, first) for first in range(0, n, _DRAWN_AT_ONCE)
         )
         return _joined([self._draw(random, _DRAWN_AT_ONCE) for random in generators]).rows(slice(n))
 
     def steps_per_epoch(self, batch_size: int) -> float:
-        """Until every input was seen once; drawn ones never end."""
+        """Return the steps until every input was seen once; drawn examples never end."""
         return float("inf") if self._every is None else max(1.0, len(self._every.inputs) / batch_size)
 
     def targets_per_step(self, batch_size: int) -> float:
-        """Answers that a step asks for, in the mean."""
+        """Return the mean number of answers that a step asks for."""
         return batch_size * self._asked
 
     @cached_property
@@ -108,7 +102,7 @@ class KnownExamples(Examples):
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:
-    """Batches as one."""
+    """Return several batches as one."""
     kinds = [batch.kinds for batch in batches if batch.kinds is not None]
     return Batch(
         inputs=np.concatenate([batch.inputs for batch in batches]),
@@ -118,7 +112,7 @@ def _joined(batches: Sequence[Batch]) -> Batch:
 
 
 def _cut(batch: Batch, size: int) -> Iterator[Batch]:
-    """A batch in batches of a size, the last filled up with what is masked."""
+    """Yield a batch in batches of a size, the last filled up with masked sequences."""
     total = len(batch.inputs)
     for first in range(0, total, size):
         at = np.arange(first, first + size)
@@ -126,7 +120,7 @@ def _cut(batch: Batch, size: int) -> Iterator[Batch]:
 
 
 def _masked_from(batch: Batch, first: int) -> Batch:
-    """The same, asked for nothing from a row on."""
+    """Return a batch that asks for nothing from a row on."""
     if first >= len(batch.inputs):
         return batch
     targets: Any = batch.targets.copy()
@@ -135,7 +129,7 @@ def _masked_from(batch: Batch, first: int) -> Batch:
 
 
 def asked_last(inputs: np.ndarray, answers: np.ndarray, kinds: np.ndarray | None = None) -> Batch:
-    """Sequences of which only the last position is asked, with its answers."""
+    """Return sequences of which only the last position is asked, with its answers."""
     targets = np.full(inputs.shape, MASKED, np.int64)
     targets[:, -1] = answers
     return Batch(inputs=inputs, targets=targets, kinds=kinds)
@@ -145,10 +139,11 @@ QUERY = 2
 
 
 def parity_examples(task: ParityTask) -> KnownExamples:
-    """Every row of bits, once.
+    """Return every row of bits, once.
 
     Examples:
-        >>> batch = open_examples(ParityTask(kind="parity", n_bits=2)).training_batch(seed=0, step=0, batch_size=4)
+        >>> task = ParityTask(kind="parity", n_bits=2)
+        >>> batch = parity_examples(task).training_batch(seed=0, step=0, batch_size=4)
         >>> batch.inputs.tolist(), batch.targets[:, -1].tolist()
         ([[0, 0, 2], [1, 0, 2], [0, 1, 2], [1, 1, 2]], [0, 1, 1, 0])
     """
@@ -158,11 +153,11 @@ def parity_examples(task: ParityTask) -> KnownExamples:
 
 
 def endpoint_examples(task: EndpointTask) -> KnownExamples:
-    """Every edge with either selector, once.
+    """Return every edge with either selector, once.
 
     Examples:
         >>> task = EndpointTask(kind="endpoint", vertices=2, graph="tournament")
-        >>> batch = open_examples(task).training_batch(seed=0, step=0, batch_size=2)
+        >>> batch = endpoint_examples(task).training_batch(seed=0, step=0, batch_size=2)
         >>> batch.inputs.tolist(), batch.targets[:, -1].tolist()
         ([[0, 1, 2, 4], [0, 1, 3, 4]], [0, 1])
     """
@@ -174,7 +169,7 @@ def endpoint_examples(task: EndpointTask) -> KnownExamples:
 
 
 def directions(task: RetrievalTask) -> np.ndarray:
-    """The directions a_i of a task, of length 1; at right angles as long as there is room."""
+    """Return the directions a_i of a task, of length 1; at right angles as long as there is room."""
     drawn = rng.generator(0, "directions", task.d_x, task.targets).standard_normal((task.targets, task.d_x))
     found = drawn.copy()
     for i in range(1, min(task.targets, task.d_x)):
@@ -185,7 +180,7 @@ def directions(task: RetrievalTask) -> np.ndarray:
 
 
 def retrieval_examples(task: RetrievalTask) -> KnownExamples:
-    """Fresh inputs for every step."""
+    """Return examples with fresh inputs for every step."""
     a = directions(task)
 
     def draw(random: np.random.Generator, n: int) -> Batch:
@@ -198,13 +193,13 @@ def retrieval_examples(task: RetrievalTask) -> KnownExamples:
 
 
 _GUESSED = 4_000
-"""Sequences that guesses are counted in."""
+"""The number of sequences in which guesses are counted."""
 
 
 def letters_without_repeats(
     random: np.random.Generator, n: int, length: int, letters: int
 ) -> Int64[np.ndarray, "n length"]:
-    """Sequences of letters, each other than the one before it, all such alike."""
+    """Return uniform sequences of letters in which no letter follows itself."""
     steps = random.integers(1, letters, size=(n, length))
     steps[:, 0] = random.integers(letters, size=n)
     found: np.ndarray = steps.cumsum(1) % letters
@@ -212,7 +207,7 @@ def letters_without_repeats(
 
 
 def hop(sequences: Int64[np.ndarray, "n length"]) -> Int64[np.ndarray, "n length"]:
-    """The position after the latest earlier occurrence of each position's letter; -1 where there is none.
+    """Return the position after the latest earlier occurrence of each position's letter; -1 where there is none.
 
     Examples:
         >>> hop(np.array([[0, 1, 0, 2, 1]])).tolist()
@@ -229,7 +224,7 @@ def hop(sequences: Int64[np.ndarray, "n length"]) -> Int64[np.ndarray, "n length
 
 
 def hopped(sequences: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """Where k hops from every position end, k by sequence; -1 where one of them finds nothing."""
+    """Return where k hops from every position end, k by sequence; -1 where a hop finds nothing."""
     n, length = sequences.shape
     once, rows = hop(sequences), np.arange(n)[:, None]
     at = np.broadcast_to(np.arange(length), (n, length)).copy()
@@ -241,10 +236,10 @@ def hopped(sequences: np.ndarray, k: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=16)
 def guessed(task: HopsTask) -> tuple[float, ...]:
-    """The share that is right, by k, of a model that knows k, the position and its letter, and looks nothing up.
+    """Return the accuracy, by k, of a model that knows k, the position and its letter, and looks nothing up.
 
-    It says what is right there most often, none or a letter so much further on in the alphabet; the longer the
-    sequence and the fewer the hops, the rarer none is.
+    Such a model gives the most frequent answer: none, or a letter at a fixed distance in the alphabet. Longer sequences
+    and fewer hops make none rarer.
     """
     random = rng.generator(0, "hops guessed")
     sequences = letters_without_repeats(random, _GUESSED, task.length, task.letters)
@@ -259,7 +254,7 @@ def guessed(task: HopsTask) -> tuple[float, ...]:
 
 
 def hops_examples(task: HopsTask) -> KnownExamples:
-    """Fresh letters for every step; sequences are told apart by k."""
+    """Return examples with fresh letters for every step; sequences are distinguished by k."""
 
     def draw(random: np.random.Generator, n: int) -> Batch:
         k = random.integers(task.hops + 1, size=n)
@@ -274,7 +269,7 @@ def hops_examples(task: HopsTask) -> KnownExamples:
 
 
 def recall_examples(task: RecallTask) -> KnownExamples:
-    """Fresh pairs for every step."""
+    """Return examples with fresh pairs for every step."""
     half, given = task.vocabulary // 2, 2 * task.pairs
 
     def draw(random: np.random.Generator, n: int) -> Batch:
@@ -292,7 +287,10 @@ def recall_examples(task: RecallTask) -> KnownExamples:
 
 
 def _distinct(random: np.random.Generator, n: int, below: int, count: int) -> np.ndarray:
-    """Rows of distinct numbers: of few those that come first in a random order, of many drawn again where alike."""
+    """Return rows of distinct numbers.
+
+    A small range is shuffled and its first numbers taken; rows from a large range are drawn again until distinct.
+    """
     if below <= 64 * count:
         found: np.ndarray = random.random((n, below)).argpartition(count - 1, axis=1)[:, :count]
         return random.permuted(found, axis=1)
@@ -303,7 +301,7 @@ def _distinct(random: np.random.Generator, n: int, below: int, count: int) -> np
 
 
 def induction_examples(task: InductionTask) -> KnownExamples:
-    """Fresh letters for every step; nothing is asked where a letter stands for the first time."""
+    """Return examples with fresh letters for every step; nothing is asked where a letter stands for the first time."""
 
     def draw(random: np.random.Generator, n: int) -> Batch:
         sequences = letters_without_repeats(random, n, task.length, task.letters)
@@ -318,18 +316,18 @@ _LIST = "let every() give a Batch(inputs=..., targets=...) of all inputs"
 
 
 class OwnTask(KnownTask):
-    """A task of one's own; a subclass has `kind`, `n_ctx`, `vocab_size`, and `draw` or `every`.
+    """The base of the user's own tasks; a subclass has `kind`, `n_ctx`, `vocab_size`, and `draw` or `every`.
 
-    Its other members may be given too: `title`, `n_answers` where answers are no tokens, `best_possible`, `primary`,
-    the metric that arms are judged by, and `loss`, which is `mse` where answers are numbers.
+    Other members are optional: `title`, `n_answers` if answers are no tokens, `best_possible`, `primary`, the metric
+    that compares arms, and `loss`, which is `mse` if answers are numbers.
     """
 
     examples: ClassVar[str] = "headway.data.synthetic.own_examples"
     copies: ClassVar[bool] = False
-    """Whether an answer may stand at one place of the input, to be found there: to copy it is what is asked."""
+    """True if the task asks to copy an answer that stands at one place of the input."""
 
     def draw(self, random: np.random.Generator, n: int) -> Batch:  # noqa: ARG002
-        """So many examples, from this generator alone.
+        """Draw n examples from this generator alone.
 
         Raises:
             UserError: when the type neither draws nor lists its examples.
@@ -339,12 +337,12 @@ class OwnTask(KnownTask):
         )
 
     def every(self) -> Batch | None:
-        """All inputs once, where they can be listed; None: they are drawn."""
+        """Return all inputs once, if they can be listed; None: they are drawn."""
         return None
 
     @cached_property
     def listed(self) -> Batch | None:
-        """The same, made once.
+        """All inputs of the task, made once; None if the task does not list them.
 
         Raises:
             UserError: when `every` fails, or gives something else.
@@ -362,12 +360,12 @@ class OwnTask(KnownTask):
 
     @property
     def n_inputs(self) -> int | None:
-        """How many inputs there are."""
+        """The number of inputs; None if they are not listed."""
         return None if self.listed is None else len(self.listed.inputs)
 
 
 def own_examples(task: OwnTask) -> KnownExamples:
-    """What it draws, or all of its inputs once.
+    """Return the examples of the user's own task; raise UserError if they break a law.
 
     Raises:
         UserError: when what it draws breaks a law.
@@ -379,6 +377,6 @@ def own_examples(task: OwnTask) -> KnownExamples:
 
 
 def examples_of(task: OwnTask) -> KnownExamples:
-    """The same, whatever laws it breaks."""
+    """Return the examples of the user's own task without checking their laws."""
     draws = task.listed is None or type(task).draw is not OwnTask.draw
     return KnownExamples(task, every=task.listed, draw=task.draw if draws else None)

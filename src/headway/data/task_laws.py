@@ -1,7 +1,7 @@
-"""Data: laws of the examples of a task: those of Headway keep them, and those of one's own are held to them.
+"""Laws that the examples of every task keep; Headway checks the user's own tasks against them.
 
-Batches have the declared shapes, ask for something, are a function of (task, seed, step), leave generators that others
-use alone, and do not give the answer away.
+Batches have the declared shapes, ask for something, are a function of (task, seed, step), leave shared random
+generators alone, and do not give the answer away.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,23 +19,23 @@ from headway.data.batch import MASKED, Batch, Examples
 from headway.errors import UserError, near, shortened
 
 LOOKED_AT = 512
-"""Examples that are looked at."""
+"""The number of examples that are examined."""
 _BATCHES = 64
-"""At most so many batches are looked at to reach them."""
+"""The most batches that are drawn to reach that number."""
 _PLACES = 8
-"""Positions whose answers are looked for in the input, about."""
+"""About how many positions are examined for an answer in the input."""
 _TELLING = 32
-"""Of an input that stands so often at a place, with other answers among them, something can be told."""
+"""The least number of repeated inputs at a place from which a leak can be judged."""
 _LEAK = 0.8
-"""Of what shuffled answers leave untold, one token may tell less than this."""
+"""The limit of a leak: the share of the uncertainty left by shuffled answers that one token may remove."""
 _BY_LUCK = 0.07
-"""What a share of right answers may differ by in the examples that are looked at."""
+"""The tolerance of a share of right answers in the examined examples."""
 _ANY_MODEL = Gpt2(family="gpt-2", d_model=24, n_layers=2, n_positions=16, n_heads="3-2")
-"""What a task is asked about that says what a model can reach."""
+"""The model with which a task's claims about possible models are checked."""
 
 
 def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
-    """What laws the examples of a task break: a sentence for each, with what to do."""
+    """Yield a sentence for each law that a task's examples break, with what to do."""
     n_inputs = getattr(task, "n_inputs", None)
     size = LOOKED_AT if n_inputs is None else min(LOOKED_AT, n_inputs)
     listed = _copied(getattr(task, "listed", None))
@@ -45,7 +45,7 @@ def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
         other = examples.training_batch(8, 4, size)
         # A batch as large as the list of all inputs is the list; a smaller one is drawn.
         drawn, drawn_again = ([*_several(examples, max(1, size - 1), listed)] for _ in range(2))
-    except UserError as error:  # which says itself what to do
+    except UserError as error:  # its message already says what to do
         yield f"drawing {size} examples: {error}"
         return
     except Exception as error:  # noqa: BLE001 - whatever a type of the user's raises is told
@@ -75,7 +75,7 @@ def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
 
 
 def raised(error: Exception) -> str:
-    """An exception of the user's code in one line.
+    """Return an exception of the user's code in one line.
 
     Examples:
         >>> raised(KeyError("a"))
@@ -88,18 +88,18 @@ def raised(error: Exception) -> str:
 
 
 def _copied(batch: Any) -> Batch | None:
-    """A batch that nothing else can change; None for what is no batch, which its shapes tell."""
+    """Return a batch that nothing else can change; None for an object that is no batch."""
     return batch.rows(np.arange(len(batch.inputs))) if isinstance(batch, Batch) else None
 
 
 def _several(examples: Examples, size: int, listed: Batch | None) -> Iterator[Batch]:
-    """Batches of a size; where inputs are listed, as many as it takes to draw most of a few."""
+    """Yield batches of a size: one, or if inputs are listed enough to draw most of a few inputs."""
     for step in range(1 if listed is None else min(_BATCHES, -(-LOOKED_AT // size))):
         yield examples.training_batch(7, 5 + step, size)
 
 
 def _listing(task: Any, listed: Batch) -> Iterator[str]:
-    """Whether all inputs are listed again in the same way, and each with one answer."""
+    """Yield a sentence if inputs are listed differently a second time, or if one input has two answers."""
     if not _same(task.listed, listed):
         yield "draw changed the arrays that every() gave; let draw make arrays of its own"
     before, again = rng.shared_states(), task.every()
@@ -118,7 +118,7 @@ def _listing(task: Any, listed: Batch) -> Iterator[str]:
 
 
 def _drawn_otherwise(drawn: Batch, listed: Batch) -> Iterator[str]:
-    """Whether an input that is drawn is not listed, or has another answer there."""
+    """Yield a sentence if a drawn input is not listed, or has another answer in the list."""
     rows = {row.tobytes(): at for at, row in enumerate(listed.inputs + 0)}  # so that -0.0 is 0.0
     for at, row in enumerate(drawn.inputs + 0):
         given = f"draw() gives the input {shortened(str(row.tolist()), 120)}"
@@ -145,7 +145,7 @@ def _drawn_otherwise(drawn: Batch, listed: Batch) -> Iterator[str]:
 
 
 def _promises(task: Any, batch: Batch) -> Iterator[str]:
-    """Whether what a task says of its own answers can be so: `best_possible` and `by_chance`."""
+    """Yield a sentence for each claim of a task (`best_possible`, `by_chance`) that its examples contradict."""
     if not hasattr(task, "by_chance"):
         return
     best: dict[str, float] = {}
@@ -170,7 +170,7 @@ def _promises(task: Any, batch: Batch) -> Iterator[str]:
 
 
 def _why_no_promise(metric: str, value: Any, advice: str) -> str:
-    """Why a metric cannot be said to get no better than a value; empty where it can."""
+    """Return why a metric cannot have a value as its best; empty if it can."""
     if metric not in METRICS or METRICS[metric].better is None:
         known = [each for each in METRICS if METRICS[each].better is not None]
         return f"names {shortened(repr(metric))}, which is not measured; {near(str(metric), known)}"
@@ -180,7 +180,7 @@ def _why_no_promise(metric: str, value: Any, advice: str) -> str:
 
 
 def _why_no_share(share: float, best: float, batch: Batch) -> str:
-    """Why a share of right answers cannot be the largest, or that of chance; empty where it can."""
+    """Return why a share of right answers cannot be the largest, or that of chance; empty if it can."""
     guess = _guessed(batch)
     if share > best:
         return f"gave {share:.2f}, and best_possible an accuracy of {best:.2f}; give at most that"
@@ -193,7 +193,7 @@ def _why_no_share(share: float, best: float, batch: Batch) -> str:
 
 
 def _guessed(batch: Batch) -> float:
-    """The share that is right of who says the most frequent answer at each position; 0 of answers that are numbers."""
+    """Return the accuracy of naming the most frequent answer at each position; 0 for answers that are numbers."""
     if batch.targets.dtype != np.int64:
         return 0.0
     places = (batch.targets[:, place][batch.targets[:, place] >= 0] for place in range(batch.targets.shape[1]))
@@ -220,7 +220,7 @@ def _masked(batch: Batch) -> str:
 
 
 def _kinds(task: TokensTask, batch: Any, n: int) -> Iterator[str]:
-    """Whether this is a batch of so many examples, of numbers of the right kind."""
+    """Yield a sentence unless this is a batch of n examples, of numbers of the right type."""
     if not isinstance(batch, Batch):
         yield f"draw gave a {type(batch).__name__}; give a Batch(inputs=..., targets=...)"
         return
@@ -240,7 +240,7 @@ def _kinds(task: TokensTask, batch: Any, n: int) -> Iterator[str]:
 
 
 def _varies(batch: Batch) -> bool:
-    """Whether an answer at some position differs between examples."""
+    """Return whether an answer at some position differs between examples."""
     asked = batch.asked if batch.targets.ndim == 2 else batch.asked[:, :, None]
     high = np.where(asked, batch.targets, -np.inf).max(0)
     low = np.where(asked, batch.targets, np.inf).min(0)
@@ -249,7 +249,7 @@ def _varies(batch: Batch) -> bool:
 
 def _sizes(task: TokensTask, batch: Batch, n: int) -> Iterator[str]:
     tokens = batch.inputs.dtype == np.int64
-    # Numbers are read at a class token after them.
+    # A class token follows numbers, and their answer is read there.
     lengths = (task.n_ctx,) if tokens else (task.n_ctx, task.n_ctx - 1)
     if len(batch.inputs) != n or batch.inputs.ndim != (2 if tokens else 3) or batch.inputs.shape[1] not in lengths:
         wanted = f"({n}, {task.n_ctx}{'' if tokens else ', numbers'})"
@@ -276,7 +276,7 @@ def _same(one: Batch, other: Batch) -> bool:
 
 
 def _leaks(task: TokensTask, batch: Batch) -> Iterator[str]:
-    """Whether the input at one place gives the answer: shuffled answers would not go with it so often."""
+    """Yield a sentence if the input at one place gives the answer away, judged against shuffled answers."""
     if batch.inputs.dtype != np.int64 or batch.targets.dtype != np.int64:
         yield from _leaked_numbers(batch)
         return
@@ -302,10 +302,10 @@ def _leaks(task: TokensTask, batch: Batch) -> Iterator[str]:
 
 
 def _too_late(batch: Batch, looked_at: Sequence[int], there: Sequence[int]) -> int | None:
-    """The first position whose answer follows from the token there, and should not; None where it may.
+    """Return the first position whose answer follows from the token there, and should not; None if it may.
 
-    It may where few tokens were seen: the depth of brackets at the first position is that of its bracket. Then these
-    are the first positions whose answers vary, and at most half of them. An answer that is asked one position too late
+    It may where few tokens were seen: the depth of brackets at the first position is that of its bracket. Such
+    positions are the first whose answers vary, and at most half of them. An answer that is asked one position too late
     is found at later ones, too.
 
     Args:
@@ -325,7 +325,7 @@ def _how_often(share: float) -> str:
 
 
 def _given_away(batch: Batch, place: int) -> dict[int, float]:
-    """The positions whose input alone gives the answer that is asked at a place, and in what share of the examples."""
+    """Return the positions whose input alone gives the answer at a place, and in what share of the examples."""
     asked = batch.targets[:, place] >= 0
     answers = batch.targets[asked, place]
     shares = {at: _given(batch.inputs[asked, at], answers) for at in range(place, -1, -1)}
@@ -333,7 +333,7 @@ def _given_away(batch: Batch, place: int) -> dict[int, float]:
 
 
 def _given(inputs: np.ndarray, answers: np.ndarray) -> float | None:
-    """The share of answers that are the usual one of their input token; None where shuffled ones are told as well."""
+    """Return the share of answers that are the usual one of their input token; None if shuffled ones do as well."""
     counts = np.unique(inputs, return_counts=True)[1]
     if len(np.unique(answers)) < 2 or len(counts) < 2 or int((counts - 1).sum()) < _TELLING:
         return None

@@ -1,19 +1,17 @@
-"""Data: batches of token sequences, as a pure function of (task, seed, step, batch size).
+"""Batches of token sequences from a text, and checks that a corpus is large enough, before its tokens are made.
 
-Packed: the documents are one ring of tokens. Each epoch cuts it, from a random place on, into windows that share
-nothing but their borders, and takes the windows in a fresh random order; the end of a text is an ordinary target.
+Packed: the documents are one ring of tokens. Each epoch cuts the ring, from a random place on, into windows that share
+only their borders, and takes the windows in a fresh random order. The end of a text is an ordinary target.
 
-Published: every story is a sequence of its own, cut at n_ctx tokens; what follows it is filled with the end-of-text
-token and masked in the loss, that of the story's own end included, so the model never learns to stop. The published
-runs fill up to the longest of each 1,000 stories. Here every batch is n_ctx long, since compiled code wants one shape;
-under a causal mask what stands to the right of a token changes nothing, so the losses are the same.
+Published: every story is a sequence of its own, cut at n_ctx tokens. The rest is filled with the end-of-text token and
+masked in the loss, the end of the story itself included, so the model never learns to stop. The published runs fill up
+to the longest of each 1,000 stories. Here every batch is n_ctx long, since compiled code wants one shape. Under a
+causal mask tokens to the right change nothing, so the losses are equal.
 
-Data: what making the tokens of a task would say, as far as it can be known without making them.
+Every batch is a pure function of (task, seed, step, batch size).
 
-A corpus is read until it plainly has enough: a word is a token at least. Where that stays open, the corpus is small,
-and its tokens are made as a run would make them. Nothing is fetched.
-
-Data: the text of a task, in sequences.
+The checks fetch nothing. A corpus is read until it plainly has enough: a word is at least one token. If the answer
+stays open, the corpus is small, and its tokens are made as a run would make them.
 """
 
 import math
@@ -46,15 +44,15 @@ class TokenArrays(Protocol):
 
     @property
     def held_out(self) -> Integer[np.ndarray, " token"]:
-        """Held-out documents, likewise."""
+        """The held-out documents, each ended by the end-of-text token."""
 
     @property
     def train_ends(self) -> Int64[np.ndarray, " document"]:
-        """For each training document the position after its end-of-text token."""
+        """The position after the end-of-text token of each training document."""
 
     @property
     def held_out_ends(self) -> Int64[np.ndarray, " document"]:
-        """For each held-out document, likewise."""
+        """The position after the end-of-text token of each held-out document."""
 
     @property
     def end_of_text(self) -> int:
@@ -62,12 +60,12 @@ class TokenArrays(Protocol):
 
 
 def sequences_per_epoch(tokens: TokenArrays, task: TextTask) -> int:
-    """Training sequences of an epoch: packed, windows of the tokens; published, documents."""
+    """Return the training sequences of an epoch: packed, windows of the tokens; published, documents."""
     return len(tokens.train_ends) if task.padding == "published" else len(tokens.train) // task.n_ctx
 
 
 def steps_per_epoch(tokens: TokenArrays, task: TextTask, batch_size: int) -> float:
-    """Training steps until every sequence was seen once.
+    """Return the training steps until every sequence was seen once.
 
     Raises:
         UserError: as `check`.
@@ -77,7 +75,7 @@ def steps_per_epoch(tokens: TokenArrays, task: TextTask, batch_size: int) -> flo
 
 
 def check(tokens: TokenArrays, task: TextTask, batch_size: int) -> None:
-    """Look whether there is text enough to train and to judge.
+    """Raise UserError if a text is too short to train or to evaluate.
 
     Raises:
         UserError: when the training text is shorter than a batch, or the held-out text than a sequence.
@@ -99,7 +97,7 @@ def check(tokens: TokenArrays, task: TextTask, batch_size: int) -> None:
 
 
 def training_batch(tokens: TokenArrays, task: TextTask, seed: int, step: int, batch_size: int) -> Batch:
-    """The batch of a step, from 0; the same seed gives every model the same batches.
+    """Return the batch of a step, from 0; one seed gives every model one sequence of batches.
 
     Raises:
         UserError: as `check`.
@@ -129,10 +127,10 @@ def _order(seed: int, epoch: int, n: int) -> Int64[np.ndarray, " sequence"]:
 
 
 def evaluation_batches(tokens: TokenArrays, task: TextTask, sequences: int | None, batch_size: int) -> Iterator[Batch]:
-    """The held-out sequences that a model is judged on, in batches of one shape.
+    """Yield held-out sequences for evaluation, in batches of one shape.
 
-    Packed, each held-out token but the first is a target once. Which sequences are taken depends on the task alone:
-    a fixed random choice of so many, all for None. What fills up the last batch is masked.
+    Packed, each held-out token but the first is a target once. The choice of sequences depends on the task alone: a
+    fixed random choice of a given number, or all for None. Sequences that fill up the last batch are masked.
     """
     published = task.padding == "published"
     available = len(tokens.held_out_ends) if published else -(-(len(tokens.held_out) - 1) // task.n_ctx)
@@ -144,7 +142,7 @@ def evaluation_batches(tokens: TokenArrays, task: TextTask, sequences: int | Non
         else:
             part = _windows(tokens.held_out, some * task.n_ctx, task.n_ctx)
             positions = some[:, None] * task.n_ctx + np.arange(task.n_ctx)
-            # The windows of a ring go on at its beginning; here the text is over.
+            # Windows of a ring continue at its beginning; held-out text ends here.
             part.targets[positions >= len(tokens.held_out) - 1] = MASKED
         yield _filled(part, batch_size, tokens.end_of_text)
 
@@ -181,12 +179,12 @@ def _filled(part: Batch, batch_size: int, end_of_text: int) -> Batch:
 
 
 MARGIN = 16
-"""How many times what is needed is plainly enough, of a corpus that is not read to its end."""
+"""The factor by which a partly read corpus has to exceed the need to count as enough."""
 _MOST_SAMPLE = 1 << 23
 
 
 def outlook(task: TextTask, batch_size: int) -> Iterator[str]:
-    """What is to be said of the text of a task, in sentences.
+    """Yield messages about the text of a task, in sentences.
 
     Raises:
         UserError: what a run would raise, as far as it is looked at.
@@ -221,16 +219,16 @@ def outlook(task: TextTask, batch_size: int) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """What was read of a corpus: words at least, of each document, and the beginning itself."""
+    """The part of a corpus that was read: a lower bound of each document's words, and the beginning itself."""
 
     words: tuple[int, ...]
     texts: tuple[Any, ...]
     is_open: bool
-    """Whether it may be too little."""
+    """True if the corpus may be too small."""
 
     @property
     def n(self) -> int:
-        """Documents that were read."""
+        """The number of documents that were read."""
         return len(self.words)
 
     @classmethod
@@ -244,7 +242,7 @@ class _Seen:
         if not seen.is_open and task.tokenizer.startswith("bpe-"):
             try:
                 trained_bpe(seen.texts, task.vocab_size)
-            except UserError:  # of what was read; all of it may have enough
+            except UserError:  # the part that was read; the whole may have enough
                 seen = replace(seen, is_open=True)
         return seen
 
@@ -268,19 +266,19 @@ class _Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class _Needs:
-    """What a task needs of a corpus."""
+    """The amount of text that a task needs."""
 
     task: TextTask
     batch_size: int
     judged: bool = False
-    """Whether the corpus is the one that is held out whole."""
+    """True if the corpus is the one that is held out completely."""
 
     @property
     def share(self) -> float:
         return self.task.held_out if self.task.validation is None else float(self.judged)
 
     def plainly_met(self, n: int, words: int) -> bool:
-        """Whether the beginning of a corpus is so much that the whole is enough, whatever is held out of it."""
+        """Return whether the beginning of a corpus is already enough, however much of the corpus is held out."""
         held = math.ceil(self.share * n)
         if self.task.padding == "published":
             return self.judged or (n - held >= self.batch_size and self.task.n_ctx > 1)
@@ -288,7 +286,7 @@ class _Needs:
         return enough and (self.judged or words * (1 - self.share) >= MARGIN * self.batch_size * self.task.n_ctx)
 
     def met(self, words: tuple[int, ...]) -> bool:
-        """Whether a corpus that was read to its end is enough.
+        """Return whether a corpus that was read to its end is enough.
 
         Raises:
             UserError: when it cannot be split.
@@ -309,7 +307,7 @@ class _Needs:
 
 
 class TextExamples(Examples):
-    """The text of a task, in sequences; the law of which token stands where is that of `packing`."""
+    """Examples of a text task: batches of sequences, packed or as published."""
 
     def __init__(self, task: TextTask, tokens: Tokens):
         self.task, self.tokens = task, tokens
@@ -328,19 +326,19 @@ class TextExamples(Examples):
         return self.tokens.digest
 
     def training_batch(self, seed: int, step: int, batch_size: int) -> Batch:
-        """As `packing.training_batch`."""
+        """Return the batch of a step, from 0."""
         return training_batch(self.tokens, self.task, seed, step, batch_size)
 
     def evaluation_batches(self, sequences: int | None, batch_size: int) -> Iterator[Batch]:
-        """As `packing.evaluation_batches`."""
+        """Yield batches of held-out sequences."""
         return evaluation_batches(self.tokens, self.task, sequences, batch_size)
 
     def steps_per_epoch(self, batch_size: int) -> float:
-        """As `packing.steps_per_epoch`."""
+        """Return how many steps an epoch has."""
         return steps_per_epoch(self.tokens, self.task, batch_size)
 
     def targets_per_step(self, batch_size: int) -> float:
-        """Every position; with padding the mean over the documents."""
+        """Return the mean number of targets of a step: every position, or with padding the mean over documents."""
         if self.task.padding == "packed":
             return float(batch_size * self.task.n_ctx)
         lengths = np.diff(self.tokens.train_ends, prepend=0) - 1
@@ -348,7 +346,7 @@ class TextExamples(Examples):
 
 
 def expectations(task: TextTask, batch_size: int) -> Iterator[str]:
-    """What is to be said of a text before its tokens are made.
+    """Yield messages about a text before its tokens are made.
 
     Raises:
         UserError: what making them would raise, as far as it is looked at.
@@ -357,7 +355,7 @@ def expectations(task: TextTask, batch_size: int) -> Iterator[str]:
 
 
 def text_examples(task: TextTask) -> TextExamples:
-    """The text of a task; its tokens are made where the cache has none.
+    """Return the examples of a text task; its tokens are made if the cache has none.
 
     Raises:
         UserError: as `open_corpus`.

@@ -1,14 +1,11 @@
-"""Data: how much of a text its tokens give back: words that are unknown, spaces and capitals may be lost.
+"""Tokens of a text task: made from a corpus, kept in the cache, and checked against the text they stand for.
 
-Bits per byte are bits per byte of the text. Where tokens stand for another text, they are not.
+A corpus is read three times and never held in memory. First its documents are counted, to choose the held-out ones.
+Then a tokenizer is trained on the others, if the task asks for one. Last all documents are written as tokens. A corpus
+of one document is split by position instead.
 
-Data: the tokens of a text task, made from its corpus and written into a folder.
-
-A corpus is read three times and never held in memory: its documents are counted, so that the held-out ones can be
-chosen; a tokenizer is trained on the others where the task asks for one; then all are written as tokens. A corpus of
-one document is split by position instead.
-
-Data: the tokens of a corpus: mapped from the cache, and made where it has none.
+Tokens may lose unknown words, spaces and capitals. Bits per byte count bytes of the original text, so the share of the
+text that survives the tokens is measured.
 """
 
 import json
@@ -36,19 +33,19 @@ from headway.data.tokenizer import Tokenizer, open_tokenizer
 from headway.errors import UserError
 
 _MOST = 1 << 22
-"""Characters that are looked at."""
+"""The most characters that are compared."""
 
 
 @dataclass(kw_only=True)
 class TextKept:
-    """Adds up, document by document, how much of it is kept."""
+    """The share of a text that its tokens give back, added up document by document."""
 
     tokenizer: Tokenizer
     _kept: int = 0
     _of: int = 0
 
     def look(self, document: Any, ids: np.ndarray) -> None:
-        """Look at a text and its tokens; of tokens without a text, at those that are not the unknown one."""
+        """Compare a text with its tokens; tokens without a text are checked for the unknown token alone."""
         if self._of >= _MOST:
             return
         if not isinstance(document, str):
@@ -57,12 +54,12 @@ class TextKept:
             return
         given_back = self.tokenizer.text_of(ids)
         self._kept += (Counter(document) & Counter(given_back)).total()
-        # Spaces that the text does not have would make bytes cheap, too.
+        # Added spaces would make bytes cheap, too.
         self._of += max(len(document), len(given_back))
 
     @property
     def share(self) -> float:
-        """Of the characters."""
+        """The share of characters that survive."""
         return self._kept / self._of if self._of else 1.0
 
 
@@ -73,7 +70,7 @@ _LENGTH_AT_ONCE = 1 << 22
 
 
 def held_out_documents(n: int, share: float) -> Bool[np.ndarray, " document"]:
-    """Which of n documents are held out."""
+    """Return a mask of the held-out documents among n."""
     held = np.zeros(n, bool)
     # The seed is the published split's, used as the package datasets uses it, not a stream of ours.
     held[np.random.default_rng(SPLIT_SEED).permutation(n)[: math.ceil(share * n)]] = True
@@ -81,7 +78,7 @@ def held_out_documents(n: int, share: float) -> Bool[np.ndarray, " document"]:
 
 
 def check_split(task: TextTask, n: int) -> None:
-    """Look whether a corpus of n documents can be split.
+    """Raise UserError if a corpus of n documents cannot be split.
 
     Raises:
         UserError: when no document would be left to train on.
@@ -104,13 +101,13 @@ def check_split(task: TextTask, n: int) -> None:
 
 
 def dtype_of(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
-    """What tokens are kept as."""
+    """Return the integer type in which tokens are stored."""
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """What the tokens of a task are made from."""
+    """The corpora, files and tokenizer that the tokens of a task are made from."""
 
     task: TextTask
     corpus: Corpus[Any]
@@ -136,7 +133,7 @@ class Sources:
 
     @property
     def digest(self) -> str:
-        """Known before anything is made."""
+        """A hash that is known before anything is made."""
         name = self.task.tokenizer
         if name.startswith("bpe-"):
             name += f" of tokenizers {tokenizers.__version__}"
@@ -151,7 +148,7 @@ class Sources:
         return f"tokens-{self.digest}"
 
     def _check_room(self) -> None:
-        """See that the disk holds the tokens, unless they are there, as far as it is known what they take."""
+        """Raise UserError if the disk has too little room for the tokens, as far as their size is known."""
         cache, least = cache_folder(), self.corpus.least_bytes
         there = next(folder for folder in (cache, *cache.parents) if folder.exists())
         if least > (free := shutil.disk_usage(there).free) and not (cache / self.folder).is_dir():
@@ -193,7 +190,7 @@ class Sources:
 
 
 def cut_in(facts: dict[str, Any]) -> Cut | None:
-    """Where the corpus was parted, of the facts that were written with its tokens; None: between documents."""
+    """Return where the corpus was split, from the facts stored with its tokens; None: between documents."""
     return None if facts.get("cut") is None else Cut(**facts["cut"])
 
 
@@ -253,7 +250,7 @@ def _encoder(tokenizer: Tokenizer, some: list[Any]) -> Callable[[list[Any]], lis
 
 
 def _at_once(documents: Iterator[Any]) -> Iterator[list[Any]]:
-    """Documents in groups that are neither many nor long."""
+    """Yield documents in groups that are neither many nor long."""
     some: list[Any] = []
     length = 0
     for document in documents:
@@ -273,26 +270,26 @@ class Tokens:
     train: Integer[np.ndarray, " train_token"] = field(repr=False)
     """Training documents one after the other, each ended by the end-of-text token; uint16, or uint32 above 65,536."""
     held_out: Integer[np.ndarray, " held_out_token"] = field(repr=False)
-    """The documents that are never trained on, likewise."""
+    """The documents that are never trained on, in the same form."""
     train_ends: Int64[np.ndarray, " train_document"] = field(repr=False)
-    """For each training document the position after its end-of-text token."""
+    """The position after the end-of-text token of each training document."""
     held_out_ends: Int64[np.ndarray, " held_out_document"] = field(repr=False)
-    """For each held-out document, likewise."""
+    """The position after the end-of-text token of each held-out document."""
     counts: Int64[np.ndarray, " vocab"] = field(repr=False)
-    """How often each token occurs in the training documents."""
+    """The count of each token in the training documents."""
     tokenizer: Tokenizer
     digest: str
     """A hash of the tokens and of the tokenizer."""
     unigram_loss_nats: float
-    """On the tokens that a model is judged on, counted on those it is trained on; see `ngrams`."""
+    """The unigram loss on evaluation tokens, counted on training tokens; see `ngrams`."""
     bigram_loss_nats: float
     entropy_nats: float | None
     """For stories of the grammar: the mean of -log p of the held-out stories per held-out token, the floor under the
     loss of any model. None for other corpora, and for published padding, where ends and first tokens are no targets."""
     text_kept: float
-    """The share of the held-out text that its tokens give back; 0 for ids of which no text is known."""
+    """The share of the held-out text that its tokens give back; 0 for ids without known text."""
     note: str = ""
-    """What was done with the corpus that one may not expect, in a sentence."""
+    """A sentence about treatments of the corpus that a user may not expect."""
 
     @property
     def vocab_size(self) -> int:
@@ -326,12 +323,13 @@ class Tokens:
 
 
 def open_corpus(task: TextTask) -> Tokens:
-    """The tokens of a task; they are made where the cache has none.
+    """Return the tokens of a task, and make them if the cache has none.
 
-    The first `task.stories` documents of the corpus are taken. Of n documents, ceil(held_out n) are held out: the
-    first ones of a permutation with seed 42, so the same ones whatever the seed of a run (and the same ones as
-    `train_test_split(test_size=held_out, seed=42)` of the package datasets takes, as the published experiments did).
-    Of a single document the end is held out. What the cache has is read whole first, since models are trained on it.
+    The first `task.stories` documents of the corpus are taken. Of n documents, ceil(held_out n) are held out: the first
+    ones of a permutation with seed 42. They are the same for every seed of a run, and the ones that
+    `train_test_split(test_size=held_out, seed=42)` of the package datasets takes, as the published experiments did. Of
+    a single document the end is held out. Cached tokens are read completely before use, since models are trained on
+    them.
 
     Raises:
         UserError: when the corpus or the tokenizer is missing or not fit, or the cache cannot be written.
@@ -340,12 +338,12 @@ def open_corpus(task: TextTask) -> Tokens:
 
 
 def kept_tokens(task: TextTask, sources: Sources, *, reread: bool = False) -> Tokens:
-    """The tokens of a task whose corpora were found already; see `open_corpus`."""
+    """Return the tokens of a task whose corpora are open already, mapped from the cache or made."""
     folder = cached(sources.folder, sources.write, reread=reread)
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     cut = cut_in(facts)
     if cut is not None:
-        check_split(task, 1)  # what was made for another task may be no good for this one
+        check_split(task, 1)  # tokens made for another task may not suit this one
     tokenizer = Tokenizer.load(folder)
     dtype = dtype_of(tokenizer.vocab_size)
     published = task.padding == "published"

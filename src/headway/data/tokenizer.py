@@ -1,9 +1,8 @@
-"""Data: text to tokens and back.
+"""Tokenizers: text to tokens and back.
 
-Every tokenizer here is one of the library `tokenizers` and is kept as one `tokenizer.json`. `bytes` is a byte-level
-BPE without merges whose token ids are the bytes, and 256 the end of a text.
-
-Data: a tokenizer that has no token for the end of a text: enough to read one, not to train on it or to write.
+Every tokenizer here is one of the library `tokenizers` and is kept as one `tokenizer.json`. `bytes` is a byte-level BPE
+without merges whose token ids are the bytes, and 256 the end of a text. A tokenizer without an end-of-text token can be
+used to read a text, but not to train or to generate.
 """
 
 import json
@@ -55,7 +54,7 @@ class Tokenizer:
             raise NoEndOfText(f"tokenizer {name}: {said}")
         inner.no_truncation()
         inner.no_padding()
-        # As a token of its own it is found in a text as a whole; its id stays.
+        # Added as a token, it is found in a text as a whole; its id stays.
         inner.add_special_tokens([AddedToken(end, normalized=False, special=True)])
         return cls(inner=inner, end_of_text=vocabulary[end], vocab_size=max(vocabulary.values()) + 1)
 
@@ -86,25 +85,25 @@ class Tokenizer:
         (folder / "tokenizer.json").write_text(self.inner.to_str(), encoding="utf-8")
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text; `<|endoftext|>` in it is the one token."""
+        """Return the tokens of a text; `<|endoftext|>` in it becomes the one token."""
         return self._ids(lambda: [self.inner.encode(text, add_special_tokens=False)])[0]
 
     def encode_as_written(self, text: str) -> list[int]:
-        """The same with the tokens that it puts around a text, such as a Llama's first."""
+        """Return the ids of a text with the tokens that the tokenizer puts around it, such as Llama's first token."""
         return self._ids(lambda: [self.inner.encode(text)])[0]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text, on all cores."""
+        """Return the tokens of each text, using all cores."""
         return self._ids(lambda: self.inner.encode_batch_fast(list(texts), add_special_tokens=False))
 
     def decode(self, tokens: Iterable[SupportsIndex]) -> str:
-        """The text of tokens; bytes that are no UTF-8 become the replacement character."""
+        """Return the text of tokens; bytes that are no UTF-8 become the replacement character."""
         ids = [int(token) for token in tokens]
         with explained("the tokenizer has no text for its tokens", "give another"):
             return str(self.inner.decode(ids, skip_special_tokens=False))
 
     def n_bytes(self, tokens: Integer[np.ndarray, " token"]) -> int:
-        """Bytes of the text that tokens stand for; the end of a text is none, and so is what is unknown.
+        """Return the bytes of the text that tokens stand for; the end of a text and unknown tokens count as none.
 
         Examples:
             >>> bytes_tokenizer().n_bytes(np.array([104, 105, 256]))
@@ -119,12 +118,12 @@ class Tokenizer:
         return int(np.dot(counts, lengths)) if len(ids) else 0
 
     def text_of(self, tokens: Integer[np.ndarray, " token"]) -> str:
-        """The text that tokens stand for, without what is unknown, or ends it."""
+        """Return the text of tokens without unknown tokens and ends."""
         return self.decode(tokens[(tokens != self.end_of_text) & (tokens != self.unknown)])
 
     @cached_property
     def unknown(self) -> int | None:
-        """The token for what it does not know, if it has one."""
+        """The token for unknown text, if the tokenizer has one."""
         model = json.loads(self.inner.to_str())["model"]
         if model["type"] == "Unigram":
             return None if model["unk_id"] is None else int(model["unk_id"])
@@ -140,12 +139,12 @@ class Tokenizer:
 
     @property
     def digest(self) -> str:
-        """A hash of all that it does."""
+        """A hash of everything the tokenizer does."""
         return digest(self.inner.to_str())
 
 
 def open_tokenizer(name: str, training_documents: Callable[[], Iterable[str]]) -> Tokenizer:
-    """The tokenizer that a task names; only `bpe-N` reads the training documents.
+    """Return the tokenizer that a task names; only `bpe-N` reads the training documents.
 
     Raises:
         UserError: when it cannot be had, it has no token for some texts, or the documents are too few for N tokens.
@@ -162,7 +161,7 @@ def open_tokenizer(name: str, training_documents: Callable[[], Iterable[str]]) -
 
 
 def bytes_tokenizer() -> Tokenizer:
-    """A token for each byte, and 256 for the end of a text.
+    """Return the tokenizer with a token for each byte, and 256 for the end of a text.
 
     Examples:
         >>> bytes_tokenizer().encode("hi<|endoftext|>")
@@ -173,9 +172,9 @@ def bytes_tokenizer() -> Tokenizer:
 
 
 def ids_tokenizer(vocab_size: int) -> Tokenizer:
-    """For token ids of which nothing more is known: each is written as its number, the last ends a text.
+    """Return a tokenizer for ids without known text: each id is written as its number, the last ends a text.
 
-    Of a text it reads the numbers that are ids, and nothing else.
+    Encoding a text keeps only the numbers in it that are ids.
 
     Examples:
         >>> ids_tokenizer(50_257).decode([464, 3290, 50_256])
@@ -183,14 +182,14 @@ def ids_tokenizer(vocab_size: int) -> Tokenizer:
     """
     vocabulary = {str(number): number for number in range(vocab_size - 1)} | {END_OF_TEXT: vocab_size - 1}
     inner = tokenizers.Tokenizer(models.WordLevel(vocabulary))
-    # The model fails at any other word.
+    # The model raises an error for any other word.
     words = tokenizers.Regex(rf"(?<!\S)(?:{_numbers_to(vocab_size - 2)})(?!\S)")
     inner.pre_tokenizer = pre_tokenizers.Split(words, behavior="removed", invert=True)
     return Tokenizer.of(inner, f"ids-{vocab_size}")
 
 
 def _numbers_to(last: int) -> str:
-    """A pattern of the whole numbers from 0 to one.
+    """Return a pattern of the whole numbers from 0 to a given one.
 
     Examples:
         >>> [number for number in range(2_000) if re.fullmatch(_numbers_to(1_305), str(number))] == list(range(1_306))
@@ -207,7 +206,7 @@ def _numbers_to(last: int) -> str:
 
 
 def trained_bpe(documents: Iterable[str], vocab_size: int) -> Tokenizer:
-    """A byte-level BPE of so many tokens: the end of a text (id 0), 256 bytes, and merges of pairs seen twice or more.
+    """Train a byte-level BPE: the end of a text (id 0), 256 bytes, and merges of pairs seen twice or more.
 
     Raises:
         UserError: when the documents do not give that many merges.
@@ -230,9 +229,9 @@ def trained_bpe(documents: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def _check_encodes_everything(inner: tokenizers.Tokenizer, name: str) -> None:
-    """Nothing, when every text has tokens: unknown parts one of their own, or every byte one.
+    """Raise UserError unless every text has tokens, through an unknown token or a token for every byte.
 
-    Without, a BPE drops what it does not know and says nothing, and other models raise in the middle of a corpus.
+    A BPE without either drops unknown parts silently, and other models raise in the middle of a corpus.
 
     Raises:
         UserError: saying what is missing.
@@ -268,7 +267,7 @@ def _byte_level(model: models.BPE) -> tokenizers.Tokenizer:
 
 
 def byte_characters() -> list[str]:
-    """The printable character that stands for each byte in a byte-level vocabulary: itself where it is printable."""
+    """Return the printable character that stands for each byte in a byte-level vocabulary."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = iter(range(256, 512))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
@@ -288,7 +287,7 @@ def _gpt2() -> Tokenizer:
 
 @dataclass(frozen=True, kw_only=True)
 class EndlessTokenizer:
-    """A tokenizer without a token for the end of a text: it makes tokens of one, and documents are not parted."""
+    """A tokenizer without a token for the end of a text: documents cannot be separated."""
 
     inner: tokenizers.Tokenizer = field(repr=False)
     vocab_size: int
@@ -303,13 +302,13 @@ class EndlessTokenizer:
         return cls(inner=inner, vocab_size=max(inner.get_vocab(with_added_tokens=True).values()) + 1)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text."""
+        """Return the tokens of a text."""
         return list(self.inner.encode(text, add_special_tokens=False).ids)
 
     def encode_as_written(self, text: str) -> list[int]:
-        """The same with the tokens that it puts around a text."""
+        """Return the ids of a text with the tokens that the tokenizer puts around it."""
         return list(self.inner.encode(text).ids)
 
     def decode(self, tokens: Iterable[SupportsIndex]) -> str:
-        """The text of tokens."""
+        """Return the text of tokens."""
         return str(self.inner.decode([int(token) for token in tokens], skip_special_tokens=False))

@@ -1,7 +1,7 @@
-"""Data: what the files of a tokenizer may be that others have written; known before a text is given to it.
+"""Limits on tokenizer files from strangers, checked before the tokenizer reads a text.
 
-A tokenizer is a small program: its steps may replace a character by many, again and again, until a short text fills
-the memory. So what its steps can make of a text is counted first.
+A tokenizer is a small program: its steps may replace a character by many, again and again, until a short text fills the
+memory. So Headway first bounds how many characters the steps can make of a text.
 """
 
 import json
@@ -16,21 +16,21 @@ from headway.base.files import kept_json, read_bytes
 from headway.errors import UserError, shortened
 
 _LARGEST = {"tokenizer.json": 40_000_000, "vocab.json": 16_000_000, "merges.txt": 16_000_000}
-"""Bytes; the largest tokenizer.json that is known has 34 MB."""
+"""The most bytes of each file; the largest known tokenizer.json has 34 MB."""
 _MOST_GROWTH = 1_000
-"""Characters that the steps of a tokenizer may make of one."""
+"""The most characters that the steps of a tokenizer may make of one."""
 _LARGEST_ID = 10_000_000
-"""Ten times the largest vocabularies; the library keeps 4 bytes for every id below it that no token has."""
+"""The largest id: ten times the largest vocabulary. The library keeps 4 bytes for every smaller id without a token."""
 _LONGEST_WORD = 10_000
-"""Characters of a word that WordPiece looks through for pieces, in a time that grows with the square."""
+"""The longest word that WordPiece searches for pieces, in a time that grows with the square."""
 
 
 class NoEndOfText(UserError):
-    """A tokenizer has no token for the end of a text."""
+    """An error: a tokenizer has no token for the end of a text."""
 
 
 def check_tokenizer(folder: Path) -> None:
-    """Nothing, when the files of a tokenizer are files of a size that tokenizers have, and so are its ids.
+    """Raise UserError if a tokenizer's files or ids are larger than those of real tokenizers.
 
     Raises:
         UserError: saying what is wrong with them.
@@ -49,13 +49,13 @@ def check_tokenizer(folder: Path) -> None:
 
 
 def _check_ids(folder: Path) -> None:
-    """Nothing, when ids are those of a table that can be held: the library walks through all below the largest.
+    """Raise UserError if ids are too large: the library walks through all ids below the largest.
 
     Raises:
         UserError: naming the largest.
     """
     for name in ("tokenizer.json", "vocab.json"):
-        # What is no JSON, or no tokenizer, is said by the library that reads it next.
+        # The library, which reads the file next, reports invalid JSON or an invalid tokenizer.
         content = kept_json(folder / name, links=True)
         largest = max((id for id in _ids(content) if isinstance(id, int)), default=0)
         if largest > _LARGEST_ID:
@@ -66,7 +66,7 @@ def _check_ids(folder: Path) -> None:
 
 
 def _ids(content: Any) -> Iterator[Any]:
-    """What stands for ids in a tokenizer.json or a vocab.json."""
+    """Yield the entries that stand for ids in a tokenizer.json or a vocab.json."""
     if not isinstance(content, dict):
         return
     model, added = content.get("model"), content.get("added_tokens")
@@ -76,7 +76,7 @@ def _ids(content: Any) -> Iterator[Any]:
 
 
 def check_growth(inner: tokenizers.Tokenizer, name: str) -> None:
-    """Nothing, when a tokenizer makes few characters of one and looks through words of a bounded length.
+    """Raise UserError if a tokenizer makes many characters of one or searches words of unbounded length.
 
     Raises:
         UserError: saying what it would do.
@@ -96,12 +96,12 @@ def check_growth(inner: tokenizers.Tokenizer, name: str) -> None:
 
 
 def _state(step: Any) -> Any:
-    """What a step of a tokenizer does, as its file says it; empty where there is none."""
+    """Return what a tokenizer's step does, as its file states it; empty without a step."""
     return {} if step is None else json.loads(step.__getstate__())
 
 
 def _growth(step: Any) -> float:
-    """How many characters a step makes of one, at most, or about."""
+    """Return about how many characters a step makes of one, at most."""
     inner = [each for key in ("normalizers", "decoders") for each in step.get(key, ())]
     growth = 1.0
     for each in inner:
@@ -118,7 +118,7 @@ def _growth(step: Any) -> float:
 
 
 def named_end(folder: Path) -> str | None:
-    """The token that a folder's tokenizer_config.json says ends a text; None where it says none."""
+    """Return the token that tokenizer_config.json names as the end of a text; None if it names none."""
     try:
         said = json.loads(read_bytes(folder / "tokenizer_config.json", links=True))
     except (OSError, ValueError, RecursionError):
