@@ -1,19 +1,16 @@
-"""Model: the keys and values that a model has already computed, so that a further token costs one position.
+"""Attention of one layer with any number of heads: scores, positions, KV cache and batched models.
 
-Model: attention by a function of one's own, which changes the scores before their softmax.
+A query sees keys up to its own position, and with a window only the last `window` of them, its own included. One
+published model instead lets a query see strictly later keys only; a query that sees nothing gives 0. Scores go through
+torch's scaled_dot_product_attention, which never holds heads x queries x keys: memory grows with the queries alone,
+however many heads share them. `reference_attention` is the slow, obvious version.
 
-Weights of a query thereby sum to 1 and are 0 where it sees nothing, as everything that measures heads expects.
+A user's own attention function changes the scores before their softmax. The weights of a query thereby sum to 1 and are
+0 where it sees nothing, as all measurements of heads expect.
 
-Model: how positions enter: as vectors added to the stream, or by turning queries and keys.
-
-Model: the attention of one layer, whatever its number of heads.
-
-Queries see keys up to their own position, and with a window only the last `window` of them, their own included; or,
-as one published model had it, strictly later keys only, and a query that sees nothing gives 0. The scores go through
-torch's scaled_dot_product_attention, which never holds heads x queries x keys: memory is that of the queries, however
-many heads share them. `reference_attention` is the slow, obvious version.
-
-Model: the attention of many models of one shape at once, as `torch.vmap` puts them side by side.
+Positions enter as vectors added to the stream, or by rotating queries and keys. The KV cache holds keys and values that
+were already computed, so that a further token costs one position. `torch.vmap` computes the attention of many models of
+one shape at once.
 """
 
 from collections.abc import Callable
@@ -58,7 +55,7 @@ class KVCache:
         k: Float[Tensor, "batch kv_head new d_head"],
         v: Float[Tensor, "batch kv_head new d_head"],
     ) -> tuple[Float[Tensor, "batch kv_head key d_head"], Float[Tensor, "batch kv_head key d_head"]]:
-        """Keys and values of all positions so far, the new ones included."""
+        """Return the keys and values of all positions so far, the new ones included."""
         end = self.length + k.shape[2]
         kept = self._kept[layer]
         kept[0, :, :, self.length : end] = k
@@ -66,16 +63,16 @@ class KVCache:
         return kept[0, :, :, :end], kept[1, :, :, :end]
 
     def advance(self, n_new: int) -> None:
-        """The new positions are in every layer."""
+        """Count the new positions, which are now in every layer."""
         self.length += n_new
 
 
 Scores = Callable[[Tensor], Tensor]
-"""From logits (..., query, key), -inf where a query does not see a key, to what enters the softmax."""
+"""A function from logits (..., query, key), -inf where a key is not seen, to the input of the softmax."""
 
 
 def scores_of(name: str) -> Scores | None:
-    """The function of an attention by its name; None of the usual one."""
+    """Return the function of an attention by its name; None for softmax attention."""
     return None if name == SOFTMAX else OWN_ATTENTIONS[name]
 
 
@@ -91,7 +88,7 @@ def attend_by(
     attends: Attends = "past",
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch head query d_head"]:
-    """Contexts of each head, holding all scores; `sees` gives which query sees which key."""
+    """Return the contexts of each head, holding all scores; `sees` gives which query sees which key."""
     seen = sees(q.shape[2], k.shape[2], window, q.device, attends)
     return weighed(scores, q, k, v, scale, seen, dropout)
 
@@ -99,14 +96,14 @@ def attend_by(
 def weighed(
     scores: Scores, q: Tensor, k: Tensor, v: Tensor, scale: float, seen: Bool[Tensor, "..."], dropout: float = 0.0
 ) -> Float[Tensor, "batch head query d_head"]:
-    """The same of queries that see what a mask says."""
+    """Return the attention of queries that see the keys of a mask, with the scores changed by a function."""
     logits = (q @ k.mT * scale).masked_fill(~seen, -torch.inf)
     weights = scores(logits).softmax(3).masked_fill(~seen, 0)
     return nn.functional.dropout(weights, dropout) @ v
 
 
 def sinusoids(n_positions: int, width: int) -> Float[Tensor, "n_positions width"]:
-    """Fixed position vectors: entry 2i is sin(pos / 10000^(2i / width)), entry 2i + 1 its cosine.
+    """Return fixed position vectors: entry 2i is sin(pos / 10000^(2i / width)), entry 2i + 1 its cosine.
 
     Paper: Vaswani et al. 2017, arXiv 1706.03762. Whether the embedding is multiplied by sqrt(d_model) is
     declared apart (`embedding_scale`).
@@ -116,7 +113,7 @@ def sinusoids(n_positions: int, width: int) -> Float[Tensor, "n_positions width"
 
 
 def rotary_table(n_positions: int, d_head: int, base: float) -> Float[Tensor, "2 n_positions d_head"]:
-    """Cosines and sines of the angles by which `rotate` turns, both halves of a head alike."""
+    """Return cosines and sines of the angles by which `rotate` turns, both halves of a head alike."""
     angles = _angles(n_positions, d_head, base).repeat(1, 2)
     return torch.stack((angles.cos(), angles.sin())).float()
 
@@ -124,7 +121,7 @@ def rotary_table(n_positions: int, d_head: int, base: float) -> Float[Tensor, "2
 def rotate(
     x: Float[Tensor, "batch head pos d_head"], table: Float[Tensor, "2 *#batch pos d_head"]
 ) -> Float[Tensor, "batch head pos d_head"]:
-    """Queries or keys turned by their position, entry i paired with entry i + d_head / 2.
+    """Return queries or keys turned by their position, entry i paired with entry i + d_head / 2.
 
     Paper: Su et al. 2021, arXiv 2104.09864, pairs neighbours (2i, 2i + 1); halves, as GPT-NeoX and Hugging Face's
     Llama pair them, are the same model with the rows of W_Q and W_K in another order.
@@ -140,7 +137,7 @@ def _angles(n_positions: int, width: int, base: float) -> Float[Tensor, "n_posit
 
 
 _BLOCKS, _SMALLEST_BLOCK = 4, 32
-"""Blocks of queries: 5/8 of the work of one block without a window, less with one; more of them cost their overhead."""
+"""The number of query blocks: their work is 5/8 of one block without a window, less with one; more cost overhead."""
 
 
 class Attention(nn.Module):
@@ -155,7 +152,7 @@ class Attention(nn.Module):
         self.attends = model.attends
         self.scores = scores_of(model.attention)
         self.attend: Callable[..., Tensor] = attend if self.scores is None else partial(attend_by, self.scores, sees)
-        """What computes contexts; models that are trained together have `attend_of_many` here."""
+        """The function that computes contexts; models that are trained together have `attend_of_many` here."""
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
             setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]
         self.smear = nn.Parameter(torch.empty(heads.n_kv_heads)) if model.smeared_keys else None
@@ -171,7 +168,7 @@ class Attention(nn.Module):
         edits: Edits | None = None,
         last: int | None = None,
     ) -> tuple[Float[Tensor, "batch query d_model"], AttentionTrace | None]:
-        """What the heads together write, and, when recording, what each of them did.
+        """Return what the heads together write and, when recording, what each of them did.
 
         Args:
             x: the (normed) stream.
@@ -183,7 +180,7 @@ class Attention(nn.Module):
             last: how many of the last positions ask; None: all. Not with a model that attends to the future.
         """
         k, v = (self._split(getattr(self, name)(x)) for name in "kv")
-        # Flat, since many models at once would be multiplied one by one by what has a single position.
+        # Flat: with a single position torch would multiply many batched models one by one.
         W_Q: Callable[[Tensor], Tensor] = self.get_submodule("q")
         q = self._split(W_Q(x) if last is None else W_Q(x[:, -last:].flatten(0, 1)).unflatten(0, (-1, last)))
         if rotary is not None:
@@ -217,7 +214,7 @@ class Attention(nn.Module):
         rotary: Float[Tensor, "2 pos d_head"] | None,
         some: SomeQueries,
     ) -> tuple[Float[Tensor, "batch query d_model"], AttentionTrace]:
-        """What `forward` gives when recording, of some queries: nothing is computed of the others."""
+        """Return the output and the record of some queries; nothing is computed for the others."""
         read = {"q": some.in_texts(x), "k": x, "v": x}
         q, k, v = (self._split(getattr(self, name)(of)) for name, of in read.items())
         if rotary is not None:
@@ -249,21 +246,26 @@ class Attention(nn.Module):
 
 
 class Emptied(nn.Module):
-    """What an attention that lost all its heads still writes: its bias."""
+    """An attention that lost all its heads: it still writes its bias."""
 
     def __init__(self, model: TransformerModel) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.empty(model.d_model)) if "output" in model.biases else None
 
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        """The same at every position."""
+        """Return the bias at every position."""
         return torch.zeros_like(x) if self.bias is None else self.bias.expand_as(x)
 
 
 def smeared(
     k: Float[Tensor, "batch kv_head key d_head"], smear: Float[Tensor, " kv_head"]
 ) -> Float[Tensor, "batch kv_head key d_head"]:
-    """Each key mixed with the one before it, k_j = s k_j + (1 - s) k_(j-1), with s = sigmoid(smear); the first is kept.
+    """Return each key mixed with the one before it, k_j = s k_j + (1 - s) k_(j-1), with s = sigmoid(smear).
+
+    The first key is kept.
+
+    Paper: Olsson et al. 2022, arXiv 2209.11895, whose model has no rotary positions; here keys are mixed after they are
+    turned.
 
     Paper: Olsson et al. 2022, arXiv 2209.11895, whose model has no rotary positions; here keys are mixed after they
     are turned.
@@ -276,7 +278,10 @@ def smeared(
 def of_queries(
     x: Float[Tensor, "batch kv_head key d_head"], queries: tuple[int, ...]
 ) -> Float[Tensor, "batch head key d_head"]:
-    """The keys or values of each query head, from those of the KV heads; `queries` counts the query heads of each."""
+    """Return the keys or values of each query head from those of the KV heads.
+
+    `queries` counts the query heads of each KV head.
+    """
     if len(set(queries)) > 1:
         # After pruning: a KV head may have lost some of its query heads.
         kv_of = [kv for kv, count in enumerate(queries) for _ in range(count)]
@@ -287,7 +292,7 @@ def of_queries(
 def sees(
     n_queries: int, n_keys: int, window: int | None, device: torch.device, attends: Attends = "past"
 ) -> Bool[Tensor, "{n_queries} {n_keys}"]:
-    """Whether each query sees each key, the queries being the last positions of the keys."""
+    """Return which keys each query sees; the queries are the last positions of the keys."""
     return _sees(torch.arange(n_keys - n_queries, n_keys, device=device), n_keys, window, attends)
 
 
@@ -310,7 +315,7 @@ def attend(
     attends: Attends = "past",
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch head query d_head"]:
-    """Contexts of each head; the queries are the last positions of the keys.
+    """Return the contexts of each head; the queries are the last positions of the keys.
 
     Queries that attend to the future are as many as the keys. CPUs compute in float32 at least: their bfloat16 backward
     pass is slower. With dropout torch holds the scores of a block of queries, heads x queries x keys; without it never.
@@ -319,7 +324,7 @@ def attend(
         return _to_the_future(q, k, v, scale=scale, dropout=dropout)
     attention = partial(nn.functional.scaled_dot_product_attention, scale=scale, dropout_p=dropout)
     if q.is_cuda:
-        # For other widths than multiples of 8 some of torch's kernels give way to one that holds all scores.
+        # For widths that are no multiple of 8, torch may fall back to a kernel that holds all scores.
         d_head = q.shape[3]
         q, k, v = (nn.functional.pad(x, (0, -d_head % 8)) for x in (q, k, v))
         n_queries, n_keys = q.shape[2], k.shape[2]
@@ -332,7 +337,7 @@ def attend(
 
 
 def _attend_at(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Bool[Tensor, "batch query key"]) -> Tensor:
-    """Contexts of queries anywhere, each block of them against the keys up to the last that it sees."""
+    """Return the contexts of queries at any positions, in blocks against the keys up to the last that each sees."""
     wide, blocks = torch.promote_types(q.dtype, torch.float32), []
     for rows in torch.arange(mask.shape[1], device=q.device).tensor_split(min(_BLOCKS, mask.shape[1])):
         seen = mask[:, None, rows]
@@ -342,13 +347,13 @@ def _attend_at(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Bool[Tensor,
         block = nn.functional.scaled_dot_product_attention(
             of, keys_there, values_there, attn_mask=seen[..., :end], scale=scale
         )
-        # Where a query sees nothing torch may give no number.
+        # Torch may give NaN where a query sees nothing.
         blocks.append(block.masked_fill(~seen.any(3, keepdim=True), 0))
     return torch.cat(blocks, dim=2).to(q.dtype)
 
 
 def _to_the_future(q: Tensor, k: Tensor, v: Tensor, *, scale: float, dropout: float) -> Tensor:
-    """Read backwards, and with keys one position on, strictly later keys are those up to a query's own."""
+    """Compute attention to strictly later keys: read backwards, with keys one position on, they are the past."""
     nothing = torch.zeros_like(q[:, :, :1])  # the last query has none
     if q.shape[2] == 1:
         return nothing
@@ -357,9 +362,9 @@ def _to_the_future(q: Tensor, k: Tensor, v: Tensor, *, scale: float, dropout: fl
 
 
 def _in_blocks(attention: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
-    """Blocks of queries, each against the keys that any of it sees: torch computes what a mask hides.
+    """Return contexts in blocks of queries, each against the keys that it sees: torch computes hidden scores too.
 
-    On CPUs it does so even for causal attention, of up to 512 keys; GPUs skip what is later by themselves.
+    On CPUs torch does so even for causal attention, of up to 512 keys; GPUs skip later keys by themselves.
     """
     n_queries, past = q.shape[2], k.shape[2] - q.shape[2]
     size = max(_SMALLEST_BLOCK, -(-n_queries // _BLOCKS))
@@ -383,10 +388,10 @@ def reference_attention(
     window: int | None = None,
     attends: Attends = "past",
 ) -> Float[Tensor, "batch head query d_head"]:
-    """The same by its definition: all logits, those not seen at -inf, a softmax, a weighted sum."""
+    """Return attention by its definition: all logits, unseen ones at -inf, a softmax, a weighted sum."""
     logits = q @ k.mT * scale
     hidden = ~sees(q.shape[2], k.shape[2], window, q.device, attends)
-    # The softmax of nothing but -inf is NaN, where a query sees nothing.
+    # A query that sees nothing has a row of -inf, whose softmax is NaN.
     return logits.masked_fill(hidden, -torch.inf).softmax(3).masked_fill(hidden, 0) @ v
 
 
@@ -400,10 +405,10 @@ def attend_of_many(
     attends: Attends = "past",
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch head query d_head"]:
-    """`attention.attend` under `torch.vmap`, which else goes through torch's attention model by model.
+    """Compute `attention.attend` under `torch.vmap`, which otherwise goes through torch's attention model by model.
 
-    Without dropout. Models are put side by side as more sequences of a batch. Of one query scores are sums of products
-    entry by entry: thousands of matrices of one row are slow to multiply.
+    There is no dropout. Models are put side by side as more sequences of a batch. For a single query scores are sums of
+    products entry by entry: thousands of one-row matrices are slow to multiply.
     """
     assert not dropout
     if q.shape[2] > 1 or attends == "future":
@@ -420,7 +425,7 @@ def attend_of_many(
 
 
 class _OfMany(torch.autograd.Function):
-    """`attend` with a rule for `torch.vmap`; autograd goes through what the rule does, and needs none of its own."""
+    """`attend` with a rule for `torch.vmap`; autograd follows the rule, and needs none of its own."""
 
     @staticmethod
     def forward(q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None, attends: Attends) -> Tensor:

@@ -1,7 +1,7 @@
-"""Model: interventions inside a forward pass: functions of what stands at a place, whose results stand there instead.
+"""Interventions inside a forward pass: functions that replace the tensor at a named site.
 
-Ablating, patching and pruning are made of these alone. There is one place for each, so that no mask is ever
-multiplied into another one, nor into what the output projection returned.
+Ablating, patching and pruning are made of these alone. Each kind of tensor has one site, so that no mask is ever
+multiplied into another mask, nor into the output of the output projection.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ projection, after gates: each (batch, head, pos, d_head)."""
 Edit = Callable[[Tensor], Tensor]
 
 Edits = Mapping[tuple[int, Site], Edit]
-"""By layer and site. Law: an edit that returns what it was given changes no bit."""
+"""Edits by layer and site. Law: an edit that returns its argument changes no bit."""
 
 
 def edited(x: Tensor, edits: Edits | None, layer: int, site: Site) -> Tensor:
-    """What stands at a site after the edit of it, if there is one."""
+    """Return the tensor at a site, edited if the site has an edit."""
     edit = None if edits is None else edits.get((layer, site))
     return x if edit is None else edit(x)

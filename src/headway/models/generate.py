@@ -1,4 +1,4 @@
-"""Model: text from a model, a token at a time, each costing one position thanks to the cache."""
+"""Text generated from a model token by token, each costing one position thanks to the cache."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def generate(
     seed: int = 0,
     stop: int | None = None,
 ) -> list[int]:
-    """The tokens that a model writes after a prompt, without the prompt.
+    """Return the tokens that a model writes after a prompt, without the prompt.
 
     Args:
         model: is left in the mode (training or evaluation) that it came in; nothing is dropped out here.
@@ -72,9 +72,9 @@ def choose(
     top_p: float | None,
     random: torch.Generator,
 ) -> int:
-    """A token drawn from softmax(logits / temperature), among the likeliest k, then those of joint probability p."""
+    """Draw a token from softmax(logits / temperature), among the likeliest k, then those of joint probability p."""
     cooled = logits / temperature if temperature else logits
-    if temperature == 0 or not cooled.isfinite().all():  # so cold that numbers end
+    if temperature == 0 or not cooled.isfinite().all():  # the temperature is so low that logits overflow
         return int(logits.argmax())
     if top_k is None and top_p is None:
         return int(torch.multinomial(cooled.softmax(0), 1, generator=random))

@@ -1,6 +1,6 @@
-"""Model: what is asked of a decoder of which heads are taken away: of Headway's own, and of what others wrote.
+"""The interface of decoders whose heads can be removed: Headway's own models, and those of others.
 
-A decoder of transformers becomes one in `headway.hf.intervene`.
+`headway.hf.intervene` gives a decoder of transformers this interface.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,44 +17,44 @@ from headway.models.transformer import Gates, Transformer
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSums:
-    """Whether what heads write is added to one stream, and reaches every later layer as it is."""
+    """The finding whether heads' outputs are added to one stream and reach every later layer unchanged."""
 
     why_not: str | None
-    """In words; None: it does."""
+    """The reason if they are not; None if they are."""
     norms: Mapping[int, nn.Module]
-    """By layer what it goes through before it is added, where it goes through something."""
+    """The norm, by layer, that the heads' output goes through before it is added, if there is one."""
 
 
 @runtime_checkable
 class KeptPass(Protocol):
-    """A pass that was made, from any layer of which on it can be made again."""
+    """A kept forward pass that can be repeated from any layer on."""
 
     @property
     def logits(self) -> Float[Tensor, "batch pos vocab"]:
-        """Of the whole model."""
+        """The logits of the whole model."""
 
     @property
     def repeats(self) -> bool:
-        """Whether copies of its text can go through the layers side by side."""
+        """True if copies of the text can go through the layers side by side."""
 
     def again(self, layer: int, edits: Edits, copies: int = 1) -> Float[Tensor, "copies_batch pos vocab"]:
-        """The logits with edits of this layer and later ones, which concern copies of the text, side by side."""
+        """Return the logits with edits of this layer and later ones, for copies of the text side by side."""
 
     def writes(
         self, layer: int, norm: nn.Module, edits: Edits, copies: int = 1
     ) -> Float[Tensor, "copies_batch pos d_model"]:
-        """What a norm between a layer's heads and the stream gives, in copies of the text, side by side."""
+        """Return the output of a norm between a layer's heads and the stream, for copies of the text side by side."""
 
     def reads(
         self, layer: int, change: Float[Tensor, "copies_batch pos d_model"]
     ) -> Mapping[Site, Float[Tensor, "copies_batch head pos d_head"]]:
-        """Queries, keys and values of a layer whose stream is changed, in copies of the text, side by side."""
+        """Return queries, keys and values of a layer whose stream is changed, for copies of the text side by side."""
 
     def ends(self, change: Float[Tensor, "copies_batch pos d_model"]) -> Float[Tensor, "copies_batch pos vocab"]:
-        """The logits where the stream after the last layer is changed, in copies of the text, side by side."""
+        """Return the logits for changed streams after the last layer, for copies of the text side by side."""
 
     def share(self, layer: int) -> float:
-        """Of a whole pass, about what `again` computes."""
+        """Return about which share of a whole pass `again` computes from a layer on."""
 
 
 @runtime_checkable
@@ -70,7 +70,7 @@ class TheirModel(Protocol):
 
     @property
     def training(self) -> bool:
-        """Whether it is in training mode."""
+        """True if the model is in training mode."""
 
     @property
     def n_heads(self) -> tuple[int, ...]:
@@ -78,18 +78,18 @@ class TheirModel(Protocol):
 
     @property
     def dropout(self) -> float:
-        """The share of entries that it drops at random in training mode."""
+        """The share of entries that dropout zeroes in training mode."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Its weights."""
+        """Yield the weights of the model."""
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The same, by name."""
+        """Yield the weights of the model by name."""
 
     def hidden(
         self, tokens: Int[Tensor, "batch pos"], gates: Gates | None = None, *, edits: Edits | None = None
     ) -> tuple[Tensor, Trace | None]:
-        """What `read_out` makes logits of, (batch, pos, width), and None.
+        """Return the tensor that `read_out` turns into logits, (batch, pos, width), and None.
 
         Args:
             tokens: the text.
@@ -98,35 +98,35 @@ class TheirModel(Protocol):
         """
 
     def read_out(self, stream: Tensor) -> Float[Tensor, "batch pos vocab"]:
-        """Logits, position by position."""
+        """Return logits, position by position."""
 
     def trace(self, tokens: Int[Tensor, "batch pos"]) -> Trace:
-        """What every head does with a text."""
+        """Return what every head does with a text."""
 
     def kept(self, tokens: Int[Tensor, "batch pos"]) -> KeptPass:
-        """A whole pass, and what each layer gave in it."""
+        """Return a whole pass with the outputs of each layer."""
 
     def stream_sums(self, tokens: Int[Tensor, "batch pos"]) -> StreamSums:
-        """Whether what heads write reaches later layers as it is."""
+        """Return whether what heads write reaches later layers unchanged."""
 
     def outputs(self, tokens: Int[Tensor, "batch pos"]) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Of each layer what its heads write by their own slices of W_O, summed, and what its projection gives.
+        """Yield each layer's sum of its heads' outputs by their slices of W_O, and its projection's output.
 
-        The bias is in neither.
+        Neither contains the bias.
         """
 
     def without(
         self, tokens: Int[Tensor, "batch pos"], keep: Sequence[Bool[Tensor, " head"]]
     ) -> Float[Tensor, "batch pos vocab"]:
-        """The logits of a model in which the heads that go have no rows of W_O left."""
+        """Return the logits of a model in which the removed heads have no rows of W_O."""
 
 
 Intervenable = Transformer | TheirModel
-"""A decoder of which heads can be taken away and patched, whoever wrote it."""
+"""A decoder whose heads can be removed and patched, whoever wrote it."""
 
 
 def logits_of(
     model: Intervenable, tokens: Int[Tensor, "batch pos"], gates: Gates | None = None, edits: Edits | None = None
 ) -> Float[Tensor, "batch pos vocab"]:
-    """The logits of a text, with gates and edits of the heads."""
+    """Return the logits of a text, with gates and edits of the heads."""
     return model.read_out(model.hidden(tokens, gates=gates, edits=edits)[0])

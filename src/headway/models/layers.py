@@ -1,13 +1,13 @@
-"""Model: linear maps, whole or as a product of two, and the MLP made of them.
+"""Parts of a transformer around attention: linear maps, the MLP, norms, embeddings and the read-out's entries.
 
-Model: the residual stream: how tokens enter it, what normalises it, which entries are read at its end.
+A linear map is one matrix or a product of two. Embeddings turn tokens into vectors, an encoder turns numbers into
+vectors, and a class token may follow the last input.
 
-The token embedding fills the first d_embed entries. The rest starts at zero (or at the positions' vectors) and is the
-data lane: room that layers share and that neither embedding nor tied read-out speaks to directly.
+The token embedding fills the first d_embed entries of the residual stream. The rest starts at zero (or at the
+positions' vectors) and is the data lane: room that layers share and that neither embedding nor tied read-out addresses
+directly.
 
 Paper: data-lane post, December 2023.
-
-Model: what makes vectors of what is read: an embedding of tokens, or an encoder of numbers, and a class token.
 """
 
 from typing import Literal
@@ -43,7 +43,7 @@ class LowRank(nn.Module):
         return self.second.bias
 
     def forward(self, x: Float[Tensor, "*batch into"]) -> Float[Tensor, "*batch out"]:
-        """The map of x."""
+        """Return the map of x."""
         return self.second(self.first(x))
 
 
@@ -51,7 +51,7 @@ Map = nn.Linear | LowRank
 
 
 def linear(into: int, out: int, rank: int | None, *, bias: bool) -> Map:
-    """A map of the given rank; None for a whole matrix."""
+    """Return a linear map of the given rank; None for a whole matrix."""
     return nn.Linear(into, out, bias=bias) if rank is None else LowRank(into, out, rank, bias=bias)
 
 
@@ -68,14 +68,14 @@ class Mlp(nn.Module):
         self.down = linear(d_mlp, d_model, model.rank("down", layer), bias=bias)
 
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        """What the MLP adds to the stream."""
+        """Return what the MLP adds to the stream."""
         inside = self.up(x)
         if self.kind == "swiglu":
             return self.down(nn.functional.silu(self.gate(x)) * inside)
         return self.down(activation(self.kind, inside))
 
     def between(self, inside: Float[Tensor, "batch pos width"]) -> Float[Tensor, "batch pos d_mlp"]:
-        """What `down` reads, from what `up` gives, and for SwiGLU after it what `gate` gives."""
+        """Return the input of `down` from the output of `up`; for SwiGLU that of `gate` follows it."""
         if self.kind != "swiglu":
             return activation(self.kind, inside)
         up, gate = inside.chunk(2, dim=-1)
@@ -83,7 +83,7 @@ class Mlp(nn.Module):
 
 
 def activation(kind: Literal["gelu_new", "gelu", "relu"] | str, x: Tensor) -> Tensor:
-    """The non-linearity of an MLP without a gate, entry by entry."""
+    """Return the non-linearity of an MLP without a gate, entry by entry."""
     if kind == "relu":
         return torch.relu(x)
     return nn.functional.gelu(x, approximate="tanh" if kind == "gelu_new" else "none")
@@ -92,7 +92,7 @@ def activation(kind: Literal["gelu_new", "gelu", "relu"] | str, x: Tensor) -> Te
 def enter(
     embedded: Float[Tensor, "batch pos d_embed"], positions: Float[Tensor, "pos width"] | None, d_model: int
 ) -> Float[Tensor, "batch pos d_model"]:
-    """The stream before the first layer; `positions` are as wide as the embedding or as the stream."""
+    """Return the stream before the first layer; `positions` are as wide as the embedding or as the stream."""
     d_embed = embedded.shape[2]
     if positions is not None and positions.shape[1] == d_embed:
         return nn.functional.pad(embedded + positions, (0, d_model - d_embed))
@@ -103,30 +103,30 @@ def enter(
 def read_entries(
     stream: Float[Tensor, "batch pos d_model"], model: TransformerModel
 ) -> Float[Tensor, "batch pos d_embed"]:
-    """The entries that the read-out takes: the embedding's, or the last d_embed where the lane is switched."""
+    """Return the entries that the read-out takes: the embedding's, or the last d_embed if the lane is switched."""
     d_embed = model.embedding_width
     return stream[..., -d_embed:] if model.lane == "switched" else stream[..., :d_embed]
 
 
 def lane_share(stream: Float[Tensor, "*tokens d_model"], d_embed: int) -> Float[Tensor, "*tokens"]:
-    """The lane's share of the squared norm of each token's stream, 0 to 1: of the entries beyond the embedding's."""
+    """Return the share of the lane (entries beyond the embedding) in the squared norm of each token's stream."""
     squares = stream.float().square()
     return squares[..., d_embed:].sum(-1) / squares.sum(-1)
 
 
 def norm(model: TransformerModel) -> nn.Module:
-    """A norm over the whole stream."""
+    """Return a norm over the whole stream."""
     if model.norm == "layer":
         return nn.LayerNorm(model.d_model, eps=model.norm_eps)
     return nn.RMSNorm(model.d_model, eps=model.norm_eps) if model.norm == "rms" else nn.Identity()
 
 
 Inputs = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos numbers"]
-"""Tokens; or with an encoder, numbers at each position. A class token is one more place, after them."""
+"""Tokens, or with an encoder numbers at each position. A class token is one more position at the end."""
 
 
 Targets = Int[Tensor, "batch place"] | Float[Tensor, "batch place answers"]
-"""Classes, or numbers; -1 or NaN where none is asked for."""
+"""Targets that are classes or numbers; -1 or NaN where no answer is asked for."""
 
 
 class InputEncoder(nn.Module):
@@ -137,18 +137,18 @@ class InputEncoder(nn.Module):
         self.up, self.down = nn.Linear(into, width), nn.Linear(width, out)
 
     def forward(self, x: Float[Tensor, "batch pos into"]) -> Float[Tensor, "batch pos out"]:
-        """A vector for each input."""
+        """Return a vector for each input."""
         return self.down(activation("gelu", self.up(x)))
 
 
 def embedding_of(model: TransformerModel, vocab_size: int) -> nn.Embedding:
-    """What makes a vector of a token."""
+    """Return the embedding of tokens; with joint positions it has a row for each token and position."""
     rows = vocab_size * model.n_positions if model.positions == "joint" else vocab_size
     return nn.Embedding(rows, model.embedding_width)
 
 
 def rows_of(tokens: Tensor, model: TransformerModel, vocab_size: int, here: slice) -> Tensor:
-    """The rows of the embedding: those of tokens, or of tokens at their positions, one position after the other."""
+    """Return the rows of the embedding: of tokens, or of tokens at their positions, one position after the other."""
     if model.positions != "joint":
         return tokens
     return tokens + vocab_size * torch.arange(here.start, here.start + tokens.shape[1], device=tokens.device)
@@ -157,12 +157,12 @@ def rows_of(tokens: Tensor, model: TransformerModel, vocab_size: int, here: slic
 def with_class_token(
     embedded: Float[Tensor, "batch pos d_embed"], vector: Float[Tensor, " d_embed"]
 ) -> Float[Tensor, "batch place d_embed"]:
-    """The same with a learned vector after the last."""
+    """Append a learned vector after the last embedded input."""
     return torch.cat((embedded, vector.expand(len(embedded), 1, -1)), dim=1)
 
 
 def check_inputs(inputs: object, n_numbers: int | None) -> None:
-    """See that a model can read what it is given.
+    """Raise UserError if a model cannot read its inputs.
 
     Args:
         inputs: what it is given.

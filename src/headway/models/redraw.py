@@ -1,14 +1,13 @@
-"""Model: heads drawn anew on the stream that a model's own heads read, to see what heads show that learnt nothing.
+"""Re-initialised heads on the stream that a model's own heads read: the null model of untrained heads.
 
-The heads of a layer read the same tokens, and their contexts are averages over the same past; so even heads that know
-nothing of each other are alike, and how much depends on the stream. Therefore "nothing is going on" is asked of heads
-on the same stream: each projection of the layer is replaced by Gaussian entries of its own scale, the root mean square
-of its entries, and the entries of its bias are shuffled. The stream before the layer, norms, positions and windows stay
-what they are. An untrained layer is one more such draw: that makes a test of its heads against the draws exact.
+The heads of a layer read the same tokens, and their contexts are averages over the same past. Even heads that know
+nothing of each other are therefore alike, to a degree that depends on the stream. So the null is measured on the same
+stream: each projection of the layer is replaced by Gaussian entries of its own scale, the root mean square of its
+entries, and the entries of its bias are shuffled. The stream before the layer, norms, positions and windows stay as
+they are. An untrained layer is one more such draw, which makes a test of its heads against the draws exact.
 
-Model: an attention of plain matrices, as whoever has one writes it down: how a toy model is brought in.
-
-Its trace keeps the matrices, so that its circuits can be read off them and its heads drawn anew on the same stream.
+`plain_attention` takes an attention written as plain matrices, to bring in a toy model. Its trace keeps the matrices,
+so that its circuits can be read off them and its heads re-initialised on the same stream.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,24 +30,24 @@ from headway.models.transformer import Transformer
 
 @dataclass(frozen=True, kw_only=True)
 class Redrawable:
-    """A recorded pass of which the heads can be drawn anew."""
+    """A recorded pass whose heads can be re-initialised."""
 
     trace: Trace
     inputs: tuple[Float[Tensor, "batch query d_model"], ...]
-    """For each attention what its queries are made of: the (normed) stream."""
+    """For each attention the (normed) stream that its queries are made of."""
     turns: tuple[Float[Tensor, " distance"] | None, ...]
     """For each attention the trace of the rotary turn between two positions by their distance, d_head where there is
     none; None where queries are no linear map of the stream."""
     redraw: Callable[..., Trace]
-    """The same attentions with other heads, by the number of the draw; also, by the name of each attention, at some of
+    """The attentions with other heads, by the number of the draw; also, by the name of each attention, at some of
     its queries alone. The stream after a layer, where it is there, is what would come after these heads: of each layer
     for itself, on the model's own stream before it."""
     shuffled: bool = False
-    """Whether rows of some matrices had their entries shuffled, instead of being drawn."""
+    """True if rows of some matrices had their entries shuffled, instead of being drawn."""
 
 
 def read(model: Transformer, tokens: Inputs) -> Redrawable:
-    """A pass of one of Headway's models, as `Transformer.trace`.
+    """Return a recorded pass of a Headway model, with the stream that each attention reads.
 
     Raises:
         UserError: for a text that is longer than `n_positions`.
@@ -73,7 +72,7 @@ def read(model: Transformer, tokens: Inputs) -> Redrawable:
 
 
 def _turn(rotary: Float[Tensor, "2 pos d_head"] | None, n_queries: int, d_head: int) -> Float[Tensor, " distance"]:
-    """By distance; the first positions' cosines are those of the distances from the first."""
+    """Return the sum of a rotary turn's cosines by distance, taken from the first positions."""
     return torch.full((n_queries,), float(d_head)) if rotary is None else rotary[0].sum(1)
 
 
@@ -106,14 +105,14 @@ def _redrawn(
 
 @contextmanager
 def redrawn(model: Transformer, draw: int) -> Iterator[None]:
-    """Within, the model has the heads of a draw: for what is read off weights."""
+    """Give the model the heads of a draw within a block: for metrics that are read off weights."""
     with _wearing({name: each for name, each in model.named_modules() if isinstance(each, Attention)}, draw):
         yield
 
 
 @contextmanager
 def _wearing(modules: Mapping[str, Attention], draw: int) -> Iterator[None]:
-    """Within, these attentions have the weights of a draw."""
+    """Give these attentions the weights of a draw within a block."""
     own: list[tuple[nn.Parameter, Tensor]] = []
     try:
         for name, module in modules.items():
@@ -128,12 +127,12 @@ def _wearing(modules: Mapping[str, Attention], draw: int) -> Iterator[None]:
 
 
 def drawn_weights(weights: Mapping[str, Tensor], draw: int, where: str) -> dict[str, Tensor]:
-    """Gaussian matrices of the same root mean square, and shuffled vectors; the same for the same draw and place."""
+    """Return Gaussian matrices of equal root mean square, and shuffled vectors, fixed by draw and place."""
     return {name: drawn_weight(weight, draw, f"{where}.{name}") for name, weight in weights.items()}
 
 
 def drawn_weight(weight: Tensor, draw: int, where: str) -> Tensor:
-    """One array drawn anew: a matrix Gaussian of its own root mean square, a vector shuffled."""
+    """Return one array drawn anew: a matrix Gaussian of its own root mean square, a vector shuffled."""
     random = rng.generator(draw, "redrawn heads", where)
     if weight.ndim == 1:
         return weight[torch.from_numpy(random.permutation(len(weight))).to(weight.device)]
@@ -143,7 +142,7 @@ def drawn_weight(weight: Tensor, draw: int, where: str) -> Tensor:
 
 
 def shuffled_rows(weight: Tensor, draw: int, where: str) -> Tensor:
-    """Every row's entries in an order of their own: for matrices in which several kinds of rows are joined."""
+    """Return a matrix with each row's entries shuffled: for matrices that join several kinds of rows."""
     random = rng.generator(draw, "redrawn heads", where)
     order = torch.from_numpy(random.random(tuple(weight.shape), "float32").argsort(1)).to(weight.device)
     return weight.gather(1, order)
@@ -165,7 +164,7 @@ def plain_attention(
     scale: float | None = None,
     layer: int = 0,
 ) -> AttentionTrace:
-    """What the heads of an attention do with a stream: softmax(q k) v, computed here from its matrices.
+    """Return what heads given as plain matrices do with a stream: softmax(q k) v.
 
     Args:
         x: what the attention reads, (batch, pos, d_model): the stream, after its norm where there is one.
@@ -212,7 +211,7 @@ def plain_attention(
 
 
 def redrawable(trace: Trace) -> Redrawable:
-    """A trace of plain attentions, of which the heads can be drawn anew; of others they cannot."""
+    """Return a trace of plain attentions whose heads can be re-initialised; raise UserError for others."""
 
     def drawn(draw: int, some: Mapping[str, SomeQueries] | None = None) -> Trace:
         return Trace(
@@ -252,7 +251,7 @@ def _drawn(attention: AttentionTrace, draw: int) -> AttentionTrace:
 
 
 def _check(x: Tensor, given: Mapping[str, Tensor]) -> None:
-    """Nothing, when matrices fit together.
+    """Raise UserError if matrices do not fit together.
 
     Raises:
         UserError: naming what does not.

@@ -1,7 +1,7 @@
-"""Model: what a recorded forward pass gives back of every head.
+"""The record of every head in a forward pass.
 
-One type for Headway's models and for any other: `W_O` is cut into the heads' slices and keys and values stay those of
-the KV heads, so nothing is as large as heads times keys times queries until patterns are asked for.
+One type serves Headway's models and all others: `W_O` is cut into the heads' slices, and keys and values stay those of
+the KV heads. So nothing is as large as heads times keys times queries until patterns are asked for.
 """
 
 from collections.abc import Callable
@@ -18,22 +18,22 @@ class SomeQueries:
     """Queries of an attention that stand for all of them."""
 
     places: Int[Tensor, "batch query"]
-    """Which they are, ascending, in each text."""
+    """Their positions in each text, ascending."""
     of: int
-    """How many there are in all."""
+    """The number of all queries."""
     keys_counted: Bool[Tensor, "batch key"]
-    """The keys that any query sees which counts, one of these or not."""
+    """The keys that some counting query sees, whether or not it is one of these."""
 
     def in_texts(self, x: Tensor) -> Tensor:
-        """Of (batch, pos, ...) what is at these places: (batch, query, ...)."""
+        """Return the entries of (batch, pos, ...) at these places: (batch, query, ...)."""
         return x[torch.arange(len(self.places), device=x.device)[:, None], self.places]
 
     def in_heads(self, x: Tensor) -> Tensor:
-        """Of (batch, head, pos, ...) what is at these places: (batch, head, query, ...)."""
+        """Return the entries of (batch, head, pos, ...) at these places: (batch, head, query, ...)."""
         return self.in_texts(x.transpose(1, 2)).transpose(1, 2)
 
     def of_pairs(self, x: Tensor) -> Tensor:
-        """Of (query, key), (batch, query, key) or (batch, head, query, key) those of these queries, by text."""
+        """Return these queries of (query, key), (batch, query, key) or (batch, head, query, key), by text."""
         if x.ndim == 2:
             return x[self.places]
         x = x.expand(len(self.places), *x.shape[1:])
@@ -42,7 +42,7 @@ class SomeQueries:
 
 @dataclass(frozen=True, kw_only=True)
 class PlainWeights:
-    """Matrices of an attention whose queries, keys and values are linear maps of one stream, but for rotary turns."""
+    """Matrices of an attention whose queries, keys and values are linear maps of one stream, before rotary turns."""
 
     x: Float[Tensor, "batch pos d_model"]
     W_Q: Float[Tensor, "head d_model d_head"]
@@ -53,31 +53,31 @@ class PlainWeights:
     b_V: Float[Tensor, "kv_head d_value"] | None = None
 
     def queries(self) -> Float[Tensor, "batch head pos d_head"]:
-        """Before any turn."""
+        """Return the queries before any turn."""
         return _mapped(self.x, self.W_Q, self.b_Q)
 
     def keys(self) -> Float[Tensor, "batch kv_head pos d_head"]:
-        """Before any turn."""
+        """Return the keys before any turn."""
         return _mapped(self.x, self.W_K, self.b_K)
 
     def values(self) -> Float[Tensor, "batch kv_head pos d_value"]:
-        """What is averaged."""
+        """Return the values, which attention averages."""
         return _mapped(self.x, self.W_V, self.b_V)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionTrace:
-    """What the heads of one attention did.
+    """The record of the heads of one attention.
 
-    Law: contributions sum to the attention's output minus its bias; where a norm follows W_O, to what enters the stream
-    minus b_O times the gain and minus the norm's own bias.
+    Law: contributions sum to the attention's output minus its bias. If a norm follows W_O, they sum to what enters the
+    stream, minus b_O times the gain and minus the norm's own bias.
     """
 
     name: str
     layer: int
     kind: Literal["self", "encoder", "cross"]
     q: Float[Tensor, "batch head query d_head"]
-    """As they enter the dot product: after rotary turns and norms, before the scale."""
+    """Queries as they enter the dot product: after rotary turns and norms, before the scale."""
     k: Float[Tensor, "batch kv_head key d_head"]
     v: Float[Tensor, "batch kv_head key d_value"]
     z: Float[Tensor, "batch head query d_value"]
@@ -87,27 +87,26 @@ class AttentionTrace:
     W_O: Float[Tensor, "head d_value d_model"]
     b_O: Float[Tensor, " d_model"] | None
     scale: float
-    """What logits are multiplied by."""
+    """The factor of the logits."""
     softcap: float | None = None
     """Logits x become softcap tanh(x / softcap)."""
     scores: Callable[[Tensor], Tensor] | None = None
-    """What becomes of logits, after all else, where an attention is not the usual one."""
+    """A function applied to the logits last, if the attention is no softmax attention."""
     mask: Bool[Tensor, "*batch query key"] | None = None
     """True where a query sees a key (causality, window and padding together); None: everywhere."""
     bias: Float[Tensor, "*biased query key"] | None = None
-    """Added to the logits, after scale and softcap."""
+    """A bias added to the logits, after scale and softcap."""
     rows: Bool[Tensor, "batch query"] | None = None
-    """True for queries that count; padding does not. None: all."""
+    """True for queries that count; padding does not. None: all count."""
     gain: Float[Tensor, "batch query"] | None = None
-    """What a norm after W_O multiplies all heads with at a position; its weight is in W_O and b_O. None: there is none.
-    """
+    """The factor of all heads at a position from a norm after W_O, whose weight is in W_O and b_O; None: no norm."""
     some: SomeQueries | None = None
-    """Which queries these are, where they stand for more; None: all."""
+    """The queries that are present, if they stand for more; None: all."""
     plain: PlainWeights | None = None
-    """Of an attention that others wrote, its matrices where they are plain."""
+    """The matrices of an attention that others wrote, if they are plain."""
 
     def at(self, some: SomeQueries | None) -> "AttentionTrace":
-        """The same of some of its queries; of all where none are named."""
+        """Return the record of some queries, or of all if none are named."""
         if some is None:
             return self
         return replace(
@@ -122,7 +121,7 @@ class AttentionTrace:
         )
 
     def of_head(self, head: int) -> "AttentionTrace":
-        """The same of one head alone, and of the keys and values that it reads."""
+        """Return the record of one head alone, and of the keys and values that it reads."""
         its, kv = slice(head, head + 1), slice(self.kv_of[head], self.kv_of[head] + 1)
         return replace(
             self,
@@ -138,7 +137,7 @@ class AttentionTrace:
         )
 
     def contributions(self) -> Float[Tensor, "batch head query d_model"]:
-        """What each head adds to the stream: z_h W_O^h, times the gain of a norm after it."""
+        """Return what each head adds to the stream: z_h W_O^h, times the gain of a norm after it."""
         written = torch.einsum("bhqd,hdm->bhqm", self.z, self.W_O)
         return written if self.gain is None else written * self.gain[:, None, :, None]
 
@@ -149,7 +148,7 @@ class AttentionTrace:
         queries: slice | list[int] = slice(None),
         keys: slice = slice(None),
     ) -> Float[Tensor, "examples some chosen span"]:
-        """What enters the softmax for some heads, examples, queries and keys; -inf where nothing is seen."""
+        """Return the logits that enter the softmax for some heads, examples, queries and keys; -inf where unseen."""
         kv_of = self.kv_of[heads]
         k = self.k[batch][:, :, keys]
         if kv_of != tuple(range(k.shape[1])):
@@ -164,13 +163,13 @@ class AttentionTrace:
         return logits if self.scores is None else self.scores(logits)
 
     def patterns(self, heads: slice = slice(None)) -> Float[Tensor, "batch some query key"]:
-        """The attention weights of some heads, 0 for a query that sees nothing.
+        """Return the attention weights of some heads, 0 for a query that sees nothing.
 
         Ask in blocks where heads times keys times queries is much.
         """
         weights = self.logits(heads).softmax(3)
         everything = slice(None)
-        # The softmax of nothing but -inf is NaN.
+        # The softmax of a row of -inf is NaN.
         return (
             weights
             if self.mask is None
@@ -180,7 +179,7 @@ class AttentionTrace:
     def sees(
         self, batch: slice = slice(None), queries: slice = slice(None), keys: slice = slice(None)
     ) -> Bool[Tensor, "#examples #heads some span"]:
-        """Which keys some queries see; 1 for examples and for heads where they do not differ."""
+        """Return which keys some queries see; 1 for examples and for heads where they do not differ."""
         if self.mask is not None:
             return _part(self.mask, batch, slice(None), queries, keys)
         one = torch.ones((), dtype=torch.bool, device=self.q.device)
@@ -193,13 +192,16 @@ def _mapped(x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
 
 
 def _of_heads(tensor: Tensor | None, heads: slice) -> Tensor | None:
-    """Of (query, key), (batch, query, key) or (batch, head, query, key) what is of some heads."""
+    """Return some heads of (query, key), (batch, query, key) or (batch, head, query, key)."""
     alike = tensor is None or tensor.ndim < 4 or tensor.shape[1] == 1
     return tensor if alike or tensor is None else tensor[:, heads]
 
 
 def _part(tensor: Tensor, batch: slice, heads: slice, queries: slice | list[int], keys: slice) -> Tensor:
-    """Of (query, key), (batch, query, key) or (batch, head, query, key), in four axes: what fits part of the logits."""
+    """Return, in four axes, the part of a mask or bias that fits part of the logits.
+
+    The tensor is (query, key), (batch, query, key) or (batch, head, query, key).
+    """
     while tensor.ndim < 4:
         tensor = tensor[None] if tensor.ndim == 2 else tensor[:, None]
     tensor = tensor if len(tensor) == 1 else tensor[batch]
@@ -212,10 +214,10 @@ class Trace:
     """A recorded forward pass."""
 
     attentions: tuple[AttentionTrace, ...]
-    """In the order of the pass; a layer without heads has none."""
+    """The attentions in the order of the pass; a layer without heads has none."""
     streams: tuple[Float[Tensor, "batch pos d_model"], ...] = ()
-    """The stream before each layer and, last, before the final norm; of models that others wrote there is none."""
+    """The stream before each layer and, last, before the final norm; empty for models that others wrote."""
 
     def with_rows(self, rows: Bool[Tensor, "batch query"] | None) -> "Trace":
-        """The same, of which these queries count; padding does not."""
+        """Return the trace with the queries that count; padding does not count."""
         return replace(self, attentions=tuple(replace(attention, rows=rows) for attention in self.attentions))

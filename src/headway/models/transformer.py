@@ -1,7 +1,7 @@
-"""Model: a decoder-only transformer with ragged heads; one class for every arm of every experiment.
+"""A decoder-only transformer with ragged heads; one class serves every arm of every experiment.
 
-What it is made of is declared in `TransformerModel`; its parameters have the names and shapes of
-`headway.config.lm.parameters`. There is one code path: recording, gates and a cache do not choose another one.
+`TransformerModel` declares its parts; its parameters have the names and shapes of `headway.config.lm.parameters`. There
+is one code path: recording, gates and a cache do not choose another one.
 """
 
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ class Transformer(nn.Module):
 
     @property
     def dropout(self) -> float:
-        """The share of entries that it drops at random in training mode."""
+        """The share of entries that dropout zeroes in training mode."""
         return self.model.dropout
 
     def put(self, weights: Weights) -> None:
@@ -114,7 +114,7 @@ class Transformer(nn.Module):
                 parameter.copy_(torch.tensor(weights[name]))
 
     def weights(self) -> Weights:
-        """A float32 copy of the parameters, in the order of `parameters_of`."""
+        """Return a float32 copy of the parameters, in the order of `parameters_of`."""
         held = dict(self.named_parameters())
         names = (parameter.name for parameter in parameters_of(self.model, self.vocab_size))
         return {name: np.array(held[name].detach().float().cpu().numpy()) for name in names}
@@ -127,7 +127,7 @@ class Transformer(nn.Module):
         cache: KVCache | None = None,
         edits: Edits | None = None,
     ) -> tuple[Float[Tensor, "batch place vocab"], Trace | None]:
-        """The logits of the token after each position, and the trace when recording.
+        """Return the logits of the token after each position, and the trace when recording.
 
         Args:
             tokens: the text, or with a cache what comes after the text in it; with an encoder inputs of numbers.
@@ -152,7 +152,7 @@ class Transformer(nn.Module):
         edits: Edits | None = None,
         last: int | None = None,
     ) -> tuple[Float[Tensor, "batch place d_model"], Trace | None]:
-        """The stream after the last layer, before the final norm; otherwise as `forward`.
+        """Return the stream after the last layer, before the final norm; arguments as in `forward`.
 
         Args:
             tokens: as in `forward`, like all that follows.
@@ -182,7 +182,7 @@ class Transformer(nn.Module):
         return stream, Trace(attentions=tuple(attentions), streams=tuple(streams)) if record else None
 
     def entered(self, tokens: Inputs) -> Float[Tensor, "batch place d_model"]:
-        """The stream before layer 0.
+        """Return the stream before layer 0.
 
         Raises:
             UserError: for a text that is longer than `n_positions`.
@@ -194,11 +194,11 @@ class Transformer(nn.Module):
     def written(
         self, stream: Float[Tensor, "batch pos d_model"], layer: int, edits: Edits | None = None
     ) -> Float[Tensor, "batch pos d_model"] | None:
-        """What the attention of a layer adds to the stream before it; None where there is none."""
+        """Return what the attention of a layer adds to the given stream; None for a layer without attention."""
         return self._layer(layer).written(stream, self._rotary(layer, slice(0, stream.shape[1])), edits=edits)[0]
 
     def rest(self, stream: Tensor, written: Tensor | None, layer: int) -> Float[Tensor, "batch pos d_model"]:
-        """The stream after a layer, from the stream before it and what its attention adds.
+        """Return the stream after a layer, from the stream before it and the output of its attention.
 
         Law: `rest(stream, written(stream, layer), layer)`, layer by layer from `entered`, is `hidden`.
         """
@@ -220,20 +220,22 @@ class Transformer(nn.Module):
         return nn.functional.dropout(stream, self.model.dropout, self.training)
 
     def read_out(self, stream: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos vocab"]:
-        """Logits from the stream after the last layer."""
+        """Return logits from the stream after the last layer."""
         entries = read_entries(self.norm(stream), self.model)
         return nn.functional.linear(entries, self.embedding.weight if self.model.tied else self.readout.weight)
 
     def loss(self, inputs: Inputs, targets: Targets, last: int | None = None) -> Float[Tensor, ""]:
-        """The mean loss of the answers that are asked for, from float32 logits; this is what to compile.
+        """Return the mean loss of the asked answers, from float32 logits; this is the function to compile.
 
-        Where nothing is asked but the `last` positions, the last layer computes no others.
+        If only the `last` positions are asked, the last layer computes no others.
         """
         stream, _ = self.hidden(inputs, last=last)
         return mean_loss(self.read_out(stream), targets if last is None else targets[:, -last:])
 
     def trace(self, tokens: Inputs, rows: Bool[Tensor, "batch place"] | None = None) -> Trace:
-        """What every head does with a text: a recorded pass without the read-out, dropout as the module's mode has it.
+        """Return what every head does with a text, by a recorded pass without the read-out.
+
+        Dropout follows the module's mode.
 
         Args:
             tokens: the text; `headway.open_model(path).trace` takes a sentence or lists of tokens, too.
@@ -247,7 +249,7 @@ class Transformer(nn.Module):
         return trace.with_rows(rows)
 
     def lane_shares(self, tokens: Inputs) -> Float[Tensor, "stream batch place"]:
-        """The lane's share of each token's squared norm, before each layer and before the final norm."""
+        """Return the lane's share of each token's squared norm, before each layer and before the final norm."""
         streams = self.trace(tokens).streams
         return torch.stack([lane_share(stream, self.model.embedding_width) for stream in streams])
 
@@ -283,27 +285,27 @@ class Transformer(nn.Module):
 
 
 def asked(targets: Targets) -> Bool[Tensor, "batch place"]:
-    """Where an answer is asked for: targets that are not -1, and of numbers those that are not NaN."""
+    """Return where an answer is asked for: targets that are not -1, or numbers that are not NaN."""
     return ~targets.isnan().any(2) if targets.is_floating_point() else targets >= 0
 
 
 def mean_loss(answers: Float[Tensor, "batch place answers"], targets: Targets) -> Float[Tensor, ""]:
-    """What is minimised: `mean_nll` of classes, the mean squared error of numbers, over what is asked for."""
+    """Return the training loss: `mean_nll` of classes, or the mean squared error of numbers."""
     if not targets.is_floating_point():
         return mean_nll(answers, targets)
     counted = asked(targets)[..., None].expand_as(targets)
-    # Not by an index, whose size torch would have to look up: what is not asked for counts as no error.
+    # A mask, since torch would have to look up the size of an index: unasked answers count as no error.
     errors = torch.where(counted, answers.float() - torch.where(counted, targets, 0.0), 0.0)
     return errors.square().sum() / counted.sum()
 
 
 def mean_nll(logits: Float[Tensor, "batch pos vocab"], targets: Int[Tensor, "batch pos"]) -> Float[Tensor, ""]:
-    """Mean cross-entropy in nats over the targets that are not -1, in float32."""
+    """Return the mean cross-entropy in nats over the targets that are not -1, in float32."""
     return nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=-1)
 
 
 def check_can_write(model: TransformerModel) -> None:
-    """Nothing, when a model can write a text token by token.
+    """Raise UserError if a model cannot write a text token by token.
 
     Raises:
         UserError: when it attends to the future, or its answers are no tokens.
@@ -331,7 +333,7 @@ class _Layer(nn.Module):
         if model.layout.layers[layer].n_heads:
             self.attention_norm, self.attention = norm(model), Attention(model, layer)
         elif layer in model.emptied:
-            # Before the attention there is nothing left for a norm to be read by.
+            # A norm before the attention would have no reader.
             self.attention_norm, self.emptied = nn.Identity() if self.before else norm(model), Emptied(model)
         if model.mlp_widths[layer]:
             self.mlp_norm, self.mlp = norm(model), Mlp(model, layer)
@@ -359,14 +361,14 @@ class _Layer(nn.Module):
         edits: Edits | None = None,
         last: int | None = None,
     ) -> tuple[Tensor | None, AttentionTrace | None]:
-        """What attention adds, at the last positions if not at all; None where there is none."""
+        """Return what attention adds, at all or only at the last positions; None for a layer without attention."""
         if self.attention is None:
             return (None if self.emptied is None else self.emptied(stream if last is None else stream[:, -last:])), None
         seen = self.attention_norm(stream) if self.before else stream
         return self.attention(seen, rotary, gate, cache, record, edits, last)
 
     def rest(self, stream: Tensor, written: Tensor | None) -> Tensor:
-        """The stream after the layer, from what attention adds."""
+        """Return the stream after the layer, from the output of attention."""
         if written is not None:
             stream = self._add(stream, written, self.attention_norm)
         if self.mlp is not None:

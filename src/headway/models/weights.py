@@ -1,7 +1,7 @@
-"""Model: a transformer's weights as named arrays: how they start, and whether they fit.
+"""Named arrays of a transformer's weights: how they are initialised and checked.
 
-The names and shapes are those of `headway.config.lm.parameters`. Each array has its own random stream,
-so two models start alike wherever names and shapes agree, whatever their heads are: that pairs an experiment's arms.
+The names and shapes are those of `headway.config.lm.parameters`. Each array has its own random stream. So two models
+have equal initial weights wherever names and shapes agree, whatever their heads are: that pairs an experiment's arms.
 """
 
 import math
@@ -18,7 +18,7 @@ Weights = dict[str, np.ndarray]
 
 
 def initial_weights(model: TransformerModel, vocab_size: int, seed: int) -> Weights:
-    """The float32 weights that a run starts from.
+    """Return the float32 weights that a run starts from.
 
     Matrices, embeddings and positions are N(0, init_std), token embeddings N(0, embedding_init_std) where that is
     given, biases and smears 0, the weights of norms 1. The factors of a low-rank map are N(0, init_std) each
@@ -51,7 +51,7 @@ def _start(parameter: Parameter, model: TransformerModel, seed: int) -> np.ndarr
 
 
 def vocab_size_of(model: TransformerModel, weights: Mapping[str, np.ndarray]) -> int:
-    """Tokens of the vocabulary of a model with these weights; with an encoder, numbers of an input."""
+    """Return the vocabulary size of a model with these weights; with an encoder, the numbers of an input."""
     if model.encoder is not None:
         return int(weights["encoder.up.weight"].shape[1])
     rows = len(weights["embedding.weight"])
@@ -59,7 +59,7 @@ def vocab_size_of(model: TransformerModel, weights: Mapping[str, np.ndarray]) ->
 
 
 def check_weights(weights: Mapping[str, np.ndarray], model: TransformerModel, vocab_size: int) -> None:
-    """Nothing, when the arrays are those of the model.
+    """Raise UserError if the arrays do not match the model's parameters.
 
     Raises:
         UserError: with a line for every array that is missing, unexpected or of another shape.
