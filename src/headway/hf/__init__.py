@@ -1,7 +1,7 @@
-"""Models of Hugging Face as Headway's, and Headway's as theirs.
+"""Models of Hugging Face opened as Headway's, and Headway's models written as theirs.
 
-* `reading`: a folder as Headway's model (no transformers needed); `architectures`: what its files mean; `safety`: what
-  its files may be and how large;
+* `reading`: a folder as Headway's model (no transformers needed); `architectures`: what its files mean; `safety`:
+  limits on its files and their sizes;
 * `write`: a folder written; `configuration_headway`, `modeling_headway`: the code that goes along when no stock
   architecture fits;
 * `open`: any folder, opened by transformers; `tracing`: what the heads of such a model do; `interface`: how its
@@ -27,7 +27,7 @@ __all__ = ["load", "open_pretrained", "tokenizer", "trace", "traceable"]
 
 
 def load(folder: str | Path) -> "Transformer":
-    """A GPT-Neo, GPT-2, Llama or Mistral folder, or one that Headway exported, as Headway's own model.
+    """Return the model of a folder: GPT-Neo, GPT-2, Llama, Mistral, or one that Headway exported.
 
     Raises:
         UserError: saying what is wrong with the folder, or what Headway's model cannot be.
@@ -38,7 +38,7 @@ def load(folder: str | Path) -> "Transformer":
 
 
 def check_own(folder: str | Path) -> None:
-    """Nothing, when what a folder's config.json says of an architecture that `load` reads is no more than that.
+    """Raise UserError if config.json asks for more than Headway's version of its architecture has.
 
     Raises:
         UserError: saying what Headway's model does not have.
@@ -49,7 +49,7 @@ def check_own(folder: str | Path) -> None:
 
 
 def tokenizer(folder: str | Path) -> "Tokenizer | None":
-    """The tokenizer of a folder; None if there is none.
+    """Return the tokenizer of a folder; None if there is none.
 
     Raises:
         UserError: when it cannot be read.
@@ -60,7 +60,7 @@ def tokenizer(folder: str | Path) -> "Tokenizer | None":
 
 
 def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> "Pretrained":
-    """Any folder of Hugging Face as transformers' model, without a network; see `pretrained.open_pretrained`.
+    """Open any folder of Hugging Face as transformers' model, without a network.
 
     Args:
         folder: with a config.json and weights in safetensors.
@@ -76,7 +76,7 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> "Pretrai
 
 
 def trace(model: "PreTrainedModel", inputs: Mapping[str, Any] | Any) -> "Trace":
-    """What every head of a model of transformers does with a text; see `tracing.trace`.
+    """Return what every head of a model of transformers does with a text.
 
     Args:
         model: of any architecture, device and precision.
@@ -92,7 +92,7 @@ def trace(model: "PreTrainedModel", inputs: Mapping[str, Any] | Any) -> "Trace":
 
 
 def read(model: "PreTrainedModel", tokens: Any) -> "Redrawable":
-    """The same of tokens, with what heads would do that are drawn anew; see `redrawing.read`.
+    """Return what every head does with tokens, together with re-initialised heads on the same stream.
 
     Raises:
         UserError: as `trace`.
@@ -104,7 +104,7 @@ def read(model: "PreTrainedModel", tokens: Any) -> "Redrawable":
 
 
 def traceable(model: "PreTrainedModel") -> None:
-    """Nothing, where `trace` can begin; nothing is run.
+    """Raise UserError if `trace` cannot begin; nothing is run.
 
     Raises:
         UserError: saying why the model cannot be traced.

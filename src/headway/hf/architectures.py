@@ -1,17 +1,14 @@
-"""Models: where each of Headway's arrays stands in a folder of Hugging Face, a table per architecture.
+"""Tables that map Hugging Face configurations and arrays to Headway's declarations, one per architecture.
 
-Both directions read the same table. A `ArrayPlace` is a module's name, `*` being the layer; GPT-2 keeps its matrices
+Reading and writing use one table. An `ArrayPlace` is a module's name, `*` being the layer; GPT-2 keeps its matrices
 transposed and Q, K and V in one.
 
-Models: what a transformer is, layer by layer and with nothing left to a default, in plain JSON.
+A description states a transformer layer by layer in plain JSON, with nothing left to a default. Two declarations that
+mean the same function have one description. So Headway compares descriptions to decide whether another library can
+express a layout. The config.json of an exported ragged model holds its description.
 
-Two declarations that mean the same function have the same description, so whether a layout can be said in another
-library's words is asked by comparing descriptions. It is also what config.json of an exported ragged model holds.
-
-Models: the configurations of Hugging Face that Headway's model can be: read as a declaration, and written from one.
-
-`write` may assume a model that the architecture can express: whether it was one shows when what was written is
-read again and means the same (`stock`).
+`write` may assume a model that the architecture can express: `stock` reads the written configuration again and checks
+that its meaning is unchanged.
 """
 
 import re
@@ -39,11 +36,11 @@ class ArrayPlace:
 
 
 Table = Mapping[str, ArrayPlace]
-"""From the name of a Headway module to its place."""
+"""A table from the name of a Headway module to its place."""
 
 
 def _table(prefix: str, layer: str, **places: str | ArrayPlace) -> Table:
-    """Places by short names: of the whole model, and of a layer (`layer` is prefixed to them)."""
+    """Return places by short names: of the whole model, and of a layer (`layer` is prefixed to them)."""
     short = {
         "embedding": "embedding",
         "positions": "positions",
@@ -111,11 +108,11 @@ NAMES: dict[str, Table] = {
 """The table of each architecture; a Mistral's names are a Llama's, a Headway folder's are Headway's own."""
 
 BUFFERS = re.compile(r".*\.(attn\.(attention\.)?(masked_)?bias|rotary_emb\.inv_freq)")
-"""What older folders keep beside the weights: masks and frequencies, which follow from the configuration."""
+"""Arrays of older folders beside the weights: masks and frequencies, which follow from the configuration."""
 
 
 def place_of(table: Table | None, name: str) -> tuple[str, ArrayPlace]:
-    """The name in a folder of one of Headway's arrays, and its place; without a table, names are Headway's own.
+    """Return the name in a folder of a Headway array, and its place; without a table, names are Headway's own.
 
     Examples:
         >>> place_of(NAMES["gpt2"], "layers.3.attention.k.weight")[0]
@@ -130,7 +127,7 @@ def place_of(table: Table | None, name: str) -> tuple[str, ArrayPlace]:
 
 
 def shapes_of(table: Table | None, parameters: Iterable[Parameter]) -> dict[str, tuple[int, ...]]:
-    """The arrays that a folder must have, with their shapes."""
+    """Return the arrays that a folder must have, with their shapes."""
     shapes = {}
     for parameter in parameters:
         name, place = place_of(table, parameter.name)
@@ -140,14 +137,14 @@ def shapes_of(table: Table | None, parameters: Iterable[Parameter]) -> dict[str,
 
 
 def from_folder(table: Table | None, name: str, array: np.ndarray) -> np.ndarray:
-    """Headway's array `name` out of the folder's array it stands in."""
+    """Return Headway's array `name` from the folder's array that holds it."""
     _, place = place_of(table, name)
     whole = array.T if place.transposed else array
     return np.ascontiguousarray(np.split(whole, place.parts)[place.part])
 
 
 def to_folder(table: Table | None, weights: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    """The folder's arrays, of Headway's."""
+    """Return the folder's arrays made of Headway's arrays."""
     parts: dict[str, list[tuple[ArrayPlace, np.ndarray]]] = {}
     for name, array in weights.items():
         there, place = place_of(table, name)
@@ -167,7 +164,7 @@ _PROJECTIONS = ("q", "k", "v", "o", "up", "down")
 
 
 def describe(model: TransformerModel) -> dict[str, Any]:
-    """A model without schedules and defaults; what has no effect is left as null.
+    """Return a model without schedules and defaults; null where a choice has no effect.
 
     Examples:
         >>> from headway.config.lm.model import GptNeo
@@ -208,7 +205,7 @@ def describe(model: TransformerModel) -> dict[str, Any]:
 
 
 def declared(description: Mapping[str, Any], family: str | None) -> TransformerModel:
-    """The declaration of a description; `describe` of it gives the description back.
+    """Return the declaration of a description; `describe` of it gives the description back.
 
     Raises:
         DeclarationError: when the description contradicts itself.
@@ -254,7 +251,7 @@ def declared(description: Mapping[str, Any], family: str | None) -> TransformerM
             for key in ("positions_in_lane", "rotary_base", "lane")
             if description[key] is not None
         },
-        # Folders from before there was a choice have none of these.
+        # Folders older than these choices lack the keys.
         **{key: description[key] for key in ("attends", "embedding_scale", "emptied") if key in description},
     }
     if family is None:
@@ -263,7 +260,7 @@ def declared(description: Mapping[str, Any], family: str | None) -> TransformerM
 
 
 def _scale(scales: list[float], layout: HeadLayout) -> str | float:
-    """The declared choice that gives these scales."""
+    """Return the declared choice that gives these scales."""
     for name in _SCALES:
         width = {"none": 1, "d_model": layout.d_model}
         if scales == [width.get(name, layer.d_head or 1) ** -0.5 for layer in layout.layers]:
@@ -275,7 +272,7 @@ Config = Mapping[str, Any]
 
 
 class NotOurs(UserError):
-    """A configuration has something that Headway's own model does not have."""
+    """An error: a configuration has something that Headway's own model lacks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,7 +286,7 @@ class Architecture:
 
 
 def stock(model: TransformerModel) -> tuple[str, dict[str, Any]] | None:
-    """The `model_type` and configuration of the first stock architecture that is this model exactly; None if none is.
+    """Return the first stock `model_type` and configuration that equal this model exactly; None if none does.
 
     Examples:
         >>> stock(GptNeo(family="gpt-neo", d_model=48, n_layers=2, n_heads=6))[0]
@@ -311,7 +308,7 @@ def stock(model: TransformerModel) -> tuple[str, dict[str, Any]] | None:
 
 
 def _function(model: TransformerModel) -> dict[str, Any]:
-    """The description without what has no effect once a model is trained: a Llama, for one, has no dropout."""
+    """Return a description without choices that have no effect after training: a Llama, for one, has no dropout."""
     return {key: value for key, value in describe(model).items() if key not in ("dropout", "initializer_range")}
 
 
@@ -327,7 +324,7 @@ _ACTIVATIONS = {
 
 
 def vocab_size_of(config: Config) -> int:
-    """Rows of the token embedding.
+    """Return the rows of the token embedding.
 
     Raises:
         KeyError: when it is missing.
@@ -348,7 +345,7 @@ def _activation(config: Config, key: str, kinds: tuple[str, ...], default: str) 
 
 
 def _plain(config: Config, **values: Any) -> None:
-    """Refuse every setting that changes the function in a way that Headway has no word for."""
+    """Raise NotOurs for every setting that changes the function in a way Headway cannot express."""
     other = [
         f"{key} is {shortened(repr(config[key]))}"
         for key, value in values.items()
@@ -359,13 +356,13 @@ def _plain(config: Config, **values: Any) -> None:
 
 
 def _dropout(config: Config, *keys: str, default: float) -> float:
-    """The one dropout of all places; where they differ, none, since it has no effect on a trained model."""
+    """Return the dropout of all places; none if they differ, since a trained model does not use it."""
     found = {float(config.get(key, default)) for key in keys}
     return found.pop() if len(found) == 1 else 0.0
 
 
 def _repeated(types: list[tuple[list[str], int]]) -> list[str]:
-    """Lists of kinds, each as often as the number beside it says; of too many for any model, a few too many."""
+    """Return lists of kinds, each repeated by the number beside it; too many for any model are cut."""
     most, kinds = MOST_LAYERS + 1, list[str]()
     for names, times in types:
         kinds += (names[:most] * min(times, most))[:most]
@@ -532,4 +529,4 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "headway": Architecture(loaded_as="HeadwayForCausalLM", table=None, read=_read_headway, write=_write_headway),
 }
-"""By `model_type`."""
+"""The architectures by `model_type`."""

@@ -1,6 +1,6 @@
-"""Models: the configuration of an exported model that no stock architecture can be; it travels with the model.
+"""The configuration of an exported model that no stock architecture can be; it travels with the model.
 
-Everything is said layer by layer, and null is "none" or "has no effect".
+Everything is stated layer by layer, and null is "none" or "has no effect".
 """
 
 from typing import Any

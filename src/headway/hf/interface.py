@@ -1,14 +1,13 @@
-"""Models: where a model of transformers computes its attention, and how another function gets in between.
+"""The attention function of a model of transformers, how Headway replaces it, and how its output enters the stream.
 
 A module that attends asks transformers' registry for the attention function that its configuration names. So a name
-registered for one pass, for attention and for masks alike, reaches every architecture; for attention alone,
+registered for one pass, for attention and for masks alike, reaches every architecture. Registered for attention alone,
 transformers would make no masks, and padding and windows would be lost.
 
-Models: what enters the stream of what the output projection of an attention gives.
-
-Most models add it as it is. Some norm it first (Gemma 2 and 3, OLMo 2), some multiply it (Granite). Nobody's code is
-asked: what is added to the stream is seen (`recording`), and either it is what W_O gave times a number at each position
-times a weight for each entry, or the heads' parts in it cannot be told.
+Most models add the output of the projection to the stream as it is. Some norm it first (Gemma 2 and 3, OLMo 2), some
+multiply it (Granite). Headway does not rely on a model's code but watches what is added (`tracing`). Either the added
+vector is W_O's output times a number at each position times a weight for each entry, or the heads' parts in it cannot
+be determined.
 """
 
 import inspect
@@ -33,12 +32,15 @@ _REGISTRY, _EAGER = "ALL_ATTENTION_FUNCTIONS", "eager_attention_forward"
 
 
 def attentions(model: nn.Module) -> dict[nn.Module, str]:
-    """The modules that ask the registry for their attention function, with their paths."""
+    """Return the modules that ask the registry for their attention function, with their paths."""
     return {module: name for name, module in model.named_modules() if _asking(type(module))}
 
 
 def own_function(module: nn.Module, implementation: str) -> Callable[..., Any]:
-    """What the module would have called under an implementation: its architecture's own function, or everyone's."""
+    """Return the function a module would have called: its architecture's own, or the library's.
+
+    The implementation is one of transformers' names.
+    """
     method = _asking(type(module))
     assert method is not None
     eager = next(name for name in method.__code__.co_names if name.endswith(_EAGER))
@@ -50,10 +52,10 @@ def own_function(module: nn.Module, implementation: str) -> Callable[..., Any]:
 
 @contextmanager
 def intercepted(model: PreTrainedModel, attend: Callable[..., Any]) -> Iterator[None]:
-    """Within, modules call `attend(implementation, module, q, k, v, mask, **options)` for their attention.
+    """Call `attend(implementation, module, q, k, v, mask, **options)` for attention within a block.
 
-    The implementation is the model's own, and so are its masks: sdpa or eager. Where it is another one, which computes
-    without masks (flash) or compiles (flex), it is sdpa, or eager for a model that knows no sdpa.
+    The implementation is the model's own, and so are its masks: sdpa or eager. An implementation that computes without
+    masks (flash) or compiles (flex) becomes sdpa, or eager for a model without sdpa.
     """
     names: dict[str, str] = {}
     with ExitStack() as stack:
@@ -73,7 +75,7 @@ def intercepted(model: PreTrainedModel, attend: Callable[..., Any]) -> Iterator[
 
 
 class Sums(TorchFunctionMode):
-    """Tells of every sum of two tensors before it is made, since one of them may be overwritten."""
+    """A mode that reports every sum of two tensors before it is made, since a summand may be overwritten."""
 
     def __init__(self, tell: Callable[[Tensor, Tensor], None]) -> None:
         super().__init__()
@@ -82,14 +84,14 @@ class Sums(TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Pass it on."""
+        """Report a sum, and call the function."""
         if function in _SUMS and len(args) > 1 and isinstance(args[0], Tensor) and isinstance(args[1], Tensor):
             self._tell(args[0], args[1])
         return function(*args, **(kwargs or {}))
 
 
 def _asking(kind: type[nn.Module]) -> FunctionType | None:
-    """The method of a class that asks the registry, nearly always `forward`."""
+    """Return the method of a class that asks the registry, nearly always `forward`."""
     for base in kind.__mro__[: kind.__mro__.index(nn.Module)]:
         for member in vars(base).values():
             method = inspect.unwrap(member) if isinstance(member, FunctionType) else None
@@ -100,7 +102,7 @@ def _asking(kind: type[nn.Module]) -> FunctionType | None:
 
 
 def _configs(model: nn.Module) -> list[PretrainedConfig]:
-    """Every configuration that a module holds, and those inside of them, once each."""
+    """Return every configuration that a module holds, and those inside of them, once each."""
     held: list[Any] = [getattr(module, "config", None) for module in model.modules()]
     found: dict[int, PretrainedConfig] = {}
     while held:
@@ -117,27 +119,27 @@ def _register(stack: ExitStack, registry: Any, name: str, function: Callable[...
 
 
 _NOISE = 0.02
-"""Relative error that low precision may leave."""
+"""The relative error that low precision may leave."""
 _EXACT = 1e-5
-"""Relative error of a multiple in float32; in lower precision it is found as a norm of almost constant gain."""
+"""The relative error of a multiple in float32; lower precision is fitted as a norm of almost constant gain."""
 _FEW = 1e-3
-"""A gain that varies less than this over positions is constant: it is in the weight then."""
+"""The variation over positions below which a gain counts as constant, and is then in the weight."""
 _TURNS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entering:
-    """What is added is `gain(o) weight (o - mean) + bias` for the projection's output o."""
+    """A map from the projection's output o to the stream: `gain(o) weight (o - mean) + bias`."""
 
     weight: Float[Tensor, " d_model"] | None
-    """None: it is added as it is."""
+    """The weight of each entry; None: the output is added as it is."""
     slope: float
-    """1 / gain^2 is slope times the mean square of o, less its mean where that is taken out, plus offset."""
+    """1 / gain^2 is slope times the mean square of o, less its mean if that is taken out, plus offset."""
     offset: float
     centred: bool
 
     def of(self, attention: AttentionTrace) -> AttentionTrace:
-        """The attention, as it adds to the stream; the weight and the mean go into W_O and b_O."""
+        """Return the attention as it adds to the stream; the weight and the mean go into W_O and b_O."""
         if self.weight is None:
             return attention
         W_O, b_O = (None if x is None else self._weighted(x) for x in (attention.W_O, attention.b_O))
@@ -150,7 +152,7 @@ class Entering:
         return replace(attention, W_O=W_O, b_O=b_O, gain=gain)
 
     def gain(self, o: Float[Tensor, "*pos d_model"]) -> Float[Tensor, "*pos"]:
-        """What everything is multiplied with, position by position."""
+        """Return the factor of all entries, position by position."""
         return (self.slope * _less_mean(o, self.centred).square().mean(-1) + self.offset).rsqrt()
 
     def _weighted(self, x: Tensor) -> Tensor:
@@ -159,7 +161,10 @@ class Entering:
 
 
 def entering(projected: Tensor, added: Tensor) -> Entering | None:
-    """How what is added comes from what W_O gave; None where it does not, or where one position cannot tell."""
+    """Return the map from W_O's output to the added vectors; None if there is no such map, or no evidence.
+
+    One position alone is too little evidence.
+    """
     o, y = (x.detach().reshape(-1, x.shape[-1]).float() for x in (projected, added))
     known = o.isfinite().all(1) & y.isfinite().all(1) & o.any(1)
     o, y = o[known], y[known]
@@ -174,7 +179,7 @@ def entering(projected: Tensor, added: Tensor) -> Entering | None:
 
 
 def _fitted(o: Float[Tensor, "rows d_model"], y: Float[Tensor, "rows d_model"], *, centred: bool) -> Entering | None:
-    """Gain and weight by turns, by least squares; a product of both is all that there is, so a few turns are enough."""
+    """Return gain and weight, fitted in turns by least squares; their product converges in a few turns."""
     x = _less_mean(o, centred).double()
     y = y.double()
     gain = x.square().mean(1).clamp(min=1e-30).rsqrt()

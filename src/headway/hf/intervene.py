@@ -1,24 +1,17 @@
-"""Models: queries, keys and values of a model of transformers, changed as they enter its own attention function.
+"""Decoders of transformers whose heads can be removed and patched; their code stays unchanged.
 
-That is after norms and rotary turns, whatever the architecture; masks, caps and biases stay the function's own.
+The contexts of a layer's heads are the input of its output projection: (batch, pos, heads times d_head), whatever the
+architecture. A recorded pass (`tracing`) shows which linear map that is; no name is trusted. So a hook before that
+map is the one place where contexts are gated and edited. Queries, keys and values are edited where they enter the
+attention function (`interface`). That is after norms and rotary turns, whatever the architecture; masks, caps and
+biases stay the function's own. Nothing else is changed.
 
-Models: whether layers of a model of transformers only add to one stream what their parts write.
+A pass can be made again from any layer on. The layers below are shared: after a whole pass was kept, they give their
+kept outputs and are not computed again.
 
-Then what a head writes reaches every later layer as it is, and direct paths can be measured. That is seen, and not read
-off a name: while the parts of a layer give what they gave, what is added to what enters the layer, or taken from what
-its heads write, must come out of it.
-
-Models: a pass of a decoder of transformers, made again from any of its layers on.
-
-What comes before a layer is shared: once a whole pass was kept, the layers below give what they gave, and are not
-computed again.
-
-Models: a decoder of transformers whose heads can be taken away and patched; its code stays as it is.
-
-The contexts of a layer's heads are what enters its output projection: (batch, pos, heads times d_head), whatever the
-architecture. Which linear map that is has been seen in a recorded pass (`recording`), not read off a name. So a hook
-before it is the one place where contexts are gated and edited. Queries, keys and values are edited where they enter the
-attention function (`attending`), and nowhere else is anything changed.
+If the layers only add their parts' outputs to one stream, whatever a head writes reaches every later layer unchanged,
+and direct paths can be measured. That is tested, not read off a name: while the parts of a layer keep their outputs,
+anything added to the layer's input, or taken from its heads' outputs, must come out of it.
 """
 
 import inspect
@@ -46,7 +39,7 @@ from headway.models.trace import Trace
 
 @contextmanager
 def attending(model: PreTrainedModel, layers: Mapping[str, int], edits: Edits) -> Iterator[None]:
-    """Within, attentions compute with edited queries, keys and values.
+    """Compute attention with edited queries, keys and values within a block.
 
     Args:
         model: whose attentions they are.
@@ -65,7 +58,7 @@ def attending(model: PreTrainedModel, layers: Mapping[str, int], edits: Edits) -
 
 
 _SAME = 1e-5
-"""Of the largest entry of the stream, for single precision."""
+"""The tolerance as a share of the stream's largest entry, for single precision."""
 
 
 def stream_sums(
@@ -73,7 +66,7 @@ def stream_sums(
     run: Callable[[], object],
     written: Mapping[int, tuple[nn.Module, Float[Tensor, "batch pos d_model"]]],
 ) -> StreamSums:
-    """Whether the stream is such a sum.
+    """Return whether the stream is a sum to which layers only add, and if not, why.
 
     Args:
         layers: of the model, in their order.
@@ -95,14 +88,14 @@ def stream_sums(
 
 
 def first_of(given: Any) -> Any:
-    """The stream in what a layer gave, or is called with: the first of it."""
+    """Return the stream in a layer's output or arguments: the first of them."""
     return given[0] if isinstance(given, tuple) and given else given
 
 
 def with_added(
     args: tuple[Any, ...], options: Mapping[str, Any], added: Tensor
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a layer is called with, with something added to the stream."""
+    """Return the arguments of a layer's call with a tensor added to the stream."""
     if args:
         return (args[0] + added, *args[1:]), dict(options)
     name = next(iter(options))
@@ -111,7 +104,7 @@ def with_added(
 
 @contextmanager
 def answering(module: nn.Module, answer: Callable[[], Any]) -> Iterator[None]:
-    """Within, whatever a module is called with, it gives an answer."""
+    """Make a module return a given answer within a block, whatever its arguments."""
     before = vars(module).get("forward")
     given: Callable[..., Any] = lambda *_, **__: answer()  # noqa: E731
     module.forward = given
@@ -126,23 +119,23 @@ def answering(module: nn.Module, answer: Callable[[], Any]) -> Iterator[None]:
 
 @dataclass(kw_only=True)
 class _Seen:
-    """A layer in a pass: what it was called with, what it gave, and what each of its parts that has weights did."""
+    """A layer in a pass: its arguments, its output, and the output of each of its parts that has weights."""
 
     module: nn.Module
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
     gave: list[Any] = field(default_factory=list)
     parts: dict[nn.Module, list[Any]] = field(default_factory=dict)
     order: list[nn.Module] = field(default_factory=list)
-    """Of the parts, as they were run."""
+    """The parts in the order in which they ran."""
 
     @property
     def entered(self) -> Any:
-        """The stream before it."""
+        """The stream before the layer."""
         args, options = self.calls[0]
         return args[0] if args else next(iter(options.values()), None)
 
     def again(self, added: Tensor, live: Collection[nn.Module] = ()) -> Any:
-        """The stream after it with something added before it, while its parts but for some give what they gave."""
+        """Return the layer's output with something added before it, while most parts keep their outputs."""
         args, options = with_added(*self.calls[0], added)
         with ExitStack() as stack:
             for part, outputs in self.parts.items():
@@ -151,12 +144,12 @@ class _Seen:
             return first_of(self.module(*args, **options))
 
     def adds(self, projection: nn.Module, written: Tensor) -> bool:
-        """Whether without what its heads write, and with all else as it was, that is missing in what it gives."""
+        """Return whether removing the heads' output from a layer changes its output by exactly that."""
         left = self._without_heads(projection, self._holding(projection))
         return _same(left, first_of(self.gave[0]) - written)
 
     def norm_before_sum(self, projection: nn.Module) -> nn.Module | None:
-        """What is run after the part with the heads, if what it gives is what is added to the stream."""
+        """Return the norm that runs after the heads, if its output is what is added to the stream."""
         holding, gave = self._holding(projection), list[Tensor]()
         norm = next((part for before, part in pairwise(self.order) if before in holding), None)
         if norm is None or len(self.parts[norm]) != 1 or not isinstance(self.parts[norm][0], Tensor):
@@ -229,50 +222,50 @@ def _gave(gave: list[Any], _: nn.Module, __: tuple[Any, ...], output: Any) -> No
 _READ: tuple[Site, ...] = ("q", "k", "v")
 
 Logits = Callable[[Tensor, Edits], Tensor]
-"""Of tokens, with edits of the heads."""
+"""A function from tokens to logits, with edits of the heads."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TheirPass:
-    """A pass that was made, from any layer of which on it can be made again."""
+    """A kept forward pass of a model of transformers that can be repeated from any layer on."""
 
     logits_of: Logits
     layers: Sequence[nn.Module]
     tokens: Int[Tensor, "batch pos"]
     logits: Float[Tensor, "batch pos vocab"]
     given: tuple[Any, ...]
-    """What each layer gave; nothing where passes can only be made whole."""
+    """The outputs of each layer; empty if passes can only be made whole."""
 
     @classmethod
     def of(cls, logits_of: Logits, layers: Sequence[nn.Module], tokens: Int[Tensor, "batch pos"]) -> "TheirPass":
-        """A whole pass, and what each layer gave in it."""
+        """Return a whole pass with the output of each layer."""
         given: list[Any] = []
         with ExitStack() as stack:
             for layer in layers:
                 stack.callback(layer.register_forward_hook(lambda _, __, output: given.append(output)).remove)
             logits = logits_of(tokens, {})
-        at_once = len(given) == len(layers)  # a layer that is called twice gave two things
+        at_once = len(given) == len(layers)  # a layer that is called twice has two outputs
         return cls(
             logits_of=logits_of, layers=layers, tokens=tokens, logits=logits, given=tuple(given) if at_once else ()
         )
 
     @cached_property
     def repeats(self) -> bool:
-        """Whether copies of its text can go through the layers side by side: all that they gave is by text."""
+        """True if copies of the text can go through the layers side by side: all kept outputs are by text."""
         return all(_by_text(output, len(self.tokens)) for output in self.given)
 
     def again(self, layer: int, edits: Edits, copies: int = 1) -> Float[Tensor, "copies_batch pos vocab"]:
-        """The logits with edits of this layer and later ones, which concern copies of the text, side by side."""
+        """Return the logits with edits of this layer and later ones, for copies of the text side by side."""
         with ExitStack() as stack:
             for module, output in zip(self.layers[:layer], self.given, strict=False):
-                # A copy each time: what comes after may write into it.
+                # A copy each time, since later layers may write into it.
                 stack.enter_context(answering(module, partial(_copied, output, copies)))
             return self.logits_of(self.tokens.repeat(copies, 1), edits)
 
     def writes(
         self, layer: int, norm: nn.Module, edits: Edits, copies: int = 1
     ) -> Float[Tensor, "copies_batch pos d_model"]:
-        """What a norm between a layer's heads and the stream gives, in copies of the text, side by side."""
+        """Return the output of a norm between a layer's heads and the stream, for copies of the text side by side."""
         gave: list[Tensor] = []
 
         def stop(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
@@ -290,7 +283,7 @@ class TheirPass:
     def reads(
         self, layer: int, change: Float[Tensor, "copies_batch pos d_model"]
     ) -> dict[Site, Float[Tensor, "copies_batch head pos d_head"]]:
-        """Queries, keys and values of a layer whose stream is changed, in copies of the text, side by side."""
+        """Return queries, keys and values of a layer whose stream is changed, for copies of the text side by side."""
         seen: dict[Site, Tensor] = {}
         edits: Edits = {(layer, site): partial(_noted, seen, site) for site in _READ}
         with suppress(_SeenAll), _added(self.layers[layer], change):
@@ -298,7 +291,7 @@ class TheirPass:
         return seen
 
     def ends(self, change: Float[Tensor, "copies_batch pos d_model"]) -> Float[Tensor, "copies_batch pos vocab"]:
-        """The logits where the stream after the last layer is changed, in copies of the text, side by side."""
+        """Return the logits for changed streams after the last layer, for copies of the text side by side."""
         copies = len(change) // len(self.tokens)
         last = _copied(self.given[-1], copies)
         changed = (last[0] + change, *last[1:]) if isinstance(last, tuple) else last + change
@@ -306,12 +299,12 @@ class TheirPass:
             return self.again(len(self.layers) - 1, {}, copies)
 
     def share(self, layer: int) -> float:
-        """Of a whole pass, about what `again` computes."""
+        """Return about which share of a whole pass `again` computes from a layer on."""
         return 1 - layer / len(self.given) if self.given else 1.0
 
 
 class _SeenAll(Exception):
-    """All that was wanted of a pass has been seen."""
+    """A signal that everything wanted of a pass has been seen."""
 
 
 def _noted(seen: dict[Site, Tensor], site: Site, x: Tensor) -> Tensor:
@@ -329,7 +322,7 @@ def _by_text(output: Any, batch: int) -> bool:
 
 @contextmanager
 def _added(module: nn.Module, change: Tensor) -> Iterator[None]:
-    """Within, something is added to the stream that enters a layer."""
+    """Add a tensor to the stream that enters a layer, within a block."""
     hook = module.register_forward_pre_hook(
         lambda _, args, options: with_added(args, options, change), with_kwargs=True
     )
@@ -348,30 +341,30 @@ def _copied(output: Any, copies: int) -> Any:
 
 
 _SEEN = 16
-"""Tokens of the pass in which the output projections are seen."""
+"""The number of tokens of the pass that finds the output projections."""
 """Relative difference of logits that rounding may leave; a token that is seen changes them by more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Heads:
-    """Where the heads of a layer enter its output projection."""
+    """The projection of a layer, and how the heads' contexts enter it."""
 
     projection: nn.Linear | Conv1D
     path: str
-    """Of the attention."""
+    """The path of the attention."""
     n_heads: int
     d_head: int
 
     def split(self, entered: Tensor, batch: int) -> Float[Tensor, "batch head pos d_head"]:
-        """The contexts of the heads in what the projection reads."""
+        """Return the contexts of the heads from the projection's input."""
         return entered.reshape(batch, -1, self.n_heads, self.d_head).transpose(1, 2)
 
 
 class TheirDecoder:
-    """A decoder of transformers as `headway.models.intervene` asks; nothing of it is changed, moved or copied.
+    """A decoder of transformers with the interface of `headway.models.intervene`; nothing of it is changed or copied.
 
-    Its `hidden` gives logits, and `read_out` gives them back: between the last layer and the logits some architectures
-    scale or cap, which is theirs to know.
+    Its `hidden` gives logits, and `read_out` returns them unchanged: between the last layer and the logits some
+    architectures scale or cap, which only their own code knows.
 
     Raises:
         UserError: for a model that cannot be traced, or whose heads cannot be told from its output projections.
@@ -388,7 +381,7 @@ class TheirDecoder:
         self._check_causal()
 
     def _check_causal(self) -> None:
-        """Nothing, when no logit depends on a later token: else the loss of the next one says nothing of heads.
+        """Raise UserError if a logit depends on a later token: next-token losses would say nothing of heads.
 
         Raises:
             UserError: when one does.
@@ -407,12 +400,12 @@ class TheirDecoder:
 
     @property
     def training(self) -> bool:
-        """Whether it is in training mode."""
+        """True if the model is in training mode."""
         return self.model.training
 
     @property
     def dropout(self) -> float:
-        """The largest share that any part of it drops."""
+        """The largest share that any part's dropout zeroes."""
         return max((m.p for m in self.model.modules() if isinstance(m, nn.Dropout)), default=0.0)
 
     @property
@@ -421,17 +414,17 @@ class TheirDecoder:
         return tuple(heads.n_heads if (heads := self._heads.get(i)) else 0 for i in range(max(self._heads) + 1))
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Its weights."""
+        """Yield the weights of the model."""
         return self.model.parameters()
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The same, by name."""
+        """Yield the weights of the model by name."""
         return self.model.named_parameters()
 
     def hidden(
         self, tokens: Int[Tensor, "batch pos"], gates: Sequence[Tensor] | None = None, *, edits: Edits | None = None
     ) -> tuple[Float[Tensor, "batch pos vocab"], None]:
-        """The logits, with gates and edits of the heads."""
+        """Return the logits, with gates and edits of the heads."""
         with ExitStack() as stack:
             if any(site != "z" for _, site in edits or ()):
                 paths = {heads.path: layer for layer, heads in self._heads.items()}
@@ -444,19 +437,19 @@ class TheirDecoder:
             return self.model(input_ids=tokens, **self._options).logits, None
 
     def read_out(self, stream: Tensor) -> Tensor:
-        """Logits are what `hidden` gives."""
+        """Return logits unchanged, since `hidden` gives logits."""
         return stream
 
     def trace(self, tokens: Int[Tensor, "batch pos"]) -> Trace:
-        """What every head does with a text."""
+        """Return what every head does with a text."""
         return trace(self.model, tokens)
 
     def kept(self, tokens: Int[Tensor, "batch pos"]) -> TheirPass:
-        """A whole pass, and what each layer gave in it."""
+        """Return a whole pass with the output of each layer."""
         return TheirPass.of(lambda read, edits: self.hidden(read, edits=edits)[0], self._layers, tokens)
 
     def stream_sums(self, tokens: Int[Tensor, "batch pos"]) -> StreamSums:
-        """Whether what heads write reaches later layers as it is."""
+        """Return whether what heads write reaches later layers unchanged."""
         written = {
             each.layer: (self._heads[each.layer].projection, each.contributions().sum(1))
             for each in self.trace(tokens).attentions
@@ -464,9 +457,9 @@ class TheirDecoder:
         return stream_sums(self._layers, lambda: self.hidden(tokens), written)
 
     def outputs(self, tokens: Int[Tensor, "batch pos"]) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Of each layer what its heads write by their own slices of W_O, summed, and what its projection gives.
+        """Yield each layer's sum of its heads' outputs by their slices of W_O, and its projection's output.
 
-        The contexts are those that the attention function returned; the bias is in neither.
+        The contexts are those that the attention function returned. Neither contains the bias.
         """
         wrote: dict[int, Tensor] = {}
         with ExitStack() as stack:
@@ -484,7 +477,7 @@ class TheirDecoder:
     def without(
         self, tokens: Int[Tensor, "batch pos"], keep: Sequence[Bool[Tensor, " head"]]
     ) -> Float[Tensor, "batch pos vocab"]:
-        """The logits of a model in which the heads that go have no rows of W_O left: they are zero."""
+        """Return the logits of a model whose removed heads have rows of zeros in W_O."""
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         arrays: dict[str, Tensor] = {}
         for layer, heads in self._heads.items():
@@ -498,7 +491,7 @@ class TheirDecoder:
 
 
 def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
-    """By layer, seen in a pass of different tokens.
+    """Return the heads of each layer, found in a pass of different tokens.
 
     Raises:
         UserError: when a layer has two attentions, or one projection is that of several.
@@ -525,12 +518,12 @@ def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
 
 
 def _tokens(model: PreTrainedModel, vocab_size: int) -> Int[Tensor, "batch pos"]:
-    """Different ones, of which nothing is asked but to be read."""
+    """Return different tokens that only have to be readable."""
     return ((1 + 7 * torch.arange(_SEEN, device=next(model.parameters()).device)) % vocab_size)[None]
 
 
 def _layers_of(model: PreTrainedModel, paths: Sequence[str]) -> tuple[nn.Module, ...]:
-    """The list of layers in which all attentions are, by the first number in their paths; else nothing."""
+    """Return the list of layers that holds all attentions, by the first number in their paths; else nothing."""
     parents = {_before_number(path) for path in paths}
     parent = parents.pop() if len(parents) == 1 else None
     found = None if parent is None else model.get_submodule(parent)
@@ -546,7 +539,7 @@ def _before_number(path: str) -> str | None:
 def _changed(
     heads: _Heads, layer: int, gate: Tensor | None, edits: Edits | None, batch: int, _: nn.Module, args: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """What enters an output projection, with a gate on its heads and edited."""
+    """Return the input of an output projection with its heads gated and edited."""
     entered, *rest = args
     z = heads.split(entered, batch)
     if gate is not None:

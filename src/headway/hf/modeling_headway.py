@@ -1,6 +1,6 @@
-"""Models: the code of an exported model that no stock architecture can be; it travels with the model.
+"""The code of an exported model that no stock architecture can be; it travels with the model.
 
-It needs transformers and torch alone. Headway's own model is the reference that its tests hold it against.
+It needs only transformers and torch. Its tests compare it with Headway's own model, the reference.
 """
 
 from typing import Any
@@ -35,11 +35,11 @@ class HeadwayForCausalLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """The token embedding."""
+        """Return the token embedding."""
         return self.embedding
 
     def get_output_embeddings(self) -> nn.Module | None:
-        """The read-out; none where it is the embedding."""
+        """Return the read-out; None if it is the embedding."""
         return None if self.config.tie_word_embeddings else self.readout
 
     def forward(
@@ -51,7 +51,7 @@ class HeadwayForCausalLM(PreTrainedModel, GenerationMixin):
         labels: Tensor | None = None,
         **_: object,
     ) -> CausalLMOutputWithPast:
-        """Logits, and with labels (-100: not counted) the loss of the next token.
+        """Return logits, and with labels (-100: not counted) the loss of the next token.
 
         Args:
             input_ids: tokens, (batch, pos); with `past_key_values` what comes after the tokens in it.
@@ -82,7 +82,7 @@ class HeadwayForCausalLM(PreTrainedModel, GenerationMixin):
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values)
 
     def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """What a step of `generate` puts in; `generate` looks for a parameter named kwargs here."""
+        """Return the inputs of a step of `generate`, which looks for a parameter named kwargs here."""
         self._check_can_write()
         return super().prepare_inputs_for_generation(*args, **kwargs)
 
@@ -91,7 +91,7 @@ class HeadwayForCausalLM(PreTrainedModel, GenerationMixin):
             raise ValueError("this model attends to the future, so it cannot write: what it looks at is not there yet")
 
     def _enter(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """The stream before the first layer: the embedding in its first entries, the lane in the others."""
+        """Return the stream before the first layer: the embedding in its first entries, the lane in the others."""
         config = self.config
         stream, width = self.embedding(tokens), _position_width(config)
         if config.embedding_scale == "d_model":
@@ -125,7 +125,7 @@ class HeadwayLayer(nn.Module):
             self.mlp_norm, self.mlp = _norm(config), HeadwayMlp(config, layer)
 
     def forward(self, stream: Tensor, positions: Tensor, unpadded: Tensor, cache: Cache | None) -> Tensor:
-        """The stream after the layer."""
+        """Return the stream after the layer."""
         if self.attention is not None:
             seen = self.attention_norm(stream) if self.before else stream
             written = self.attention(seen, positions, unpadded, cache)
@@ -162,7 +162,7 @@ class HeadwayAttention(nn.Module):
         self.o = _linear(config, layer, "o", q, d_model, "output" in config.biases)
 
     def forward(self, x: Tensor, positions: Tensor, unpadded: Tensor, cache: Cache | None) -> Tensor:
-        """What the heads together write to the stream."""
+        """Return what the heads together write to the stream."""
         q, k, v = (linear(x).unflatten(2, (-1, self.d_head)).transpose(1, 2) for linear in (self.q, self.k, self.v))
         if self.rotary_base is not None:
             angles = _angles(positions, self.d_head, self.rotary_base).repeat(1, 1, 2)[:, None]
@@ -183,9 +183,10 @@ class HeadwayAttention(nn.Module):
         return self.o(z.transpose(1, 2).flatten(2))
 
     def _seen(self, unpadded: Tensor, n_queries: int) -> tuple[Tensor, Tensor]:
-        """Which keys each query sees, and which is itself.
+        """Return which keys each query sees, and which key is the query itself.
 
-        Keys up to itself, in its window, no padding, and always itself; or strictly later ones that are no padding.
+        A query sees keys up to itself, in its window, without padding, and always itself; or strictly later keys that
+        are no padding.
         """
         at = torch.arange(unpadded.shape[1], device=unpadded.device)
         ago = at[-n_queries:, None] - at
@@ -196,14 +197,14 @@ class HeadwayAttention(nn.Module):
 
 
 class HeadwayEmptied(nn.Module):
-    """What an attention that lost all its heads still writes: its bias."""
+    """An attention that lost all its heads: it still writes its bias."""
 
     def __init__(self, config: HeadwayConfig) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(config.hidden_size)) if "output" in config.biases else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same at every position."""
+        """Return the bias at every position."""
         return torch.zeros_like(x) if self.bias is None else self.bias.expand_as(x)
 
 
@@ -220,7 +221,7 @@ class HeadwayMlp(nn.Module):
         self.down = _linear(config, layer, "down", d_mlp, d_model, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the MLP writes to the stream."""
+        """Return what the MLP writes to the stream."""
         inside = self.up(x)
         if self.kind == "swiglu":
             return self.down(functional.silu(self.gate(x)) * inside)
@@ -238,7 +239,7 @@ class HeadwayLowRank(nn.Module):
         self.second = nn.Linear(rank, out, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The map of x."""
+        """Return the map of x."""
         return self.second(self.first(x))
 
 
@@ -259,12 +260,12 @@ def _position_width(config: HeadwayConfig) -> int:
 
 
 def _angles(positions: Tensor, width: int, base: float) -> Tensor:
-    """(batch, pos, width / 2), in float64."""
+    """Return angles (batch, pos, width / 2), in float64."""
     frequencies = base ** -(torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width)
     return positions[..., None] * frequencies
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Queries or keys turned by their position, entry i paired with entry i + d_head / 2."""
+    """Return queries or keys turned by their position, entry i paired with entry i + d_head / 2."""
     first, second = x.chunk(2, dim=3)
     return x * cos + torch.cat((-second, first), dim=3) * sin

@@ -1,8 +1,8 @@
-"""Models: any local folder of Hugging Face opened by transformers, as it is, without a network.
+"""Any local folder of Hugging Face, opened by transformers without a network.
 
-transformers draws weights at random that a folder lacks, and says so in a log at most; here that is an error, and so
-are weights that are no numbers. No code of a folder is run unless somebody says so, and the model that is declared is
-counted on one without memory first.
+transformers draws weights at random that a folder lacks, and at most logs the fact; here missing weights are an error,
+and so are weights that are no numbers. No code of a folder is run unless the user allows it. The declared model is
+first counted on one without memory.
 """
 
 import contextlib
@@ -43,17 +43,17 @@ _TEXT: tuple[Mapping[str, Any], ...] = (
     modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
 )
-"""Architectures by kind: causal, masked, encoder-decoder."""
+"""Tables of transformers' classes of text models by kind: causal, masked, encoder-decoder."""
 _BASE: Any = transformers.PreTrainedModel
 _DEEPEST = 1_024
-"""Layers of a model that another library builds, in seconds: the deepest that was ever published has 1,000."""
+"""The most layers of a model that another library builds in seconds; the deepest ever published has 1,000."""
 _NAMED = 8
-"""Arrays that an error names."""
+"""The most arrays that an error names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretrained:
-    """A model of transformers, in float32 and in evaluation mode, and what one must know to give it a text.
+    """A model of transformers, in float32 and in evaluation mode, with the facts needed to give it a text.
 
     Attributes:
         model: of the class that the folder's config.json names.
@@ -111,7 +111,7 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
 
 
 def in_memory(model: transformers.PreTrainedModel) -> Pretrained:
-    """A model that is open already, as it is.
+    """Wrap a model that is open already, as it is.
 
     Raises:
         UserError: for one that reads no text.
@@ -130,7 +130,7 @@ def in_memory(model: transformers.PreTrainedModel) -> Pretrained:
 
 
 def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[Any, tuple[str, str] | None]:
-    """The class of transformers that opens a folder, and the folder's own code where there is no other way.
+    """Return the class of transformers that opens a folder, and the folder's own code if nothing else opens it.
 
     Of an exported model it is Headway's own class, not the folder's code.
     """
@@ -157,7 +157,7 @@ def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[A
 
 
 def _check_text(folder: Path | str, of_class: Any) -> None:
-    """Nothing, when an architecture reads text; others are not even built."""
+    """Raise UserError if an architecture does not read text; such models are not even built."""
     model_type = getattr(of_class.config_class, "model_type", None)
     if any(model_type in names for names in _TEXT):
         return
@@ -184,7 +184,7 @@ def _check_size(folder: Path, config: dict[str, Any], of_class: Any, arrays: Arr
     except UserError as error:
         raise UserError(f"{folder}/config.json: {error}") from None
     except (RuntimeError, NotImplementedError) as error:
-        if "meta" not in str(error):  # a few architectures look at numbers while they are built: there are none yet
+        if "meta" not in str(error):  # a few architectures read weights while they are built, before there are any
             raise
 
 
@@ -207,7 +207,7 @@ def _loaded(folder: Path, of_class: Any, *, trust: bool) -> transformers.PreTrai
 
 
 def _types_of(model: transformers.PreTrainedModel, arrays: Arrays) -> dict[str, str]:
-    """The types of the arrays that a model has as weights, some by another name; masks and the like are left out."""
+    """Return the types of the arrays that a model has as weights, some by another name; masks are left out."""
     prefix = f"{model.base_model_prefix}."
     weights = {name.removeprefix(prefix) for name, _ in model.named_parameters()}
     return {
@@ -228,7 +228,7 @@ def _not_finite(model: nn.Module) -> list[str]:
 
 
 def _has_library_tokenizer(folder: Path) -> bool:
-    """Whether a folder's tokenizer can be read without the code that it names."""
+    """Return whether a folder's tokenizer can be read without running the code that it names."""
     return (folder / "tokenizer.json").is_file()
 
 
@@ -252,7 +252,7 @@ def _kind(folder: Path, model: transformers.PreTrainedModel, code: tuple[str, st
     model_type, name = model.config.model_type, type(model).__name__
     if model.config.is_encoder_decoder:
         return "encoder-decoder"
-    if code is not None:  # it says itself by which of transformers' classes it is opened
+    if code is not None:  # the code names the class that opens it
         return "masked" if code[0] == "AutoModelForMaskedLM" else "causal"
     causal, masked, _ = _TEXT
     if model_type == "headway" or name == causal.get(model_type) or (model_type in causal and model_type not in masked):
@@ -263,7 +263,7 @@ def _kind(folder: Path, model: transformers.PreTrainedModel, code: tuple[str, st
 
 
 def _longest(model: transformers.PreTrainedModel, tokenizer: Any) -> int | None:
-    """The least of what its configuration, its position embeddings and its tokenizer say."""
+    """Return the least length among its configuration, its position embeddings and its tokenizer."""
     config = model.config.get_text_config()
     bounds = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
     # RoBERTa counts positions from the padding token's number on.
@@ -278,7 +278,7 @@ def _longest(model: transformers.PreTrainedModel, tokenizer: Any) -> int | None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """No bars and logs of transformers: what matters of them is raised."""
+    """Silence bars and logs of transformers within a block: important messages are raised as errors."""
     logs = transformers.utils.logging
     verbosity, bars = logs.get_verbosity(), logs.is_progress_bar_enabled()
     logs.set_verbosity_error()

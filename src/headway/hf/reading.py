@@ -1,13 +1,10 @@
-"""Models: the arrays in a folder's safetensors files, one file or several with an index: known first, read later.
+"""Folders and models of Hugging Face read as Headway's own model, without transformers for a folder.
 
-Models: a folder of Hugging Face, read as Headway's model without transformers.
+The configuration declares the model. Then every array is looked up under its name there, with the shape that it must
+have, before any is read. Arrays stand in one safetensors file, or in several with an index.
 
-The configuration says what the model is; then every array is looked for under its name there, with the shape that it
-must have, before any is read.
-
-Models: a model of transformers in memory, read into Headway's own.
-
-For those whose attention transformers does not open to others: GPT-Neo, and what Headway exported with its own code.
+A model of transformers in memory can be converted if transformers does not open its attention to others: GPT-Neo, and
+models that Headway exported with its own code.
 """
 
 import math
@@ -80,11 +77,11 @@ class Arrays:
 
     @property
     def numbers(self) -> int:
-        """How many numbers all of them have together."""
+        """The total number of numbers in all arrays."""
         return sum(map(math.prod, self.shapes.values()))
 
     def read(self, name: str) -> np.ndarray:
-        """An array as float32."""
+        """Return an array as float32."""
         file, its_name = self._homes[name]
         return file.get_tensor(its_name).float().numpy()
 
@@ -123,7 +120,7 @@ def check_types(folder: Path, config: Mapping[str, Any], types: Mapping[str, str
 
 
 def differences(needed: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """A line for every array that is missing, unexpected or of another shape."""
+    """Return a line for every array that is missing, unexpected or of another shape."""
     return [
         *(f"missing: {name} {list(shape)}" for name, shape in needed.items() if name not in found),
         *(
@@ -140,7 +137,7 @@ def differences(needed: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The folder's safetensors.
+    """Return the folder's safetensors files.
 
     Raises:
         UserError: when one is missing or stands outside of the folder, or weights are a pickle.
@@ -162,7 +159,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _indexed(index: Path) -> list[str]:
-    """The files that an index names, all of the index's own folder."""
+    """Return the files that an index names, all in the index's own folder."""
     content = read_json(index, LARGEST_TEXT)
     places = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
@@ -177,11 +174,11 @@ def _indexed(index: Path) -> list[str]:
 
 
 _OTHER_HEAD = re.compile(r"For(?!CausalLM)[A-Z]|DoubleHeads")
-"""Classes of transformers that end with something else than a read-out of the next token."""
+"""Endings of classes whose output is not the next token's logits."""
 
 
 def load(folder: str | Path) -> "Transformer":
-    """A GPT-Neo, GPT-2, Llama or Mistral folder, or one that Headway exported, as Headway's own model.
+    """Return the model of a folder: GPT-Neo, GPT-2, Llama, Mistral, or one that Headway exported.
 
     Raises:
         UserError: for no such folder, an unknown architecture, a configuration that Headway's model cannot be, and
@@ -207,7 +204,7 @@ def load(folder: str | Path) -> "Transformer":
 def _declared(
     folder: Path, config: dict[str, Any], architecture: Architecture, arrays: Arrays
 ) -> tuple[TransformerModel, int]:
-    """What config.json declares, and its vocabulary, when both can be of these arrays.
+    """Return the model and vocabulary that config.json declares, if both fit these arrays.
 
     Raises:
         UserError: for what cannot be understood, cannot be Headway's model, or is far larger than the arrays.
@@ -227,15 +224,16 @@ def _declared(
 
 
 def fixed_bytes(model: TransformerModel) -> int:
-    """What a model's fixed positions need while they are made: angles, their sines and cosines, in float64 and 32."""
+    """Return the bytes for making a model's fixed positions: angles, sines and cosines in float64 and 32."""
     widths = {"rotary": {heads.d_head for heads in model.layout.layers}, "sinusoidal": {model.d_model}}
     return 48 * model.n_positions * sum(widths.get(model.positions, ()))
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder's model is one that Headway's own can be: of an architecture that `load` reads, and no more.
+    """Return whether Headway's own model can represent a folder's model completely.
 
-    A Llama with scaled rotary turns is not, nor a GPT-2 that classifies or reads an encoder.
+    Its architecture has to be one that `load` reads, without further options: a Llama with scaled rotary turns is not,
+    nor a GPT-2 that classifies or reads an encoder.
 
     Raises:
         UserError: when it has no config.json, or that is no JSON.
@@ -252,12 +250,12 @@ def is_own(folder: Path) -> bool:
     except NotOurs:
         return False
     except (KeyError, UserError, TypeError, ValueError, AttributeError, ArithmeticError):
-        return True  # what is wrong with it is said when it is opened
+        return True  # opening it reports the error
     return True
 
 
 def check_own(folder: Path) -> None:
-    """Nothing, when what config.json says of an architecture that `load` reads is no more than that.
+    """Raise UserError if config.json asks for more than Headway's version of its architecture has.
 
     Raises:
         UserError: saying what Headway's model does not have.
@@ -273,7 +271,7 @@ def check_own(folder: Path) -> None:
 
 
 def architecture_of(folder: Path) -> str:
-    """What a folder's config.json calls its model: the class, or else the type.
+    """Return the name of a folder's model in config.json: its class, or else its type.
 
     Raises:
         UserError: when it has no config.json, or that is no JSON, or names no classes in it.
@@ -283,7 +281,7 @@ def architecture_of(folder: Path) -> str:
 
 
 def named_architectures(config: dict[str, Any]) -> list[str]:
-    """The classes that a config.json names; none where it names none.
+    """Return the classes that a config.json names; none if it names none.
 
     Raises:
         UserError: when they are no list of names.
@@ -295,7 +293,7 @@ def named_architectures(config: dict[str, Any]) -> list[str]:
 
 
 def tokenizer_of(folder: Path) -> Tokenizer | None:
-    """The tokenizer of a folder; None if there is none.
+    """Return the tokenizer of a folder; None if there is none.
 
     Raises:
         UserError: when it cannot be read.
@@ -306,7 +304,7 @@ def tokenizer_of(folder: Path) -> Tokenizer | None:
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    """What a folder's config.json says.
+    """Return the content of a folder's config.json.
 
     Raises:
         UserError: when there is none, or it is no JSON.
@@ -348,18 +346,18 @@ def _weights(folder: Path, model: TransformerModel, vocab_size: int, table: Tabl
 
 
 CONVERTED = ("gpt_neo", "headway")
-"""By `model_type`."""
+"""The values of `model_type` that `converted` reads."""
 
 
 def converted(model: PreTrainedModel) -> Transformer:
-    """The same model without its read-out, in float32, on the same device and in the same mode.
+    """Return Headway's version of a model without its read-out, in float32, on its device and in its mode.
 
     Raises:
         UserError: for a configuration that Headway's model cannot be.
     """
     architecture = ARCHITECTURES[model.config.model_type]
     try:
-        # Of a tied model the read-out is no array of its own.
+        # A tied model has no separate array for the read-out.
         declared = architecture.read({**model.config.to_dict(), "tie_word_embeddings": True})
     except UserError as error:
         raise UserError(f"{type(model).__name__} cannot be traced: {error}") from None

@@ -1,10 +1,9 @@
-"""Models: the matrices that make the queries, keys and values of an attention of transformers, where it is plain.
+"""Re-initialised heads of a model of Hugging Face, on the stream that its own heads read.
 
-Nobody's names are trusted: a linear map is taken for that of the values where it gives the values that were seen, and
-for that of queries or keys where it gives vectors of their lengths, which rotary turns leave as they are. Where none
-does (queries that are normed, say), the attention is not plain.
-
-Models: the heads of a model of Hugging Face drawn anew, on the stream that its own heads read.
+A plain attention makes queries, keys and values by linear maps of the stream. No module's name is trusted. A linear map
+is taken for the map of the values if it gives the values that were seen. It is taken for that of queries or keys if it
+gives vectors of their lengths, which rotary turns preserve. If no map does (queries that are normed, say), the
+attention is not plain.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,16 +22,16 @@ from headway.models.redraw import Redrawable, drawn_weight, shuffled_rows
 from headway.models.trace import AttentionTrace, PlainWeights, SomeQueries, Trace
 
 _POSITIONS = 16
-"""At so many positions of the first text it is tried."""
+"""The number of positions of the first text on which a map is tried."""
 _ALIKE = 1e-3
 _Part = tuple[Tensor, Tensor | None]
-"""(head, d_model, width) and (head, width)."""
+"""A weight (head, d_model, width) and a bias (head, width)."""
 
 
 def plain_weights(
     attention: AttentionTrace, call: Call, maps: "Mapping[str, nn.Linear | Conv1D]"
 ) -> PlainWeights | None:
-    """The matrices of an attention that reads one stream; None where they are not plain."""
+    """Return the matrices of an attention that reads one stream; None if they are not plain."""
     x = call.x
     if attention.kind == "cross" or x.ndim != 3 or x.shape[:2] != (len(attention.q), attention.q.shape[2]):
         return None
@@ -52,7 +51,10 @@ def plain_weights(
 
 
 def _parts(module: "nn.Linear | Conv1D", n_heads: int, n_kv: int, attention: AttentionTrace) -> Iterator[_Part]:
-    """What of a map might be that of one kind: all of it, a stretch of its outputs, or one of three for each head."""
+    """Yield parts of a map that may make one kind of vector.
+
+    A part is all of the map, a stretch of its outputs, or one of three for each head.
+    """
     by_output = module.weight if isinstance(module, nn.Linear) else module.weight.T
     bias = module.bias
     wide, wide_v = attention.q.shape[3], attention.v.shape[3]
@@ -78,7 +80,7 @@ def _parts(module: "nn.Linear | Conv1D", n_heads: int, n_kv: int, attention: Att
 
 
 def _gives(part: _Part, x: Tensor, seen: Tensor, exact: bool) -> bool:
-    """Whether a map gives what was seen, or vectors as long, but for one factor."""
+    """Return whether a map gives the vectors that were seen, or vectors of their lengths, up to one factor."""
     W, b = part
     if W.shape[0] != seen.shape[1] or W.shape[2] != seen.shape[3]:
         return False
@@ -89,7 +91,7 @@ def _gives(part: _Part, x: Tensor, seen: Tensor, exact: bool) -> bool:
         if exact:
             return bool((made - there).norm() <= _ALIKE * there.norm()) and bool(there.any())
         lengths, others = made.norm(dim=3), there.norm(dim=3)
-        some = others > 0  # what is read of a padding token is nothing
+        some = others > 0  # a padding token is read as zeros
         if not some.any() or not torch.equal(some, lengths > 0):
             return False
         ratio = lengths[some] / others[some]
@@ -97,15 +99,15 @@ def _gives(part: _Part, x: Tensor, seen: Tensor, exact: bool) -> bool:
 
 
 _PLAIN = 3
-"""So many linear maps, of queries, keys and values, are apart; of fewer one holds several."""
+"""The number of linear maps from which on queries, keys and values are separate; with fewer, one map holds several."""
 
 
 def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable:
-    """What every head does with tokens, as `tracing.trace`, and what heads would that are drawn anew.
+    """Return what every head does with tokens, together with re-initialised heads on the same stream.
 
-    Where queries, keys and values have a matrix each, those are drawn as in `model.redraw`. Where one map holds
-    several, whose scales may differ, each of its rows has its entries shuffled instead. Norms of queries and keys, and
-    what is not a linear map, stay.
+    If queries, keys and values have a matrix each, those are drawn as in `models.redraw`. If one map holds several,
+    whose scales may differ, the entries of each of its rows are shuffled instead. Norms of queries and keys, and
+    everything that is not a linear map, stay.
 
     Raises:
         UserError: as `tracing.trace`.
@@ -140,7 +142,7 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable
 
 
 def _parameters(call: Call, draw: int, where: str) -> Mapping[str, Tensor]:
-    """The parameters of an attention's linear maps, drawn anew."""
+    """Return the parameters of an attention's linear maps, drawn anew."""
     maps = _maps(call)
     plain = len(maps) >= _PLAIN
     found: dict[str, Tensor] = {}
@@ -155,13 +157,16 @@ def _parameters(call: Call, draw: int, where: str) -> Mapping[str, Tensor]:
 
 
 def _turn(call: Call, n_queries: int, d_head: int) -> Float[Tensor, " distance"] | None:
-    """By the cosines that an attention is given, of positions from 0 on; the dimensions beyond them do not turn."""
+    """Return the sum of an attention's given cosines by distance, from position 0; other dimensions do not turn.
+
+    The result is None if queries or keys pass through more than linear maps, such as norms.
+    """
     own = (module for module in call.module.modules() if module is not call.module and not list(module.children()))
     if any(not isinstance(module, nn.Linear | Conv1D | nn.Dropout | nn.Embedding) for module in own):
         return None  # norms of queries and keys, as a rule
     given = call.arguments.get("position_embeddings")
     if given is None and any(hasattr(call.module, name) for name in ("rotary_dim", "rotary_emb", "embed_positions")):
-        return None  # it turns them by itself
+        return None  # the module turns queries and keys itself
     if given is None:
         return torch.full((n_queries,), float(d_head))
     cosines = given[0].reshape(-1, *given[0].shape[-2:])[0].float()
@@ -169,6 +174,6 @@ def _turn(call: Call, n_queries: int, d_head: int) -> Float[Tensor, " distance"]
 
 
 def _maps(call: Call) -> dict[str, "nn.Linear | Conv1D"]:
-    """The linear maps of an attention before its heads."""
+    """Return the linear maps of an attention before its heads."""
     maps = ((name, each) for name, each in call.module.named_modules() if isinstance(each, nn.Linear | Conv1D))
     return {name: each for name, each in maps if each is not call.projection}

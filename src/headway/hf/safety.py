@@ -1,9 +1,8 @@
-"""Models: how large a folder of Hugging Face may be, and what its files may be; known before anything is made of it.
+"""Limits on a folder of Hugging Face, its files and its code, checked before anything is built from it.
 
-A folder is data that anybody may have written. Nothing in it is run, no pickle is read, nothing outside of it is
-followed, and what its config.json declares is held against what its weights hold before a model of that size is built.
-
-Models: code that comes with a folder of Hugging Face: named, never run unless somebody says so.
+A folder is data that anybody may have written. Nothing in it is run, no pickle is read, and no link out of it is
+followed. The sizes in its config.json are compared with its weights before a model of that size is built. Code that
+comes with a folder is named, and never run unless the user allows it.
 """
 
 import os
@@ -29,22 +28,22 @@ LARGEST_HEADER = 25_000_000
 _VOCABULARIES = ("tokenizer.json", ".model", ".tiktoken")
 _TEXTS = (".json", ".txt", ".jinja", *_VOCABULARIES)
 _LEAST = 2**18
-"""Any folder may declare so much, however little its weights hold: a context, for one, has no weights."""
+"""The size that any folder may declare, however small its weights: a context, for one, has no weights."""
 _LEAST_LAYERS = 256
 _SLACK = 1_000_000
-"""Numbers that a model may have and its weights lack: those are named."""
+"""The numbers that a model may have beyond its weights: missing ones are named."""
 _TABLES = 500_000_000
-"""Bytes of what follows from the configuration, beside the size of the weights."""
+"""The bytes of tables that follow from the configuration, beside the size of the weights."""
 _FREE = re.compile(r"theta|base|freq|seed|(^|_)ids?$|version|std|eps|scal|factor")
-"""Keys of what is no size: numbers of tokens, bases of angles."""
+"""Keys whose values are no sizes: numbers of tokens, bases of angles."""
 _LAYERS = re.compile(r"(^|(?<!per)_)(n_?)?(layers?|depths?|blocks?)(_(?!size)|$)")
-"""Keys of numbers of layers; not of what each layer has, nor of the size of a block."""
+"""Keys of numbers of layers, not of a layer's parts, nor of the size of a block."""
 
 
 def check_files(folder: Path) -> None:
-    """Nothing, when the files that describe a model are files of its folder, and of a size that such files have.
+    """Raise UserError if a describing file is too large or lies outside its folder.
 
-    Links are those of the hub's cache, or stay in the folder.
+    Links may lead into the hub's cache, or stay in the folder.
 
     Raises:
         UserError: naming the first that is not.
@@ -66,7 +65,7 @@ def _check_file(path: Path, homes: set[Path]) -> None:
     try:
         found = path.stat()
     except OSError:
-        return  # a link that leads nowhere: whoever needs the file says that it is missing
+        return  # a dangling link: the reader of the file reports it as missing
     if stat.S_ISDIR(found.st_mode):
         return
     if not stat.S_ISREG(found.st_mode):
@@ -80,7 +79,7 @@ def _check_file(path: Path, homes: set[Path]) -> None:
 
 
 def check_header(path: Path) -> None:
-    """Nothing, when the header of a file of weights is of a size that can be read.
+    """Raise UserError if the header of a file of weights is too large to read.
 
     Raises:
         UserError: saying how large it is.
@@ -96,7 +95,7 @@ def check_header(path: Path) -> None:
 
 
 def check_declared(config: Mapping[str, Any], *, numbers: int, arrays: int, most_layers: int = MOST_LAYERS) -> None:
-    """Nothing, when no whole number of a configuration is far beyond what the weights hold.
+    """Raise UserError if a whole number of a configuration is far beyond what the weights hold.
 
     Args:
         config: what config.json says.
@@ -119,7 +118,7 @@ def check_declared(config: Mapping[str, Any], *, numbers: int, arrays: int, most
 
 
 def _whole(value: Any, key: str = "") -> Iterator[tuple[str, int]]:
-    """The whole numbers of a nested value, each with the key that it stands under."""
+    """Yield the whole numbers of a nested value, each with its key."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _whole(inner, str(name))
@@ -133,7 +132,7 @@ def _whole(value: Any, key: str = "") -> Iterator[tuple[str, int]]:
 
 
 def check_built(parameters: Iterable[int], table_bytes: int, *, numbers: int) -> None:
-    """Nothing, when a model is of the size of its weights; counted on one that has no memory yet.
+    """Raise UserError if a model is larger than its weights, counted on a copy without memory.
 
     Args:
         parameters: how many numbers each array has; tied ones may stand there up to four times.
@@ -157,7 +156,7 @@ def check_built(parameters: Iterable[int], table_bytes: int, *, numbers: int) ->
 
 
 def check_memory(folder: Path, numbers: int) -> None:
-    """Nothing, when the weights fit into this machine's memory.
+    """Raise UserError if the weights do not fit into this machine's memory.
 
     Raises:
         UserError: with both sizes.
@@ -177,7 +176,7 @@ _OWN = (None, "eager", "sdpa")
 
 
 def model_code(folder: Path, config: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The class of transformers that a folder's code is opened by, and that code's own; None where there is none.
+    """Return the class of transformers that opens a folder's code, and that code; None if there is none.
 
     Raises:
         UserError: when what names it cannot be understood, or names code of another place.
@@ -187,7 +186,7 @@ def model_code(folder: Path, config: Mapping[str, Any]) -> tuple[str, str] | Non
 
 
 def tokenizer_code(folder: Path) -> str | None:
-    """The code that a folder's tokenizer needs; None where it needs none.
+    """Return the code that a folder's tokenizer needs; None if it needs none.
 
     Raises:
         UserError: as `model_code`.
@@ -203,7 +202,7 @@ def tokenizer_code(folder: Path) -> str | None:
 
 
 def refused(folder: Path, what: str) -> UserError:
-    """Why code of a folder is not run, and what to do."""
+    """Return why code of a folder is not run, and what to do."""
     return UserError(
         f"{folder}: it needs code that comes with it ({shortened(what)}), and code of a folder is not run; read that "
         "code, and where you trust it say so: trust_code=True in Python, --trust-code on the command line"
@@ -211,7 +210,7 @@ def refused(folder: Path, what: str) -> UserError:
 
 
 def check_named(path: Path, config: Mapping[str, Any]) -> None:
-    """Nothing, when a config.json names nothing that transformers would fetch, or read as another kind of file.
+    """Raise UserError if a config.json names something to fetch, or to read as another kind of file.
 
     Raises:
         UserError: naming the key.
@@ -228,9 +227,9 @@ def check_named(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def _code(path: Path, content: Mapping[str, Any]) -> dict[str, str]:
-    """What an `auto_map` says: the code behind each class of transformers."""
+    """Return the code that an `auto_map` names for each class of transformers."""
     auto_map = content.get("auto_map") or {}
-    if isinstance(auto_map, list):  # what older tokenizers have
+    if isinstance(auto_map, list):  # older tokenizers have a list
         auto_map = {"AutoTokenizer": auto_map}
     if not isinstance(auto_map, dict):
         raise UserError(f"{path}: auto_map {shortened(repr(auto_map))} is no mapping, keys with values; remove it")

@@ -1,10 +1,9 @@
-"""Models: the attentions of a model of transformers recorded while it runs.
+"""Traces of a model of Hugging Face: what every head does with a text, in the `Trace` of all models.
 
-The model computes what it always computes; what goes into its attention function and what comes out is kept. The
-output projection is the linear map whose input lies in the memory of what that function returned. What enters the
-stream is what comes of its output in the next sum of two tensors of its shape. No architecture needs code of its own.
-
-Models: what every head of a model of Hugging Face does with a text, in the one `Trace` of all models.
+The model computes what it always computes; Headway keeps the input and the output of its attention function. The output
+projection is the linear map whose input lies in the memory of what that function returned. The part that enters the
+stream is what becomes of the projection's output in the next sum of two tensors of its shape. No architecture needs
+code of its own.
 """
 
 import inspect
@@ -31,24 +30,24 @@ from headway.models.attention import sees
 from headway.models.trace import AttentionTrace, Trace
 
 _HIDDEN = -1e4
-"""What is added to the logits of hidden keys, at most: transformers takes -inf or the least number of the type."""
+"""The largest bias of a hidden key: transformers adds -inf or the least number of the type."""
 
 _OTHERS_STATES = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
-"""The arguments through which an attention is given other states than its queries'."""
+"""The arguments through which an attention gets states other than its queries'."""
 
 
 _CACHES = ("past_key_value", "past_key_values", "layer_past")
-"""The arguments in which an attention finds, and leaves, keys and values."""
+"""The arguments in which an attention finds and stores keys and values."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """An attention that was computed, as it can be computed again."""
+    """A computed attention that can be computed again."""
 
     module: nn.Module
     arguments: Mapping[str, Any]
     x: Tensor
-    """What its queries are made of."""
+    """The stream that its queries are made of."""
     W_O: Tensor
     b_O: Tensor | None
     projection: nn.Module
@@ -62,15 +61,15 @@ class Recorded:
     attentions: list[AttentionTrace] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     again: Callable[[int, Mapping[str, Tensor], Tensor, Tensor | None], AttentionTrace]
-    """An attention by its place, with other parameters by name, and another W_O and b_O."""
+    """Computes an attention by its place, with other parameters by name, and another W_O and b_O."""
 
 
 @contextmanager
 def recording(model: PreTrainedModel) -> Iterator[Recorded]:
-    """Every attention of the passes within, in their order.
+    """Record every attention of the passes within a block, in their order.
 
-    The model's outputs keep their bits; after it no hook is left and its implementation is what it was. An attention
-    is named by the path of its module (`#2` where it is called again), and its `layer` is the first number in there.
+    The model's outputs keep their bits. Afterwards no hook is left and its implementation is what it was. An attention
+    is named by the path of its module (`#2` if it is called again), and its `layer` is the first number in that path.
 
     Raises:
         UserError: in the pass, for heads that do what a trace cannot say.
@@ -101,7 +100,7 @@ class _Computed:
 
 
 class _Recorder:
-    """One attention after the other: entered, computed, projected, and added to the stream."""
+    """A recorder of attentions, one after the other: entered, computed, projected, and added to the stream."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.kind, self.names, self._model = type(model).__name__, attentions(model), model
@@ -114,7 +113,7 @@ class _Recorder:
         self._repeats = False
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Before a module that attends: with what?"""
+        """Note the arguments before a module that attends is called."""
         if not self._repeats:
             self._given = _by_name(module, args, options)
 
@@ -128,7 +127,7 @@ class _Recorder:
         attention_mask: Tensor | None = None,
         **options: Any,
     ) -> tuple[Tensor, Any]:
-        """In place of the attention function: call it, and keep what went in and what came out."""
+        """Call the attention function in its place, and keep its inputs and its output."""
         if not self._repeats:
             self.complete()
         returned, weights = own_function(module, implementation)(module, q, k, v, attention_mask, **options)
@@ -137,7 +136,7 @@ class _Recorder:
         causal = getattr(module, "is_causal", True) if causal is None else causal
         n_queries = q.shape[2]
         if implementation == "sdpa" and attention_mask is None and causal and n_queries > 1:
-            # Then it hides by itself what is later, counting from the first key, and cuts off what none sees.
+            # The function then hides later keys itself, counting from the first key, and cuts off unseen keys.
             k, v, attention_mask = k[:, :, :n_queries], v[:, :, :n_queries], sees(n_queries, n_queries, None, q.device)
         mask, bias = _mask_and_bias(attention_mask, bias, (len(q), n_queries, k.shape[2]))
         crosses = any(self._given.get(name) is not None for name in _OTHERS_STATES)
@@ -163,7 +162,7 @@ class _Recorder:
         return returned, weights
 
     def project(self, module: nn.Linear, args: tuple[Any, ...]) -> None:
-        """Before a linear map: does it read what the attention returned?"""
+        """Check before a linear map whether it reads the output of attention."""
         computed, entered = self._computed, args[0] if args else None
         if self._repeats or computed is None or not isinstance(entered, Tensor):
             return
@@ -173,7 +172,7 @@ class _Recorder:
         of_heads = tuple(computed.returned.shape[2:])
         if len(by_input) != of_heads[0] * of_heads[1]:
             return
-        # Under autocast it is of another type than what it is multiplied with.
+        # Under autocast both factors have different types.
         W_O = by_input.to(computed.returned.dtype).unflatten(0, of_heads)
         attention = computed.trace(W_O=W_O, b_O=module.bias)
         if not computed.dropout and not _tells(attention):
@@ -190,12 +189,12 @@ class _Recorder:
         self._computed, self._projection = None, module
 
     def projected(self, module: nn.Module, _: tuple[Any, ...], output: Tensor) -> None:
-        """After a linear map: was it the output projection?"""
+        """Note after a linear map whether it was the output projection."""
         if self._projection is module and not self._repeats:
             self._projection, self._projected = None, output
 
     def summed(self, one: Tensor, other: Tensor) -> None:
-        """Before a sum: is it that of the stream and what comes of the projection?"""
+        """Check before a sum whether it adds the projection's output to the stream."""
         o = self._projected
         if o is None or self._repeats or not all(x.shape[-1:] == o.shape[-1:] for x in (one, other)):
             return
@@ -209,7 +208,7 @@ class _Recorder:
             self._projected = None
 
     def complete(self) -> None:
-        """The attention before must have been projected, and added to the stream."""
+        """Finish the previous attention, which must have been projected and added to the stream."""
         if self._computed is not None:
             raise UserError(
                 f"{self.kind} cannot be traced: what the heads of {self._computed.name} return is not what a "
@@ -218,7 +217,7 @@ class _Recorder:
         o, self._projected = self._projected, None
         if (
             o is not None and not self._model.training and o.numel() > o.shape[-1]
-        ):  # one position tells no norm; dropout hides
+        ):  # one position cannot show a norm; dropout hides it
             raise UserError(
                 f"{self.kind} cannot be traced: what {self.recorded.attentions[-1].name} adds to the stream is "
                 "neither what its output projection gives nor a norm or a multiple of that, so what each head "
@@ -246,7 +245,7 @@ class _Recorder:
 
 
 def _by_name(module: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
-    """What a module is called with, by the names of its arguments; further ones too."""
+    """Return the arguments of a module's call by name, further ones included."""
     signature = inspect.signature(module.forward)
     given = signature.bind(*args, **options).arguments
     for parameter in signature.parameters.values():
@@ -262,7 +261,7 @@ def _memory(tensor: Tensor) -> int:
 def _mask_and_bias(
     given: Tensor | None, position_bias: Tensor | None, shape: tuple[int, int, int]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """A mask, boolean or added to the logits, and a bias, as what is seen and what is added to its logits."""
+    """Return the keys that are seen and the bias, from a mask, boolean or added to the logits."""
     mask, biases = given, [] if position_bias is None else [position_bias]
     if given is not None and given.dtype != torch.bool:
         mask = given > _HIDDEN
@@ -272,7 +271,7 @@ def _mask_and_bias(
 
 
 def _fitted(tensor: Tensor | None, shape: tuple[int, int, int]) -> Tensor | None:
-    """(query, key), (batch, query, key), or with heads that differ (batch, head, query, key); no copy."""
+    """Return a mask as (query, key), (batch, query, key) or (batch, head, query, key), without a copy."""
     if tensor is None or tensor.ndim == 2:
         return tensor
     batch, n_queries, n_keys = shape
@@ -281,7 +280,7 @@ def _fitted(tensor: Tensor | None, shape: tuple[int, int, int]) -> Tensor | None
 
 
 def _tells(attention: AttentionTrace) -> bool:
-    """Whether the contexts of the last query are what the trace says, as far as the coarsest precision can tell."""
+    """Return whether the trace reproduces the contexts of the last query, within the coarsest precision."""
     with torch.no_grad():
         exact = replace(attention, q=attention.q.float(), k=attention.k.float())
         weights = exact.logits(queries=slice(-1, None)).softmax(3)
@@ -292,11 +291,11 @@ def _tells(attention: AttentionTrace) -> bool:
 
 
 def trace(model: PreTrainedModel, inputs: Mapping[str, Any] | Int[Tensor, "batch pos"]) -> Trace:
-    """What every head does with a text: a recorded pass without the read-out, dropout as the model's mode has it.
+    """Return what every head does with a text, by a recorded pass without the read-out.
 
-    The `rows` that count come from the inputs' `attention_mask`; those of a decoder that reads an encoder from their
-    `decoder_attention_mask`. Names and layers of attentions as in `recording`. A decoder that is given nothing reads
-    the encoder's tokens, each one later, as in training.
+    Dropout follows the model's mode. The `rows` that count come from the inputs' `attention_mask`; those of a decoder
+    that reads an encoder come from their `decoder_attention_mask`. Names and layers of attentions are those of
+    `recording`. A decoder that is given nothing reads the encoder's tokens, each one later, as in training.
 
     Args:
         model: of any architecture, device and precision. A GPT-Neo, whose attention transformers does not open, and a
@@ -316,11 +315,11 @@ def trace(model: PreTrainedModel, inputs: Mapping[str, Any] | Int[Tensor, "batch
 
 
 def recorded_pass(model: PreTrainedModel, given: dict[str, Any]) -> tuple[Trace, Recorded]:
-    """A pass without the read-out, and how each attention of it can be computed again."""
+    """Return a pass without the read-out, and how each of its attentions can be computed again."""
     if model.config.is_encoder_decoder:
         given = _with_something_to_decode(model, given)
     with recording(model) as recorded:
-        # Of labels it is the whole model that makes a decoder's inputs.
+        # Only the whole model makes a decoder's inputs from labels.
         (model if "labels" in given else model.base_model)(**given)
     decoded = "decoder_attention_mask" if model.config.is_encoder_decoder else "attention_mask"
     masks = {
@@ -331,7 +330,7 @@ def recorded_pass(model: PreTrainedModel, given: dict[str, Any]) -> tuple[Trace,
 
 
 def traceable(model: PreTrainedModel) -> None:
-    """Nothing, where `trace` can begin; nothing is run.
+    """Raise UserError if `trace` cannot begin; nothing is run.
 
     Raises:
         UserError: saying why the model cannot be traced.
@@ -361,7 +360,7 @@ def traceable(model: PreTrainedModel) -> None:
 
 
 def check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
-    """Nothing, where tokens are what the model can read.
+    """Raise UserError if the model cannot read the tokens.
 
     Raises:
         UserError: for what are no tokens, and tokens outside its vocabulary.
@@ -407,7 +406,7 @@ def _with_something_to_decode(model: PreTrainedModel, given: dict[str, Any]) -> 
 
 
 def _rows(mask: Tensor | None, q: Tensor) -> Bool[Tensor, "batch query"] | None:
-    """The queries that are no padding, if the mask is one of these queries."""
+    """Return the queries that are no padding, if the mask belongs to these queries."""
     return mask.bool() if mask is not None and mask.shape == (q.shape[0], q.shape[2]) else None
 
 

@@ -1,6 +1,6 @@
-"""Models: a model written as a folder that transformers loads.
+"""A model written as a folder that transformers loads.
 
-A model that GPT-Neo, GPT-2, Llama or Mistral can express becomes a stock folder; any other one takes its own code
+A model that GPT-Neo, GPT-2, Llama or Mistral can express becomes a stock folder. Any other model takes its own code
 along, which needs no Headway, and loads with `trust_remote_code=True`. The folder is whole or absent.
 """
 
@@ -65,7 +65,7 @@ def export(
 
 
 def unknown_elsewhere(model: TransformerModel) -> list[str]:
-    """The choices of a model that no exported folder can express, as keys."""
+    """Return the choices of a model that no exported folder can express, as keys."""
     told = {
         "residual false": not model.residual,
         "positions joint": model.positions == "joint",
