@@ -1,14 +1,14 @@
-"""ICL: the one-layer laboratory of in-context linear regression.
+"""In-context linear regression in one layer: its models, estimators and theory.
 
-Models, estimators and theory of He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734:
+After He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734:
 
 * `attention`: the models in torch; `circuits`: their QK and OV circuits, w and mu;
 * `estimators`: kernel, gradient descent, debiased gradient descent, ridge, least squares (numpy);
 * `theory`: the effective loss, mu*(w), eta*, the gradient flow, exact and limiting risks (numpy);
 * `kernel_risk`: the true risk of heads of given w and mu, and the best single head (numpy);
-* `second_head`: what a second head is worth in theory (numpy);
+* `second_head`: the gain from a second head in theory (numpy);
 * `evaluation`: errors on prompts with their standard errors, and error against prompt length (numpy);
-* `weights`: the arrays of a model by name, and how they start; `fused`: the native trainer.
+* `weights`: the arrays of a model by name, and their initial values; `fused`: the native trainer.
 
 A module is imported when it is first used, so the theory needs no torch.
 

@@ -26,7 +26,7 @@ from headway.errors import UserError
 from headway.icl.weights import Weights, weight_shapes
 
 _ROW_BLOCKS = 4
-"""Causal rows are computed in this many blocks, each against the pairs up to its end: 5/8 of the work of one block."""
+"""The number of blocks of causal rows, each computed against the pairs up to its end: 5/8 of the work of one block."""
 
 
 class InContextAttention(nn.Module):
@@ -74,7 +74,7 @@ class InContextAttention(nn.Module):
         self.attend_self = isinstance(model, Stack) and model.attend_self
 
     def weights(self) -> Weights:
-        """A copy of the parameters as numpy arrays."""
+        """Return a copy of the parameters as numpy arrays."""
         return {name: parameter.detach().cpu().numpy().copy() for name, parameter in self.named_parameters()}
 
     def forward(
@@ -83,13 +83,13 @@ class InContextAttention(nn.Module):
         y: Float[Tensor, "batch pair d_y"],
         x_query: Float[Tensor, "batch d_x"],
     ) -> Float[Tensor, "batch d_y"]:
-        """The prediction of y_query in each prompt."""
+        """Return the prediction of y_query in each prompt."""
         return self.predict(*tokens(x, y, x_query))
 
     def predict(
         self, pairs: Float[Tensor, "pair D batch"], query: Float[Tensor, "1 D batch"]
     ) -> Float[Tensor, "batch d_y"]:
-        """The same from `tokens`; this is what to compile."""
+        """Return predictions from the output of `tokens`; this is the function to compile."""
         sees = self.causal if len(pairs) == self.causal.shape[1] else _causal(len(pairs)).to(pairs.device)
         return self._outputs(pairs, query, sees)[0].T
 
@@ -100,10 +100,10 @@ class InContextAttention(nn.Module):
         x_query: Float[Tensor, "batch d_x"],
         lengths: Sequence[int],
     ) -> Float[Tensor, "batch length d_y"]:
-        """The prediction in each prompt cut to its first n pairs, for every n in `lengths`.
+        """Return the prediction in each prompt cut to its first n pairs, for every n in `lengths`.
 
-        No pair sees a later one or the query, so one pass over the pairs serves every length; a length only adds a
-        row that looks, the query's.
+        No pair sees a later one or the query, so one pass over the pairs serves every length. A length only adds a
+        query's row.
         """
         pairs, query = tokens(x, y, x_query)
         ends = torch.tensor(lengths, device=x.device)
@@ -112,7 +112,7 @@ class InContextAttention(nn.Module):
         return self._outputs(pairs, query.expand(len(lengths), -1, -1), sees).permute(2, 0, 1)
 
     def _outputs(self, pairs: Tensor, query: Tensor, sees: Tensor) -> Tensor:
-        """Outputs (row, d_y, example) of each row of the query; `sees` (position, pair) covers pairs, then query."""
+        """Return outputs (row, d_y, example) per row of the query; `sees` (position, pair) has pairs, then query."""
         n_pairs, positions = len(pairs), torch.cat((pairs, query))
         for layer in range(self.n_layers - 1):
             written = self._causal_layer(positions, sees, self._circuits(layer))
@@ -139,7 +139,7 @@ class InContextAttention(nn.Module):
         return _Circuits(W_K.transpose(1, 2) @ W_Q / scale, W_O @ W_V, bias)
 
     def _causal_layer(self, positions: Tensor, sees: Tensor, circuits: "_Circuits") -> Tensor:
-        """What a layer writes at every position; the first sees nothing unless positions see themselves."""
+        """Return what a layer writes at every position; the first sees nothing unless positions see themselves."""
         n_pairs, first = sees.shape[1], 0 if self.attend_self else 1
         size = math.ceil((len(positions) - first) / _ROW_BLOCKS)
         starts = range(0, len(positions) - first, size)
@@ -153,7 +153,7 @@ class InContextAttention(nn.Module):
     def _layer(
         self, looking: Tensor, seen: Tensor, sees: Tensor, circuits: "_Circuits", blocks: Sequence[tuple[slice, int]]
     ) -> Tensor:
-        """What a layer writes at tokens that look; each block of them sees no more than its number of pairs."""
+        """Return what a layer writes at query tokens; each block of them sees no more than its number of pairs."""
         if self.model.bias:
             looking, seen = _with_one(looking), _with_one(seen)
         asked = _contract("hdc,rcb->rhdb", circuits.qk, looking)
@@ -162,7 +162,7 @@ class InContextAttention(nn.Module):
         return written if circuits.bias is None else written + circuits.bias[:, None]
 
     def _contexts(self, asked: Tensor, looking: Tensor, seen: Tensor, sees: Tensor) -> Tensor:
-        """Means (or sums) of the seen tokens by attention weight, (row, head, entry, example)."""
+        """Return means (or sums) of the seen tokens by attention weight, (row, head, entry, example)."""
         scores = _contract("rhdb,kdb->rhkb", asked, seen)
         if self.attend_self:  # one more key, another one in each row
             scores = torch.cat((scores, (asked * looking[:, None]).sum(2, keepdim=True)), dim=2)
@@ -174,7 +174,7 @@ class InContextAttention(nn.Module):
         return contexts / total
 
     def _weights(self, scores: Tensor, sees: Tensor) -> tuple[Tensor, Tensor | float]:
-        """What each key weighs, 0 where it is not seen, and by what to divide the sums."""
+        """Return the weight of each key, 0 where it is not seen, and the divisor of the sums."""
         hidden = ~sees[:, None, :, None]
         if self.model.attention == "softmax":
             scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
@@ -195,14 +195,14 @@ class _Circuits(NamedTuple):
 def tokens(
     x: Float[Tensor, "batch pair d_x"], y: Float[Tensor, "batch pair d_y"], x_query: Float[Tensor, "batch d_x"]
 ) -> tuple[Float[Tensor, "pair D batch"], Float[Tensor, "1 D batch"]]:
-    """The tokens (x, y) of the pairs and (x_query, 0) of the query, examples last and next to one another."""
+    """Return the tokens (x, y) of the pairs and (x_query, 0) of the query, with examples on the last axis."""
     pairs = torch.cat((x, y), dim=2).permute(1, 2, 0)
     query = nn.functional.pad(x_query, (0, y.shape[2])).T[None]
     return pairs.contiguous(), query.contiguous()
 
 
 def _causal(n_pairs: int) -> Tensor:
-    """(position, pair) booleans: whether the pair comes before the position; the last position is the query."""
+    """Return (position, pair) booleans: whether the pair comes before the position; the last position is the query."""
     return torch.ones(n_pairs + 1, n_pairs, dtype=torch.bool).tril(-1)
 
 
@@ -260,6 +260,6 @@ _CONTRACTIONS = {
 
 
 def _contract(equation: str, left: Tensor, right: Tensor) -> Tensor:
-    """torch.einsum of two tensors."""
+    """Return torch.einsum of two tensors."""
     forms = _CONTRACTIONS[equation]
     return forms.compiled(left, right) if torch.compiler.is_compiling() else forms.eager(left, right)

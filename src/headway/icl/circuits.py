@@ -1,9 +1,8 @@
-"""What the heads of an in-context model compute: their QK and OV circuits, and the two numbers read off them.
+"""QK and OV circuits of the heads of an in-context model, and the two numbers read off them, w and mu.
 
-A full-width head enters the model only through QK_h = W_K^T W_Q / sqrt(D), which scores pair i for the query as
-z_i . QK_h z_q, and through OV_h = W_O W_V, which turns an attended token into outputs. Trained heads show
-QK_h = w_h I on the x block and OV_h = mu_h in the y entry, so a head is the pair (w_h, mu_h). Biases are no part of
-a circuit.
+A full-width head enters the model only through two matrices. QK_h = W_K^T W_Q / sqrt(D) scores pair i for the query as
+z_i . QK_h z_q. OV_h = W_O W_V turns an attended token into outputs. Trained heads show QK_h = w_h I on the x block and
+OV_h = mu_h in the y entry, so a head is the pair (w_h, mu_h). Biases are no part of a circuit.
 
 Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734.
 """
@@ -18,7 +17,7 @@ from headway.icl.weights import Weights
 
 
 def circuits(weights: Weights, model: IclModel, task: RegressionTask) -> dict[str, np.ndarray]:
-    """The circuits of every layer and head, float64.
+    """Return the circuits of every layer and head, float64.
 
     Returns:
         `qk` (layers, H, D, D): row = the token that is seen, column = the token that looks.
@@ -44,7 +43,7 @@ def circuits(weights: Weights, model: IclModel, task: RegressionTask) -> dict[st
 def head_scalars(
     qk: Float[np.ndarray, "head D D"], ov: Float[np.ndarray, "head d_y D"], task: RegressionTask
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The w and mu of each head of one layer: (H,), or (H, d_y) when there are several outputs.
+    """Return the w and mu of each head of one layer: (H,), or (H, d_y) when there are several outputs.
 
     w is the mean of QK's diagonal over the coordinates of x that an output reads; mu is OV's entry from the y of an
     output to that output.
@@ -56,12 +55,12 @@ def head_scalars(
 def head_table(
     qk: Float[np.ndarray, "head D D"], ov: Float[np.ndarray, "head d_y D"], task: RegressionTask
 ) -> dict[str, np.ndarray]:
-    """How well each head of one layer fits the pattern, in columns of shape (H,), or (H, d_y) for several outputs.
+    """Return how well each head of one layer fits the pattern, in columns (H,), or (H, d_y) for several outputs.
 
-    `w` and `mu` as in `head_scalars`; `diagonal_variance`: the population variance of the diagonal that w averages;
-    `largest_off_diagonal`: of the d_x by d_x block of QK; `largest_y_row`: of the entries of QK by which a pair's y
-    moves its score (those in the query's y column multiply 0); `largest_other_ov`: of an output's row of OV, mu left
-    out. The largest are absolute values, and 0 in the pattern.
+    `w` and `mu` are those of `head_scalars`. `diagonal_variance` is the population variance of the diagonal that w
+    averages. `largest_off_diagonal` is taken in the d_x by d_x block of QK. `largest_y_row` is taken among the entries
+    of QK by which a pair's y moves its score (those in the query's y column multiply 0). `largest_other_ov` is taken in
+    an output's row of OV, mu left out. The largest are absolute values, and 0 in the pattern.
     """
     d = task.d_x
     reads = task.read_mask()

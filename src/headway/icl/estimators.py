@@ -1,15 +1,15 @@
-"""Predictions of a query from its prompt, at many prompt lengths in one pass.
+"""Estimators that predict a query from its prompt, at many prompt lengths in one pass.
 
-Every estimator here is a function of sums over the pairs seen so far, so the prediction at each length comes from
-the sums up to it, never from a pass of its own. Softmax attention is such a sum too, once its running maximum is
-carried along; one step of gradient descent, ridge and least squares are functions of the second moments of
-(1, x, y), which `PrefixSums` holds.
+Every estimator here is a function of sums over the pairs seen so far. The prediction at each length therefore comes
+from the sums up to it, never from a pass of its own. Softmax attention is such a sum too, once its running maximum is
+carried along. One step of gradient descent, ridge and least squares are functions of the second moments of (1, x, y),
+which `PrefixSums` holds.
 
-A prediction has the shape (prompts, lengths, outputs). `lengths` are ascending numbers of pairs; None means all
-pairs. `reads` are booleans (d_y, d_x), the coordinates of x that each output depends on (`task.read_mask()`); None
-means all of them.
+A prediction has the shape (prompts, lengths, outputs). `lengths` are ascending numbers of pairs; None means all pairs.
+`reads` are booleans (d_y, d_x), the coordinates of x that each output depends on (`task.read_mask()`); None means all
+of them.
 
-Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734; its softmax is computed here with a running maximum, since
+Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734. Its softmax is computed here with a running maximum, since
 trained heads give logits of 90 and more below the largest.
 """
 
@@ -30,7 +30,7 @@ Reads: TypeAlias = Bool[np.ndarray, "d_y d_x"]
 Eta: TypeAlias = float | Float[np.ndarray, " d_y"] | Float[np.ndarray, "length d_y"]
 
 _CHUNK_BYTES = 32_000_000
-"""What the arrays of a chunk of prompts may take: small enough for the cache to help, and for any machine."""
+"""The most bytes of a chunk's arrays: small enough for the cache to help, and for any machine."""
 
 
 def attend(
@@ -40,7 +40,7 @@ def attend(
     attention: Attention = "softmax",
     lengths: Lengths | None = None,
 ) -> Predictions:
-    """The one-layer model without bias, from its circuits, float32.
+    """Predict with the one-layer model without bias, from its circuits, float32.
 
     The score of pair i in head h is z_i . QK_h z_q with z_q = (x_q, 0), and QK_h is already divided by
     sqrt(d_x + d_y). Heads add up.
@@ -68,7 +68,7 @@ def attend(
 def _softmax_means(
     scores: Float[np.ndarray, "prompt pair head"], values: Float[np.ndarray, "prompt pair head d_y"], ends: np.ndarray
 ) -> Float[np.ndarray, "prompt length head d_y"]:
-    """Means of the values under the softmax of the scores seen so far.
+    """Return means of the values under the softmax of the scores seen so far.
 
     Each segment between two lengths is taken relative to the largest score up to its end, never to a later one: a
     global maximum would let all weights of a short prompt underflow. Sums are then rescaled from end to end.
@@ -95,7 +95,7 @@ def kernel(
     *,
     reads: Reads | None = None,
 ) -> Predictions:
-    """The kernel estimator sum_h mu_h sum_i y_i softmax_i(w_h x_q . x_i), float32.
+    """Predict with the kernel estimator sum_h mu_h sum_i y_i softmax_i(w_h x_q . x_i), float32.
 
     With several outputs each has its own w and mu, and a kernel over the coordinates that it reads.
     """
@@ -108,7 +108,7 @@ def kernel_circuits(
     mu: Float[np.ndarray, " head"] | Float[np.ndarray, "head d_y"],
     reads: Reads,
 ) -> tuple[Float[np.ndarray, "kernel D D"], Float[np.ndarray, "kernel d_y D"]]:
-    """The QK and OV circuits with which attention is the kernel estimator: a head for each w and output."""
+    """Return QK and OV circuits that make attention the kernel estimator: a head for each w and output."""
     d_y, d_x = reads.shape
     w, mu = np.reshape(w, (-1, d_y)), np.reshape(mu, (-1, d_y))
     qk = np.zeros((len(w), d_y, d_x + d_y, d_x + d_y))
@@ -120,7 +120,7 @@ def kernel_circuits(
 
 
 def gd(prompts: Prompts, eta: Eta = 1.0, lengths: Lengths | None = None, *, reads: Reads | None = None) -> Predictions:
-    """One step of gradient descent from 0: eta/L sum_i y_i x_i . x_q, float64.
+    """Predict by one step of gradient descent from 0: eta/L sum_i y_i x_i . x_q, float64.
 
     `eta` is a number, one for each output (d_y,), or one for each length and output.
     """
@@ -131,7 +131,10 @@ def gd(prompts: Prompts, eta: Eta = 1.0, lengths: Lengths | None = None, *, read
 def debiased_gd(
     prompts: Prompts, eta: Eta = 1.0, lengths: Lengths | None = None, *, reads: Reads | None = None
 ) -> Predictions:
-    """Debiased gradient descent: eta/L sum_i y_i (x_i - mean of x so far) . x_q, float64; `eta` as in `gd`."""
+    """Predict by debiased gradient descent: eta/L sum_i y_i (x_i - mean of x so far) . x_q, float64.
+
+    `eta` is a number, one for each output (d_y,), or one for each length and output.
+    """
     matrices = step_matrices(eta, _reads(prompts, reads))
     return _from_sums(prompts, lengths, lambda sums: sums.step(matrices, debiased=True))
 
@@ -143,7 +146,7 @@ def preconditioned_gd(
     *,
     debiased: bool,
 ) -> Predictions:
-    """One preconditioned step: 1/L sum_i y_i (x_i - [mean of x so far]) . P x_q, float64.
+    """Predict by one preconditioned step: 1/L sum_i y_i (x_i - [mean of x so far]) . P x_q, float64.
 
     `matrices` holds P for each length (or one for all) and output: eta Sigma^-1 for x ~ N(0, Sigma), or the best
     one (`theory.best_preconditioner`).
@@ -154,7 +157,7 @@ def preconditioned_gd(
 def ridge(
     prompts: Prompts, penalty: float, lengths: Lengths | None = None, *, reads: Reads | None = None
 ) -> Predictions:
-    """x_q^T (X^T X + penalty I)^-1 X^T y, float64.
+    """Predict by ridge regression: x_q^T (X^T X + penalty I)^-1 X^T y, float64.
 
     It is the Bayes estimator at penalty = noise variance / variance of beta: v for beta ~ N(0, I), s2 d for
     beta ~ N(0, I/d). Penalty 0 means least squares of minimum norm, its limit.
@@ -170,7 +173,7 @@ def ridge(
 
 
 def least_squares(prompts: Prompts, lengths: Lengths | None = None, *, reads: Reads | None = None) -> Predictions:
-    """Least squares, of minimum norm when there are fewer pairs than coordinates, float64.
+    """Predict by least squares, of minimum norm when there are fewer pairs than coordinates, float64.
 
     Its mean squared error does not exist when the pairs are as many as the coordinates or one more: report medians.
     """
@@ -180,9 +183,10 @@ def least_squares(prompts: Prompts, lengths: Lengths | None = None, *, reads: Re
 def tuned_eta(
     prompts: Prompts, lengths: Lengths | None = None, *, debiased: bool, reads: Reads | None = None
 ) -> Float[np.ndarray, "length d_y"]:
-    """The step that is best on these prompts: E[y p] / E[p^2], with p the prediction of step 1 (0 where p is 0).
+    """Return the step that is best on these prompts: E[y p] / E[p^2], with p the prediction of step 1.
 
-    Tune it on other prompts than those it is judged on (`headway.data.regression.tuning_prompts`).
+    The step is 0 where p is 0. Tune on other prompts than those of the evaluation
+    (`headway.data.regression.tuning_prompts`).
     """
     p = (debiased_gd if debiased else gd)(prompts, 1.0, lengths, reads=reads)
     size = np.einsum("nlk,nlk->lk", p, p)
@@ -191,7 +195,7 @@ def tuned_eta(
 
 @dataclass(frozen=True, kw_only=True)
 class PrefixSums:
-    """Second moments of (1, x, y) over the first pairs of each prompt: what the linear estimators need.
+    """Second moments of (1, x, y) over the first pairs of each prompt, on which the linear estimators depend.
 
     `first` holds the first d_x rows (1, x, y) themselves, for least squares of minimum norm.
     """
@@ -203,7 +207,7 @@ class PrefixSums:
 
     @classmethod
     def of(cls, prompts: Prompts, lengths: Lengths | None = None) -> "PrefixSums":
-        """Sum up prompts, all at once; `prompt_chunks` gives prompts in numbers that fit in memory."""
+        """Return the sums of prompts, all at once; `prompt_chunks` gives prompts in numbers that fit in memory."""
         ends = _ends(prompts, lengths)
         n, _, d_x = prompts.x.shape
         rows = np.empty((n, ends[-1], 1 + d_x + prompts.y.shape[2]))
@@ -219,7 +223,7 @@ class PrefixSums:
         return cls(lengths=ends, moments=moments, first=rows[:, :d_x].copy(), x_query=x_query)
 
     def step(self, matrices: Float[np.ndarray, "#length d_y d_x d_x"], *, debiased: bool) -> Predictions:
-        """1/L sum_i y_i (x_i - [mean of x]) . P x_q for P of each length and output."""
+        """Return 1/L sum_i y_i (x_i - [mean of x]) . P x_q for P of each length and output."""
         d_x = self.x_query.shape[1]
         xy = self.moments[:, :, 1 + d_x :, 1 : 1 + d_x]
         if debiased:
@@ -229,7 +233,10 @@ class PrefixSums:
         return np.einsum("nlki,nlki->nlk", xy, looks) / self.lengths[:, None]
 
     def ridge(self, penalty: float, reads: Reads) -> Predictions:
-        """x_q^T (X^T X + penalty I)^-1 X^T y; with penalty 0 of minimum norm while pairs are fewer than coordinates."""
+        """Return x_q^T (X^T X + penalty I)^-1 X^T y; penalty 0 takes the minimum norm with few pairs.
+
+        Few pairs are fewer pairs than coordinates.
+        """
         d_x = self.x_query.shape[1]
         every = np.arange(len(self.x_query))
         predictions = np.empty((*self.moments.shape[:2], len(reads)))
@@ -252,13 +259,13 @@ class PrefixSums:
 
 
 def step_matrices(eta: Eta, reads: Reads) -> Float[np.ndarray, "#length d_y d_x d_x"]:
-    """Plain steps as preconditioners: eta times the identity on the coordinates that an output reads."""
+    """Return plain steps as preconditioners: eta times the identity on the coordinates that an output reads."""
     steps = np.atleast_2d(np.broadcast_to(eta, np.broadcast_shapes(np.shape(eta), (len(reads),))))
     return steps[:, :, None, None] * np.stack([np.diag(mask).astype(np.float64) for mask in reads])
 
 
 def prompt_chunks(prompts: Prompts, lengths: Lengths | None = None) -> Iterator[tuple[slice, Prompts]]:
-    """The prompts in numbers whose `PrefixSums` fit in memory, each with where it stands."""
+    """Yield the prompts in numbers whose `PrefixSums` fit in memory, each with its position."""
     ends = _ends(prompts, lengths)
     width = 1 + prompts.x.shape[2] + prompts.y.shape[2]
     for chunk in _chunks(prompts, 8 * (int(ends[-1]) * width + 3 * len(ends) * width**2)):

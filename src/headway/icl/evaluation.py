@@ -1,9 +1,9 @@
-"""How well a predictor does on prompts: means with their errors, and error against prompt length with intervals.
+"""Prediction errors on prompts with their standard errors, and error against prompt length with intervals.
 
-Judged on the same prompts, most of the luck of two predictors is the same. So the error of the best debiased
-gradient step, whose expectation is known exactly, serves as a control variate: where it is by chance too high, the
-predictor's error is corrected by its share of that excess. At 100,000 prompts of the notebook's setting this takes
-the standard error of a trained model from .0046 to .0005.
+On one set of prompts the errors of two predictors share most of their sampling noise. So the error of the best debiased
+gradient step, whose expectation is known exactly, serves as a control variate: where it is too high by chance, the
+predictor's error is corrected by its share of that excess. At 100,000 prompts of the notebook's setting this lowers the
+standard error of a trained model from 0.0046 to 0.0005.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """Squared errors of a predictor on some prompts, and what their mean is in expectation."""
+    """Squared errors of a predictor on some prompts, and the exact expectation of their mean."""
 
     errors: Float[np.ndarray, " prompt"]
     expected: float
@@ -37,14 +37,14 @@ class Control:
 def squared_errors(
     predictions: Float[np.ndarray, "prompt length d_y"], prompts: Prompts
 ) -> Float[np.ndarray, "prompt length"]:
-    """Squared error of each prompt at each length, averaged over outputs, float64."""
+    """Return the squared error of each prompt at each length, averaged over outputs, float64."""
     errors = predictions.astype(np.float64)
     errors -= prompts.y_query[:, None]
     return np.einsum("nlk,nlk->nl", errors, errors) / errors.shape[2]
 
 
 def summary(errors: Float[np.ndarray, " prompt"]) -> Summary:
-    """The mean of squared errors and its standard error (nan for a single prompt).
+    """Return the mean of squared errors and its standard error (nan for a single prompt).
 
     Examples:
         >>> summary(np.array([1.0, 3.0]))
@@ -55,7 +55,7 @@ def summary(errors: Float[np.ndarray, " prompt"]) -> Summary:
 
 
 def adjusted(errors: Float[np.ndarray, " prompt"], control: Control) -> Summary:
-    """The mean of squared errors corrected by a control on the same prompts, and its standard error.
+    """Return the mean of squared errors corrected by a control on the same prompts, and its standard error.
 
     mean(e) - c [mean(control) - expected], where c = cov(e, control)/var(control) makes the error least. Estimating c
     from the same prompts costs a bias of the order 1/prompts, far below the standard error.
@@ -67,7 +67,7 @@ def adjusted(errors: Float[np.ndarray, " prompt"], control: Control) -> Summary:
 
 
 def debiased_gd_control(prompts: Prompts, task: RegressionTask) -> Control:
-    """The best debiased step at the prompts' full length as a control.
+    """Return the best debiased step at the prompts' full length as a control.
 
     The step is `theory.best_preconditioner`: eta* times the identity for x ~ N(0, I), where it is debiased GD with
     its best step; for other covariances it is the preconditioned step that trained heads come close to. Its
@@ -85,11 +85,11 @@ def length_curve(
     resamples: int = 200,
     statistic: Literal["mean", "median"] = "mean",
 ) -> dict[str, list[float]]:
-    """Error against prompt length with 95 % bootstrap intervals over prompts: `mse`, `low` and `high` by length.
+    """Return error against prompt length with 95 % bootstrap intervals over prompts: `mse`, `low` and `high`.
 
     The mean is resampled: every curve of as many prompts draws the same resamples, so curves can be compared. The
-    median needs none: the distribution of a resampled median is binomial, and its 2.5 and 97.5 % points are the
-    errors of rank n/2 -+ 1.96 sqrt(n)/2 (Efron 1982).
+    median needs none: the distribution of a resampled median is binomial, and its 2.5 and 97.5 % points are the errors
+    of rank n/2 -+ 1.96 sqrt(n)/2 (Efron 1982).
     """
     if statistic == "median":
         return _curve(*_median_interval(errors))

@@ -1,7 +1,8 @@
-"""The fused trainer: one-layer models trained by native code, many steps a call, without torch.
+"""The fused trainer: native code trains one-layer models, many steps a call, without torch.
 
-`step.cpp` does a whole step: it draws the batch, goes forward and backward and updates the weights. Here a declared run
-becomes the numbers it needs, and its arrays become weights and optimizer state by name.
+`step.cpp` does a complete step: it draws the batch, goes forward and backward and updates the weights. This module
+turns a declared run into the numbers that the step needs, and the step's arrays into weights and optimizer state by
+name.
 """
 
 import ctypes
@@ -18,7 +19,7 @@ from headway.errors import Diverged, UserError
 from headway.icl.weights import Weights, weight_shapes
 
 WIDEST = 32
-"""Coordinates of x up to which the native step is tested; beyond, matrix libraries win."""
+"""The most coordinates of x for which the native step is tested; beyond, matrix libraries win."""
 
 available = native.available
 
@@ -28,7 +29,7 @@ _KEPT = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq"), "adamw"
 
 
 class _Run(ctypes.Structure):
-    """`Run` of `step.cpp`."""
+    """The structure `Run` of `step.cpp`."""
 
     arrays: list[np.ndarray | None]
     _fields_ = (
@@ -40,7 +41,7 @@ class _Run(ctypes.Structure):
 
 
 def obstacle(run: IclRun) -> str | None:
-    """Why a run cannot be trained by native code, in a sentence; None when it can."""
+    """Return why a run cannot be trained by native code, in a sentence; None when it can."""
     if not isinstance(run.model, OneLayer):
         return "the fused trainer knows one-layer models only, and this is a stack"
     if run.model.bias:
@@ -53,14 +54,14 @@ def obstacle(run: IclRun) -> str | None:
 
 
 class FusedTrainer:
-    """Trains a one-layer run natively (a `train.loop.Trainer`).
+    """A trainer of a one-layer run in native code (a `train.loop.Trainer`).
 
     Advancing in other chunks changes no bit. Another instruction set, or another number of vector lanes, sums in
     another order and changes the last bits.
     """
 
     step: int
-    """Steps done."""
+    """The number of steps done."""
 
     def __init__(self, run: IclRun, weights: Weights, *, instruction_set: native.InstructionSet | None = None) -> None:
         """Start at step 0 with a copy of these weights; `instruction_set` None: the fastest here.
@@ -85,7 +86,7 @@ class FusedTrainer:
         return self._library.instruction_set
 
     def advance(self, n: int) -> Float64[np.ndarray, " n"]:
-        """Do n steps; the loss of each, before its update: mean squared error over the batch and the outputs.
+        """Do n steps and return the loss of each before its update: mean squared error over batch and outputs.
 
         Raises:
             Diverged: when a loss is not finite; the weights are then those that gave it.
@@ -100,7 +101,7 @@ class FusedTrainer:
         return losses
 
     def gradient(self) -> tuple[float, Weights]:
-        """Loss and gradient of the next step's batch; nothing moves."""
+        """Return loss and gradient of the next step's batch; nothing moves."""
         gradient = np.empty_like(self._arrays[0])
         types = (ctypes.POINTER(_Run), native.FLOATS, ctypes.c_int64, native.FLOATS)
         function = self._library.function("gradient", *types, returns=ctypes.c_double)
@@ -108,11 +109,11 @@ class FusedTrainer:
         return loss, self._named(gradient)
 
     def weights(self) -> Weights:
-        """A copy of the weights."""
+        """Return a copy of the weights."""
         return self._named(self._arrays[0].copy())
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that a later `restore` needs, by name: `weights/W_Q`, `optimizer/exp_avg/W_Q`, ..."""
+        """Return all arrays that a later `restore` needs, by name: `weights/W_Q`, `optimizer/exp_avg/W_Q`, ..."""
         return {
             f"{prefix}/{name}": array
             for row, prefix in self._prefixes()
@@ -120,7 +121,7 @@ class FusedTrainer:
         }
 
     def restore(self, step: int, state: dict[str, np.ndarray]) -> None:
-        """Stand where a trainer of the same run stood after `step` steps, with what its `state` returned."""
+        """Restore the state of a trainer of the same run after `step` steps, as its `state` returned it."""
         for row, prefix in self._prefixes():
             self._fill(row, {name: state[f"{prefix}/{name}"] for name in self._shapes})
         self.step = step
@@ -158,5 +159,5 @@ def _native_run(run: IclRun) -> _Run:
         eps=eps,
         weight_decay=training.weight_decay,
     )
-    native_run.arrays = task.arrays  # a structure copied into another brings its addresses, not what lies there
+    native_run.arrays = task.arrays  # copying a structure copies its addresses, not the arrays
     return native_run

@@ -1,8 +1,8 @@
-"""The true risk of softmax heads that follow the pattern (w_h, mu_h), by simulation of what cannot be integrated.
+"""The true risk of softmax heads that follow the pattern (w_h, mu_h), with simulation where integrals are unknown.
 
-A kernel estimator is a_1 y_1 + ... + a_L y_L with weights a that depend on the scores x_i . x_q alone. For
-x ~ N(0, I) only g_i, the coordinate of x_i along x_q, and r = |x_q| enter them; beta, the noise and the other
-coordinates of x integrate out. Given g and r the risk is exactly
+A kernel estimator is a_1 y_1 + ... + a_L y_L with weights a that depend on the scores x_i . x_q alone. For x ~ N(0, I)
+only g_i, the coordinate of x_i along x_q, and r = |x_q| enter them; beta, the noise and the other coordinates of x
+integrate out. Given g and r the risk is exactly
 
     b [d - 2 r a.g + (a.g)^2 + (d - 1) |a|^2] + v |a|^2 + q v,
 
@@ -63,12 +63,12 @@ class KernelRisk:
         return cls(task=task, along=along, query_length=generator.permutation(lengths))
 
     def risk(self, w: Float[np.ndarray, " head"], mu: Float[np.ndarray, " head"]) -> Summary:
-        """Mean squared error of the kernel estimator with these heads, and its standard error."""
+        """Return the mean squared error of the kernel estimator with these heads, and its standard error."""
         weights = sum(m * self._softmax(a) for a, m in zip(w, mu, strict=True))
         return adjusted(self._risks(np.asarray(weights)), self._control())
 
     def best_mu(self, w: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
-        """The mu of least risk given w: the risk is quadratic in mu (least norm where equal w leave it open)."""
+        """Return the mu of least risk given w, by a quadratic form; the least norm if equal w leave it open."""
         shares = np.stack([self._softmax(a) for a in w])
         towards = np.einsum("hnl,nl->hn", shares, self.along)
         b, v, d = self.task.variance_of_beta, self.task.noise_variance, self.task.d_x
@@ -77,7 +77,7 @@ class KernelRisk:
         return np.linalg.pinv(moment / n, rcond=1e-12, hermitian=True) @ (b * towards @ self.query_length / n)
 
     def one_head(self) -> OneHead:
-        """The optimum of a single head over w (searched in (0, 4/sqrt(d))), with mu in closed form."""
+        """Return the optimum of a single head over w (searched in (0, 4/sqrt(d))), with mu in closed form."""
         from scipy.optimize import minimize_scalar
 
         def best_risk(w: float) -> float:

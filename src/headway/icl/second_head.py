@@ -1,13 +1,14 @@
-"""What a second head is worth: the least risk of one softmax head over that of two, without noise.
+"""The gain from a second head: the least risk of one softmax head over that of two, without noise.
 
-By the effective loss of He et al. it rises with the prompt to e, in any dimension. That loss takes |x_q|^2 for d. The
-true risk (`kernel_risk`) does not: as prompts grow, a head that looks along w x_q with weights exp(w x_i . x_q) misses
+By the effective loss of He et al. this ratio rises with the prompt to e, in any dimension. That loss takes |x_q|^2 for
+d. The true risk (`kernel_risk`) does not. As prompts grow, a head that looks along w x_q with weights exp(w x_i . x_q)
+misses
 
     L risk = d/w^2 (1 - 2 w^2)^(-d/2) [1 + w^2 / (1 - 2 w^2)],
 
-the second moment of what it sees around its mean, averaged over |x_q|^2, chi-squared with d degrees of freedom; and two
-heads of opposite sign, whose w tend to 0, d (d + 1). The ratio of the least of the first to the second is above e, and
-tends to e only as d grows: in few dimensions one head suffers from queries of different lengths, which two do not.
+the second moment of what it sees around its mean, averaged over |x_q|^2, chi-squared with d degrees of freedom. Two
+heads of opposite sign, whose w tend to 0, miss d (d + 1). The ratio of the least of the first to the second is above e,
+and tends to e only as d grows. In few dimensions one head suffers from queries of different lengths; two heads do not.
 
 Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734, for the effective loss; the limit of the true risk is ours.
 """
@@ -21,11 +22,11 @@ from headway.icl.kernel_risk import KernelRisk
 from headway.icl.theory import EffectiveLoss
 
 _SMALLEST = 0.02
-"""Of w sqrt(d), of two heads: below, they are a debiased gradient step up to rounding."""
+"""The least w sqrt(d) of two heads; below, they are a debiased gradient step up to rounding."""
 
 
 def effective_worth(task: RegressionTask) -> float:
-    """The ratio by the effective loss.
+    """Return the ratio of least losses by the effective loss.
 
     Examples:
         >>> task = RegressionTask(kind="regression", d_x=5, n_pairs=40)
@@ -37,7 +38,7 @@ def effective_worth(task: RegressionTask) -> float:
 
 
 def effective_worth_at(length: float) -> float:
-    """The same in closed form, by the length of a prompt over its dimension, which is all that it depends on.
+    """Return the effective gain in closed form; it depends only on the prompt's length over its dimension.
 
     Examples:
         >>> round(effective_worth_at(40 / 5), 2), round(effective_worth_at(1e9), 4)
@@ -47,7 +48,7 @@ def effective_worth_at(length: float) -> float:
 
 
 def exact_worth(task: RegressionTask, draws: int = 20_000) -> float:
-    """The ratio of true risks, by simulation of what cannot be integrated."""
+    """Return the ratio of least true risks, partly by simulation."""
     from scipy.optimize import minimize_scalar
 
     risk = KernelRisk.of(task, draws)
@@ -62,7 +63,7 @@ def exact_worth(task: RegressionTask, draws: int = 20_000) -> float:
 
 
 def worth_in_the_limit(d_x: int) -> float:
-    """What the ratio of true risks tends to as prompts grow.
+    """Return the limit of the ratio of true risks as prompts grow.
 
     Examples:
         >>> [round(worth_in_the_limit(d), 3) for d in (2, 5, 10, 10_000)]
@@ -71,7 +72,7 @@ def worth_in_the_limit(d_x: int) -> float:
     from scipy.optimize import minimize_scalar
 
     def of_one(u: float) -> float:
-        """The logarithm of L risk / d at w^2 = u/d."""
+        """Return the logarithm of L risk / d at w^2 = u/d."""
         rest = 1 - 2 * u / d_x
         return math.log(d_x / u) - d_x / 2 * math.log(rest) + math.log1p(u / d_x / rest)
 

@@ -1,21 +1,21 @@
-"""What theory says of in-context linear regression: exact risks of one gradient step, and the effective loss of heads.
+"""Theory of in-context linear regression: exact risks of one gradient step, and the effective loss of heads.
 
-Exact: pairs x ~ N(0, Sigma), y = beta . x + noise of variance v, coordinates of beta of variance b. A step predicts
-1/L sum_i y_i (x_i - [mean of x]) . P x_q. The scatter matrix S = 1/L sum_i x_i (x_i - [mean])^T is Wishart with
-m = L degrees of freedom, or L - 1 when debiased, so for Gaussian x
+Exact: pairs x ~ N(0, Sigma), y = beta . x + noise of variance v, coordinates of beta of variance b. A step predicts 1/L
+sum_i y_i (x_i - [mean of x]) . P x_q. The scatter matrix S = 1/L sum_i x_i (x_i - [mean])^T is Wishart with m = L
+degrees of freedom, or L - 1 when debiased, so for Gaussian x
 
     E S = (m/L) Sigma,   E S^2 = (m/L^2) [(m + 1) Sigma^2 + tr(Sigma) Sigma]
     risk(P) = q v + b tr[(I - S P) Sigma (I - S P)^T] + (v/L) tr(S P Sigma P^T), in expectation,
 
-with q = 1 when the query is noisy, else 0. For Sigma = I, P = eta I, b = 1/d this is the published
-q v + 1 - eta at eta = L/(L + d + 1 + d v), and debiased q v + 1 - eta (1 - 1/L) at eta = L/(L + d + d v).
+with q = 1 when the query is noisy, else 0. For Sigma = I, P = eta I, b = 1/d this is the published q v + 1 - eta at eta
+= L/(L + d + 1 + d v), and debiased q v + 1 - eta (1 - 1/L) at eta = L/(L + d + d v).
 
-Effective: for large L the risk of H softmax heads depends on their (w_h, mu_h) alone, as `EffectiveLoss` gives it.
-It is an approximation: at d 5, L 40 it lies about .02 below the true risk in its own units, those of the variance of
-beta . x (.11 for beta ~ N(0, I)). The true risk is in `headway.icl.kernel_risk`.
+Effective: for large L the risk of H softmax heads depends on their (w_h, mu_h) alone, as `EffectiveLoss` gives it. It
+is an approximation. At d 5, L 40 it lies about 0.02 below the true risk in its own units, those of the variance of beta
+. x (0.11 for beta ~ N(0, I)). The true risk is in `headway.icl.kernel_risk`.
 
-Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734; its formulas assume beta ~ N(0, I/d), and these take any
-variance of beta, any covariance of x for the steps, and a clean query too.
+Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734. Its formulas assume beta ~ N(0, I/d). The formulas here take
+any variance of beta, any covariance of x for the steps, and a clean query too.
 """
 
 import math
@@ -35,7 +35,9 @@ Matrices = Float[np.ndarray, "#length d_y d_x d_x"]
 def gd_risk(
     task: RegressionTask, matrices: Matrices, lengths: Lengths | None = None, *, debiased: bool
 ) -> Float[np.ndarray, " length"]:
-    """Exact mean squared error of one step with these preconditioners, at each length, averaged over outputs.
+    """Return the exact mean squared error of one step with these preconditioners, at each length.
+
+    The error is averaged over outputs.
 
     Examples:
         The notebook's setting, with step 1: d [(1 - eta)^2 + eta^2 (d + 1 + v)/L].
@@ -62,7 +64,7 @@ def gd_risk(
 def best_eta(
     task: RegressionTask, lengths: Lengths | None = None, *, debiased: bool
 ) -> Float[np.ndarray, "length d_y"]:
-    """The step of least exact risk for each length and output, without a preconditioner.
+    """Return the step of least exact risk for each length and output, without a preconditioner.
 
     With t_j = tr(Sigma^j): t_2 / [a t_3 + (t_1 + v/b) t_2 / L], a = 1 + 1/L, or 1 when debiased. For an output that
     reads k coordinates of x ~ N(0, I): L/(L + k + 1 + v/b), debiased L/(L + k + v/b).
@@ -83,7 +85,7 @@ def best_eta(
 def best_preconditioner(
     task: RegressionTask, lengths: Lengths | None = None, *, debiased: bool
 ) -> Float[np.ndarray, "length d_y d_x d_x"]:
-    """The matrix P of least exact risk for each length and output: [a Sigma + (tr Sigma + v/b)/L I]^-1.
+    """Return the matrix P of least exact risk for each length and output: [a Sigma + (tr Sigma + v/b)/L I]^-1.
 
     a = 1 + 1/L, or 1 when debiased; the inverse is taken over the coordinates that an output reads. Long prompts
     make it Sigma^-1; for Sigma = I it is `best_eta` times I.
@@ -102,10 +104,10 @@ def best_preconditioner(
 
 
 def least_squares_risk(task: RegressionTask, lengths: Lengths | None = None) -> Float[np.ndarray, " length"]:
-    """Exact mean squared error of least squares, k v/(L - k - 1) beyond the query's noise, averaged over outputs.
+    """Return the exact mean squared error of least squares: k v/(L - k - 1) beyond the query's noise.
 
-    Infinite at lengths L up to k + 1, k being the coordinates that an output reads: there the mean does not exist
-    or least squares is not unique.
+    The error is averaged over outputs. It is infinite at lengths L up to k + 1, k being the coordinates that an output
+    reads: there the mean does not exist or least squares is not unique.
     """
     ends = _lengths(task, lengths)[:, None].astype(np.float64)
     k = task.read_mask().sum(axis=1)
@@ -116,7 +118,9 @@ def least_squares_risk(task: RegressionTask, lengths: Lengths | None = None) -> 
 
 
 def proportional_gd_risk(ratio: float, noise: float) -> float:
-    """Risk of the best single step when d and L grow with d/L = ratio, beta ~ N(0, I/d), the query noisy.
+    """Return the risk of the best single step when d and L grow with d/L = ratio.
+
+    beta ~ N(0, I/d), and the query is noisy.
 
     Examples:
         >>> round(proportional_gd_risk(0.2, 3.0), 5)
@@ -127,7 +131,7 @@ def proportional_gd_risk(ratio: float, noise: float) -> float:
 
 
 def proportional_bayes_risk(ratio: float, noise: float) -> float:
-    """Risk of ridge, the Bayes estimator, in the same limit.
+    """Return the risk of ridge regression, the Bayes estimator, in the proportional limit.
 
     Examples:
         >>> round(proportional_bayes_risk(0.2, 3.0), 5)
@@ -163,7 +167,7 @@ class EffectiveLoss:
 
     @classmethod
     def of(cls, task: RegressionTask, output: int = 0) -> "EffectiveLoss":
-        """The effective loss of one output of a task, in units of the variance of its signal (`effective_risk`).
+        """Return the effective loss of one output of a task, in units of the variance of its signal.
 
         Raises:
             UserError: when x is anisotropic, which these formulas do not cover.
@@ -182,39 +186,39 @@ class EffectiveLoss:
         return 1 / (1 + (1 + self.noise) * self.d_x / self.n_pairs)
 
     def second_moment(self, w: Float[np.ndarray, " head"]) -> Float[np.ndarray, "head head"]:
-        """M(w) = w w^T + (1 + s2)/L exp(d w w^T)."""
+        """Return M(w) = w w^T + (1 + s2)/L exp(d w w^T)."""
         outer = np.outer(w, w)
         with np.errstate(over="ignore"):  # inf is the right answer for heads that attend to one pair
             return outer + (1 + self.noise) / self.n_pairs * np.exp(self.d_x * outer)
 
     def loss(self, w: Float[np.ndarray, " head"], mu: Float[np.ndarray, " head"]) -> float:
-        """The effective loss, with the query's noise."""
+        """Return the effective loss, with the query's noise."""
         return float(1 + self.noise - 2 * mu @ w + mu @ self.second_moment(w) @ mu)
 
     def gradients(
         self, w: Float[np.ndarray, " head"], mu: Float[np.ndarray, " head"]
     ) -> tuple[Float[np.ndarray, " head"], Float[np.ndarray, " head"]]:
-        """The gradients of the loss with respect to w and to mu."""
+        """Return the gradients of the loss with respect to w and to mu."""
         kernel = np.exp(self.d_x * np.outer(w, w)) * np.outer(mu, mu)
         by_w = -mu + (mu @ w) * mu + self.d_x * (1 + self.noise) / self.n_pairs * kernel @ w
         return 2 * by_w, 2 * (self.second_moment(w) @ mu - w)
 
     def best_mu(self, w: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
-        """mu*(w) = M(w)^-1 w, of least norm where equal w make M singular."""
+        """Return mu*(w) = M(w)^-1 w, of least norm where equal w make M singular."""
         return np.linalg.pinv(self.second_moment(w), rcond=1e-12, hermitian=True) @ w
 
     def one_head(self) -> tuple[Float[np.ndarray, " 1"], Float[np.ndarray, " 1"]]:
-        """The minimum of one head: w = 1/sqrt(d), mu = sqrt(d)/(1 + (1 + s2) d e/L)."""
+        """Return the minimum of one head: w = 1/sqrt(d), mu = sqrt(d)/(1 + (1 + s2) d e/L)."""
         mu = math.sqrt(self.d_x) / (1 + (1 + self.noise) * self.d_x * math.e / self.n_pairs)
         return np.array([1 / math.sqrt(self.d_x)]), np.array([mu])
 
     def valley_loss(self) -> float:
-        """1 + s2 - eta*, which two or more heads approach as their w tend to 0 with sum mu = 0."""
+        """Return 1 + s2 - eta*, which two or more heads approach as their w tend to 0 with sum mu = 0."""
         return 1 + self.noise - self.eta
 
 
 def effective_risk(task: RegressionTask, loss: float, output: int = 0) -> float:
-    """An effective loss of one output in the units of its task: squared error, with the query noisy or not."""
+    """Return an effective loss of one output as a squared error of its task, with a noisy query or a clean one."""
     effective = EffectiveLoss.of(task, output)
     signal = effective.d_x * task.variance_of_beta
     return signal * (loss - effective.noise) + task.noisy_query * task.noise_variance
@@ -257,7 +261,7 @@ def gradient_flow(
 
 
 def small_start(n_heads: int, size: float = 1e-3) -> Float[np.ndarray, " head"]:
-    """Where gradient flow begins, for w and for mu: +size and -size in turn.
+    """Return the initial values of gradient flow, for w and for mu: +size and -size in turn.
 
     Examples:
         >>> small_start(2).tolist()

@@ -1,8 +1,8 @@
-"""The in-context laboratory's weights: named arrays, and how they start.
+"""Named arrays of an in-context model's weights, and their initial values.
 
-Every trainer, fused or not, starts from these arrays and gives them back under the same names, so what one trained
-another can read. `q = W_Q z`, and every head is as wide as a token, D = d_x + d_y. The leading axis is the layer;
-a one-layer model, and a stack that shares its weights, has one.
+Every trainer, fused or not, starts from these arrays and returns them under the same names. So any trainer can read
+what another trained. `q = W_Q z`, and every head is as wide as a token, D = d_x + d_y. The leading axis is the layer; a
+one-layer model, and a stack that shares its weights, has one.
 
 | name | shape | in |
 |---|---|---|
@@ -25,7 +25,7 @@ Weights = dict[str, np.ndarray]
 
 
 def weight_shapes(model: IclModel, task: RegressionTask) -> dict[str, tuple[int, ...]]:
-    """The shape of every array of a model, by name.
+    """Return the shape of every array of a model, by name.
 
     Examples:
         >>> task = RegressionTask(kind="regression", d_x=5, n_pairs=40)
@@ -48,7 +48,7 @@ def weight_shapes(model: IclModel, task: RegressionTask) -> dict[str, tuple[int,
 
 
 def initial_weights(model: IclModel, task: RegressionTask, seed: int) -> Weights:
-    """The float32 weights that a run starts from.
+    """Return the float32 weights that a run starts from.
 
     Each array has its own random stream, so models that differ in one part start alike in the others. `init` fixes
     the matrices that it names; all else is "random": uniform within 1/sqrt(fan-in) of zero, as torch.nn.Linear draws
@@ -73,7 +73,7 @@ def initial_weights(model: IclModel, task: RegressionTask, seed: int) -> Weights
 
 
 def _identities(model: IclModel) -> dict[str, np.ndarray]:
-    """The matrices that an init makes multiples of the identity, with the factor of each head."""
+    """Return the matrices that an init makes multiples of the identity, with the factor of each head."""
     ones = np.ones(model.n_heads)
     if model.init == "small_id":
         square = "" if isinstance(model, OneLayer) and model.n_out is not None else "O"
