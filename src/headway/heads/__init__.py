@@ -1,15 +1,15 @@
-"""What the heads of a model do: pure functions from a trace, or from weights, to numbers for each head.
+"""Metrics of what the heads of a model do: pure functions from a trace, or from weights, to numbers per head.
 
 Without torch:
 
-* `metric`: the functions of declared metrics by name; `scores`: what a metric says of every head;
-* `findings`: what stands out, in sentences; `results`: all that an x-ray found, and what a page shows.
+* `metric`: the functions of declared metrics by name; `scores`: the value of a metric for every head;
+* `findings`: heads that stand out, in sentences; `results`: all results of an x-ray, and the content of its page.
 
 With torch:
 
 * `measure`: metrics accumulated over batches; `attention`: the sums they are made of; `patterns`, `diversity`: metrics
   of attention patterns, and of how heads differ;
-* `circuits`, `token_circuits`: what weights say, in matrices and in tokens;
-* `nulls`: what a metric is when nothing is going on; `untrained`: the same from re-initialised heads;
+* `circuits`, `token_circuits`: circuits read off weights, in matrices and in tokens;
+* `nulls`: the value of a metric when nothing is going on; `untrained`: metrics of re-initialised heads;
 * `regularizers`: terms that make heads differ while a model trains.
 """

@@ -1,12 +1,11 @@
-"""Heads: an attention under measurement: its trace, and which of its queries and keys count.
+"""An attention under measurement: its trace, the queries and keys that count, and sums over its rows.
 
-A query counts that is no padding and sees a key; a key counts that such a query sees. What does not count is in no
-metric, whatever stands there, NaN included.
+A query counts if it is no padding and sees a key. A key counts if such a query sees it. No metric contains anything
+else, whatever stands there, NaN included.
 
-Heads: sums over rows, of all heads of an attention together: what metrics of vectors are made of.
-
-A row is a position of one text. Sums are additive: those of several batches are added, and a metric that is a function
-of sums is thereby measured over all of them. A metric names the sums that it needs as its arguments.
+A row is a position of one text. Metrics of vectors are functions of sums over rows, for all heads of an attention
+together. Sums of several batches are added, so such a metric is measured over all of them. A metric names the sums that
+it needs as its arguments.
 
 A cosine with a vector of zeros is 0, with itself too; so a head that writes nothing makes no metric NaN.
 """
@@ -25,18 +24,18 @@ from headway.models.trace import AttentionTrace
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What a metric may use of an attention."""
+    """The parts of an attention that a metric may use."""
 
     attention: AttentionTrace
-    """In float32 at least."""
+    """The trace of the attention, in float32 at least."""
     counted: Bool[Tensor, "batch query"]
     keys_counted: Bool[Tensor, "batch key"]
     before: Float[Tensor, "batch query d_model"] | None = None
-    """The stream before layer 0, where the trace has it."""
+    """The stream before layer 0, if the trace has it."""
     after: Float[Tensor, "batch query d_model"] | None = None
-    """The stream after this layer, where the trace has it."""
+    """The stream after this layer, if the trace has it."""
     period: int | Int[Tensor, " batch"] | None = None
-    """Of random tokens that are repeated: one, or one for each text."""
+    """The period of repeated random tokens: one, or one for each text."""
     begins: int | Int[Tensor, " batch"] = 0
     """The first position that is repeated, counted from the first key of the text."""
 
@@ -47,7 +46,7 @@ class Subject:
 
     @property
     def share(self) -> float:
-        """How many of the queries are here: 1 unless they are some that stand for all."""
+        """The share of queries that are present: 1 unless some queries stand for all."""
         some = self.attention.some
         return 1.0 if some is None else some.places.shape[1] / some.of
 
@@ -58,7 +57,7 @@ def subject(
     period: int | Int[Tensor, " batch"] | None = None,
     begins: int | Int[Tensor, " batch"] = 0,
 ) -> Subject:
-    """An attention with what counts in it.
+    """Return an attention with the queries and keys that count.
 
     Args:
         attention: what was recorded of it.
@@ -85,7 +84,7 @@ def subject(
 def only(
     counted: Bool[Tensor, "batch pos"], x: Float[Tensor, "batch head pos width"]
 ) -> Float[Tensor, "rows head width"]:
-    """Vectors of heads as rows, zero where a position does not count."""
+    """Return vectors of heads as rows, zero where a position does not count."""
     return torch.where(counted[:, None, :, None], x, 0).transpose(1, 2).flatten(0, 1)
 
 
@@ -99,7 +98,7 @@ def _in_float32(attention: AttentionTrace) -> AttentionTrace:
 
 Sum = Callable[[Subject], Tensor]
 NOTHING = 1e-6
-"""A contribution this much smaller than its context and weights could make it is rounding, and counts as zero."""
+"""The bound below which a contribution, relative to its context and weights, is rounding and counts as zero."""
 
 
 def additive(function: Sum) -> Sum:
@@ -111,62 +110,65 @@ def additive(function: Sum) -> Sum:
 
 @additive
 def rows(of: Subject) -> Float[Tensor, ""]:
-    """Positions that count."""
+    """Return the number of positions that count."""
     return of.counted.sum(dtype=torch.float64)
 
 
 @additive
 def texts(of: Subject) -> Float[Tensor, ""]:
-    """Texts of which a position counts; of one of which some positions are here, as much of it as is here."""
+    """Return the number of texts with a counting position; a partly present text counts by its present share."""
     return of.counted.any(1).sum(dtype=torch.float64) * of.share
 
 
 @additive
 def query_gram(of: Subject) -> Float[Tensor, "head width head width"]:
-    """Q_i^T Q_j for every pair of heads."""
+    """Return Q_i^T Q_j for every pair of heads."""
     return gram(only(of.counted, of.attention.q), of.counted.flatten())
 
 
 @additive
 def query_total(of: Subject) -> Float[Tensor, "head width"]:
-    """The sum of each head's queries."""
+    """Return the sum of each head's queries."""
     return only(of.counted, of.attention.q).sum(0, dtype=torch.float64)
 
 
 @additive
 def context_gram(of: Subject) -> Float[Tensor, "head width head width"]:
-    """C_i^T C_j for every pair of heads."""
+    """Return C_i^T C_j for every pair of heads."""
     return gram(only(of.counted, of.attention.z), of.counted.flatten())
 
 
 @additive
 def context_total(of: Subject) -> Float[Tensor, "head width"]:
-    """The sum of each head's contexts."""
+    """Return the sum of each head's contexts."""
     return only(of.counted, of.attention.z).sum(0, dtype=torch.float64)
 
 
 @additive
 def context_cosines(of: Subject) -> Float[Tensor, "head head"]:
-    """Cosines of two heads' contexts, summed over rows."""
+    """Return cosines of two heads' contexts, summed over rows."""
     return cosines(only(of.counted, of.attention.z))
 
 
 @additive
 def value_cosines(of: Subject) -> Float[Tensor, "head head"]:
-    """Cosines of two query heads' values, summed over the keys that count; heads that share values are alike."""
+    """Return cosines of two query heads' values, summed over the keys that count.
+
+    Heads that share values have a cosine of 1.
+    """
     kv_of = list(of.attention.kv_of)
     return cosines(only(of.keys_counted, of.attention.v))[kv_of][:, kv_of]
 
 
 @additive
 def value_rows(of: Subject) -> Float[Tensor, ""]:
-    """Keys that count."""
+    """Return the number of keys that count."""
     return of.keys_counted.sum(dtype=torch.float64)
 
 
 @additive
 def output_cosines(of: Subject) -> Float[Tensor, "head head"]:
-    """Cosines of what two heads add to the stream, z_i W_O^i and z_j W_O^j, summed over rows.
+    """Return cosines of what two heads add to the stream, z_i W_O^i and z_j W_O^j, summed over rows.
 
     With W_O^i = R_i^T B_i, B_i of orthonormal rows, a contribution has the coordinates z_i R_i^T in the directions B_i,
     so cosines need no (row, head, d_model): they are sum over entries of (B_i B_j^T) * (U_i^T U_j), U_i the coordinates
@@ -187,10 +189,10 @@ def output_cosines(of: Subject) -> Float[Tensor, "head head"]:
 
 @additive
 def output_sizes(of: Subject) -> Float[Tensor, " head"]:
-    """The squared size of what each head adds to the stream, ||z_h W_O^h||^2 (gain included), summed over rows.
+    """Return the squared size of what each head adds to the stream, ||z_h W_O^h||^2 (gain included).
 
-    A contribution is as long as its coordinates in the directions that W_O^h writes in, so no vector of d_model is
-    needed; and a square of them is never negative, however little W_O^h lets through.
+    It is summed over rows. A contribution is as long as its coordinates in the directions that W_O^h writes in, so no
+    vector of d_model is needed. The square of those coordinates is never negative, however little W_O^h lets through.
     """
     R = torch.linalg.qr(of.attention.W_O.mT, mode="r").R
     z, gain = of.attention.z, of.attention.gain
@@ -200,7 +202,7 @@ def output_sizes(of: Subject) -> Float[Tensor, " head"]:
 
 @additive
 def stream_cosines(of: Subject) -> Float[Tensor, ""]:
-    """Cosines of each token's stream before layer 0 and after this layer, summed over rows."""
+    """Return cosines of each token's stream before layer 0 and after this layer, summed over rows."""
     assert of.before is not None
     assert of.after is not None
     pair = torch.stack((of.before, of.after), dim=1).to(of.attention.q.dtype)
@@ -208,7 +210,7 @@ def stream_cosines(of: Subject) -> Float[Tensor, ""]:
 
 
 def gram(x: Float[Tensor, "rows head width"], counted: Bool[Tensor, " rows"]) -> Float[Tensor, "head width head width"]:
-    """X^T X of all heads side by side, in float64 but at float32's cost.
+    """Return X^T X of all heads side by side, in float64 but at float32's cost.
 
     The mean is taken out before the product and put back in float64, so that centring later cancels no digits.
     """
@@ -223,11 +225,11 @@ def gram(x: Float[Tensor, "rows head width"], counted: Bool[Tensor, " rows"]) ->
 
 
 def cosines(x: Float[Tensor, "rows head width"]) -> Float[Tensor, "head head"]:
-    """Cosines of the vectors of two heads in the same row, summed over rows; rows of zeros add nothing."""
+    """Return cosines of the vectors of two heads in the same row, summed over rows; rows of zeros add nothing."""
     by_head = units(x).transpose(0, 1).flatten(1)
     return (by_head @ by_head.mT).double()
 
 
 def units(x: Float[Tensor, "rows head width"]) -> Float[Tensor, "rows head width"]:
-    """Vectors at length 1, zeros left as they are."""
+    """Return vectors at length 1, zeros left as they are."""
     return torch.nn.functional.normalize(x, dim=2, eps=torch.finfo(x.dtype).tiny ** 0.5)

@@ -1,16 +1,14 @@
-"""Heads: a matrix for each head as the product of two, and what its small core says of it. Float64, on the CPU.
+"""QK and OV circuits of every head, read off the weights alone, in float64 on the CPU.
 
-Heads: what can be read off the weights alone: the QK and OV circuits of every head.
+Vectors are rows: a query at stream x scores a key at stream y by x QK y^T with QK = W_Q W_K^T, and an attended position
+adds y OV with OV = W_V W_O. Both are d_model x d_model but of rank d_head. So they are kept as two factors, and every
+statement about them goes through the small cores of these factors.
 
-Vectors are rows: a query at stream x scores a key at stream y by x QK y^T with QK = W_Q W_K^T, and what is attended to
-adds y OV with OV = W_V W_O. Both are d_model x d_model but of rank d_head, so they are kept as two factors, and all
-that is said of them goes through the small cores of these (`factored`). Float64 throughout, on the CPU.
-
-Norms before the sub-layers are folded in, as the field does it: what a head reads is the stream less its mean over the
-entries (LayerNorm only) times the norm's weight, so both belong to W_Q, W_K, W_V and the read-out; and what a head
-writes along the mean no LayerNorm sees, so it is taken out of W_O. Norms after the sums belong to the stream, not to
-a head: nothing is folded there. Biases, the logits' scale, rotary turns (circuits are those at distance 0) and the
-norms' division by the spread are no part of a circuit.
+Norms before the sub-layers are folded in, as the field does it. A head reads the stream less its mean over the entries
+(LayerNorm only) times the norm's weight, so both belong to W_Q, W_K, W_V and the read-out. No LayerNorm sees what a
+head writes along the mean, so that direction is taken out of W_O. Norms after the sums belong to the stream, not to a
+head: nothing is folded there. Biases, the logits' scale, rotary turns (circuits are those at distance 0) and the norms'
+division by the spread are no part of a circuit.
 """
 
 from collections.abc import Sequence
@@ -40,15 +38,15 @@ class Factored:
     right: Float[Tensor, "head rank d_model"]
 
     def whole(self) -> Float[Tensor, "head d_model d_model"]:
-        """The matrices themselves: heads x d_model x d_model; nothing here needs them."""
+        """Return the matrices themselves, heads x d_model x d_model, which nothing else here needs."""
         return self.left @ self.right
 
     def singular_values(self) -> Float[Tensor, "head few"]:
-        """All that can differ from 0, largest first: those of the core R_left R_right^T of the factors' QR."""
+        """Return the nonzero singular values, largest first: those of the core R_left R_right^T of the factors' QR."""
         return torch.linalg.svdvals(_triangle(self.left) @ _triangle(self.right.mT).mT)
 
     def effective_rank(self) -> Float[Tensor, " head"]:
-        """Exp of the entropy of the singular values over their sum: 1 for one direction, the rank for even ones.
+        """Return exp of the entropy of the normalised singular values: 1 for one direction, the rank for even ones.
 
         NaN for a matrix of zeros.
 
@@ -58,11 +56,11 @@ class Factored:
         return torch.special.entr(values / values.sum(1, keepdim=True)).sum(1).exp()
 
     def as_writer(self) -> Float[Tensor, "head few d_model"]:
-        """A short matrix whose product with anything on its right has the norm that the whole matrix's would have."""
+        """Return a short matrix whose product with any matrix on its right has the norm of the full product."""
         return _triangle(self.left) @ self.right
 
     def transposed(self) -> "Factored":
-        """The transposed matrices."""
+        """Return the transposed matrices."""
         return Factored(left=self.right.mT, right=self.left.mT)
 
 
@@ -70,7 +68,9 @@ class Factored:
 def gaussian_effective_rank(
     width: int, d_head: int, left_rank: int | None = None, right_rank: int | None = None
 ) -> float:
-    """The mean effective rank of a circuit whose weights are all independent Gaussians; simulated, the same each time.
+    """Return the mean effective rank of a circuit of independent Gaussian weights.
+
+    It is simulated, with one result for one shape.
 
     Args:
         width: rows of the left factor, columns of the right one.
@@ -91,7 +91,7 @@ def gaussian_effective_rank(
 
 
 def _triangle(tall: Float[Tensor, "head tall rank"]) -> Float[Tensor, "head few rank"]:
-    """R of the QR factorisation: as R^T R is tall^T tall, norms and singular values of products need no more."""
+    """Return R of the QR factorisation: R^T R is tall^T tall, all that norms and singular values of products need."""
     return torch.linalg.qr(tall, mode="r").R
 
 
@@ -101,12 +101,12 @@ _VOCABULARY_BLOCK = 8192
 
 
 NO_TOKENS = "this model does not embed the tokens that it answers with (model.encoder, readout or positions joint)"
-"""Why circuits are not read in tokens."""
+"""The reason why circuits are not read in tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadCircuits:
-    """The circuits of the heads of one attention; those that share keys have the same W_K and W_V in them."""
+    """The circuits of the heads of one attention; heads that share keys have the same W_K and W_V in them."""
 
     name: str
     layer: int
@@ -115,18 +115,18 @@ class HeadCircuits:
 
 
 def answers_in_tokens(model: Transformer) -> bool:
-    """Whether a model embeds the tokens that it answers with, so that circuits can be read in tokens."""
+    """Return whether a model embeds the tokens that it answers with, so that circuits can be read in tokens."""
     declared = model.model
     return declared.encoder is None and declared.readout is None and declared.positions != "joint"
 
 
 def readable(model: Transformer) -> tuple[str, ...]:
-    """The metrics that can be read off the weights of a model: copying only of one that answers in tokens."""
+    """Return the metrics that can be read off a model's weights; copying only if it answers in tokens."""
     return CIRCUITS if answers_in_tokens(model) else tuple(name for name in CIRCUITS if name != "copying_score")
 
 
 def circuits(model: Transformer) -> tuple[HeadCircuits, ...]:
-    """The QK and OV circuits of every layer that has heads, in the model's order.
+    """Return the QK and OV circuits of every layer that has heads, in the model's order.
 
     Raises:
         UserError: naming the layer whose weights hold NaN or infinity.
@@ -139,10 +139,10 @@ def circuit_scores(
     metrics: Sequence[str] | None = None,
     through: Float[Tensor, "d_model d_model"] | None = None,
 ) -> dict[str, HeadScores]:
-    """What the weights say of every head: `qk_effective_rank`, `ov_effective_rank` and `copying_score`.
+    """Return weight metrics of every head: `qk_effective_rank`, `ov_effective_rank` and `copying_score`.
 
-    The null of the ranks is their mean over Gaussian weights of the same shapes (and ranks, where maps are products).
-    A score of NaN is that of a circuit of zeros.
+    The null of the ranks is their mean over Gaussian weights of the same shapes (and ranks, where maps are products). A
+    circuit of zeros has a score of NaN.
 
     Args:
         model: one of ours.
@@ -166,7 +166,10 @@ def circuit_scores(
 
 
 def circuits_of_trace(trace: Trace) -> tuple[HeadCircuits, ...]:
-    """Those of the attentions whose matrices are plain, as they read the normed stream: no norm is folded in."""
+    """Return the circuits of attentions whose matrices are plain, as they read the normed stream.
+
+    No norm is folded in.
+    """
     return tuple(
         HeadCircuits(
             name=attention.name,
@@ -180,7 +183,7 @@ def circuits_of_trace(trace: Trace) -> tuple[HeadCircuits, ...]:
 
 
 def ranks_of_trace(trace: Trace) -> dict[str, HeadScores]:
-    """Effective ranks of the circuits of plain attentions; none where there is none."""
+    """Return effective ranks of the circuits of plain attentions; none where there is none."""
     found, scores = circuits_of_trace(trace), {}
     for name, rank_of, which in (
         ("qk_effective_rank", qk_effective_rank, "qk"),
@@ -202,13 +205,13 @@ def _exact(W: Tensor) -> Tensor:
 
 @metric("qk_effective_rank")
 def qk_effective_rank(here: HeadCircuits) -> Float[Tensor, " head"]:
-    """In how many directions queries match keys."""
+    """Return the number of directions in which queries match keys."""
     return here.qk.effective_rank()
 
 
 @metric("ov_effective_rank")
 def ov_effective_rank(here: HeadCircuits) -> Float[Tensor, " head"]:
-    """How many directions are moved."""
+    """Return the number of directions that the head moves."""
     return here.ov.effective_rank()
 
 
@@ -216,10 +219,12 @@ def ov_effective_rank(here: HeadCircuits) -> Float[Tensor, " head"]:
 def copying_score(
     here: HeadCircuits, embedding_of_read_out: Float[Tensor, "d_model d_model"]
 ) -> Float[Tensor, " head"]:
-    """Sum of the eigenvalues of W_E W_V W_O W_U over the sum of their absolute values; NaN for a circuit of zeros.
+    """Return the sum of eigenvalues of W_E W_V W_O W_U over the sum of their absolute values; NaN for zeros.
 
-    They are those of the d_head x d_head matrix W_O (W_U W_E) W_V, and what is in brackets is the same for all heads.
+    The eigenvalues are those of the d_head x d_head matrix W_O (W_U W_E) W_V, and W_U W_E is the same for all heads.
     The read-out is taken as it is; its mean over the vocabulary, which moves all logits alike, stays in.
+
+    Paper: Elhage et al. 2021, A Mathematical Framework for Transformer Circuits.
 
     Paper: Elhage et al. 2021, A Mathematical Framework for Transformer Circuits.
     """
@@ -258,19 +263,19 @@ def _folded(model: Transformer) -> bool:
 
 
 def _seen(model: Transformer, norm: nn.Module, rows: Float[Tensor, "*some d_model"]) -> Float[Tensor, "*some d_model"]:
-    """Rows that are multiplied with a normed stream, made such that they are multiplied with the stream itself."""
+    """Return rows for products with the stream, equal to given rows' products with the normed stream."""
     return _written(model, rows * norm.get_parameter("weight").detach().cpu().double()) if _folded(model) else rows
 
 
 def _written(model: Transformer, rows: Float[Tensor, "*some d_model"]) -> Float[Tensor, "*some d_model"]:
-    """Rows without what no LayerNorm sees of them, their mean."""
+    """Return rows without their mean, which no LayerNorm sees."""
     return rows - rows.mean(-1, keepdim=True) if _folded(model) and model.model.norm == "layer" else rows
 
 
 def written_rows(model: Transformer, tokens: Int[Tensor, " token"]) -> Float[Tensor, "token d_model"]:
-    """What tokens put into the stream, as a norm before the first layer makes it: without its weight, which is folded.
+    """Return what tokens write into the stream, normed as before the first layer, without the norm's weight.
 
-    Positions are left out, and so is what scales all embeddings alike.
+    The weight is folded in elsewhere. Positions are left out, and so is any factor common to all embeddings.
     """
     embedded = model.embedding.weight.detach()[tokens.to(model.embedding.weight.device)].cpu().double()
     rows = _written(model, enter(embedded[None], None, model.model.d_model)[0])
@@ -280,7 +285,10 @@ def written_rows(model: Transformer, tokens: Int[Tensor, " token"]) -> Float[Ten
 
 
 def read_out_rows(model: Transformer, tokens: Int[Tensor, " token"]) -> Float[Tensor, "token d_model"]:
-    """What is multiplied with the last stream for the logits of tokens, the final norm's weight and mean folded in."""
+    """Return the vectors whose products with the last stream are tokens' logits, the final norm folded in.
+
+    Both the norm's weight and its mean are folded in.
+    """
     weight = (model.embedding if model.model.tied else model.readout).weight.detach()
     rows = torch.zeros(1, len(tokens), model.model.d_model, dtype=torch.float64)
     read_entries(rows, model.model)[:] = weight[tokens.to(weight.device)].cpu().double()
@@ -288,7 +296,7 @@ def read_out_rows(model: Transformer, tokens: Int[Tensor, " token"]) -> Float[Te
 
 
 def seen_width(model: Transformer) -> int:
-    """Dimensions of the stream that a head can read: one less where a LayerNorm takes the mean out."""
+    """Return the dimensions of the stream that a head can read: one less if a LayerNorm takes the mean out."""
     return model.model.d_model - (1 if _folded(model) and model.model.norm == "layer" else 0)
 
 
@@ -313,7 +321,7 @@ def _copying(
 
 
 def embedding_of_read_out(model: Transformer) -> Float[Tensor, "d_model d_model"]:
-    """W_U W_E with the final norm folded in, summed over the vocabulary in blocks; the lane is 0."""
+    """Return W_U W_E with the final norm folded in, summed over the vocabulary in blocks; the lane is 0."""
     if not answers_in_tokens(model):
         raise UserError(
             f"copying_score asks whether a head writes the token that it reads, and {NO_TOKENS}; leave that metric out"

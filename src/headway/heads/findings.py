@@ -1,19 +1,17 @@
-"""Heads: how likely what was found is among heads that learnt nothing. Numpy alone, as `scores`.
+"""Findings: special, alike and idle heads of a model, in sentences, each with its chance under untrained heads.
 
-A layer is searched for its highest head (or pair), so it is held against the highest head of each draw of untrained
-heads on the same stream: that corrects for the number of heads, however they depend on one another. Few draws are had,
-and rare chances are asked for, so the highest of a layer are taken to have a Gumbel distribution, as maxima of many
-light-tailed values have, on a scale without bounds: the logit of a share, the inverse hyperbolic tangent of a cosine.
-Its two parameters are not known but estimated, which the chance allows for. Of an untrained layer, which is one more
-draw, the chance is uniform; as a safeguard it is never below 1 / (draws + 1) where a draw's highest is not exceeded.
+Heads are compared with untrained heads on the same stream. On models that learnt nothing, at most 5 % of pages have a
+finding. The 5 % are split evenly among the kinds of finding, and within a kind among the layers (or, for compositions,
+the pairs) searched.
 
-Heads: alikeness within and between the groups of heads that share keys and values. Numpy alone, as `scores`.
+A layer is searched for its highest head (or pair), so the null is the highest head of each draw of untrained heads.
+That corrects for the number of heads, however they depend on one another. There are few draws and the chances are
+small, so the highest of a layer are taken to have a Gumbel distribution, as maxima of many light-tailed values have, on
+a scale without bounds: the logit of a share, the inverse hyperbolic tangent of a cosine. The chance allows for the
+estimation of its two parameters. For an untrained layer, which is one more draw, the chance is uniform. As a safeguard
+it is never below 1 / (draws + 1) if one draw's highest is not exceeded.
 
-Heads: what stands out among the heads of a model, in sentences: special heads, alike ones and idle ones.
-
-Nothing stands out by itself: heads are held against untrained heads on the same stream (`chance`), and a page of a
-model that learnt nothing has a finding in at most 5 of 100 cases, over all that was looked for together. That chance is
-split evenly among the kinds of finding, and within a kind among the layers (or, for compositions, the pairs) searched.
+Heads that share keys and values form a group; alikeness is compared within and between groups. Numpy alone.
 """
 
 import math
@@ -33,11 +31,11 @@ FAMILY_WISE = 0.05
 Scale = Literal["share", "cosine", "plain", "size"]
 _SAMPLES = 40_000
 _LEAST = {"share": 0.1, "cosine": 0.02, "plain": 0.0, "size": 0.02}
-"""The least spread that maxima are taken to have, on the scale without bounds: few draws may agree by accident."""
+"""The least spread of maxima on the unbounded scale, since few draws may agree by accident."""
 
 
 def chance(found: float, maxima: Sequence[float] | np.ndarray, scale: Scale = "plain") -> float:
-    """The chance that the highest of one more draw is at least what was found; 1 with fewer than four draws.
+    """Return the chance that the highest of one more draw reaches a value; 1 with fewer than four draws.
 
     Examples:
         >>> chance(0.3, [0.25, 0.3, 0.35, 0.28, 0.32]) > 0.3
@@ -63,7 +61,7 @@ def chance(found: float, maxima: Sequence[float] | np.ndarray, scale: Scale = "p
 
 
 def threshold(maxima: Sequence[float] | np.ndarray, level: float, scale: Scale = "plain") -> float:
-    """From what value on the chance is at most a level; NaN where there are too few draws."""
+    """Return the value from which on the chance is at most a level; NaN with too few draws."""
     drawn = np.asarray(maxima, np.float64)
     drawn = drawn[np.isfinite(drawn)]
     if len(drawn) < 4:
@@ -81,7 +79,7 @@ def threshold(maxima: Sequence[float] | np.ndarray, level: float, scale: Scale =
 
 @lru_cache(maxsize=8)
 def _estimates(draws: int) -> tuple[np.ndarray, np.ndarray]:
-    """Means and standard deviations of so many standard Gumbel values, over and over."""
+    """Return means and standard deviations of samples of standard Gumbel values, many times."""
     drawn = np.random.default_rng(0).gumbel(size=(_SAMPLES, draws))
     return drawn.mean(1), drawn.std(1, ddof=1)
 
@@ -102,7 +100,7 @@ def _bounded(x: float, scale: Scale) -> float:
 
 
 def within_and_between(pairs: Float[np.ndarray, "head head"], kv_of: Sequence[int]) -> tuple[float, float]:
-    """The mean of a metric over pairs of different heads that share their keys, and over those that do not.
+    """Return the mean of a metric over pairs of different heads that share keys, and over pairs that do not.
 
     Args:
         pairs: the metric.
@@ -125,14 +123,14 @@ def _mean(values: np.ndarray) -> float:
 
 
 NAMED = 5
-"""So many heads are named at most, and so many less two pairs."""
+"""The most heads that a sentence names; for pairs the number is two less."""
 COMPOSITIONS = {"q": "into queries", "k": "into keys", "v": "into values"}
-"""The kinds of composition, and what a later head reads into."""
+"""The kinds of composition, each with the input of the later head."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A sentence on some heads.
+    """A sentence about some heads.
 
     Attributes:
         about: the metric it comes from.
@@ -150,7 +148,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class _Special:
-    """Heads that do one known thing: what they are called, and from which score on."""
+    """Heads with one known behaviour: their name, and the least score of a finding."""
 
     metric: str
     called: str
@@ -164,14 +162,16 @@ SPECIAL = (
     _Special(metric="positional_score", called="positional head", least=0.9),
     _Special(metric="sink_score", called="head that rests on the first token", least=0.5),
 )
-"""Least scores, which sentences name; a head must also be beyond what untrained heads on the same stream show."""
+"""The special heads with their least scores; a head must also exceed untrained heads on the same stream."""
 _ALIKE_OUTPUTS, _ALIKE_QUERIES, _IDLE, _COMPOSED = 0.2, 0.1, 0.25, 1.1
-"""The least cosine of outputs that is said, CKA above untrained heads', share of an even share, multiple of chance."""
+"""The limits of a finding: least cosine of outputs, CKA above untrained heads', share of an even share, multiple of
+chance.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """A head or a pair: its score, its chance on a page, and what untrained ones of its layer show in the mean."""
+    """A head or a pair with its score, its chance on a page, and the mean score of untrained ones of its layer."""
 
     value: float
     p: float
@@ -185,7 +185,9 @@ def findings(
     kv_of: Mapping[str, Sequence[int]] | None = None,
     composition: Composition | None = None,
 ) -> list[Finding]:
-    """What was looked for, in the order of kinds: what stands out, and of special heads also that none does.
+    """Return the result of every search, in the order of kinds.
+
+    Special heads also have a result if none stands out.
 
     Args:
         scores: by metric.
@@ -214,7 +216,7 @@ def findings(
 
 
 def brief(value: float) -> str:
-    """A score to two digits after the point, without a leading 0.
+    """Return a score to two digits after the point, without a leading 0.
 
     Examples:
         >>> brief(0.893), brief(-0.1), brief(1.0), brief(-0.001)
@@ -231,7 +233,7 @@ def _values(scores: Mapping[str, HeadScores], metric: str) -> Mapping[str, np.nd
 def _searched(
     value: np.ndarray, drawn: np.ndarray | None, names: Sequence[str], scale: Scale, tests: int
 ) -> Iterator[_Found]:
-    """What was found in a layer, one by one, against the highest of each draw."""
+    """Yield each head or pair of a layer with its chance against the highest of each draw."""
     if drawn is None:
         yield from (_Found(value=float(v), p=1.0, untrained=np.nan, name=n) for v, n in zip(value, names, strict=True))
         return
@@ -291,7 +293,7 @@ def _untrained(found: Sequence[_Found]) -> str:
 def _pairs(
     score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: int, sign: int
 ) -> tuple[list[_Found], int]:
-    """Every pair of different heads of an attention that was drawn anew, highest first."""
+    """Return every pair of different heads of an attention that was drawn anew, highest first."""
     searched = [name for name, value in score.values.items() if len(value) > 1 and name in score.draws]
     found: list[_Found] = []
     for attention in searched:
@@ -331,7 +333,7 @@ def _said_of_pairs(
 
 
 def _grouped(score: HeadScores, kv_of: Mapping[str, Sequence[int]], kinds: int) -> Finding | None:
-    """Whether outputs of heads that share keys and values are more alike than others'; the mean over layers."""
+    """Return whether heads that share keys and values have more alike outputs than others; the mean over layers."""
     both = np.array([within_and_between(value, kv_of[name]) for name, value in score.values.items()])
     there = [name for name, means in zip(score.values, both, strict=True) if np.isfinite(means).all()]
     if not there or not all(name in score.draws for name in there):
@@ -352,7 +354,7 @@ def _grouped(score: HeadScores, kv_of: Mapping[str, Sequence[int]], kinds: int) 
 
 
 def _idle(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
-    """The heads that add least to the stream, measured by an even share of their layer."""
+    """Return the heads that add least to the stream, relative to an even share of their layer."""
     searched = [
         name for name, values in score.values.items() if len(values) > 1 and np.any(values) and name in score.draws
     ]
@@ -382,7 +384,7 @@ def _percent(share: float) -> str:
 
 
 def _strongest(found: Composition, labels: Mapping[str, str], kind: str, kinds: int) -> Finding | None:
-    """The pairs that compose most, where they are beyond circuits turned at random."""
+    """Return the pairs that compose most, if they exceed circuits turned at random."""
     if kind not in found.chances:
         return None
     table, chances = np.asarray(getattr(found, kind)), found.chances[kind]

@@ -1,19 +1,14 @@
-"""Heads: metrics of every head of a model, from the traces of any number of batches, of which none is kept.
+"""Metrics of every head of a model, accumulated over the traces of any number of batches.
 
-What is added up for each attention are sums (`sums`), the values of looks (`query_blocks`) and what nulls are made of;
-a metric is a function of them. Most of it are two matrices a layer, of the heads' joint width squared, in float64: as
-many bytes as the attention's own weights.
+Most metrics show on any text. Duplicate-token and induction heads show only on random tokens that are repeated.
+Circuits are read off the weights of Headway's own models. This module alone knows which metric needs which input.
 
-Heads: random tokens, repeated: the text on which duplicate-token and induction heads show.
+For each attention three things are added up: sums over rows (`heads.attention`), values per query (`heads.patterns`)
+and the ingredients of nulls. A metric is a function of them; no trace is kept. Most of their memory are two float64
+matrices a layer, of the heads' joint width squared: as many bytes as the attention's own weights.
 
-Nothing but repetition helps to predict them, so what a head attends to on the second occurrence is its own rule.
-
-Paper: Olsson et al. 2022, arXiv 2209.11895.
-
-Heads: all that is measured of a model's heads: on a text that comes in batches, on repeated tokens, off the weights.
-
-Most metrics show on any text; duplicate-token and induction heads only on random tokens that are repeated; circuits are
-read off the weights of Headway's own models. Which metric needs which is asked here and nowhere else.
+On repeated random tokens only repetition helps to predict. The tokens that a head attends to on the second occurrence
+therefore show its own rule. Paper: Olsson et al. 2022, arXiv 2209.11895.
 """
 
 import inspect
@@ -49,7 +44,7 @@ _OF_STREAMS = ("similarity_to_layer_0",)
 def measure(
     traces: Trace | Iterable[Trace], metrics: Sequence[str] | None = None, *, period: int | None = None
 ) -> dict[str, HeadScores]:
-    """What metrics say of every head, over all traces together.
+    """Return the metrics of every head, over all traces together.
 
     Args:
         traces: one trace, or those of several batches.
@@ -129,7 +124,7 @@ class HeadStream:
                 self._tallies[attention.name] = tally if before is None else before + tally
 
     def scores(self) -> dict[str, HeadScores]:
-        """What each metric says so far.
+        """Return each metric of the traces so far.
 
         Raises:
             UserError: when nothing was traced, or no position counts for a metric that was asked for by name.
@@ -144,7 +139,7 @@ class HeadStream:
             score = _score(name, self._tallies, n_rows, self._nulls)
             if any(np.isfinite(value).any() for value in score.values.values()):
                 found[name] = score
-            elif self._asked is not None and name not in REPEATED:  # those a window may hide from all heads
+            elif self._asked is not None and name not in REPEATED:  # a window may hide repeated tokens from all heads
                 raise UserError(
                     f"{name} was asked for ({HEAD_METRICS[name].sentence}), but nothing that was traced counts for it; "
                     "give a longer text, or leave it out"
@@ -169,14 +164,14 @@ class HeadStream:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tally:
-    """What was added up for one attention."""
+    """The sums of one attention."""
 
     sums: dict[str, Tensor]
-    """In float64."""
+    """Sums by name, in float64."""
     n_heads: int
     d_head: int
     reach: dict[tuple[int, int], float] = field(default_factory=dict)
-    """As in `nulls.reach`."""
+    """Counts of queries by the keys they see, as `nulls.reach` returns them."""
 
     def __add__(self, other: "_Tally") -> "_Tally":
         names = [*self.sums, *(name for name in other.sums if name not in self.sums)]
@@ -188,19 +183,19 @@ class _Tally:
         return all(bool(value.isfinite().all()) for value in self.sums.values())
 
     def of(self, function: Callable[..., Tensor]) -> Tensor:
-        """A function of the sums that it names."""
+        """Return a function of the sums that it names."""
         return function(**{name: self.sums[name] for name in _needs(function)})
 
 
 def _is_finite(of: Subject) -> bool:
-    """Whether all that counts of an attention is a number; sums and cosines might hide what is none."""
+    """Return whether everything that counts in an attention is finite; sums and cosines might hide a NaN."""
     a = of.attention
     counted = [only(of.counted, a.q), only(of.counted, a.z), only(of.keys_counted, a.k), only(of.keys_counted, a.v)]
     return all(bool(x.sum().isfinite()) for x in (*counted, a.W_O))
 
 
 def _measured(of: Subject, metrics: Sequence[str], nulls: bool) -> _Tally:
-    """All that some metrics and their nulls need of one batch."""
+    """Return all that some metrics and their nulls need of one batch."""
     of_looks = [name for name in metrics if name in PER_QUERY]
     names = {"rows", "texts"}
     for name in metrics:
@@ -215,7 +210,7 @@ def _measured(of: Subject, metrics: Sequence[str], nulls: bool) -> _Tally:
 
 
 def _of_looks(of: Subject, metrics: Sequence[str], nulls: bool) -> dict[str, Tensor]:
-    """Values per query of metrics of attention, and of their even nulls, summed; and how many queries they are of."""
+    """Return sums of per-query metrics of attention, of their even nulls, and the number of queries."""
     sums: dict[str, Tensor] = {}
     for block in blocks(of):
         for name in metrics:
@@ -254,7 +249,10 @@ def _value(name: str, tally: _Tally, with_nulls: bool) -> Tensor:
 
 
 def _function(name: str, with_nulls: bool) -> Callable[..., Tensor]:
-    """Of heads drawn anew, which may be asked at some rows only, what stands for all of them."""
+    """Return the function of a metric.
+
+    Draws of re-initialised heads may be measured at some rows only; their function estimates the value over all rows.
+    """
     return FUNCTIONS[name] if with_nulls else OF_SOME.get(name, FUNCTIONS[name])
 
 
@@ -270,7 +268,7 @@ def _null(name: str, tally: _Tally) -> Tensor | None:
 
 
 def _mean(name: str, tally: _Tally, part: str) -> Tensor:
-    """Of values that were summed over queries: the largest where there are several; NaN where there are none."""
+    """Return the mean of values summed over queries: the largest of several; NaN without queries."""
     if part not in tally.sums:
         return torch.full((tally.n_heads,) if HEAD_METRICS[name].of == "head" else (), torch.nan)
     number = tally.sums["texts"] if PER_QUERY[name].per == "text" else tally.sums[f"{name}/queries"]
@@ -286,12 +284,12 @@ def _added(one: Tensor | None, other: Tensor | None) -> Tensor:
 
 @lru_cache
 def _needs(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The sums that a metric or a null names as its arguments."""
+    """Return the sums that a metric or a null names as its arguments."""
     return tuple(inspect.signature(function).parameters)
 
 
 def _of_traces(repeated: bool, *, whole: bool) -> tuple[str, ...]:
-    """All metrics that a trace can have, or only those that other models' can be compared with."""
+    """Return all metrics that a trace can have, or only those that can be compared with other models'."""
     return tuple(
         name
         for name, declared in HEAD_METRICS.items()
@@ -316,9 +314,9 @@ def _check(name: str, repeated: bool) -> None:
 
 
 def repeated_tokens(vocab_size: int, period: int, batch: int, seed: int) -> Int64[np.ndarray, "batch length"]:
-    """Texts of `period` random tokens, then the same again.
+    """Return texts of `period` random tokens that are then repeated.
 
-    A token stands once in a period where the vocabulary is large enough, so that there is one earlier occurrence.
+    If the vocabulary is large enough, no token stands twice in a period, so that each has one earlier occurrence.
 
     Raises:
         UserError: for a period below 2, or no vocabulary or batch.
@@ -343,17 +341,17 @@ class Repeats:
 
     tokens: Int64[np.ndarray, "batch length"]
     periods: Int64[np.ndarray, " batch"]
-    """After how many tokens those of a sequence are repeated."""
+    """The number of tokens after which those of a sequence are repeated."""
     begins: Int64[np.ndarray, " batch"]
-    """The first token that is repeated."""
+    """The position of the first repeated token."""
 
 
 def drawn_repeats(vocab_size: int, longest: int, batch: int, seed: int) -> Repeats:
-    """Sequences of twice `longest`, each with a period and a beginning of its own, so that no fixed distance pays.
+    """Draw sequences of twice `longest`, each with its own period and beginning, so that no fixed distance pays.
 
-    Periods are different ones between a quarter of the longest and the longest (from 2 on where that is short), as far
-    as there are so many; one of them is the longest. What is repeated stands at the end, and there twice only: a head
-    that finds more occurrences shares its attention among them.
+    Periods are distinct where possible, between a quarter of the longest and the longest (from 2 on if that is short);
+    one of them is the longest. The repeated tokens stand at the end, and there twice only: a head that finds more
+    occurrences shares its attention among them.
 
     Raises:
         UserError: for a period below 2, or no vocabulary or batch.
@@ -377,7 +375,7 @@ def drawn_repeats(vocab_size: int, longest: int, batch: int, seed: int) -> Repea
 
 
 def _at_the_end(vocab_size: int, period: int, begins: int, random: np.random.Generator) -> Int64[np.ndarray, " length"]:
-    """What comes before has other tokens than what is repeated, where the vocabulary is large enough."""
+    """Return a text that ends in a repetition; if the vocabulary is large enough, earlier tokens are others."""
     block = random.choice(vocab_size, period, replace=vocab_size < period)
     others = np.setdiff1d(np.arange(vocab_size), block)
     before = random.choice(others if len(others) else vocab_size, begins)
@@ -386,7 +384,7 @@ def _at_the_end(vocab_size: int, period: int, begins: int, random: np.random.Gen
 
 @dataclass(frozen=True, kw_only=True)
 class Repeated:
-    """Texts that are traced at once: random tokens, repeated, each text after a period of its own."""
+    """Texts that are traced at once: repeated random tokens, each text with its own period."""
 
     tokens: Int[Tensor, "batch pos"]
     periods: Int[Tensor, " batch"]
@@ -395,7 +393,7 @@ class Repeated:
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """Random tokens, repeated, in batches."""
+    """Repeated random tokens, in batches."""
 
     batches: tuple[Repeated, ...]
 
@@ -403,7 +401,7 @@ class Repetition:
     def drawn(
         cls, vocab_size: int, longest: int, *, sequences: int, at_once: int, seed: int, device: torch.device
     ) -> "Repetition":
-        """Sequences of twice the longest period; see `drawn_repeats`."""
+        """Draw sequences of twice the longest period with `drawn_repeats`."""
         drawn = drawn_repeats(vocab_size, longest, sequences, seed)
         parts = (torch.from_numpy(x).to(device).split(at_once) for x in (drawn.tokens, drawn.periods, drawn.begins))
         return cls(
@@ -422,7 +420,7 @@ def examine(
     repetition: Callable[[], Repetition] | None,
     weights: Transformer | None,
 ) -> dict[str, HeadScores]:
-    """What metrics say of every head of a model, by metric, as they are declared.
+    """Return the metrics of every head of a model, in their declared order.
 
     Args:
         text: traces of a text, batch by batch. All are taken even where no metric needs one: whoever makes them may

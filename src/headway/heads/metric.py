@@ -1,9 +1,9 @@
-"""Heads: tables by name, of metrics' functions and what they are made of, and of terms; torch is not needed for them.
+"""Tables of the functions of metrics, of their sums, and of regularisation terms, by name; no torch needed.
 
-Every metric's function is registered under its entry in `declare.head_metrics.HEAD_METRICS`, once.
+Every metric's function is registered once, under its entry in `headway.config.head_metrics.HEAD_METRICS`.
 
-A new metric is an entry there (name, sentence, unit, null) and a function here that is decorated with the name; the
-laws in `tests/laws/test_head_metrics.py` then hold it.
+To add a metric, add an entry there (name, sentence, unit, null) and a function here decorated with the name. The laws
+in `tests/laws/test_head_metrics.py` then check it.
 """
 
 from collections.abc import Callable
@@ -24,15 +24,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """The function of each metric by name, filled as the files that define them are imported."""
 
 SUMS: dict[str, Callable[..., Any]] = {}
-"""By name: what is added up over batches, a function of a subject; see `sums`."""
+"""Sums over batches by name: functions of a `Subject`, registered in `headway.heads.attention`."""
 
 NULLS: dict[str, Callable[..., Any]] = {}
-"""By metric: its null as a function of the sums that it names; metrics of patterns have that of even attention."""
+"""The null of each metric, as a function of the sums that it names; metrics of patterns have that of even attention."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Term:
-    """A measure that is added to a loss, for one attention.
+    """A measure of one attention that is added to a loss.
 
     Attributes:
         name: as in `training.regularizers`.
@@ -46,20 +46,20 @@ class Term:
 
     @property
     def sign(self) -> int:
-        """With which it is added to a loss that is minimised."""
+        """The sign of the term in a loss that is minimised."""
         return -1 if self.better == "high" else 1
 
     def penalty(self, attention: "AttentionTrace") -> "Tensor":
-        """The measure with its sign."""
+        """Return the measure with its sign."""
         return self.sign * self.measure(attention)
 
 
 TERMS: dict[str, Term] = {}
-"""By the name of the metric; see `terms`."""
+"""Regularisation terms by the name of their metric."""
 
 
 def metric(name: str) -> Callable[[F], F]:
-    """Decorate a function as that of a declared metric."""
+    """Register the decorated function as that of a declared metric."""
     assert name in HEAD_METRICS, f"{name} is not declared in config/head_metrics.py"
 
     def register(function: F) -> F:

@@ -1,36 +1,34 @@
-"""Heads: what metrics are when nothing is going on, so that layouts of other numbers and widths can be compared.
+"""Null values of metrics: their values when nothing is going on, for any number and width of heads.
 
-* of CKA: independent Gaussian heads of these widths and rows; with a known spectrum, independent heads of that one;
-* of attention: Gaussian queries and keys of the same text, window and spread of logits. Given a query, its logits at
-  independent Gaussian keys are independent normals, of a standard deviation s in proportion to its length; so the mean
-  of sum p^2 given s depends only on s and the number m of keys that the query sees. It is an integral, tabulated once
-  for all heads and interpolated in s and m; then it is averaged over the lengths of queries of d_head dimensions, at
-  each head's own spread.
+* CKA: independent Gaussian heads of these widths and rows; with a known spectrum, independent heads of that spectrum;
+* attention: Gaussian queries and keys of the same text, window and spread of logits. Given a query, its logits at
+  independent Gaussian keys are independent normals with a standard deviation s in proportion to the query's length. So
+  the mean of sum p^2 given s depends only on s and the number m of keys that the query sees. It is an integral,
+  tabulated once for all heads and interpolated in s and m. It is then averaged over the lengths of queries of d_head
+  dimensions, at each head's own spread.
 
-Heads: CKA of many rows from some of them, drawn evenly: what a measurement of all of them would say.
+CKA of many rows can be estimated from n of N rows, drawn evenly. ||X_i^T X_j||_F^2 is a sum over pairs of rows t and s
+of the product of two kernels. Among n rows a row is paired with itself in one of n cases instead of one of N, and there
+the product is largest: the fewer rows, the more alike all heads look. So both kinds of pairs are summed separately, and
+each gets the weight that it has among N rows.
 
-||X_i^T X_j||_F^2 is a sum over pairs of rows t and s of the product of two kernels. Among n of N rows a row is paired
-with itself in one of n cases instead of one of N, and there the product is largest: the fewer rows, the more alike all
-heads look. So both kinds of pairs are summed apart, and each gets the weight that it has among N rows.
-
-Heads: the CKA of the queries (or keys, or values) of untrained heads, by a formula, from the stream that they read.
-
-Heads of a layer read the same rows x_t. Let the queries of head i be q_t = R_t W_i^T x_t with independent entries of
-W_i, of d_model x p, and R_t the rotary turn at position t. The mean over W of a head's kernel k_ts = q_t . q_s is, but
-for the scale, K_ts = (x_t . x_s) c(t - s) with c(t - s) = tr(R_t^T R_s). CKA is sum k_i k_j over the product of the
-norms of two kernels, and two heads are independent, so
+The CKA of the queries (or keys, or values) of untrained heads has a formula in the stream that they read. Heads of a
+layer read the same rows x_t. Let the queries of head i be q_t = R_t W_i^T x_t with independent entries of W_i, of
+d_model x p, and R_t the rotary turn at position t. The mean over W of a head's kernel k_ts = q_t . q_s is, up to the
+scale, K_ts = (x_t . x_s) c(t - s) with c(t - s) = tr(R_t^T R_s). CKA is sum k_i k_j over the product of the norms of
+two kernels, and two heads are independent, so
 
     mean of sum_ts k_i k_j = sum_ts K_ts^2,
     mean of sum_ts k_i^2   = sum_ts K_ts^2 + sum_ts (x_t . x_s)^2 c(2 (t - s)) + p (sum_t |x_t|^2)^2;
 
-the last two are the variance of a quadratic form w^T A w, |A|_F^2 + tr A^2, with A the Kronecker product of x_t x_s^T
-and R_t^T R_s. Their ratio is what two untrained heads show. Where nothing turns, c is p, and with C the covariance of
-the rows and R = (tr C)^2 / |C|_F^2 all three are multiples of |C|_F^2: p^2, p and p R. So the null is p / (p + R + 1):
-two heads look alike as soon as the stream has few directions beside d_head, whatever they have learnt. Keys and values
-are maps of the same rows, and have the same null (values never turn).
+The last two terms are the variance of a quadratic form w^T A w, |A|_F^2 + tr A^2, with A the Kronecker product of x_t
+x_s^T and R_t^T R_s. The ratio of the two means is the CKA of two untrained heads. Where nothing turns, c is p, and with
+C the covariance of the rows and R = (tr C)^2 / |C|_F^2 all three terms are multiples of |C|_F^2: p^2, p and p R. So the
+null is p / (p + R + 1): two heads look alike as soon as the stream has few directions beside d_head, whatever they have
+learnt. Keys and values are maps of the same rows, and have the same null (values never turn).
 
-Centred, K has the means of its rows and columns taken out; that the variance's parts are then (tr K)^2 / p and as
-before is an approximation, within .01 where queries turn and exact where they do not.
+Centred, K has the means of its rows and columns taken out. The variance's parts are then taken as (tr K)^2 / p and as
+before. That is an approximation, within 0.01 where queries turn and exact where they do not.
 """
 
 import math
@@ -54,27 +52,30 @@ if TYPE_CHECKING:
 
 
 GAUSSIAN = ("attention_variance_raw", "attention_diversity", "attention_excess")
-"""Metrics whose null is that of Gaussian queries and keys."""
+"""Metrics whose null is their value for Gaussian queries and keys."""
 
 _QUERIES = 32
-"""Queries of each text at which the spread of logits is measured."""
+"""The queries of each text at which the spread of logits is measured."""
 _SPREADS = 2.0 ** np.arange(-6, 7.25, 0.25)
-"""Standard deviations of a query's logits in the table; the excess below is as their square, and is held above."""
+"""The standard deviations of logits in the table; below, the excess grows as their square; above, it is held."""
 _KEYS = 2.0 ** np.arange(1, 20.25, 0.25)
-"""Numbers of keys in the table, which need not be whole there."""
+"""The numbers of keys in the table, which need not be whole there."""
 _LENGTHS = 64
-"""Lengths of queries, evenly spaced in their logarithm, over which the excess is averaged."""
+"""The number of query lengths, evenly spaced in their logarithm, over which the excess is averaged."""
 _TAIL = 1e-7
-"""Chance of a query shorter than the shortest of them, and of one longer than the longest."""
+"""The chance of a query shorter than the shortest of these lengths, and of one longer than the longest."""
 
 
 def gaussian_heads(p_i: int, p_j: int, n: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    """CKA of two independent Gaussian heads of p_i and p_j dimensions over n rows."""
+    """Return the CKA of two independent Gaussian heads of p_i and p_j dimensions over n rows."""
     return (p_i * p_j / ((n + p_i + 1) * (n + p_j + 1))).sqrt()
 
 
 def measured_spectra(gram: Float[Tensor, "head width head width"], n: Float[Tensor, ""]) -> Float[Tensor, "head head"]:
-    """CKA of independent heads with these spectra over n rows: sqrt(R_i R_j) / n, R = (tr C)^2 / ||C||_F^2."""
+    """Return the CKA of independent heads with these spectra over n rows: sqrt(R_i R_j) / n.
+
+    R = (tr C)^2 / ||C||_F^2.
+    """
     own = gram.diagonal(dim1=0, dim2=2)  # (width, width, head)
     size = own.square().sum((0, 1))
     R = torch.where(size > 0, own.diagonal(dim1=0, dim2=1).sum(1).square() / size, 0)
@@ -143,7 +144,7 @@ class GaussianLooks(Looks):
 def gaussian_attention(
     name: str, reach: dict[tuple[int, int], float], spread: Float[Tensor, " head"], d_head: int
 ) -> Float[Tensor, " head"]:
-    """A metric of attention for Gaussian queries and keys.
+    """Return a metric of attention for Gaussian queries and keys.
 
     Args:
         name: one of `GAUSSIAN`.
@@ -165,21 +166,26 @@ def gaussian_attention(
 
 
 def gaussian_excess(spread: float, d_head: int, m: Int[np.ndarray, " keys"]) -> Float64[np.ndarray, " keys"]:
-    """The mean of m sum p^2 - 1 over Gaussian queries and m Gaussian keys, within 0.1 % for spreads up to 64.
+    """Return the mean of m sum p^2 - 1 over Gaussian queries and m Gaussian keys.
+
+    It is accurate to 0.1 % for spreads up to 64.
 
     Args:
         spread: standard deviation of the logits, root mean square over queries.
         d_head: dimensions of a query.
         m: numbers of keys, a million at most.
     """
-    if math.isnan(spread):  # of logits that overflowed, which have no null; a spline would refuse them
+    if math.isnan(spread):  # overflowed logits have no null, and a spline would refuse NaN
         return np.full(m.shape, np.nan)
     return _share(spread, d_head)(np.log(m)) * (1 - 1 / m)
 
 
 @lru_cache(maxsize=1024)
 def _share(spread: float, d_head: int) -> "CubicSpline":
-    """The excess over 1 - 1/m, to which it is proportional for small spreads, by ln m; kept for several metrics."""
+    """Return the excess over 1 - 1/m, to which it is proportional for small spreads, by ln m.
+
+    It is kept for several metrics.
+    """
     from scipy.interpolate import CubicSpline
 
     lengths, weights = _lengths(d_head)
@@ -190,7 +196,7 @@ def _share(spread: float, d_head: int) -> "CubicSpline":
 
 
 def _lengths(d_head: int) -> tuple[Float64[np.ndarray, " length"], Float64[np.ndarray, " length"]]:
-    """Lengths of Gaussian queries with a mean square of 1, and their weights.
+    """Return lengths of Gaussian queries with a mean square of 1, and their weights.
 
     Half the squared length of d_head standard normals has a gamma distribution, whose logarithm has a smooth density
     with thin tails, so that even spacing is accurate. Gauss-Laguerre nodes miss the short queries that matter where
@@ -207,14 +213,14 @@ def _lengths(d_head: int) -> tuple[Float64[np.ndarray, " length"], Float64[np.nd
 
 @cache
 def _table() -> "CubicSpline":
-    """The logarithm of the excess over 1 - 1/m, for each of `_KEYS`, by that of the standard deviation of logits."""
+    """Return the logarithm of the excess over 1 - 1/m, for each of `_KEYS`, by the logarithm of the logits' spread."""
     from scipy.interpolate import CubicSpline
 
     return CubicSpline(np.log(_SPREADS), np.log([normal_excess(s, _KEYS) / (1 - 1 / _KEYS) for s in _SPREADS]))
 
 
 def normal_excess(s: float, m: Float64[np.ndarray, " keys"]) -> Float64[np.ndarray, " keys"]:
-    """The mean of m sum p^2 - 1 for a softmax p of m independent normal logits of standard deviation s.
+    """Return the mean of m sum p^2 - 1 for a softmax p of m independent normal logits of standard deviation s.
 
     With X = exp(logit), 1 / (sum X)^2 is the integral of t exp(-t sum X) over t > 0. So for phi(t) = E exp(-t X), the
     mean of sum p^2 is that of m t phi''(t) phi(t)^(m-1). Over u = ln t it is so smooth that even steps, and even steps
@@ -236,7 +242,10 @@ def normal_excess(s: float, m: Float64[np.ndarray, " keys"]) -> Float64[np.ndarr
 
 
 def reach(of: Subject) -> dict[tuple[int, int], float]:
-    """How many queries see m of the T keys of their text, by (m, T); heads that see different keys are averaged."""
+    """Return how many queries see m of the T keys of their text, by (m, T).
+
+    Heads that see different keys are averaged.
+    """
     sees = of.attention.sees()
     m = sees.sum(3).expand(len(of.counted), -1, -1)
     T = of.keys_counted.sum(1)[:, None, None].expand_as(m)
@@ -247,7 +256,10 @@ def reach(of: Subject) -> dict[tuple[int, int], float]:
 
 
 def logit_variance(of: Subject) -> tuple[Float[Tensor, " head"], Float[Tensor, ""]]:
-    """The variance over keys of a query's logits, summed over a few evenly spaced queries of a text; their number."""
+    """Return the sum of the variance over keys of queries' logits, and the number of queries.
+
+    The queries are a few of each text, evenly spaced.
+    """
     attention = of.attention
     n_queries = attention.q.shape[2]
     chosen = sorted({n_queries - 1 - i * n_queries // _QUERIES for i in range(_QUERIES)})
@@ -277,48 +289,48 @@ Number = Float[Tensor, ""]
 
 @additive
 def whole_rows(of: Subject) -> Number:
-    """Positions that those here stand for."""
+    """Return the number of positions that the present ones stand for."""
     return of.counted.sum(dtype=torch.float64) / of.share
 
 
 @additive
 def query_fourths(of: Subject) -> Pairs:
-    """The sum over rows of |q_i|^2 |q_j|^2."""
+    """Return the sum over rows of |q_i|^2 |q_j|^2."""
     return _fourths(only(of.counted, of.attention.q))
 
 
 @additive
 def query_thirds(of: Subject) -> Thirds:
-    """The sum over rows of |q_i|^2 q_j."""
+    """Return the sum over rows of |q_i|^2 q_j."""
     return _thirds(only(of.counted, of.attention.q))
 
 
 @additive
 def context_fourths(of: Subject) -> Pairs:
-    """The sum over rows of |z_i|^2 |z_j|^2."""
+    """Return the sum over rows of |z_i|^2 |z_j|^2."""
     return _fourths(only(of.counted, of.attention.z))
 
 
 @additive
 def context_thirds(of: Subject) -> Thirds:
-    """The sum over rows of |z_i|^2 z_j."""
+    """Return the sum over rows of |z_i|^2 z_j."""
     return _thirds(only(of.counted, of.attention.z))
 
 
 def query_cka(query_gram: Gram, query_fourths: Pairs, rows: Number, whole_rows: Number) -> Pairs:
-    """As `diversity.query_cka`."""
+    """Return `diversity.query_cka` of all rows, estimated from some of them."""
     return _cka(query_gram, query_fourths, rows, whole_rows)
 
 
 def context_cka(context_gram: Gram, context_fourths: Pairs, rows: Number, whole_rows: Number) -> Pairs:
-    """As `diversity.context_cka`."""
+    """Return `diversity.context_cka` of all rows, estimated from some of them."""
     return _cka(context_gram, context_fourths, rows, whole_rows)
 
 
 def query_cka_centred(
     query_gram: Gram, query_total: Total, query_thirds: Thirds, query_fourths: Pairs, rows: Number, whole_rows: Number
 ) -> Pairs:
-    """As `diversity.query_cka_centred`."""
+    """Return `diversity.query_cka_centred` of all rows, estimated from some of them."""
     return _cka_centred(query_gram, query_total, query_thirds, query_fourths, rows, whole_rows)
 
 
@@ -330,12 +342,12 @@ def context_cka_centred(
     rows: Number,
     whole_rows: Number,
 ) -> Pairs:
-    """As `diversity.context_cka_centred`."""
+    """Return `diversity.context_cka_centred` of all rows, estimated from some of them."""
     return _cka_centred(context_gram, context_total, context_thirds, context_fourths, rows, whole_rows)
 
 
 OF_SOME = {function.__name__: function for function in (query_cka, context_cka, query_cka_centred, context_cka_centred)}
-"""By metric: the function that takes some rows for all."""
+"""The functions that estimate a metric of all rows from some, by metric."""
 
 
 def _fourths(x: Float[Tensor, "rows head width"]) -> Pairs:
@@ -348,7 +360,7 @@ def _thirds(x: Float[Tensor, "rows head width"]) -> Thirds:
 
 
 def _cka(gram: Gram, alone: Pairs, rows: Number, whole: Number) -> Pairs:
-    """CKA of `whole` rows; `alone` is what the pairs of a row with itself add. NaN for a single row."""
+    """Return CKA of `whole` rows; `alone` is the part of a row's pairs with itself. NaN for a single row."""
     cross = gram.square().sum((1, 3))
     pairs = (cross - alone) / (rows * (rows - 1))
     mean = pairs * (1 - 1 / whole) + alone / (rows * whole)
@@ -360,7 +372,7 @@ def _cka(gram: Gram, alone: Pairs, rows: Number, whole: Number) -> Pairs:
 
 
 def _cka_centred(gram: Gram, total: Total, thirds: Thirds, fourths: Pairs, rows: Number, whole: Number) -> Pairs:
-    """With |x - m|^2 = |x|^2 - 2 m x + |m|^2 for both heads, multiplied out."""
+    """Return centred CKA with |x - m|^2 = |x|^2 - 2 m x + |m|^2 for both heads, multiplied out."""
     mean = total / rows
     sizes, size = torch.einsum("iaia->i", gram), mean.square().sum(1)
     crossed = torch.einsum("ijb,jb->ij", thirds, mean)
@@ -372,7 +384,7 @@ def _cka_centred(gram: Gram, total: Total, thirds: Thirds, fourths: Pairs, rows:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamNull:
-    """What CKA of two untrained heads is on one stream; NaN on one of zeros."""
+    """The CKA of two untrained heads on one stream; NaN on a stream of zeros."""
 
     uncentred: float
     centred: float
@@ -384,7 +396,7 @@ def stream_null(
     turn: Float[Tensor, " distance"],
     n_rows: int | None = None,
 ) -> StreamNull:
-    """The CKA of two untrained heads.
+    """Return the CKA of two untrained heads.
 
     Args:
         x: what queries are made of: the normed stream, some rows of it; memory is that of rows x rows.
@@ -415,7 +427,7 @@ def _centred(kernel: Float[Tensor, "row row"]) -> Float[Tensor, "row row"]:
 
 
 def _mean_of_pairs(squares: Float[Tensor, "row row"], n_rows: int | None) -> float:
-    """The mean over pairs of n_rows rows, of which the pairs of a row with itself are a smaller share."""
+    """Return the mean over pairs of n_rows rows, in which pairs of a row with itself have a smaller share."""
     n = len(squares)
     alone = float(squares.diagonal().mean())
     others = (float(squares.sum()) / n - alone) / max(1, n - 1)

@@ -1,13 +1,11 @@
-"""Heads: what the queries of a block look at, and metrics that are means over queries.
+"""Attention patterns in blocks of queries, and metrics that are means over queries.
 
-Everything that a metric asks of attention weights p is had from logits s in one block of queries, with only the keys
-that any of them sees: with e = exp(s - max s), sum p^2 = sum e^2 / (sum e)^2 and the entropy is
-ln sum e - sum e ln e / sum e. So no T x T matrix of all heads is ever held. `Even` answers the same questions for a
-head whose attention is even over what it sees, which is the null of the metrics of patterns.
+Every number that a metric needs of attention weights p comes from the logits s of one block of queries, with only the
+keys that any of them sees. With e = exp(s - max s), sum p^2 = sum e^2 / (sum e)^2 and the entropy is ln sum e - sum e
+ln e / sum e. So no T x T matrix of all heads is ever held.
 
-Heads: what a head attends to: numbers per query from its attention weights p, averaged over queries.
-
-Their null is the same number for a head whose attention is even over what it sees.
+`Even` gives the same numbers for a head whose attention is even over the keys that it sees, which is the null of these
+metrics.
 """
 
 from abc import ABC, abstractmethod
@@ -24,11 +22,11 @@ from headway.heads.attention import Subject
 from headway.heads.metric import metric
 
 BLOCK_BYTES = 16 * 2**20
-"""Of the logits of a block in float32; a few tensors of that size are held at once."""
+"""The bytes of a block's logits in float32; a few tensors of that size are held at once."""
 _ROWS = 64
-"""Queries of a block where that many fit: of a causal text more of them see fewer of the block's keys."""
+"""The queries of a block, if they fit: in a causal text larger blocks see fewer of their keys."""
 _FEW_ROWS = 16
-"""The same of some queries that stand for all: they lie farther apart."""
+"""The queries of a block of some queries that stand for all, which lie farther apart."""
 
 Values = Float[Tensor, "batch head query"]
 """A number per query; one head stands for all where they do not differ."""
@@ -36,14 +34,14 @@ Values = Float[Tensor, "batch head query"]
 
 @dataclass(frozen=True, kw_only=True)
 class Looks(ABC):
-    """Queries of some examples, and what a metric may ask about their attention weights p."""
+    """Queries of some examples, with the numbers that a metric may use of their attention weights p."""
 
     counted: Bool[Tensor, "batch 1 query"]
-    """Whether the query counts at all."""
+    """True if the query counts."""
     n_keys: Float[Tensor, "batch some query"]
-    """How many keys it sees: m; one head stands for all where they see the same."""
+    """The number m of keys that it sees; one head stands for all where they see the same."""
     text_keys: Float[Tensor, "batch 1 #query"]
-    """How many keys of its text count: T."""
+    """The number T of keys of its text that count."""
 
     @property
     @abstractmethod
@@ -57,22 +55,22 @@ class PlacedLooks(Looks):
 
     sees: Bool[Tensor, "#batch #head query key"]
     start: int
-    """The key that is the first of the block's."""
+    """The first key of the block."""
     one_text: bool
-    """Whether queries and keys are of the same text."""
+    """True if queries and keys are of the same text."""
     places: Int[Tensor, "#batch query"]
-    """The keys at the places of the queries, where they are of one text."""
+    """The keys at the places of the queries, if both are of one text."""
     first: Int[Tensor, "batch 1"]
     """The first key of the text."""
     period: Int[Tensor, "#batch 1"] | None
-    """Of tokens that are repeated."""
+    """The period of repeated tokens."""
     begins: Int[Tensor, "#batch 1"]
-    """The first key that is repeated, counted from `first`."""
+    """The first repeated key, counted from `first`."""
 
     @property
     @abstractmethod
     def entropy(self) -> Values:
-        """In nats."""
+        """The entropy of each query's attention in nats."""
 
     @property
     @abstractmethod
@@ -86,20 +84,20 @@ class PlacedLooks(Looks):
 
     @abstractmethod
     def weight_at(self, keys: Int[Tensor, "#batch query"]) -> Values:
-        """The weight on one key for each query; 0 on a key that is not seen or does not exist."""
+        """Return the weight on one key for each query; 0 on a key that is not seen or does not exist."""
 
     @abstractmethod
     def largest_at(self, keys: Int[Tensor, "#batch query"]) -> Values:
-        """1 where the largest weight is on that key, else 0; of equal weights the first is the largest."""
+        """Return 1 where the largest weight is on that key, else 0; of equal weights the first is the largest."""
 
     def sees_at(self, keys: Int[Tensor, "#batch query"]) -> Bool[Tensor, "batch some query"]:
-        """Whether a query sees one key."""
+        """Return whether a query sees one key."""
         return self._seen_at(keys)[1]
 
     def _seen_at(
         self, keys: Int[Tensor, "#batch query"]
     ) -> tuple[Int[Tensor, "batch 1 query 1"], Bool[Tensor, "batch some query"]]:
-        """Keys as entries of the block, and whether they are there and seen."""
+        """Return keys as entries of the block, and whether they exist and are seen."""
         entries = (keys - self.start).expand(self.counted.shape[0], -1)[:, None, :, None]
         n_keys = self.sees.shape[3]
         there = (entries >= 0) & (entries < n_keys)
@@ -111,12 +109,12 @@ class PlacedLooks(Looks):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredLooks(PlacedLooks):
-    """What heads do."""
+    """The looks of the model's heads."""
 
     powers: Float[Tensor, "batch head query key"]
     """exp(s - max s), 0 for keys that are not seen."""
     total: Float[Tensor, "batch head query"]
-    """Their sum: 1 at least, and next to 0 where nothing is seen, so that weights there are 0."""
+    """The sum of `powers`: 1 at least, and next to 0 where nothing is seen, so that weights there are 0."""
 
     @cached_property
     def square(self) -> Values:  # noqa: D102 - as in Looks
@@ -152,7 +150,7 @@ class MeasuredLooks(PlacedLooks):
 
 @dataclass(frozen=True, kw_only=True)
 class Even(PlacedLooks):
-    """What heads would do that attend evenly to all that they see."""
+    """The looks of heads that attend evenly to all keys they see."""
 
     @property
     def square(self) -> Values:  # noqa: D102
@@ -183,33 +181,33 @@ class Even(PlacedLooks):
 
 
 Over = Callable[[PlacedLooks], Bool[Tensor, "..."]]
-"""Which queries a metric is a mean over."""
+"""A function that selects the queries of a metric's mean."""
 
 
 def every_query(looks: Looks) -> Bool[Tensor, "..."]:
-    """All that see a key."""
+    """Return all queries that see a key."""
     return looks.n_keys >= 1
 
 
 def some_head_sees(looks: Looks) -> Bool[Tensor, "..."]:
-    """Those in which a head sees a key, for values of all heads together."""
+    """Return the queries in which a head sees a key, for values of all heads together."""
     return looks.counted
 
 
 def two_keys(looks: Looks) -> Bool[Tensor, "..."]:
-    """Those that have a choice."""
+    """Return the queries that see at least two keys, and so have a choice."""
     return looks.n_keys >= 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class PerQuery:
-    """How a metric of attention is made of its values per query."""
+    """The way in which a metric of attention is made of its values per query."""
 
     values: Callable[..., Tensor]
     """(batch, head, query), or (variant, batch, head, query) where the score is the largest mean of several."""
     over: Callable[..., Bool[Tensor, "..."]]
     per: Literal["query", "text"]
-    """A mean over queries, or their sum in each text, averaged over the texts."""
+    """A mean over queries, or the sum over the queries of each text, averaged over the texts."""
 
 
 PER_QUERY: dict[str, PerQuery] = {}
@@ -218,7 +216,7 @@ PER_QUERY: dict[str, PerQuery] = {}
 def per_query(
     name: str, *, over: Callable[..., Bool[Tensor, "..."]], per: Literal["query", "text"] = "query"
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """Decorate values per query as those of a declared metric, which is their mean over some queries."""
+    """Register the decorated values per query as those of a declared metric, their mean over some queries."""
 
     def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         PER_QUERY[name] = PerQuery(values=function, over=over, per=per)
@@ -238,9 +236,9 @@ class Block:
 
 
 def blocks(of: Subject) -> Iterator[Block]:
-    """The looks of all queries, block by block: a few examples and queries, all heads, the keys that any of them sees.
+    """Yield the looks of all queries in blocks: a few examples and queries, all heads, and the keys they see.
 
-    Blocks of which no query counts are left out.
+    Blocks in which no query counts are left out.
     """
     attention = of.attention
     batch, n_heads, n_queries, _ = attention.q.shape
@@ -259,7 +257,7 @@ def blocks(of: Subject) -> Iterator[Block]:
 
 
 def block(of: Subject, examples: slice = slice(None), queries: slice = slice(None), keys: slice = slice(None)) -> Block:
-    """Some queries and keys, which must be all that those queries see."""
+    """Return some queries and keys, which must be all keys that those queries see."""
     attention = of.attention
     sees = attention.sees(examples, queries, keys)
     counted = of.counted[examples, None, queries]
@@ -296,34 +294,34 @@ Chosen = Bool[Tensor, "..."]
 
 
 def with_predecessor(looks: PlacedLooks) -> Chosen:
-    """Queries that a token of the same text stands before."""
+    """Return the queries with a preceding token of the same text."""
     return every_query(looks) & (looks.places > looks.first)[:, None] & looks.one_text
 
 
 def with_neighbours(looks: PlacedLooks) -> Chosen:
-    """Queries that have a choice among keys of their own text."""
+    """Return the queries that have a choice among keys of their own text."""
     return two_keys(looks) & looks.one_text
 
 
 def on_repetition(looks: PlacedLooks) -> Chosen:
-    """Queries on the second occurrence of a repeated token, or a later one, that see the occurrence before."""
+    """Return queries on a repeated token's second or later occurrence that see the occurrence before."""
     return _repeated(looks) & looks.sees_at(_same(looks))
 
 
 def on_repetition_of_more(looks: PlacedLooks) -> Chosen:
-    """Those that see what followed the occurrence before."""
+    """Return the queries that see the token after the earlier occurrence."""
     return _repeated(looks) & looks.sees_at(_same(looks) + 1)
 
 
 @per_query("attention_entropy_nats", over=every_query)
 def attention_entropy_nats(looks: PlacedLooks) -> Values:
-    """- sum p ln p."""
+    """Return - sum p ln p."""
     return looks.entropy
 
 
 @per_query("attention_confidence", over=two_keys)
 def attention_confidence(looks: PlacedLooks) -> Values:
-    """The largest weight.
+    """Return the largest weight.
 
     Paper: Voita et al. 2019, arXiv 1905.09418.
     """
@@ -332,7 +330,7 @@ def attention_confidence(looks: PlacedLooks) -> Values:
 
 @per_query("sink_score", over=every_query)
 def sink_score(looks: PlacedLooks) -> Values:
-    """The weight on the first key of the text; 0 where a window hides it.
+    """Return the weight on the first key of the text; 0 where a window hides it.
 
     Paper: Xiao et al. 2023, arXiv 2309.17453.
     """
@@ -341,13 +339,15 @@ def sink_score(looks: PlacedLooks) -> Values:
 
 @per_query("previous_token_score", over=with_predecessor)
 def previous_token_score(looks: PlacedLooks) -> Values:
-    """The weight on the token before."""
+    """Return the weight on the token before."""
     return looks.weight_at(looks.places - 1)
 
 
 @per_query("positional_score", over=with_neighbours)
 def positional_score(looks: PlacedLooks) -> Float[Tensor, "2 batch head query"]:
-    """Whether the largest weight is on the token before, and whether on the token after: the larger share is the score.
+    """Return whether the largest weight is on the token before, and whether on the token after.
+
+    The larger of both shares is the score.
 
     Paper: Voita et al. 2019, arXiv 1905.09418, call a head positional from 90 % on.
     """
@@ -356,7 +356,7 @@ def positional_score(looks: PlacedLooks) -> Float[Tensor, "2 batch head query"]:
 
 @per_query("duplicate_token_score", over=on_repetition)
 def duplicate_token_score(looks: PlacedLooks) -> Values:
-    """The weight on the same token one period before.
+    """Return the weight on the same token one period before.
 
     Paper: Olsson et al. 2022, arXiv 2209.11895.
     """
@@ -365,7 +365,11 @@ def duplicate_token_score(looks: PlacedLooks) -> Values:
 
 @per_query("induction_score", over=on_repetition_of_more)
 def induction_score(looks: PlacedLooks) -> Values:
-    """The weight on the token that followed one period before; one for each text, so that no fixed distance pays.
+    """Return the weight on the token that followed one period before.
+
+    Each text has its own period, so that no fixed distance pays.
+
+    Paper: Olsson et al. 2022, arXiv 2209.11895.
 
     Paper: Olsson et al. 2022, arXiv 2209.11895.
     """
@@ -378,7 +382,7 @@ def _repeated(looks: PlacedLooks) -> Chosen:
 
 
 def _same(looks: PlacedLooks) -> Int[Tensor, "batch query"]:
-    """The key one period before."""
+    """Return the key one period before."""
     return (looks.places - _period(looks)).expand(len(looks.counted), -1)
 
 

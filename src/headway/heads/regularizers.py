@@ -1,4 +1,4 @@
-"""Heads: terms that are added to a loss so that a layer's heads become different; most are metrics by the same name.
+"""Regularisation terms that make a layer's heads different; most are metrics of the same name.
 
 A term is a differentiable number of one attention, made of torch operations alone, so that it runs inside a compiled
 loss. A mean of cosines over all pairs of heads needs no pairs: it is ||sum_h u_h||^2 / H^2 for vectors u_h of length 1.
@@ -41,7 +41,7 @@ def _subspace(of: Subject) -> Number:
 
 @_term("disagreement_position")
 def _position(of: Subject) -> Number:
-    """Holds the weights of all heads, as any differentiable measure of them does."""
+    """Return the disagreement in position, which holds the weights of all heads, as any differentiable measure does."""
     overlap = block(of).measured.overlap
     texts = of.counted.any(1).sum()
     return -torch.where(of.counted[:, None], overlap, 0).sum() / texts
@@ -62,7 +62,7 @@ def _orthogonality(of: Subject) -> Number:
 
 @_term("output_dissimilarity")
 def _output_dissimilarity(of: Subject) -> Number:
-    """The cosines of all pairs sum to the square of the sum of the contributions at length 1."""
+    """Return minus the mean cosine of outputs: cosines of all pairs sum to the square of the summed unit vectors."""
     W_O = of.attention.W_O
     z = only(of.counted, of.attention.z)
     # In float64, or a context that W_O almost ignores would have a length of rounding errors.
@@ -86,6 +86,6 @@ def _context_cka(of: Subject) -> Number:
 
 
 def _of_pairs(values: Pairs) -> Number:
-    """The mean over pairs of different heads."""
+    """Return the mean over pairs of different heads."""
     n_heads = len(values)
     return (values.sum() - values.diagonal().sum()) / (n_heads * (n_heads - 1))

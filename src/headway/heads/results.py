@@ -1,10 +1,6 @@
-"""Heads: a finished model on a text: what an x-ray and an ablation of it both say. Numpy alone, as `scores`.
+"""Results of an x-ray or an ablation of a finished model: scores, sentences, patterns, circuits and JSON.
 
-Heads: what an x-ray of a finished model found: scores, sentences and JSON. Numpy alone, as `scores`.
-
-Heads: attention patterns to 8 bits, packed: small enough for thousands of them in a page. Numpy alone.
-
-Heads: a finished model to be looked at head by head: patterns, token pairs, circuits, numbers. Numpy alone.
+Attention patterns are packed to 8 bits, so that a page holds thousands of them. Numpy alone.
 """
 
 import re
@@ -35,24 +31,24 @@ class AttentionHeads:
 
     @property
     def n_heads(self) -> int:
-        """Query heads."""
+        """The number of query heads."""
         return len(self.kv_of)
 
     @property
     def n_kv_heads(self) -> int:
-        """Heads of keys and values."""
+        """The number of heads of keys and values."""
         return len(set(self.kv_of))
 
 
 def labels_of(attentions: Sequence[AttentionHeads]) -> dict[str, str]:
-    """What each attention is called, by its name: L0, or encoder L0 where there are several kinds."""
+    """Return the label of each attention by its name: L0, or encoder L0 if there are several kinds."""
     kinds = {attention.name: attention.kind for attention in attentions}
     return row_labels(kinds, kinds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOnText:
-    """What a finished model is, and which text it read.
+    """A finished model and the text that it read.
 
     Attributes:
         name: of the model's folder.
@@ -65,9 +61,9 @@ class ModelOnText:
     """
 
     nothing: ClassVar[str] = "nothing stands out"
-    """What is said where there is no finding."""
+    """The sentence of a page without findings."""
     held: ClassVar[str] = ""
-    """Against what a finding has to stand out, in sentences."""
+    """The comparison that a finding has to pass, in sentences."""
 
     name: str
     model: Mapping[str, Any]
@@ -81,29 +77,29 @@ class ModelOnText:
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """What each attention is called: L0, or encoder L0 where there are several kinds."""
+        """The label of each attention: L0, or encoder L0 if there are several kinds."""
         return labels_of(self.attentions)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What stands out, in sentences."""
+        """Findings about the heads, in sentences."""
         return ()
 
     @property
     def not_found(self) -> tuple[Finding, ...]:
-        """What was looked for and does not."""
+        """Searches without a finding."""
         return ()
 
     @property
     def read(self) -> str:
-        """How much of which text was read, in words."""
+        """A phrase that says how much of which text was read."""
         return (
             f"{counted(self.n_sequences, 'sequence')} of {self.length:,} tokens, {self.n_tokens:,} tokens in all, "
             f"of {self.text}"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Model, text and attentions as plain values."""
+        """Return model, text and attentions as plain values."""
         return {
             "name": self.name,
             "model": dict(self.model),
@@ -130,7 +126,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, kw_only=True)
 class XRay(ModelOnText):
-    """What every head of a finished model does on a text.
+    """Metrics of every head of a finished model on a text.
 
     Attributes:
         composition: between heads; None where it is not known.
@@ -152,35 +148,35 @@ class XRay(ModelOnText):
 
     @property
     def read(self) -> str:
-        """How much of which text was read, and how well the model predicts it, in words."""
+        """A phrase that says how much of which text was read, and how well the model predicts it."""
         if self.loss_nats is None:
             return super().read
         return f"{super().read}; its loss there is {self.loss_nats:.4g} nats per {self.unit}"
 
     @cached_property
     def looked_for(self) -> tuple[Finding, ...]:
-        """What stands out, and of what was looked for that it does not, in sentences."""
+        """The result of every search for heads that stand out, in sentences."""
         kv_of = {attention.name: attention.kv_of for attention in self.attentions}
         return tuple(findings(self.scores, self.labels, kv_of, self.composition))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What stands out, in sentences; none in 95 of 100 models that learnt nothing."""
+        """Findings about the heads, in sentences; none on 95 % of models that learnt nothing."""
         return tuple(finding for finding in self.looked_for if finding.found)
 
     @property
     def not_found(self) -> tuple[Finding, ...]:
-        """What does not."""
+        """Searches without a finding."""
         return tuple(finding for finding in self.looked_for if not finding.found)
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values, numbers to five digits; what is not finite is null."""
+        """Return everything as plain values, numbers to five digits; non-finite numbers are null."""
         shares = self.scores["output_share"].values if "output_share" in self.scores else {}
         return {
             "schema": SCHEMA,
             **super().to_json(),
             "metrics": {metric: score_json(score) for metric, score in self.scores.items()},
-            # Also where it stood before it was a metric: who reads these files finds it there.
+            # Written here too, where older readers of these files look for it.
             "output_share": {name: five_digits(share) for name, share in shares.items()},
             "composition": self._composition(),
             "loss_nats": self.loss_nats,
@@ -197,7 +193,7 @@ class XRay(ModelOnText):
         return {"heads": heads, "null": found.null, **{kind: five_digits(getattr(found, kind)) for kind in "qkv"}}
 
     def _left_out(self) -> list[str]:
-        """What is too large for JSON, in sentences."""
+        """Return sentences about results that are too large for JSON."""
         wide = [attention.name for attention in self.attentions if attention.n_heads > PAIRS_IN_JSON]
         said = [f"metrics of pairs of {name} stand in heads.safetensors alone: it has many heads" for name in wide]
         if self.composition is not None and self._composition() is None:
@@ -206,14 +202,14 @@ class XRay(ModelOnText):
 
 
 STEPS = 255
-"""A weight of 1; what is kept is the nearest of so many steps, at most 0.002 away."""
+"""The number of steps to which a weight of 1 is rounded, so that a weight is at most 0.002 off."""
 _STRATEGIES = (zlib.Z_RLE, zlib.Z_FILTERED, zlib.Z_HUFFMAN_ONLY)
-"""Ways to deflate the same bytes. Weights hardly repeat themselves in longer rows: codes of their own pay more."""
+"""Strategies of deflating the same bytes. Weights hardly repeat in longer rows: their own codes pay more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackedPatterns:
-    """What some heads of an attention look at in one sequence.
+    """Attention patterns of some heads of an attention in one sequence.
 
     Attributes:
         heads: their numbers.
@@ -231,7 +227,7 @@ class PackedPatterns:
 
     @classmethod
     def of(cls, weights: Float[np.ndarray, "some query key"], heads: Sequence[int]) -> "PackedPatterns":
-        """Pack the patterns of these heads; the triangle above the diagonal is left out where it is empty."""
+        """Pack the patterns of these heads; the triangle above the diagonal is left out if it is empty."""
         steps = np.rint(np.nan_to_num(weights) * STEPS).astype(np.uint8)
         n_queries, n_keys = steps.shape[1:]
         lower = n_queries == n_keys and not steps[:, ~_lower(n_keys)].any()
@@ -239,7 +235,7 @@ class PackedPatterns:
         return cls(heads=tuple(heads), n_queries=n_queries, n_keys=n_keys, lower=lower, data=_deflated(kept.tobytes()))
 
     def steps(self) -> UInt8[np.ndarray, "some query key"]:
-        """The weights in steps of 1/255."""
+        """Return the weights in steps of 1/255."""
         flat = np.frombuffer(zlib.decompress(self.data, -zlib.MAX_WBITS), np.uint8)
         if not self.lower:
             return flat.reshape(len(self.heads), self.n_queries, self.n_keys)
@@ -262,7 +258,7 @@ def _with(strategy: int, data: bytes) -> bytes:
 
 
 Head = tuple[str, int]
-"""An attention and the number of a head of it."""
+"""An attention's name and the number of a head in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,7 +280,7 @@ class ShownSequence:
 
 @dataclass(frozen=True, kw_only=True)
 class AttendedPair:
-    """A token that looks at another one more than an even head would, over all places where it could.
+    """Two tokens of which the first attends to the second more than an even head would, over the whole text.
 
     Attributes:
         query: the token that looks.
@@ -303,7 +299,7 @@ class AttendedPair:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCircuits:
-    """What the weights of a head say of tokens, in standard deviations of all entries of its circuit.
+    """The relations between tokens in a head's circuits, in standard deviations of all entries of a circuit.
 
     Attributes:
         copies: tokens that become likelier where they are attended to, most first.
@@ -320,7 +316,7 @@ class TokenCircuits:
 
 @dataclass(frozen=True, kw_only=True)
 class Circuits:
-    """The circuits of all heads on the same tokens.
+    """The circuits of all heads on one set of tokens.
 
     Attributes:
         n_tokens: tokens that circuits were read on.
@@ -337,7 +333,7 @@ class Circuits:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptStep:
-    """What the heads did at a step of training whose weights were kept.
+    """The heads at a step of training whose weights were kept.
 
     Attributes:
         step: of training.
@@ -354,7 +350,7 @@ class KeptStep:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelView:
-    """All that is shown of a model when one looks at its heads.
+    """The complete content of a page about a model's heads.
 
     Attributes:
         name: of the model.
@@ -388,7 +384,7 @@ class ModelView:
 
 
 def chosen_heads(asked: str | None, labels: Mapping[str, str], n_heads: Mapping[str, int]) -> dict[str, list[int]]:
-    """The heads that somebody asks for, by attention.
+    """Return the heads that a user asks for, by attention.
 
     Args:
         asked: heads and layers such as `L0H3,L2`; None: all.

@@ -1,10 +1,7 @@
-"""Heads: what a metric says of every head of a model whose layers may differ in their number of heads, or of all pairs.
+"""Scores of a metric for every head, or for all pairs, in models whose layers differ in their number of heads.
 
-Numpy alone, so that reports are drawn without torch.
-
-Heads: scores as plain values, numbers to five digits; what is not finite is null. Numpy alone, as `scores`.
-
-Heads: what the attentions of a model, and their heads, are called in figures, tables and sentences.
+As plain values scores have five digits, and a non-finite number is null. Labels name attentions and heads in figures,
+tables and sentences. Numpy alone, so that reports are drawn without torch.
 """
 
 import re
@@ -20,17 +17,17 @@ from headway.config.head_metrics import HEAD_CAUSES, HEAD_METRICS, HeadMetric
 from headway.config.metrics import metric_name as metric_name
 
 DECLARED: Mapping[str, HeadMetric] = ChainMap(HEAD_CAUSES, HEAD_METRICS)
-"""Every metric that there are scores of."""
+"""The declarations of every metric that has scores."""
 
 Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadScores:
-    """A metric of every attention of a model.
+    """The values of a metric for every attention of a model.
 
     Attributes:
-        metric: its name in `declare.head_metrics.HEAD_METRICS` or `declare.head_causes.HEAD_CAUSES`.
+        metric: its name in `headway.config.head_metrics`.
         values: by name of the attention, in the order of the model: (head,), (head, head) for a metric of pairs, whose
             diagonal is a head with itself, or () for one of layers. NaN where the metric says nothing.
         null: what it would be if nothing were going on, by name of the attention, broadcasting to the values; an
@@ -50,7 +47,7 @@ class HeadScores:
 
     @property
     def declared(self) -> HeadMetric:
-        """Its sentence, unit and null."""
+        """The declaration of the metric: its sentence, unit and null."""
         return DECLARED[self.metric]
 
     @property
@@ -65,22 +62,22 @@ class HeadScores:
         return {name: _deviation(drawn) for name, drawn in self.draws.items()}
 
     def per_head(self) -> dict[str, np.ndarray]:
-        """(head,) for every attention that has heads: of a metric of pairs the mean over the other heads.
+        """Return (head,) for every attention that has heads; a metric of pairs gives the mean over the other heads.
 
-        NaN for a single head, which has no other.
+        The value is NaN for a single head, which has no other.
         """
         if self.declared.of == "layer":
             return {}
         return {name: _over_others(value) if value.ndim == 2 else value for name, value in self.values.items()}
 
     def per_layer(self) -> dict[str, float]:
-        """The mean over the heads of each attention, or over its pairs of different heads."""
+        """Return the mean over the heads of each attention, or over its pairs of different heads."""
         return {name: float(of_pairs(value).mean()) if value.size else np.nan for name, value in self.values.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Composition:
-    """How much of what a head writes a later layer's head reads, for all pairs of heads of a model.
+    """Composition: how much of what a head writes a later layer's head reads, for all pairs of heads.
 
     Attributes:
         heads: (attention, head) of each row and column.
@@ -106,9 +103,9 @@ class Composition:
 
 
 def of_pairs(value: np.ndarray) -> np.ndarray:
-    """The entries of a metric that means are over: each pair of different heads once; all of a metric of heads.
+    """Return the entries that means are over: each pair of different heads once, or all heads.
 
-    NaN alone where there is no pair.
+    The result is NaN alone if there is no pair.
 
     Examples:
         >>> of_pairs(np.array([[1.0, 0.5], [0.5, 1.0]]))
@@ -132,9 +129,9 @@ def _over_others(pairs: np.ndarray) -> np.ndarray:
 
 
 def to_arrays(scores: Iterable[HeadScores]) -> Arrays:
-    """Scores as the arrays of one file: `METRIC/ATTENTION`, `METRIC/ATTENTION/null`, `METRIC/n_rows`; float32.
+    """Return scores as arrays of one file: `METRIC/ATTENTION`, `METRIC/ATTENTION/null`, `METRIC/n_rows`; float32.
 
-    Where heads were drawn anew, `METRIC/ATTENTION/untrained` holds every draw.
+    If heads were re-initialised, `METRIC/ATTENTION/untrained` holds every draw.
     """
     arrays: Arrays = {}
     for score in scores:
@@ -149,7 +146,7 @@ def to_arrays(scores: Iterable[HeadScores]) -> Arrays:
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray], attentions: Iterable[str]) -> dict[str, HeadScores]:
-    """The scores of a file by metric; `attentions` in the order of the model."""
+    """Return the scores of a file by metric; `attentions` in the order of the model."""
     ordered = tuple(attentions)
     metrics = [metric for metric in DECLARED if f"{metric}/n_rows" in arrays]
     return {
@@ -165,11 +162,11 @@ def from_arrays(arrays: Mapping[str, np.ndarray], attentions: Iterable[str]) -> 
 
 
 PAIRS_IN_JSON = 128
-"""Metrics of pairs stand in the JSON for attentions of at most so many heads."""
+"""The most heads of an attention whose metrics of pairs stand in the JSON."""
 
 
 def score_json(score: HeadScores) -> dict[str, Any]:
-    """A metric with its values and nulls by attention; null for pairs of an attention with very many heads."""
+    """Return a metric's values and nulls by attention; null for pairs of an attention with very many heads."""
     declared = score.declared
     wide = [name for name, value in score.values.items() if value.ndim == 2 and len(value) > PAIRS_IN_JSON]
     found = {
@@ -188,7 +185,7 @@ def score_json(score: HeadScores) -> dict[str, Any]:
 
 
 def five_digits(value: Any) -> Any:
-    """An array as lists of numbers of five significant digits; null for what is not finite.
+    """Return an array as lists of numbers of five significant digits; null for non-finite numbers.
 
     Examples:
         >>> five_digits([1.2345678, float("nan")])
@@ -201,11 +198,11 @@ def five_digits(value: Any) -> Any:
 
 
 KINDS = {"encoder": "encoder", "self": "decoder", "cross": "cross"}
-"""In the order in which they are shown, and what they are called beside each other."""
+"""The kinds of attention in the order of figures, with their names."""
 
 
 def row_labels(names: Iterable[str], kinds: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What each attention is called, in the order of figures: by kind, then as given.
+    """Return the label of each attention, in the order of figures: by kind, then as given.
 
     Args:
         names: of the attentions, in the order of the model.
@@ -223,7 +220,7 @@ def row_labels(names: Iterable[str], kinds: Mapping[str, str] | None = None) -> 
     for kind, word in KINDS.items():
         alike = [name for name in of if of[name] == kind]
         layers = [_layer(name) for name in alike]
-        # Where names hold no number of a layer, or one twice, their places stand for it.
+        # Names without a layer number, or with one number twice, are numbered by their places.
         known = None not in layers and len(set(layers)) == len(layers)
         for at, name in enumerate(alike):
             labels[name] = f"{word} " * several + f"L{layers[at] if known else at}"
@@ -231,7 +228,7 @@ def row_labels(names: Iterable[str], kinds: Mapping[str, str] | None = None) -> 
 
 
 def head_names(label: str, n_heads: int) -> list[str]:
-    """The heads of an attention.
+    """Return the names of an attention's heads.
 
     Examples:
         >>> head_names("L0", 2)
@@ -241,6 +238,6 @@ def head_names(label: str, n_heads: int) -> list[str]:
 
 
 def _layer(name: str) -> int | None:
-    """The first number in the path of a module: that of its layer."""
+    """Return the layer of a module: the first number in its path."""
     found = re.search(r"(?:^|\.)(\d+)(?:\.|$)", name)
     return int(found[1]) if found else None

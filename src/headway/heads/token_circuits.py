@@ -1,23 +1,21 @@
-"""Heads: what QK and OV circuits say in tokens: which token a head matches, and which it then makes likelier.
+"""Circuits in tokens, composition of heads by their weights, and the token pairs that heads attend to.
 
-The circuits of `circuits` are taken between token embeddings, normed as the first layer would, and the read-out. That
-is what a layer 0 sees, and of later layers what comes to them straight from the tokens. Only relations within a circuit
-mean something, since later norms scale all of it; so entries are taken less their mean over what a softmax compares,
-and in standard deviations of the whole circuit.
+QK and OV circuits are taken between token embeddings, normed as the first layer would, and the read-out. They say which
+token a head matches, and which token it then makes likelier. That is the view of layer 0; for later layers it is the
+part that comes straight from the tokens. Only relations within a circuit mean something, since later norms scale all of
+it. So entries are taken less their mean over the entries that a softmax compares, and in standard deviations of the
+whole circuit.
 
-Heads: how much of what earlier heads write later heads read, for all pairs of heads, by the weights alone.
+Composition says how much of what earlier heads write later heads read, for all pairs, by the weights alone. Its chance
+level is known. Let P = W^T W / |W|^2 for the written matrix, Q likewise for the reading one, and U a random turn of the
+D dimensions between them. The squared composition is tr(P U Q U^T), with mean 1 / D. A symmetric matrix without trace
+turns within a space of (D - 1)(D + 2) / 2 dimensions, in all of them alike, so the variance is 2 (tr P^2 - 1/D)(tr Q^2
+- 1/D) / ((D - 1)(D + 2)). For one direction each the distribution is exactly a beta distribution, and for more
+directions nearly. Far out the strongest direction decides, so the largest eigenvalues replace tr P^2 and tr Q^2, which
+is never too narrow.
 
-What two circuits have in common by chance is known. With P = W^T W / |W|^2 of what is written, Q likewise of what reads
-it, and a random turn U of the D dimensions between them, the squared composition is tr(P U Q U^T). Its mean is 1 / D. A
-symmetric matrix without trace turns within a space of (D - 1)(D + 2) / 2 dimensions, in all of them alike, so its
-variance is 2 (tr P^2 - 1/D)(tr Q^2 - 1/D) / ((D - 1)(D + 2)). For one direction each it is exactly a beta distribution,
-and for more of them nearly; far out the strongest direction decides, so it is taken with the largest eigenvalues in
-place of tr P^2 and tr Q^2, which is never too narrow.
-
-Heads: which tokens look at which, over a whole text: for every head the pairs that an even head would not have.
-
-The weight that a head gives to a pair of tokens is summed over all places where the one sees the other, less what even
-attention would have given there, so that pairs do not stand on top for being frequent.
+Token pairs are ranked by a head's weight over a whole text: the weight summed over all places where one token sees the
+other, less the weight that even attention would give there. So pairs do not lead for being frequent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,19 +48,19 @@ TOP = 6
 
 
 def in_tokens(model: Transformer | None) -> TypeGuard[Transformer]:
-    """Whether circuits can be read in tokens: of a model of Headway's own that answers in those that it reads."""
+    """Return whether a model is Headway's own and answers in the tokens that it reads."""
     return model is not None and answers_in_tokens(model)
 
 
 def no_circuits(model: Transformer | None) -> str:
-    """Why they cannot; empty where they can."""
+    """Return why circuits cannot be read in tokens; empty if they can."""
     if model is None:
         return "Circuits are read off Headway's own models, and this is another."
     return "" if answers_in_tokens(model) else f"Circuits are not read in tokens: {NO_TOKENS}."
 
 
 def token_circuits(model: Transformer, tokens: Sequence[int]) -> Circuits:
-    """The circuits of every head, between some tokens.
+    """Return the circuits of every head, between some tokens.
 
     Args:
         model: one of ours.
@@ -122,7 +120,7 @@ def _highest(circuit: Float[Tensor, "one other"], tokens: Sequence[int]) -> tupl
 
 
 def compositions(model: Transformer) -> Composition:
-    """Q-, K- and V-composition between all pairs of heads in different layers.
+    """Return Q-, K- and V-composition between all pairs of heads in different layers.
 
     Raises:
         UserError: naming the layer whose weights hold NaN or infinity.
@@ -134,7 +132,7 @@ def compositions(model: Transformer) -> Composition:
     chances = {kind: np.full((len(heads), len(heads)), np.nan) for kind in "qkv"}
     width = seen_width(model)
     writers = [here.ov.as_writer() for here in found]
-    # What reads is a writer seen from the other side.
+    # A reading matrix is a writing matrix transposed.
     readers = [{kind: circuit.transposed().as_writer() for kind, circuit in _read_by(here).items()} for here in found]
     strongest_written = [_strongest(writer) for writer in writers]
     strongest_read = [{kind: _strongest(reader) for kind, reader in of_layer.items()} for of_layer in readers]
@@ -153,7 +151,7 @@ def chance_of(
     read: Float[np.ndarray, " later"],
     width: int,
 ) -> Float[np.ndarray, "earlier later"]:
-    """How likely circuits turned at random compose at least so much; 1 where nothing is known.
+    """Return how likely circuits turned at random compose at least as much; 1 where nothing is known.
 
     Args:
         found: the compositions.
@@ -174,7 +172,7 @@ def chance_of(
 
 
 def _strongest(matrix: Float[Tensor, "head few d_model"]) -> Float[np.ndarray, " head"]:
-    """The largest share of one direction in the squared size of each matrix; 1 for a matrix of zeros."""
+    """Return the largest share of one direction in the squared size of each matrix; 1 for a matrix of zeros."""
     squares = torch.linalg.svdvals(matrix).square()
     whole = squares.sum(1)
     return torch.where(whole > 0, squares[:, 0] / whole, 1).numpy()
@@ -187,7 +185,7 @@ def _read_by(here: HeadCircuits) -> dict[str, Factored]:
 def _ratios(
     writer: Float[Tensor, "earlier few d_model"], reader: Float[Tensor, "later some d_model"]
 ) -> Float[Tensor, "earlier later"]:
-    """||W_i R_j^T|| / (||W_i|| ||R_j||) for all pairs, by one product of the heads' matrices stacked."""
+    """Return ||W_i R_j^T|| / (||W_i|| ||R_j||) for all pairs, by one product of the heads' stacked matrices."""
     products = writer.flatten(0, 1) @ reader.flatten(0, 1).T
     cores = products.view(*writer.shape[:2], *reader.shape[:2])
     norms = cores.square().sum((1, 3)).sqrt()
@@ -205,12 +203,12 @@ class _Sums:
 
 
 class TokenPairs:
-    """Pairs of tokens of a text, and what every head gives to them; batches are added one by one."""
+    """Pairs of tokens of a text with the weight that every head gives them; batches are added one by one."""
 
     def __init__(
         self, queries: Int[np.ndarray, "sequence query"], keys: Int[np.ndarray, "sequence key"], *, same: bool
     ) -> None:
-        """Begin.
+        """Start with no tokens.
 
         Args:
             queries: the tokens that look, of all sequences.
@@ -250,7 +248,7 @@ class TokenPairs:
         self._sums[attention.name] = here
 
     def top(self, name: str) -> Mapping[int, tuple[AttendedPair, ...]]:
-        """For each head of an attention the pairs with most beyond an even share."""
+        """Return for each head of an attention the pairs with most weight beyond an even share."""
         sums = self._sums[name]
         return {head: self._top(weight, sums) for head, weight in enumerate(sums.weight)}
 

@@ -1,7 +1,7 @@
-"""Heads: what is measured of a model's heads beside the same of untrained heads on the same stream.
+"""Metrics of a model's heads next to those of untrained heads on the same stream.
 
-What reads one batch gives its trace, and the traces of heads that are drawn anew. Each draw is measured as the model
-is, on the same rows, so that an untrained model is one more draw.
+A function that reads a batch gives its trace, and the traces of re-initialised heads. Each draw is measured as the
+model is, on the same rows, so that an untrained model is one more draw.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,12 +25,12 @@ from headway.models.trace import SomeQueries, Trace
 from headway.models.transformer import Transformer
 
 PAIRS = 128
-"""Pairs of heads are compared in attentions of at most so many heads: every draw has all of them."""
+"""The most heads of an attention whose pairs are compared: every draw has all pairs."""
 _ROWS_OF_DRAWS, _ROWS_PER_WIDTH = 512, 16
-"""At how many positions drawn heads are asked at least, and for each dimension of a head."""
+"""The least number of positions at which drawn heads are measured, and the number for each dimension of a head."""
 _FORMULAS = {"query_cka": "uncentred", "query_cka_centred": "centred"}
 _ROWS = 1024
-"""Rows of the stream from which the formulas are taken."""
+"""The number of rows of the stream from which the formulas are taken."""
 
 
 def examine_beside_untrained(
@@ -42,7 +42,7 @@ def examine_beside_untrained(
     draws: int,
     n_rows: int | None = None,
 ) -> dict[str, HeadScores]:
-    """Every metric of every head of a model, as `examination.examine`, with draws of untrained heads.
+    """Return every metric of every head of a model, as `measure.examine` does, with draws of untrained heads.
 
     Args:
         text: a text that was read, batch by batch.
@@ -80,7 +80,7 @@ def examine_beside_untrained(
 
 
 class _Beside:
-    """Metrics of the model's heads, and of every draw."""
+    """The metrics of the model's heads, and of every draw."""
 
     def __init__(self, draws: int, stream: Callable[[bool], HeadStream], n_rows: int | None = None) -> None:
         self._own = stream(True)
@@ -102,9 +102,9 @@ class _Beside:
     def _chosen(
         self, trace: Trace, periods: Tensor | None, begins: Tensor | None
     ) -> "Callable[[int, int], np.ndarray] | None":
-        """The queries of drawn heads, by how many there are and whose turn it is; None: all."""
+        """Return the queries of drawn heads, by their number and turn; None: all."""
         if periods is not None and begins is not None:
-            # Nothing is asked of a query before what is repeated stands there again.
+            # No metric uses queries before the repetition begins.
             return partial(_from, int((periods + begins).min()))
         every = 1 if self._n_rows is None else _every(trace, self._n_rows)
         return partial(_one_of, every) if every > 1 else None
@@ -114,24 +114,24 @@ class _Beside:
 
 
 def rows_of_draws(n_rows: int, d_head: int) -> int:
-    """At how many positions of a text heads that are drawn anew are asked.
+    """Return at how many positions of a text re-initialised heads are measured.
 
-    What an untrained head shows differs from head to head and draw to draw far more than with the positions, as long as
-    those are many beside the width of a head.
+    Untrained heads differ from head to head and draw to draw far more than between positions, as long as positions are
+    many beside the width of a head.
     """
     return min(n_rows, max(_ROWS_OF_DRAWS, _ROWS_PER_WIDTH * d_head))
 
 
 def _every(trace: Trace, n_rows: int) -> int:
-    """Of how many queries one is asked."""
+    """Return n if one of n queries is measured."""
     return n_rows // rows_of_draws(n_rows, max(attention.q.shape[3] for attention in trace.attentions))
 
 
 def _one_of(every: int, n_queries: int, turn: int) -> np.ndarray:
-    """One query of every few; another one in each text, batch and draw, so that all have a turn.
+    """Return one query of every few; each text, batch and draw takes other ones, so that all have a turn.
 
-    The first queries see few keys and are like no others: that some draws have more of them is in the spread of the
-    draws, and not in their mean. In different texts they are different ones, lest pairs of equal positions count more.
+    The first queries see few keys and are like no others. That some draws have more of them adds to the spread of the
+    draws, and not to their mean. Different texts take different ones, lest pairs of equal positions count more.
     """
     starts = np.arange(0, n_queries, every)
     first = rng.generator(0, "queries of redrawn heads", n_queries, every).integers(every, size=len(starts))
@@ -146,7 +146,7 @@ def _from(first: int, n_queries: int, turn: int) -> np.ndarray:
 def _some(
     trace: Trace, counted: Mapping[str, Tensor], chosen: Callable[[int, int], np.ndarray], turn: int
 ) -> dict[str, SomeQueries]:
-    """Some queries of each attention, in all that have as many queries the same."""
+    """Return some queries of each attention; attentions with one number of queries have the same."""
     shapes = {attention.name: (len(attention.q), attention.q.shape[2]) for attention in trace.attentions}
     of_shape = {
         (batch, n): torch.from_numpy(np.stack([chosen(n, turn + text) for text in range(batch)]))
@@ -169,7 +169,7 @@ def _of_weights(model: Transformer, draws: int) -> dict[str, HeadScores]:
 
 
 def _with_draws(own: dict[str, HeadScores], drawn: Sequence[dict[str, HeadScores]]) -> dict[str, HeadScores]:
-    """Scores with the same of draws, where all of these have a value."""
+    """Return scores together with the values of draws, where every draw has one."""
     found = {}
     for metric, score in own.items():
         there = [scores[metric] for scores in drawn if metric in scores]
@@ -185,7 +185,10 @@ def _with_draws(own: dict[str, HeadScores], drawn: Sequence[dict[str, HeadScores
 
 
 def _formulas(reading: Redrawable, n_rows: int) -> dict[str, StreamNull]:
-    """By attention, from the rows of one batch; none of queries that are no linear map of the stream."""
+    """Return formulas for untrained CKA by attention, from the rows of one batch.
+
+    An attention whose queries are no linear map of the stream has none.
+    """
     found = {}
     for attention, x, turn in zip(reading.trace.attentions, reading.inputs, reading.turns, strict=True):
         if turn is not None:
